@@ -31,6 +31,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "QuorumLost": ("workbench.core.base.errors", "QuorumLost"),
     "RunError": ("workbench.core.base.errors", "RunError"),
     "RunsTable": ("workbench.lab.widgets", "RunsTable"),
+    "Schedule": ("workbench.core.contract.optimisers", "Schedule"),
     "Scheme": ("workbench.core.contract.scheme", "Scheme"),
     "SettingError": ("workbench.core.base.settings", "SettingError"),
     "Deadlock": ("workbench.core.base.errors", "Deadlock"),

@@ -16,7 +16,7 @@ from workbench_book.agc_runs import _alike, _below
 from workbench_book.cada import COSTS, MEANT
 from workbench_book.cada_sweep import SWEPT
 from workbench_book.cegc_example import example
-from workbench_book.cegc_runs import choices, unseen
+from workbench_book.cegc_runs import choices
 from workbench_book.ec2_model import Constants, ratios
 from workbench_book.ec2_traces import ABSENT
 from workbench_book.verdicts import of_column, of_result
@@ -95,11 +95,12 @@ def test_unseen_rows_are_used_for_the_auc(quick: Setting) -> None:
     result = get("cegc-fig4").find(quick)
     assert 0.6 < result.lines[0].values["ours"] < 1.0
     e = next(iter(result.specs.values()))
-    X, y = unseen(e)
-    learnt = e.problem_spec.open().X
-    assert len(X) == len(y) == len(learnt)
-    rows = {row.tobytes() for row in np.ascontiguousarray(learnt)}
-    assert np.mean([row.tobytes() in rows for row in np.ascontiguousarray(X)]) < 0.2  # 0/1 rows may be equal
+    data = e.problem_spec.open()
+    assert len(data.X_test) == len(data.y_test) == len(data.X) == e.shape()[0]
+    rows = {row.tobytes() for row in np.ascontiguousarray(data.X)}
+    assert (
+        np.mean([row.tobytes() in rows for row in np.ascontiguousarray(data.X_test)]) < 0.2
+    )  # 0/1 rows may be equal
     assert all(claim.holds for claim in result.claims)
 
 

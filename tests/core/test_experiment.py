@@ -101,7 +101,7 @@ def test_experiment_is_frozen() -> None:
         ({"seed": -1}, ["seed = -1"]),
         ({"scheme": "CRR"}, ["scheme = 'CRR'", "'CR'", "UMW"]),
         ({"problem": "logistics"}, ["problem = 'logistics'", "'logistic'"]),
-        ({"optimiser": "sgd"}, ["optimiser = 'sgd'", "gd"]),
+        ({"optimiser": "sdg"}, ["optimiser = 'sdg'", "sgd"]),
         ({"optimiser_args": {"step": -1}}, ["optimiser_args.step = -1", "take a number above 0"]),
         ({"problem_args": {"sample": 3}}, ["problem_args.sample", "'samples'"]),
         ({"workers": 155}, ["workers = 155", "156"]),

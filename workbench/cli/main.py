@@ -22,7 +22,7 @@ _MODULES = {  # of this package, and the commands in them
     "lab": ("lab",),
     "plan": ("profile", "plan"),
     "run": ("run", "attach", "resume", "stop"),
-    "show": ("forecast", "code", "presets", "schemes", "delays", "faults"),
+    "show": ("forecast", "code", "presets", "schemes", "delays", "faults", "optimisers", "schedules"),
 }
 
 

@@ -58,8 +58,11 @@ def profile(
 @option("--workers", type=int, help="How many workers.  [default: the SPEC's, else as many as were measured]")
 @option("--rounds", type=int, help="Updates that an exact scheme may make.  [default: the SPEC's, else 100]")
 @option(
-    "--target", type=float, help="Training loss to reach.  [default: an exact scheme's after these rounds]"
+    "--target",
+    type=float,
+    help="Loss to reach, or --metric.  [default: an exact scheme's after these rounds]",
 )
+@option("--metric", default="loss", show_default=True, help="The target's metric, such as test_accuracy.")
 @option(
     "--tolerance", type=float, default=0.02, show_default=True,
     help="Without --target: share of the way down that may be missing.",
@@ -83,9 +86,9 @@ def profile(
 @option("-o", "--output", type=_FILE, help="SPEC file to write of the best choice, .yaml or .json.")
 @TRUST
 def plan(
-    profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, tolerance: float,
-    schemes: tuple[str, ...], effort: float | None, machines: Literal["same", "new"] | None, replay: bool, seed: int,
-    picture: Path | None, output: Path | None, trust: bool,
+    profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, metric: str,
+    tolerance: float, schemes: tuple[str, ...], effort: float | None, machines: Literal["same", "new"] | None,
+    replay: bool, seed: int, picture: Path | None, output: Path | None, trust: bool,
 ) -> None:  # fmt: skip
     """Rank all schemes and their parameters on the cluster of PROFILE, for the problem of SPEC.
 
@@ -102,8 +105,8 @@ def plan(
     given = {name: value for name, value in wanted.items() if value is not None}
     known = ClusterProfile.load(profile, trust=trust)
     advice = choose(
-        known, **{**asked(spec, trust), **given}, target=target, tolerance=tolerance, schemes=schemes or None,
-        machines=machines, replay=replay, seed=seed, progress=True,
+        known, **{**asked(spec, trust), **given}, target=target, metric=metric, tolerance=tolerance,
+        schemes=schemes or None, machines=machines, replay=replay, seed=seed, progress=True,
     )  # fmt: skip
     for line in table(advice):
         click.echo(line)

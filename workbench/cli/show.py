@@ -14,6 +14,7 @@ from workbench.core.base.text import in_seconds
 from workbench.core.codes import report, warning
 from workbench.core.contract.delays import delay_models
 from workbench.core.contract.faults import Fault
+from workbench.core.contract.optimisers import Optimiser, Schedule
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast as expect
 from workbench.core.presets.codedreduce import presets as all_presets
@@ -102,6 +103,20 @@ def faults(kind: str | None) -> None:
     _print_kinds(Fault.catalogue, kind)
 
 
+@click.command()
+@click.argument("name", required=False)
+def optimisers(name: str | None) -> None:
+    """List the optimisers, or the parameters of one."""
+    _print_kinds(Optimiser.catalogue, name)
+
+
+@click.command()
+@click.argument("kind", required=False)
+def schedules(kind: str | None) -> None:
+    """List the schedules of optimisers' steps, or the parameters of one."""
+    _print_kinds(Schedule.catalogue, kind)
+
+
 def _print_kinds(catalogue: Catalogue[Any], kind: str | None) -> None:
     if kind is None:
         for each, cls in catalogue.items():
@@ -124,5 +139,7 @@ def described(field: dict[str, Any]) -> str:
     choices = next((" | ".join(map(str, place["enum"])) for place in places if "enum" in place), "")
     notes = [field.get("unit", ""), *limits, choices]
     default = field.get("default")
+    if isinstance(default, dict) and "kind" in default:
+        default = default["kind"]
     shown = "" if default in (None, "", {}, [], ()) else f" (default {default})"
     return f"{field.get('description', '')}{' [' + ', '.join(n for n in notes if n) + ']' if any(notes) else ''}{shown}"

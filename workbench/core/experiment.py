@@ -55,7 +55,7 @@ _MADE_OF = {  # what an experiment makes once -> the fields that it is made of
     "built_scheme": {"scheme", "scheme_args"},
     "problem_spec": {"problem", "problem_args"},
     "plan": {"scheme", "scheme_args", "problem", "problem_args", "workers"},
-    "_optimiser": {"optimiser", "optimiser_args"},
+    "_optimiser": {"optimiser", "optimiser_args", "rounds"},
     "sampler": {"batch", "seed", "problem", "problem_args"},
 }
 
@@ -105,7 +105,7 @@ class Experiment(Settings):
     @field_validator("scheme_args", "problem_args", "optimiser_args")
     @classmethod
     def _plain(cls, args: dict[str, Any]) -> dict[str, Any]:
-        """Make lists tuples, NumPy's numbers Python's, functions names, so that what JSON gives back equals this."""
+        """Make lists tuples, NumPy's numbers Python's, functions names and settings dicts: JSON gives these back."""
         return {k: name_of(v, k) if callable(v) else _tuples(v) for k, v in args.items()}
 
     @model_validator(mode="after")
@@ -203,11 +203,21 @@ class Experiment(Settings):
         """Make the optimiser."""
         return self._optimiser
 
+    @property
+    def parts(self) -> list[Settings]:
+        """Scheme, problem, optimiser, delay model and faults, and what is nested in these, such as a schedule.
+
+        >>> [type(part).__name__ for part in Experiment(scheme="UMW").parts]
+        ['UMW', 'LogisticArgs', 'GradientDescent', 'ShiftedExponential', 'ConstantSchedule']
+        """
+        own = [self.built_scheme, self.problem_spec, self.build_optimiser(), self.delays, *self.faults]
+        return [*own, *(inner for part in own for inner in KindFamily.nested_in(part))]
+
     @cached_property
     def _optimiser(self) -> Optimiser:
         cls = optimiser_class(self.optimiser)
         own = {k: v for k, v in self.built_scheme.optimiser_args.items() if k in cls.model_fields}
-        return _within("optimiser_args", cls, {**own, **self.optimiser_args})
+        return _within("optimiser_args", cls, {**own, **self.optimiser_args}).for_rounds(self.rounds)
 
     def current(self) -> Experiment:
         """The experiment with the classes that its names stand for now: itself, unless a cell was run again.
@@ -218,13 +228,12 @@ class Experiment(Settings):
         >>> e.current() is e
         True
         """
-        made = (self.built_scheme, self.problem_spec, self.build_optimiser(), self.delays, *self.faults)
+        made = self.parts
         now = (schemes.get(self.scheme), problems.get(self.problem), optimiser_class(self.optimiser))
-        kinds: list[KindFamily] = [self.delays, *self.faults]
-        chosen = [type(part).catalogue.get(part.kind, type(part)) for part in kinds]
+        chosen = [part.newest for part in made if isinstance(part, KindFamily)]
         if all(type(part) is cls for part, cls in zip(made, [*now, *chosen], strict=True)):
             return self
-        delays, *faults = ({**part.model_dump(exclude_unset=True), "kind": part.kind} for part in kinds)
+        delays, *faults = (part.model_dump(exclude_unset=True) for part in (self.delays, *self.faults))
         return self.replace(delays=delays, faults=faults)
 
     @cached_property
@@ -459,6 +468,10 @@ def put(fields: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _tuples(value: Any) -> Any:
+    if isinstance(value, Settings):  # such as a schedule
+        value = value.model_dump(mode="json", exclude_unset=True)
+    if isinstance(value, dict):
+        return {name: _tuples(item) for name, item in value.items()}
     if hasattr(value, "tolist"):  # NumPy's numbers and arrays
         value = value.tolist()
     return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple | range) else value

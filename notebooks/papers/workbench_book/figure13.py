@@ -83,7 +83,7 @@ def learning(preset: Preset, setting: Setting) -> tuple[Preset, str, str]:
     samples, rounds = (49920, 2500) if whole else setting.pick((312, 40), (1560, 150))
     source = CIFAR if real else standins.coloured_digits(samples + HELD_OUT)
     args: dict[str, Any] = {"data": source, "samples": samples, "features": 3072}
-    args |= {"held_out": HELD_OUT} if problem == "cnn" else {"intercept": True}
+    args |= {"samples": samples + HELD_OUT, "test": HELD_OUT} if problem == "cnn" else {"intercept": True}
     delays = spread(preset[0].delays.model_dump(), 49920 / samples)
     used = preset.replace(problem=problem, problem_args=args, rounds=rounds, seed=setting.seed, delays=delays)
     link = spread_link(preset[0].link.model_dump(), preset[0].shape()[1] / used[0].shape()[1])

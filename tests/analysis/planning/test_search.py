@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.analysis.planning import search as tuning
 from workbench.analysis.planning.search import search
 from workbench.core.schemes.sequential import MSGC, SRSGC
 
@@ -84,3 +87,81 @@ def test_tune_with_batches_compares_runs_on_their_own_batches() -> None:
         for optimiser in e.build_optimiser().candidates(smoothness):
             tried = wb.run(e.replace(optimiser_args=optimiser.model_dump(exclude_unset=True)))
             assert not tried.columns["loss"][-1] < least * (1 - 1e-9)
+
+
+TUNED = wb.Experiment(
+    scheme="UMW",
+    workers=4,
+    rounds=30,
+    problem="least_squares",
+    problem_args={"samples": 60, "features": 4},
+    delays={"kind": "constant"},
+)
+
+
+def final(e: wb.Experiment) -> float:
+    return float(wb.run(e).columns["loss"][-1])
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
+    """Optimisers that are followed in each pass of `tune`, while it really follows them."""
+    passes: list[list[Any]] = []
+    true = tuning.learn
+
+    def noted(problem: Any, runs: Any, progress: Any) -> Any:
+        passes.append([run.optimiser for run in runs])
+        return true(problem, runs, progress)
+
+    monkeypatch.setattr(tuning, "learn", noted)
+    return passes
+
+
+@pytest.mark.parametrize("budget", [12, 14, 20, None])
+def test_tune_tries_at_most_the_budget_for_every_experiment(
+    budget: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = counted(monkeypatch)
+    rivals = [TUNED, TUNED.replace(optimiser="inverse_time"), TUNED.replace(optimiser="adam")]
+    found = wb.tune(rivals, budget=budget)
+    for name in ("gd", "inverse_time", "adam"):
+        tried = {str(o) for each in passes for o in each if o.name == name}
+        assert len(tried) <= (16 if budget is None else budget)
+        assert len(tried) >= 12 if name == "inverse_time" else len(tried) >= 6
+    assert [e.optimiser for e in found] == ["gd", "inverse_time", "adam"]
+    if budget is not None:
+        return
+    for e, own in zip(rivals, found, strict=True):
+        assert final(own) <= final(e)
+
+
+def test_tune_with_more_budget_is_at_least_as_good() -> None:
+    losses = [final(wb.tune(TUNED, budget=budget)[0]) for budget in (6, 8, 10, 20)]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_tune_finds_the_least_loss_of_steps_and_schedules() -> None:
+    """The choice is as good as every one of the grid, tried by hand."""
+    schedules: list[Any] = ["constant", "cosine", {"kind": "exponential", "decay": 0.8, "warmup": 3}]
+    e = TUNED.replace(optimiser="sgd", optimiser_args={"momentum": 0.5})
+    (own,) = wb.tune(e, schedules=schedules)
+    optimiser = e.build_optimiser()
+    by_hand = [
+        final(e.replace(optimiser_args={"step": each.step, "momentum": 0.5, "schedule": schedule}))  # type: ignore[attr-defined]
+        for each in optimiser.candidates(e.build_problem().smoothness())
+        for schedule in ({"kind": "constant"}, {"kind": "cosine"}, schedules[2])
+    ]
+    assert own.optimiser_args["momentum"] == 0.5
+    assert final(own) <= min(loss for loss in by_hand if np.isfinite(loss)) * (1 + 1e-9)
+
+
+def test_tune_chooses_a_schedule_that_noise_needs() -> None:
+    """With mini-batches a constant step hovers around the optimum, and a decreasing one comes closer."""
+    e = TUNED.replace(batch=6, rounds=60, optimiser="sgd")
+    (own,) = wb.tune(e, schedules=["constant", "cosine"])
+    assert own.optimiser_args["schedule"] == {"kind": "cosine", "length": 60}
+    (plain,) = wb.tune(e)
+    assert final(own) < final(plain)
+
+
+def test_tune_of_nothing_is_nothing() -> None:
+    assert wb.tune([]) == []

@@ -185,3 +185,25 @@ def test_reference_reports_a_step_that_is_too_large() -> None:
     wild = experiment(problem="least_squares", optimiser_args={"step": 1e9})
     with pytest.raises(SettingError, match=r"^optimiser_args = .*smaller"):
         reference(wild, 200, None, 0.0, MAX_NUMBERS, tuned=False)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "test_accuracy", "test_loss"])
+@pytest.mark.parametrize("scheme", ["SGD", "D-SGD"])
+def test_need_to_a_metric_is_that_of_the_run(metric: str, scheme: str) -> None:
+    """The same number of rounds as the run itself takes to the value, at the step that was chosen for it."""
+    args = {**SPEC["problem_args"], "test": 0.25}
+    plain = experiment(problem_args=args)
+    aim = reference(plain, 30, None, 0.05, MAX_NUMBERS, metric=metric)
+    assert (aim.metric, aim.samples) == (metric, 180)
+    e = experiment(scheme, problem_args=args, rounds=aim.longest)
+    need = Trials(aim, aim.times).need([e])
+    if np.isnan(need.rounds).any():
+        return
+    trace = wb.run(e.replace(optimiser_args={"step": need.optimiser.step}))
+    there = trace.columns[metric] <= aim.loss if metric == "test_loss" else trace.columns[metric] >= aim.loss
+    assert need.rounds.tolist() == [np.flatnonzero(there)[0] + 1]
+
+
+def test_reference_of_an_unknown_metric_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"metric = 'test_auc': no such name; .* accuracy"):
+        reference(experiment(), 10, None, 0.1, MAX_NUMBERS, metric="test_auc")

@@ -139,6 +139,20 @@ def test_runs_time_to_target(folder: Path, traces: list[wb.Trace]) -> None:
         wb.runs(folder, target=1.0, metric="lss")
 
 
+@pytest.mark.parametrize("batch", [None, 60])
+def test_runs_time_to_a_metric_of_held_out_samples(tmp_path: Path, batch: int | None) -> None:
+    args = {"data": "breast_cancer", "test": 0.25}
+    e = wb.Experiment(scheme="UMW", workers=4, rounds=20, problem_args=args, batch=batch)
+    trace = wb.run(e)
+    trace.save(tmp_path / "run")
+    target = float(np.quantile(trace.columns["test_accuracy"], 0.6))
+    row = wb.runs(tmp_path, target=target, metric="test_accuracy").table.iloc[0]
+    assert row["time_to"] == trace.time_to(target, "test_accuracy") > 0
+    assert row["rounds_to"] == 1 + trace.columns["time"].tolist().index(row["time_to"])
+    assert row["test_auc"] == trace.columns["test_auc"][-1]
+    assert row["problem_args.test"] == 0.25
+
+
 def test_export_and_traces(runs: Runs, traces: list[wb.Trace], tmp_path: Path) -> None:
     csv = pd.read_csv(runs.export(tmp_path / "deep" / "table.csv"))
     parquet = pd.read_parquet(runs.export(tmp_path / "table.parquet"))

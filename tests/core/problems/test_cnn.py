@@ -15,7 +15,7 @@ from workbench.core.problems.base import Request
 from workbench.core.problems.cnn import SHAPES, SIZE, Cnn
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
-ARGS: dict[str, Any] = {"data": "synthetic", "samples": 60, "held_out": 20, "device": "cpu"}
+ARGS: dict[str, Any] = {"data": "synthetic", "samples": 80, "test": 20, "device": "cpu"}
 
 
 def cnn(**changes: Any) -> wb.Experiment:
@@ -56,7 +56,7 @@ def test_cnn_without_pytorch_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("args", "fields"),
-    [({"features": 100}, "problem_args.features = 100"), ({"held_out": -1}, "problem_args.held_out = -1")],
+    [({"features": 100}, "problem_args.features = 100"), ({"test": -1}, "problem_args.test = -1")],
 )
 def test_cnn_refuses_bad_arguments(args: dict[str, Any], fields: str) -> None:
     with pytest.raises(wb.SettingError, match=fields):
@@ -147,8 +147,8 @@ def dots(tmp_path: Path) -> Path:
 def test_cnn_learns(dots: Path, precision: str) -> None:
     args = {
         "data": str(dots),
-        "samples": 150,
-        "held_out": 50,
+        "samples": 200,
+        "test": 50,
         "device": "cpu",
         "precision": precision,
         "scale": False,

@@ -148,3 +148,20 @@ def test_optimum_without_optuna_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(SettingError, match=r"needs the package optuna.*straggler-workbench\[search\]"):
         Optimum(fields={"x": [1, 2]}).step(lambda run: 1.0)
+
+
+def test_crossing_of_an_accuracy_is_ahead_where_it_is_higher() -> None:
+    cost = noisy(0.4, 0.0)
+    falling = searched_through(crossing(tolerance=0.1), cost)[0]
+    rising = searched_through(crossing(tolerance=0.1, of="test_accuracy"), lambda run: -cost(run))[0]
+    assert rising.text == falling.text.replace("lower time", "higher test_accuracy")
+    assert rising.numbers == falling.numbers
+
+
+@pytest.mark.parametrize(("of", "given", "rising"), [("loss", None, False), ("test_auc", None, True)])
+def test_optimum_looks_where_more_is_better_for_the_greatest(
+    of: str, given: bool | None, rising: bool
+) -> None:
+    fields = {"workers": [4, 6]}
+    assert Optimum(fields=fields, of=of, greatest=given).rising is rising
+    assert Optimum(fields=fields, of=of, greatest=not rising).rising is not rising

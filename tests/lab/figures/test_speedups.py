@@ -14,6 +14,7 @@ import workbench as wb
 from tests.support.figure_runs import experiment
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import speedups
+from workbench.lab.figures.speedups import common_target
 
 
 def made(scheme: str, times: list[float], losses: list[float], **columns: Any) -> wb.Trace:
@@ -69,3 +70,30 @@ def test_speedups_refuse_wrong_input(traces: list[wb.Trace]) -> None:
         speedups(traces, float("inf"))
     with pytest.raises(SettingError, match=r"^traces = \[\]: is empty"):
         speedups([], 0.5)
+
+
+def test_speedups_over_seeds_are_means_with_their_interval() -> None:
+    seconds = {"CR": (1.0, 2.0, 3.0), "UMW": (8.0, 10.0, 12.0), "GC": (1.0, np.nan, 1.0)}
+    found = []
+    for scheme, times in seconds.items():
+        for seed, at in enumerate(times):
+            trace = made(scheme, [at], [0.1]) if at == at else made(scheme, [5.0], [0.9])
+            found.append(replace(trace, experiment=trace.experiment.replace(seed=seed)))
+    table = speedups(found, target=0.2, over_seeds=True)
+    assert table["scheme"].tolist() == ["CR", "UMW", "GC"]
+    assert table["runs"].tolist() == [3, 3, 3]
+    np.testing.assert_array_equal(table["seconds"], [2.0, 10.0, np.nan])
+    np.testing.assert_array_equal(table["speedup"], [1.0, 5.0, np.nan])
+    half = 4.302652729911275 / np.sqrt(3)  # Student's t of two degrees of freedom
+    np.testing.assert_allclose(table["high"][:2], [2 + half, 10 + 2 * half])
+    np.testing.assert_allclose(table["low"][:2], [2 - half, 10 - 2 * half])
+
+
+def test_common_target_of_an_accuracy_is_reached_by_all() -> None:
+    traces = [
+        made(scheme, [1.0, 2.0], [0.0] * 2, accuracy=np.array(values))
+        for scheme, values in (("CR", [0.7, 0.9]), ("UMW", [0.8, 0.6]))
+    ]
+    target = common_target(traces, "accuracy")
+    assert target == 0.8
+    assert speedups(traces, target, "accuracy")["seconds"].tolist() == [2.0, 1.0]

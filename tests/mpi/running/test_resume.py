@@ -405,3 +405,25 @@ def test_checkpoint_counts_the_answers_of_commits_only(tmp_path: Path) -> None:
     trace, stopped_at, steps = resumed(e, tmp_path / "run")
     assert (len(steps), sum(steps)) == (3, 2 * stopped_at)
     assert sum(read_checkpoint(tmp_path / "run").steps) == 2 * len(trace.rounds)
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "args"),
+    [
+        ("sgd", {"step": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01, "clip": 1.0}),
+        ("adam", {"rate": 0.01, "max_square": True}),
+        ("adamw", {"rate": 0.01}),
+    ],
+)
+def test_resumed_run_has_the_optimiser_state_of_an_undisturbed_one(
+    tmp_path: Path, optimiser: str, args: dict[str, Any]
+) -> None:
+    """Moments and velocity are in the checkpoint, and the schedule goes by the round: bit for bit."""
+    args |= {"schedule": {"kind": "cosine", "warmup": 20}}
+    e = experiment(table(tmp_path / "own.npy", 1.0), optimiser=optimiser, optimiser_args=args)
+    run = stopped(e, tmp_path / "run")
+    assert run.rows()["round"][-1] < 199
+    resumed = resume(run.home).result().columns["loss"]
+    undisturbed = wb.run(e, engine="mpi", folder=str(tmp_path / "whole")).columns["loss"]
+    np.testing.assert_array_equal(resumed, undisturbed)
+    np.testing.assert_allclose(wb.run(e).columns["loss"], undisturbed, rtol=1e-9)

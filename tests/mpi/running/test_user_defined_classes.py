@@ -20,6 +20,16 @@ SMALL = {
     "problem_args": {"samples": 30, "features": 4},
 }
 
+SCHEDULE = """
+from workbench.core.contract.optimisers import Schedule
+
+class Alternating(Schedule):
+    kind = "alternating"
+
+    def share_at(self, t):
+        return 1.0 - 0.5 * (t % 2)
+"""
+
 
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
@@ -92,3 +102,16 @@ def test_user_defined_file_names_that_are_wrong(mine: Path, tmp_path: Path) -> N
     (tmp_path / "bad.py").write_text("x = 1\nraise KeyError('oh')\n")
     with pytest.raises(SettingError, match=r"line 2 of the file cannot be run \(KeyError: 'oh'\)"):
         wb.Experiment(scheme=f"{tmp_path}/bad.py:Half", workers=3)
+
+
+def test_user_defined_schedule_and_nested_delays_run_on_both_engines(mine: Path, tmp_path: Path) -> None:
+    """What is nested in an optimiser or a delay model is sent to the ranks, and kept, like what is not."""
+    mine.write_text(FILE + SCHEDULE)
+    delays = {"kind": "changing", "before": {"kind": f"{mine}:Even"}, "after": {"kind": "constant"}, "at": 2}
+    args = {"rate": 0.1, "schedule": {"kind": f"{mine}:Alternating"}}
+    e = wb.Experiment(scheme="UMW", delays=delays, optimiser="adam", optimiser_args=args, **SMALL)
+    folder = tmp_path / "run"
+    real = wb.run(e, engine="mpi", folder=str(folder))
+    assert real.columns["loss"] == pytest.approx(wb.run(e).columns["loss"], rel=1e-9)
+    assert {path.name for path in folder.glob("own-*")} == {"own-Even.py", "own-Alternating.py"}
+    assert wb.attach(str(folder)).result().same(real)

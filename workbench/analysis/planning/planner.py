@@ -35,6 +35,7 @@ from workbench.analysis.planning.targets import (
     Target,
     Trials,
     centre,
+    leaves_step_open,
     portion,
     price,
     reference,
@@ -72,6 +73,7 @@ def plan(
     workers: int | None = None,
     rounds: int = 100,
     target: float | None = None,
+    metric: str = "loss",
     tolerance: float = 0.02,
     schemes: Sequence[str] | None = None,
     seed: int = 0,
@@ -89,9 +91,9 @@ def plan(
         What `wb.profile` measured, or its file.
     problem, problem_args, workers, seed
         As in an experiment; default: as many workers as were measured.
-    rounds, target, tolerance
-        Training loss to reach; default: what an exact scheme has after `rounds` updates, less the share `tolerance` of
-        the way down to it. It is to be reached in `rounds` updates of an exact scheme.
+    rounds, target, metric, tolerance
+        Value of the metric to reach, such as a loss, or a test_accuracy of a problem that holds out samples. Default:
+        what an exact scheme has after `rounds` updates, less the share `tolerance` of the way down to it.
     schemes
         Names of those to consider; default: all.
     effort
@@ -122,7 +124,7 @@ def plan(
     cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
     count, args = cluster.workers if workers is None else workers, dict(problem_args or {})
     base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
-    search = _Search(_planned(cluster, machines, count, replay), base, effort, progress)
+    search = _Search(_planned(cluster, machines, count, replay), base, effort, progress, metric)
     return search.advice(schemes, "optimiser" in fields, target, tolerance)
 
 
@@ -175,6 +177,7 @@ class _Search:
     base: Experiment  # what all candidates have in common
     effort: float
     progress: bool
+    metric: str = "loss"
     refusals: list[Refusal] = field(default_factory=list)
 
     def refuse(self, name: str, reason: str) -> None:
@@ -192,7 +195,7 @@ class _Search:
         found = told_apart(all_, found)
         doubt = doubted(all_, found)
         notes = (*_notes(self.cluster, self.base, aim), *_steps(self.base, self.effort))
-        aim_text = f"for {self.base.rounds} rounds" if aim.loss is None else f"to a loss of {aim.loss:.4g}"
+        aim_text = f"for {self.base.rounds} rounds" if aim.loss is None else f"to {_aim_text(aim)}"
         return Advice(
             tuple(_ranked(self.cluster, found, aim)), tuple(self.refusals), aim_text, notes, aim.loss, doubt
         )
@@ -229,13 +232,15 @@ class _Search:
         for c in found:  # with an optimiser of its own it goes through other models, the full gradient or not
             (exact if c.exact and c.experiment.optimiser == self.base.optimiser else others).append(c)
         share = self.effort / (1 + sum(not _follows(known.get(name)) for name in known.names()))
-        tuned = bool(self.effort) and not self.base.optimiser_args
+        tuned = bool(self.effort) and leaves_step_open(self.base)
         try:
             if loss is None and not self.effort:
                 raise _NotSimulated("effort = 0: nothing is simulated")
             if loss is None and self.base.problem == "unit":
                 raise _NotSimulated("unit has no loss")
-            aim = reference(self.base, self.base.rounds, loss, tolerance, share or MAX_NUMBERS, tuned)
+            aim = reference(
+                self.base, self.base.rounds, loss, tolerance, share or MAX_NUMBERS, tuned, self.metric
+            )
         except (DataError, OSError, ImportError, _NotSimulated) as error:
             if loss is not None:
                 raise
@@ -362,7 +367,12 @@ def check_memory(cluster: ClusterProfile, e: Experiment, load: float) -> None:
 
 
 def _too_far(aim: Target) -> str:
-    return f"does not come to a loss of {aim.loss:.4g} in {aim.longest} rounds"
+    return f"does not come to {_aim_text(aim)} in {aim.longest} rounds"
+
+
+def _aim_text(aim: Target) -> str:
+    article = "an" if aim.metric[0] in "aeiou" else "a"
+    return f"{article} {aim.metric.replace('_', ' ')} of {aim.loss:.4g}"
 
 
 def _affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int]:
@@ -457,7 +467,7 @@ def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
 
 def _steps(base: Experiment, effort: float) -> Iterator[str]:
     """Whose choice the steps are, where it is not the planner's."""
-    if base.optimiser_args:
+    if not leaves_step_open(base):
         yield (
             f"optimiser_args = {base.optimiser_args}: all schemes are compared at these, as asked for; leave them out,"
             " and each is compared at the step that suits it"

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from workbench.core.base.bar import Bar
-from workbench.core.base.settings import SettingError, check_kind
+from workbench.core.base.settings import SettingError, check_kind, short, within
 from workbench.core.contract.batches import key_of
-from workbench.core.contract.optimisers import Optimiser, smoothness_of
+from workbench.core.contract.optimisers import Optimiser, Schedule, Scheduled, smoothness_of
+from workbench.core.contract.optimisers.schedules import schedule_from
 from workbench.core.contract.weights import Decoding
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.experiment import Experiment
@@ -27,6 +28,9 @@ from workbench.core.running.run import checked
 from workbench.core.running.simulated import timeline
 from workbench.core.theory.sequential import delayed_step
 from workbench.core.trace.learning import Commits, Progress, learn
+
+REFINEMENTS = 4  # passes of `tune`: one over the grids, the others near the best
+REFINED = 4  # optimisers near the best of its grid that are tried for an experiment, where no budget is given
 
 
 def search(
@@ -64,48 +68,145 @@ def search(
     return [(seconds, args) for seconds, _, args in found]
 
 
-def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Experiment]:
-    """Choose every optimiser's parameters: least final loss on the experiment's own stragglers.
+def tune(
+    experiments: Sequence[Experiment],
+    progress: bool = False,
+    *,
+    budget: int | None = None,
+    schedules: str | Mapping[str, Any] | Schedule | Iterable[Any] = (),
+) -> list[Experiment]:
+    """Choose each optimiser's step, and its schedule: least final loss on the experiment's own stragglers.
 
-    First from the optimiser's grid, then from what is near the best of it: a grid that is coarse beside what schemes
-    differ by would decide which of them wins. The candidates of experiments on the same data are followed in the same
-    passes over it; exact schemes share theirs. `progress`: show a bar once it takes over a second. Returns the
-    experiments with the best numbers written out.
+    First every step of the optimiser's grid is tried with every schedule, then steps near the best, as long as they
+    are better and the budget lasts. With a coarse grid alone, luck would decide which of two similar schemes wins. The
+    candidates of experiments on the same data share the passes over it, and exact schemes share their results.
 
+    Parameters
+    ----------
+    experiments
+        What is compared.
+    progress
+        Show a bar once it takes over a second.
+    budget
+        Optimisers that are tried for each experiment, at most: the same number for every scheme. Each costs a run.
+        None: as many as the largest grid among the experiments has, and 4 near the best.
+    schedules
+        Schedules to choose from: kinds such as "cosine", or their fields. Empty: each experiment's own.
+
+    Returns
+    -------
+    list
+        The experiments with the best step and schedule in `optimiser_args`.
+
+    Raises
+    ------
+    SettingError
+        For a budget below the size of a grid, and for a schedule that is not known.
+
+    Examples
+    --------
     >>> from workbench.core.presets.codedreduce import baselines
     >>> tuned = tune(baselines(3, 2, 1, rounds=20))
     >>> sorted(tuned[3].optimiser_args)
     ['c1', 'c2']
     """
     check_kind("progress", progress, bool)
+    among = _schedules(schedules)
     experiments = checked(experiments)
     tuned = list(experiments)
     problems = [e.build_problem() for e in experiments]
+    runs, grids = [_run(e) for e in experiments], list[list[Optimiser]]()
+    for e, problem, run in zip(experiments, problems, runs, strict=True):
+        grids.append(_grid(run.optimiser, smoothness_of(problem, "step"), e, among))
+    budget = _budget(budget, experiments, grids)
     for key, problem in {key_of(p): p for p in problems}.items():
         members = [i for i, p in enumerate(problems) if key_of(p) == key]
-        smoothness = smoothness_of(problem, "step")
-        runs = {i: _run(experiments[i]) for i in members}
-        grid = {i: _grid(run.optimiser, smoothness, experiments[i]) for i, run in runs.items()}
-        rounds = max(experiments[i].rounds for i in members)
-        with Bar("tuning", "round", 2 * rounds, progress) as bar:
-            best = _best(problem, runs, grid, bar.update)
-            finer = {i: [optimiser, *optimiser.near()] for i, optimiser in best.items()}
-            best = _best(problem, runs, finer, partial(_later, bar, rounds))
+        rounds = REFINEMENTS * max(experiments[i].rounds for i in members)
+        with Bar("tuning", "round", rounds, progress) as bar:
+            tried = {i: grids[i] for i in members}
+            best = _refined(problem, {i: runs[i] for i in members}, tried, budget, bar)
+            bar.update(rounds)
         for i, optimiser in best.items():
             tuned[i] = experiments[i].replace(optimiser_args=optimiser.model_dump(exclude_unset=True))
     return tuned
 
 
-def _later(bar: Bar, rounds: int, t: int) -> None:
-    bar.update(rounds + t)
+def _schedules(given: Any) -> list[Schedule]:
+    """Return the schedules that are chosen from; raises `SettingError`."""
+    alone = isinstance(given, str | Mapping | Schedule) or not isinstance(given, Iterable)
+    found = []
+    for each in [given] if alone else given:
+        fields = {"kind": each} if isinstance(each, str) else each
+        if not isinstance(fields, Schedule) and not (isinstance(fields, Mapping) and "kind" in fields):
+            why = "is not a schedule; give a kind, such as 'cosine', or fields with a kind"
+            raise SettingError(f"schedules = {short(each)}: {why}")
+        with within("schedules"):
+            found.append(schedule_from(fields))
+    return found
 
 
-def _grid(optimiser: Optimiser, smoothness: float, e: Experiment) -> list[Optimiser]:
-    """Steps around 1 / smoothness, and, where gradients are of older models, as much smaller as those stand."""
+def _budget(
+    budget: int | None, experiments: Sequence[Experiment], grids: Sequence[Sequence[Optimiser]]
+) -> int:
+    """Return how many optimisers may be tried for each experiment; raises `SettingError` for fewer than a grid has."""
+    sizes = [len(grid) for grid in grids]
+    largest = max(sizes, default=0)
+    if budget is None:
+        return largest + REFINED
+    check_kind("budget", budget, int)
+    if budget < largest:
+        e = experiments[sizes.index(largest)]
+        raise SettingError(
+            f"budget = {budget}: the grid of {e.scheme} with {e.optimiser} has {largest} optimisers, steps times"
+            f" schedules; take {largest} or more, or fewer schedules"
+        )
+    return budget
+
+
+def _grid(
+    optimiser: Optimiser, smoothness: float, e: Experiment, among: Sequence[Schedule]
+) -> list[Optimiser]:
+    """Steps around 1 / smoothness, and smaller ones where gradients are of older models, with each schedule."""
     found: list[Optimiser] = [*optimiser.candidates(smoothness)]
     if lag := e.plan.versions - 1:
         found += optimiser.candidates(smoothness / delayed_step(lag))
-    return found
+    scheduled = [each for each in found if isinstance(each, Scheduled)] if among else []
+    return [each.replace(schedule=s).for_rounds(e.rounds) for s in among for each in scheduled] or found
+
+
+def _refined(
+    problem: Problem,
+    runs: Mapping[int, Commits],
+    grids: Mapping[int, Sequence[Optimiser]],
+    budget: int,
+    bar: Bar,
+) -> dict[int, Optimiser]:
+    """Return each experiment's best optimiser of its grid, or near the best of what was tried before."""
+    rounds = max(len(run.weights) for run in runs.values())
+    tried = {i: {_key(optimiser) for optimiser in grid} for i, grid in grids.items()}
+    found = best = _best(problem, runs, grids, bar.update)
+    for stage in range(1, REFINEMENTS):
+        finer: dict[int, list[Optimiser]] = {}
+        for i, optimiser in found.items():
+            new = [each for each in optimiser.near() if _key(each) not in tried[i]]
+            if new := new[: budget - len(tried[i])]:
+                finer[i] = [optimiser, *new]
+                tried[i] |= {_key(each) for each in new}
+        if not finer:
+            break
+        found = _best(problem, runs, finer, partial(_later, bar, stage * rounds))
+        best = best | found
+    return best
+
+
+def _key(optimiser: Optimiser) -> str:
+    """Return an optimiser's numbers as text, which equal steps share whatever their last digits are."""
+    numbers = optimiser.model_dump(mode="json").items()
+    return repr([(name, f"{x:.9g}" if isinstance(x, float) else x) for name, x in numbers])
+
+
+def _later(bar: Bar, rounds: int, t: int) -> None:
+    bar.update(rounds + t)
 
 
 def _run(e: Experiment) -> Commits:
@@ -115,7 +216,8 @@ def _run(e: Experiment) -> Commits:
         arithmetic = Coefficients(e.plan, e.sampler)
         timeline(e, arithmetic, events=False)
         weights = arithmetic.weights
-    return Commits(e.build_optimiser(), weights, e.plan.sizes, e.evaluation_interval)
+    # Only the last loss is wanted.
+    return Commits(e.build_optimiser(), weights, e.plan.sizes, e.rounds)
 
 
 def _best(

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from workbench.analysis.planning.profile import scaled
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, unknown_name
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler, key_of
 from workbench.core.contract.optimisers import Optimiser
@@ -34,7 +34,8 @@ from workbench.core.forecasting import forecast
 from workbench.core.problems.base import Problem, Request
 from workbench.core.running.simulated import timeline
 from workbench.core.theory.sequential import delayed_step
-from workbench.core.trace.learning import Commits, evaluated, learn
+from workbench.core.trace.learning import Commits, Learnt, evaluated, learn
+from workbench.core.trace.metrics import SMOOTHED_EVALUATIONS, at_target, first_reached, rises, smoothed
 
 MAX_ROUNDS_RATIO = 3  # an inexact scheme may take so many times the rounds of an exact one
 USUAL_ROUNDS_RATIO = 1.5  # most of them take at most so many
@@ -57,7 +58,7 @@ REFERENCE_SCHEME = "UMW"
 
 @dataclass(frozen=True)
 class Target:
-    """A loss to reach, and the rounds that an exact scheme takes to it, at its best step."""
+    """A loss, or another metric, to reach, and the rounds that an exact scheme takes to it, at its best step."""
 
     rounds: int
     longest: int = 0  # rounds after which no inexact scheme is followed any more
@@ -66,6 +67,7 @@ class Target:
     source: str = "theory: same models as every exact scheme"
     times: float | None = None  # best step of exact schemes, in automatic ones; None: the experiment's own
     smoothness: float = 1.0  # of what was simulated on; the automatic step is its inverse
+    metric: str = "loss"  # which `loss` is a value of
 
 
 @dataclass(frozen=True)
@@ -80,41 +82,49 @@ class RoundsNeeded:
 
 
 def reference(
-    e: Experiment, rounds: int, wanted: float | None, tolerance: float, effort: float, tuned: bool = True
+    e: Experiment,
+    rounds: int,
+    wanted: float | None,
+    tolerance: float,
+    effort: float,
+    tuned: bool = True,
+    metric: str = "loss",
 ) -> Target:
-    """Follow exact schemes: which loss is the target, with which step and in how many rounds it is reached.
+    """Follow exact schemes: return the target, the step that reaches it, and in how many rounds.
 
-    `wanted`: the target itself; None: what is left of the way down after `rounds` rounds with the step that leaves
-    least, plus `tolerance` of it. `tuned`: choose the step; else the experiment's own is taken.
-    Raises `SettingError` for a target that is not reached in so many rounds.
+    `wanted`: the target itself; None: what the best step comes to in `rounds` rounds, less `tolerance` of the way.
+    `tuned`: choose the step; else the experiment's own is taken.
+    Raises `SettingError` for a metric that there is not, and a target that is not reached in so many rounds.
     """
     exact = e.replace(scheme=REFERENCE_SCHEME, scheme_args={}, rounds=rounds)
     small = shortened(exact, rounds * (len(EXACT_STEPS) if tuned else 1), effort)
     problem = small.build_problem()
     smoothness = problem.smoothness()
-    first, losses = _exact(small, problem, EXACT_STEPS if tuned else (None,), smoothness, rounds)
-    ends = losses[:, -1]
-    least = float(np.min(ends, where=np.isfinite(ends), initial=np.inf))
-    if not np.isfinite(least):
+    first, values = _exact(small, problem, EXACT_STEPS if tuned else (None,), smoothness, rounds, metric)
+    ends = values[:, -1][np.isfinite(values[:, -1])]
+    if not len(ends):
         raise SettingError(
             f"optimiser_args = {e.optimiser_args}: the loss is not finite with this step; take a smaller one"
         )
-    loss = least + tolerance * max(first - least, 0.0) if wanted is None else wanted
-    took = _first(losses, loss)
+    best = float(ends.max() if rises(metric) else ends.min())
+    way = max(best - first, 0.0) if rises(metric) else min(best - first, 0.0)
+    loss = best - tolerance * way if wanted is None else wanted
+    took = _first(values, loss, metric, e.batch)
     if np.isnan(took).all():
         raise SettingError(
-            f"target = {loss:g}: an exact scheme comes from {first:.4g} to {least:.4g} in {rounds} rounds;"
+            f"target = {loss:g}: an exact scheme comes from {first:.4g} to {best:.4g} in {rounds} rounds;"
             " take a target in between, or more rounds"
         )
-    best = int(np.nanargmin(took))
-    times = EXACT_STEPS[best] if tuned else None
+    place = int(np.nanargmin(took))
+    times = EXACT_STEPS[place] if tuned else None
     return Target(
-        rounds=int(took[best]),
-        longest=max(MAX_ROUNDS_RATIO * int(took[best]), rounds),
+        rounds=int(took[place]),
+        longest=max(MAX_ROUNDS_RATIO * int(took[place]), rounds),
         loss=float(loss),
         samples=small.shape()[0],
         times=times,
         smoothness=smoothness,
+        metric=metric,
     )
 
 
@@ -125,9 +135,22 @@ def centre(e: Experiment, aim: Target) -> float | None:
     """
     assert aim.loss is not None
     small = reduced(e.replace(scheme=REFERENCE_SCHEME, scheme_args={}), aim.samples)
-    _, losses = _exact(small, small.build_problem(), EXACT_STEPS, aim.smoothness, aim.longest)
-    took = _first(losses, aim.loss)
+    problem = small.build_problem()
+    _, values = _exact(small, problem, EXACT_STEPS, aim.smoothness, aim.longest, aim.metric)
+    took = _first(values, aim.loss, aim.metric, e.batch)
     return None if np.isnan(took).all() else EXACT_STEPS[int(np.nanargmin(took))]
+
+
+def leaves_step_open(e: Experiment) -> bool:
+    """Does the experiment leave its optimiser's step to be chosen?
+
+    >>> leaves_step_open(Experiment(optimiser="sgd", optimiser_args={"momentum": 0.9}))
+    True
+    >>> leaves_step_open(Experiment(optimiser="adam", optimiser_args={"rate": 0.1}))
+    False
+    """
+    own = e.build_optimiser()
+    return bool(own.scaled(1.0, 1.0).model_fields_set - own.model_fields_set)
 
 
 def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Optimiser:
@@ -136,19 +159,37 @@ def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Opt
 
 
 def _exact(
-    e: Experiment, problem: Problem, times: Sequence[float | None], smoothness: float, rounds: int
+    e: Experiment,
+    problem: Problem,
+    times: Sequence[float | None],
+    smoothness: float,
+    rounds: int,
+    metric: str,
 ) -> tuple[float, Array]:
-    """Loss before the first round, and of exact schemes after every round with each step: (steps, rounds)."""
-    own, every = e.build_optimiser(), e.evaluation_interval
+    """A metric before the first round, and of exact schemes after every round with each step: (steps, rounds)."""
+    own, every = e.build_optimiser(), _interval(e)
     runs = [Commits(stepped(own, k, smoothness), [None] * rounds, e.plan.sizes, every) for k in times]
     learnt = learn(problem, runs)
-    return learnt[0].initial["loss"], np.array([run.loss for run in learnt])
+    first = learnt[0].initial
+    if metric not in first:
+        raise unknown_name("metric", metric, list(first))
+    return first[metric], np.array([_values(run, metric) for run in learnt])
 
 
-def _first(losses: Array, loss: float) -> Array:
-    """Rounds until each row comes to the loss, NaN where it does not."""
-    there = losses <= loss
-    return np.where(there.any(axis=1), there.argmax(axis=1) + 1.0, np.nan)
+def _values(learnt: Learnt, metric: str) -> list[float]:
+    """A metric after every round."""
+    return learnt.loss if metric == "loss" else learnt.metrics[metric]
+
+
+def _interval(e: Experiment) -> int:
+    """Rounds from one evaluation to the next: with mini-batches as in a run, so that the same values are compared."""
+    return 1 if e.batch is None else e.evaluation_interval
+
+
+def _first(values: Array, target: float, metric: str, batch: int | None) -> Array:
+    """Rounds until each row comes to the target, NaN where it does not."""
+    found = [first_reached(row, target, metric, batch) for row in values]
+    return np.array([np.nan if first is None else first + 1.0 for first in found])
 
 
 def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
@@ -171,10 +212,15 @@ def reduced(e: Experiment, samples: int) -> Experiment:
     all_ = e.shape()[0]
     if samples == all_:
         return e
-    batch = e.batch and min(e.batch, samples)
-    share = BatchSampler(samples, batch, e.seed).share if batch else 1.0
-    delays = scaled(e.delays, all_ * e.share / (samples * share))
-    return e.replace(delays=delays, batch=batch, problem_args={**e.problem_args, "samples": samples})
+    args = e.problem_spec.fewer(samples)
+    fewer = {
+        name: getattr(args, name) for name in ("samples", "test") if getattr(args, name, None) is not None
+    }
+    count = args.count()
+    batch = e.batch and min(e.batch, count)
+    share = BatchSampler(count, batch, e.seed).share if batch else 1.0
+    delays = scaled(e.delays, all_ * e.share / (count * share))
+    return e.replace(delays=delays, batch=batch, problem_args={**e.problem_args, **fewer})
 
 
 def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
@@ -307,17 +353,19 @@ class Trials:
     def _reached(
         self, small: Sequence[Experiment], steps: Sequence[float | None], commits: Sequence[Coefficients]
     ) -> Array:
-        """Rounds to the target with each step on each of the commits, all in one pass over the data a round.
+        """Return the rounds to the target with each step on each of the commits, all in one pass over the data a round.
 
         Seeds with batches of their own share none.
         """
         found, problems = np.empty((len(steps), len(commits))), [e.build_problem() for e in small]
+        metric = self.aim.metric
         for key, problem in {key_of(p): p for p in problems}.items():
             members = [i for i, p in enumerate(problems) if key_of(p) == key]
             tried = [(self._optimiser(small[i], k), small[i], commits[i]) for k in steps for i in members]
-            runs = [Commits(own, c.weights, e.plan.sizes, e.evaluation_interval) for own, e, c in tried]
-            losses = np.array([run.loss for run in learn(problem, runs)])
-            found[:, members] = _first(losses, self._loss).reshape(len(steps), len(members))
+            runs = [Commits(own, c.weights, e.plan.sizes, _interval(e)) for own, e, c in tried]
+            values = np.array([_values(run, metric) for run in learn(problem, runs)])
+            rounds = _first(values, self._loss, metric, small[members[0]].batch)
+            found[:, members] = rounds.reshape(len(steps), len(members))
         return found
 
     def _followed(self, small: Sequence[Experiment], times: float | None) -> tuple[Array, Array]:
@@ -339,17 +387,20 @@ class Trials:
 
     def _numeric(self, e: Experiment, times: float | None) -> tuple[float, float]:
         """Rounds, and seconds, of one whose messages carry numbers; it ends as soon as it is there, or diverges."""
-        problem = e.build_problem()
+        problem, metric, every = e.build_problem(), self.aim.metric, _interval(e)
         numbers = Numbers(e.plan, problem, self._optimiser(e, times), e.seed, keep=False)
-        found = [float("nan")] * 2
+        found, values = [float("nan")] * 2, list[float]()
 
         def watch(timeline: Timeline) -> None:
-            if not evaluated(len(timeline.times) - 1, self.aim.longest, e.evaluation_interval):
+            if not evaluated(len(timeline.times) - 1, self.aim.longest, every):
                 return
-            (at,) = problem.evaluate([Request(numbers.models[-1], gradient=False)])
-            if at.loss <= self._loss:
+            model, test = numbers.models[-1], metric.startswith("test_")
+            (at,) = problem.evaluate([Request(model, gradient=False, test=test)])
+            values.append(at.loss if metric == "loss" else at.metrics[metric])
+            newest = smoothed(values[-SMOOTHED_EVALUATIONS:], e.batch)[-1]
+            if there := bool(at_target(newest, self._loss, metric)):
                 found[:] = float(len(timeline.times)), timeline.times[-1]
-            if at.loss <= self._loss or not np.isfinite(at.loss):
+            if there or not np.isfinite(at.loss):
                 raise _Over
 
         with np.errstate(over="ignore", invalid="ignore"), suppress(_Over):

@@ -29,7 +29,7 @@ _ROWS_PER_WRITE = 500
 
 def file_of() -> Path:
     """Where rows are kept; another version of the package may make other rows of the same files."""
-    name = hashlib.sha256(f"{__version__} 4".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{__version__} 5".encode()).hexdigest()[:32]
     return cache_folder("index") / f"{name}.sqlite"
 
 

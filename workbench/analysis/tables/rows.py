@@ -17,7 +17,7 @@ from workbench.core.base.files import SUMS, check_sums
 from workbench.core.base.older import renamed
 from workbench.core.base.reading import open_parquet, printable
 from workbench.core.base.settings import SettingError
-from workbench.core.base.text import read_json
+from workbench.core.base.text import read_json, read_yaml
 from workbench.core.engine.timeline import COUNTS
 from workbench.core.experiment import Description, Experiment, described
 from workbench.core.trace.definitions import experiment_of
@@ -34,6 +34,7 @@ from workbench.core.trace.layout import (
     TASK,
     TRACE,
 )
+from workbench.core.trace.metrics import first_reached
 from workbench.core.trace.records import check_rounds
 from workbench.core.trace.trace import incomplete
 
@@ -269,10 +270,18 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
         parts = {"scheme": e.built_scheme, "problem": e.problem_spec, "optimiser": e.build_optimiser()}
         nested |= {f"{name}_args": args.model_dump(mode="json") for name, args in parts.items()}
     for name, value in nested.items():
-        inner = {f".{key}": item for key, item in value.items()} if isinstance(value, dict) else {"": value}
-        for key, item in inner.items():
-            flat[f"{name}{key}"] = json.dumps(item) if isinstance(item, list | tuple | dict) else item
+        for key, item in _flat(name, value):
+            flat[key] = json.dumps(item) if isinstance(item, list | tuple | dict) else item
     return flat
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield settings by their dotted names."""
+    if not isinstance(value, dict) or ("." in name and "kind" not in value):
+        yield name, value
+        return
+    for key, item in value.items():
+        yield from _flat(f"{name}.{key}", item)
 
 
 def _results(rounds: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
@@ -287,13 +296,13 @@ def _results(rounds: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
 
 
 def reached(place: Place, target: float, metric: str) -> dict[str, float]:
-    """When a run's metric first was at or below the target: time_to (s) and rounds_to; NaN: never, or it has none.
+    """When a run's metric first was at the target: time_to (s) and rounds_to; NaN: never, or it has none.
 
-    Raises what reading the rounds raises.
+    As `Trace.time_to` has it. Raises what reading the rounds raises.
     """
     columns = _rounds(place.folder, ("time", metric))
-    there = metric in columns and columns[metric] <= target
-    if not np.any(there):
+    batch = read_yaml(place.folder / SPEC, "scheme: CR").get("batch")
+    first = first_reached(columns.get(metric, [np.nan]), target, metric, batch)
+    if first is None:
         return {"time_to": np.nan, "rounds_to": np.nan}
-    first = int(np.argmax(there))
     return {"time_to": float(columns["time"][first]), "rounds_to": float(first + 1)}

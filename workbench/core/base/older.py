@@ -1,6 +1,7 @@
 """Names of fields in files that version 1.0 wrote, before they were renamed.
 
 Faults were deaths only: {worker: 1, round: 2, how: kill}, which is {kind: kill, worker: 1, round: 2} now.
+Samples held out were beside those that were asked for: {samples: 60, held_out: 20} is {samples: 80, test: 20} now.
 """
 
 from collections.abc import Mapping
@@ -28,8 +29,12 @@ def renamed(value: Any) -> Any:
     {'grid': {'delays.p_recover': [0.5]}}
     >>> renamed({"faults": [{"worker": 1, "round": 2, "how": "exit"}]})
     {'faults': [{'kind': 'exit', 'worker': 1, 'round': 2}]}
+    >>> renamed({"problem_args": {"samples": 60, "held_out": 20}})
+    {'problem_args': {'samples': 80, 'test': 20}}
     """
     if isinstance(value, Mapping):
+        if isinstance(value.get("held_out"), int):
+            value = _with_test(value)
         if value.keys() == {"worker", "round", "how"}:
             return {"kind": value["how"], "worker": value["worker"], "round": value["round"]}
         kind = value.get("kind")
@@ -42,6 +47,14 @@ def renamed(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(renamed, value))
     return value
+
+
+def _with_test(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a problem that holds out a number of samples."""
+    apart, found = value["held_out"], {name: each for name, each in value.items() if name != "held_out"}
+    if apart and isinstance(found.get("samples"), int):
+        found["samples"] += apart
+    return {**found, **({"test": apart} if apart else {})}
 
 
 def spelled_as_before(value: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Where a new scheme, delay model, fault, problem, optimiser, kind of cluster or command is registered.
+"""Where a new scheme, delay model, fault, problem, optimiser, schedule, kind of cluster or command is registered.
 
 Ours is one more file in the package that its family lives in. Another package names a class, or the module in which it
 is defined, in its pyproject.toml, and nothing here needs an edit:
 
-    [project.entry-points."workbench.schemes"]    # or .delays, .faults, .problems, .optimisers, .clusters
+    [project.entry-points."workbench.schemes"]  # or .delays, .faults, .problems, .optimisers, .schedules, .clusters
     tiny = "tiny.scheme:Tiny"
 
     [project.entry-points."workbench.commands"]   # a click command, called by the name in front
@@ -215,6 +215,9 @@ def _name(cls: type) -> str:
     return str(getattr(cls, "name", "") or getattr(cls, "kind", ""))
 
 
+OWN_KINDS = {"kinds": "own"}  # context of `model_dump`, see `KindFamily`
+
+
 class KindFamily(Family):
     """Family whose classes are chosen in YAML by the key `kind`, beside the fields of the class."""
 
@@ -237,10 +240,33 @@ class KindFamily(Family):
 
     @model_serializer(mode="wrap")
     def _with_kind(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Write the kind first; that of a class of a loose file as it was written, so that it is found again."""
+        """Write the kind first; that of a class of a loose file as it was written, so that it is found again.
+
+        With the context `OWN_KINDS` it is the class's own kind, for ranks, which are sent the class and not the file.
+        """
         fields: dict[str, Any] = handler(self)
         wanted = "kind" not in (info.exclude or ()) and (info.include is None or "kind" in info.include)
-        return {"kind": self.written_kind, **fields} if wanted else fields
+        kind = self.kind if info.context == OWN_KINDS else self.written_kind
+        return {"kind": kind, **fields} if wanted else fields
+
+    @classmethod
+    def nested_in(cls, settings: Settings) -> "list[KindFamily]":
+        """Return the settings with a kind that are fields of others, at any depth.
+
+        >>> from workbench.core.contract.optimisers import GradientDescent
+        >>> [part.kind for part in KindFamily.nested_in(GradientDescent(schedule={"kind": "cosine"}))]
+        ['cosine']
+        """
+        own = [getattr(settings, name) for name in type(settings).model_fields]
+        found = [value for value in own if isinstance(value, cls)]
+        return [*found, *(inner for part in found for inner in cls.nested_in(part))]
+
+    @property
+    def newest(self) -> type[Any]:
+        """The class that its kind chooses now: another one after a cell was run again, or a loose file changed."""
+        if ".py:" in self.written_kind:
+            return self.catalogue.get_class(self.written_kind)
+        return self.catalogue.get(self.kind, type(self))
 
     @property
     def written_kind(self) -> str:

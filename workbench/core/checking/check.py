@@ -16,7 +16,7 @@ from workbench.core.checking import cases, delays, fault, optimiser, problem, sc
 from workbench.core.checking.property import EXAMPLES_PER_PROPERTY, Case, Property, Row, run_property, table
 from workbench.core.contract.delays import DelayModel
 from workbench.core.contract.faults import Fault
-from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.optimisers import Optimiser, Schedule
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import ProblemArgs, problem_from
 
@@ -92,7 +92,7 @@ def check(
     examples: int = EXAMPLES_PER_PROPERTY,
     seed: int = 0,
 ) -> Checked:
-    """Try the properties of the contract on a scheme, delay model, fault, problem or optimiser.
+    """Try the properties of the contract on a scheme, delay model, fault, problem, optimiser or schedule.
 
     Settings are drawn from the class's own fields and ranges; of what fails a property the smallest case found is
     stored, with the call that shows it. A property takes about a second, all together less than twenty.
@@ -100,7 +100,8 @@ def check(
     Parameters
     ----------
     what
-        A class (of `Scheme`, `DelayModel`, `Fault`, `ProblemArgs` or `Optimiser`), one made from it, or a name of one.
+        A class (of `Scheme`, `DelayModel`, `Fault`, `ProblemArgs`, `Optimiser` or `Schedule`), one made from it, or a
+        name of one.
     only
         Name or names of properties; None: all.
     case
@@ -182,13 +183,15 @@ def _kind(what: Any) -> _Kind:
         return _Kind(
             problem_from(args, scheme.plan_of(args)), problem.PROPERTIES, st.fixed_dictionaries(draw)
         )
-    if issubclass(cls, Optimiser):
-        return _Kind(_made(found), optimiser.PROPERTIES, st.fixed_dictionaries({"seed": seeds}))
+    if issubclass(cls, Optimiser | Schedule):
+        laws = optimiser.PROPERTIES if issubclass(cls, Optimiser) else optimiser.OF_SCHEDULES
+        made = _made(found).for_rounds(optimiser.ROUNDS)
+        return _Kind(made, laws, st.fixed_dictionaries({"seed": seeds}))
     if issubclass(cls, Fault):
         subject = found(worker=1, round=0) if isinstance(found, type) else found
         draw = {"seed": seeds, "scheme": st.sampled_from(sorted(fault.SCHEMES))}
         return _Kind(subject, fault.PROPERTIES, st.fixed_dictionaries(draw))
-    why = "cannot be checked; give a class of Scheme, DelayModel, Fault, ProblemArgs or Optimiser"
+    why = "cannot be checked; give a class of Scheme, DelayModel, Fault, ProblemArgs, Optimiser or Schedule"
     raise SettingError(f"what = {what!r:.60}: {why}")
 
 
@@ -197,7 +200,7 @@ def _made(found: Any) -> Any:
 
 
 def _named(name: str) -> type[Settings]:
-    kinds: tuple[Any, ...] = (Fault, Optimiser, ProblemArgs, DelayModel, Scheme)
+    kinds: tuple[Any, ...] = (Schedule, Fault, Optimiser, ProblemArgs, DelayModel, Scheme)
     known = {name: cls.catalogue[name] for cls in kinds for name in cls.catalogue}
     if name not in known:
         raise unknown_name("what", name, known)

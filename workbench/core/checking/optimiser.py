@@ -7,7 +7,7 @@ import numpy as np
 
 from workbench.core.base.types import Array
 from workbench.core.checking.property import Case, Property, PropertyFailed, through_json
-from workbench.core.contract.optimisers import Optimiser, State
+from workbench.core.contract.optimisers import ConstantSchedule, Optimiser, Schedule, Scheduled, State
 from workbench.core.problems.base import Problem, Request
 from workbench.core.problems.linear import LeastSquares
 
@@ -79,10 +79,47 @@ def tuned(optimiser: Optimiser, case: Case) -> None:
             raise PropertyFailed(f"it offers {each!r}, which is another optimiser")
 
 
+def follows_schedule(optimiser: Scheduled, case: Case) -> None:
+    """Half the step in a round of warm-up changes the model half as much."""
+    problem = _bowl(case["seed"])
+    moves = []
+    for start in (1.0, 0.5):
+        each = optimiser.replace(schedule=ConstantSchedule(warmup=1, warmup_start=start))
+        model, _ = _walk(each, problem, range(1), problem.start(), each.start(problem))
+        moves.append(model - problem.start())
+    if not np.allclose(moves[1], moves[0] / 2, rtol=1e-6, atol=0.0):
+        raise PropertyFailed(
+            "`schedule` has another effect; multiply the step in `update` by `self.factor_at(t)`"
+        )
+
+
+def factors(schedule: Schedule, case: Case) -> None:
+    """Its share of the step is finite and at least 0 in every round, and the same when it is asked for again."""
+    rounds = range(case["seed"] % ROUNDS, ROUNDS)
+    found, again = ([schedule.factor_at(t) for t in rounds] for _ in range(2))
+    if not np.isfinite(found).all() or min(found) < 0:
+        raise PropertyFailed(f"`share_at` gives {min(found):.4g} to {max(found):.4g} in {ROUNDS} rounds")
+    if found != again:
+        raise PropertyFailed("`share_at` gives another share when it is asked for the same round again")
+
+
+def _unscheduled(optimiser: Optimiser) -> str:
+    return (
+        ""
+        if isinstance(optimiser, Scheduled)
+        else "its step follows no schedule: `Scheduled` is not its base"
+    )
+
+
 PROPERTIES: tuple[Property[Any], ...] = (
     Property("settings", through_json),
     Property("pure", pure),
     Property("kept", state_kept),
     Property("descends", descends),
     Property("tuned", tuned),
+    Property("schedule", follows_schedule, _unscheduled),
+)
+OF_SCHEDULES: tuple[Property[Any], ...] = (
+    Property("settings", through_json),
+    Property("factors", factors),
 )

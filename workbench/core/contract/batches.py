@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import CounterRNG
-from workbench.core.contract.problem import Evaluation, Problem, Request, Slice, gradient_of_rows, in_round
+from workbench.core.contract.problem import Around, Problem, Slice, gradient_of_rows, in_round
 
 BATCH_STREAM = 6  # of random numbers; delays have 0, workers' own mini-batches 1, permutations 4, ties 5
 CACHED_EPOCHS = 4  # epochs whose order is at hand: asynchronous workers are not all in one
@@ -73,24 +73,15 @@ class BatchSampler:
         return self._orders[epoch]
 
 
-class Batched:
+class Batched(Around):
     """A problem whose gradients are those of a job's mini-batch, scaled to stand for all samples.
 
     Losses, metrics and smoothness are those of the whole data set. `at(job)` takes gradients of the job's batch.
     """
 
     def __init__(self, problem: Problem, sampler: BatchSampler) -> None:
-        self.whole, self.sampler = problem, sampler
-        self.samples, self.size, self.l2, self.truth = (
-            problem.samples,
-            problem.size,
-            problem.l2,
-            problem.truth,
-        )
-        self.start, self.smoothness = problem.start, problem.smoothness
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.whole, name)
+        super().__init__(problem)
+        self.sampler = sampler
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -100,14 +91,6 @@ class Batched:
     def at(self, job: int) -> Problem:
         """Return the problem with the gradients of a job."""
         return _OfJob(self, job)
-
-    def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
-        """Return the gradient over all samples of the slices."""
-        return self.whole.gradient(slices, model)
-
-    def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
-        """Return losses and gradients over the whole data set."""
-        return self.whole.evaluate(requests)
 
 
 class _OfJob:

@@ -55,7 +55,7 @@ class Request:
     """One model at which to evaluate, with a weight for every sample (None: all ones).
 
     `weights`: one a sample, or None. `gradient`: False where only the loss is wanted. `round`: whose draws the gradient
-    takes, of a problem that draws; None: none.
+    takes, of a problem that draws; None: none. `test`: the metrics of held-out samples are wanted as well.
 
     >>> import numpy as np
     >>> Request(np.zeros(3), weights=np.ones(10)).gradient
@@ -66,6 +66,7 @@ class Request:
     weights: Array | None = None
     gradient: bool = True  # False: only the loss is wanted
     round: int | None = None
+    test: bool = False
 
 
 class Problem(Protocol):
@@ -93,6 +94,27 @@ class Problem(Protocol):
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
         """Lipschitz constant of the gradient of the objective (of the mean loss over some slices, with l2)."""
+
+
+class Around:
+    """A problem with another one inside, whose answers it gives but for those that a subclass changes."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.whole = problem
+        self.samples, self.size = problem.samples, problem.size
+        self.l2, self.truth = problem.l2, problem.truth
+        self.start, self.smoothness = problem.start, problem.smoothness
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["whole"], name)
+
+    def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
+        """Return the gradient over all samples of the slices."""
+        return self.whole.gradient(slices, model)
+
+    def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
+        """Return losses and gradients over the whole data set."""
+        return self.whole.evaluate(requests)
 
 
 def gradient_of_rows(problem: Problem, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:

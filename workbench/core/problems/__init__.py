@@ -49,14 +49,15 @@ def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
     """
     identity = args.identity()
     if not identity:
-        return args.build(plan)
+        return args.tested(args.build(plan))
     return _shared(args, (*identity, *map(digest_of, args.model_args().values())))
 
 
 @lru_cache(maxsize=4)
 def _shared(args: ProblemArgs, identity: tuple[Any, ...]) -> Problem:
     """One problem per settings and content: a changed file is read again, a cell's new definition used."""
-    return args.build(None)  # type: ignore[arg-type]  # problems on data do not look at the plan
+    problem = args.build(None)  # type: ignore[arg-type]  # problems on data do not look at the plan
+    return args.tested(problem)
 
 
 def __dir__() -> list[str]:

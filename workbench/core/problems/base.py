@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
@@ -61,6 +61,10 @@ class ProblemArgs(Family):
         """Number of samples if it can be told without opening data, else None."""
         return self.count()
 
+    def fewer(self, samples: int) -> Self:
+        """Return arguments with so many training samples, about."""
+        return self.replace(samples=samples)
+
     @abstractmethod
     def size(self, plan: Plan | None) -> int:
         """Number of parameters p."""
@@ -85,3 +89,7 @@ class ProblemArgs(Family):
     @abstractmethod
     def build(self, plan: Plan) -> Problem:
         """Open the data and make the problem."""
+
+    def tested(self, problem: Problem) -> Problem:
+        """Return what was built with the metrics of held-out samples, if there are any."""
+        return problem

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
-from workbench.core.problems.base import POWER_STEPS, Evaluation, Problem, Request
+from workbench.core.problems.base import POWER_STEPS, Problem
 from workbench.core.problems.data import DataError, DataSet, catalogue
 from workbench.core.problems.on_data import OnData
 from workbench.core.problems.torch import Device, Network, Precision, all_digits, cross_entropy, pytorch
@@ -33,17 +33,13 @@ def torch() -> Any:
 
 
 class Cnn(Network):
-    """Mean cross-entropy of the network; a `Problem`. X is (d + held out, 3072) with values per channel, row, column.
-
-    The last `held_out` rows are kept for the metric `test_accuracy`.
-    """
+    """Mean cross-entropy of the network; a `Problem`. X is (d, 3072) with values per channel, row, column."""
 
     def __init__(
         self,
         X: Array,
         y: Array,
         l2: float = 0.0,
-        held_out: int = 0,
         precision: Precision = "float32",
         device: str = "auto",
         init_seed: int = 0,
@@ -51,7 +47,6 @@ class Cnn(Network):
         super().__init__(
             network, cross_entropy, X, y.astype(np.int64), l2, precision, device, SAMPLES_PER_BLOCK, init_seed
         )
-        self.samples -= held_out
         self.first = drawn(init_seed)
 
     def _pass(
@@ -77,13 +72,6 @@ class Cnn(Network):
                 v = t.cat([part.ravel() for part in product])
                 top = float(v.norm())
         return top
-
-    def _evaluate(self, request: Request) -> Evaluation:
-        found = super()._evaluate(request)
-        if len(self.X) > self.samples:
-            test = np.arange(self.samples, len(self.X))
-            found.metrics["test_accuracy"] = (self._pass(request.model, test, None)[1] or 0.0) / len(test)
-        return found
 
 
 def network() -> Any:
@@ -119,32 +107,23 @@ class CnnArgs(OnData):
     features: int | None = setting(
         3072, "pixels of an image; the network takes 3 x 32 x 32", ge=3072, le=3072
     )
-    held_out: int = setting(0, "samples kept apart for the metric test_accuracy", "samples", ge=0)
     precision: Precision = setting("float32", "numbers that the network computes with")
     device: Device = setting("auto", "where; auto = CUDA where there is one")
     init_seed: int = setting(0, "seed of the start model", ge=0)
-
-    def count(self) -> int:
-        """Number of samples d, those held out not counted."""
-        if self.samples is None:
-            return super().count() - self.held_out
-        return self.samples
 
     def size(self, plan: Plan | None) -> int:
         """117706, whatever the data."""
         return SIZE
 
     def open(self) -> DataSet:
-        """The samples and those held out, in one set."""
+        """Open the data; raises `DataError` for pictures of another size."""
         info = catalogue().get(self.data)
         if info and info.name != "synthetic" and self.features and info.features < self.features:
             raise DataError(
                 f"problem_args.data = {self.data!r}: has {info.features} features, and the network takes pictures of"
                 f" {self.features} numbers; use 'synthetic', or 'openml:cifar10'"
             )
-        if self.samples is None or not self.held_out:
-            return super().open()
-        return self.replace(samples=self.samples + self.held_out, held_out=0).open()
+        return super().open()
 
     def build(self, plan: Plan) -> Problem:
         """Open the data; raises `SettingError` without PyTorch, or for data of another shape."""
@@ -156,4 +135,4 @@ class CnnArgs(OnData):
         if data.classes > CLASSES:
             why = f"has {data.classes} classes, the network {CLASSES}; take a set with at most so many"
             raise SettingError(f"problem_args.data = {self.data!r}: {why}")
-        return Cnn(data.X, data.y, self.l2, self.held_out, self.precision, self.device, self.init_seed)
+        return Cnn(data.X, data.y, self.l2, self.precision, self.device, self.init_seed)

@@ -235,6 +235,10 @@ class Logistic(LinearProblem):
         probability = np.where(z >= 0, 1.0, small) / (1.0 + small)
         return loss.sum(axis=-1), probability - y, ((z > 0) == (y > 0.5)).sum(axis=-1)
 
+    def scores(self, model: Array) -> Array:
+        """How much each sample looks like class 1, (samples,)."""
+        return self._scores(self.X, model)
+
 
 class Softmax(LinearProblem):
     """Multi-class logistic: model is (features, classes) row by row; loss is the cross-entropy."""
@@ -262,6 +266,10 @@ class Softmax(LinearProblem):
 
     def _back(self, slope: Array, X: Array) -> Array:
         return np.asarray(X.T @ slope).ravel()
+
+    def scores(self, model: Array) -> Array | None:
+        """Of two classes: how much each sample looks like class 1, (samples,)."""
+        return self._scores(self.X, model) @ np.array([-1.0, 1.0]) if self.columns == 2 else None
 
 
 class LeastSquaresArgs(OnData):

@@ -1,12 +1,15 @@
 """What problems on a data set share: which data, how many of them, and how they are prepared."""
 
 import re
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from workbench.core.base.settings import at_most, setting
+from pydantic import PrivateAttr, field_validator
+
+from workbench.core.base.settings import SettingError, at_most, setting, short
 from workbench.core.contract.plan import Plan
-from workbench.core.problems.base import ProblemArgs
-from workbench.core.problems.data import DataError, DataSet, catalogue, load
+from workbench.core.problems.base import Problem, ProblemArgs
+from workbench.core.problems.data import DataError, DataSet, catalogue, check_test, held_out_count, load
+from workbench.core.problems.held_out import Tested
 
 MAX_SAMPLES, MAX_FEATURES = 10**12, 10**8
 # The usual problem of a task.
@@ -29,7 +32,10 @@ class OnData(ProblemArgs):
         None, "column to learn, of a .csv or .parquet; empty = the only one called target, label, class or y"
     )
     samples: Annotated[int | None, at_most(MAX_SAMPLES)] = setting(
-        None, "samples used (d); empty = all, 1000 of the synthetic", "samples", ge=1
+        None,
+        "samples used, those held out by number or share among them; empty = all, 1000 of the synthetic",
+        "samples",
+        ge=1,
     )
     features: Annotated[int | None, at_most(MAX_FEATURES)] = setting(
         None, "features used; empty = all, 20 of the synthetic", ge=1
@@ -37,7 +43,41 @@ class OnData(ProblemArgs):
     l2: float = setting(0.0, "weight of the regularisation (l2/2)|model|^2", ge=0)
     intercept: bool = setting(False, "add a column of ones")
     scale: bool | None = setting(None, "standardise the columns; empty = yes, except the synthetic")
-    data_seed: int = setting(0, "seed of the synthetic data and of the rows' shuffling", ge=0)
+    data_seed: int = setting(
+        0, "seed of the synthetic data, of the rows' shuffling and of what is held out", ge=0
+    )
+    test: float | str | None = setting(
+        None,
+        "samples held out for test_loss, test_accuracy and (of two classes) test_auc: a share such as 0.2, a number of"
+        " samples, either drawn class by class, or the path of a file with the same columns; empty = none",
+    )
+    _held_out: bool = PrivateAttr(False)
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _fits(cls, test: Any) -> Any:
+        if test is not None and not isinstance(test, str):
+            try:
+                check_test(test)
+            except DataError as error:
+                raise SettingError(f"test = {short(test)}: {str(error).partition('; ')[2]}") from None
+        return test
+
+    def tested(self, problem: Problem) -> Problem:
+        """Return a problem that was built of these arguments with the metrics of held-out samples, if there are any."""
+        if self.test is None:
+            return problem
+        same = self.replace(l2=0.0)
+        same._held_out = True
+        return Tested(problem, lambda: same.build(None))  # type: ignore[arg-type]  # nobody looks at the plan
+
+    def fewer(self, samples: int) -> Self:
+        """Return arguments with so many training samples, about: what is held out shrinks by as much."""
+        if self.test is None or isinstance(self.test, str):
+            return self.replace(samples=samples)
+        whole = self.count() if self.test >= 1 else 1.0
+        share = self.test / (whole + self.test) if self.test >= 1 else self.test
+        return self.replace(samples=round(samples / (1 - share)), test=share)
 
     def suits(self) -> str:
         """The task that the data are prepared for."""
@@ -54,15 +94,16 @@ class OnData(ProblemArgs):
 
     def open(self) -> DataSet:
         """Prepare the data once and map them into memory; raises `DataError`."""
-        same = ("samples", "features", "intercept", "scale", "target")
+        same = ("samples", "features", "intercept", "scale", "target", "test")
         choices: dict[str, Any] = {name: getattr(self, name) for name in same}
         try:
-            return load(self.data, self.suits(), seed=self.data_seed, **choices)
+            data = load(self.data, self.suits(), seed=self.data_seed, **choices)
+            return data.held_out if self._held_out else data
         except DataError as error:
             raise DataError(_named_as_fields(str(error), self.suits(), self.name)) from error
 
     def known(self) -> tuple[int, int, int] | None:
-        """(samples, columns, classes) where the arguments and the catalogue tell, else None."""
+        """(training samples, columns, classes) where the arguments and the catalogue tell, else None."""
         info = catalogue().get(self.data)
         samples = self.samples or (info.samples if info else None)
         features = self.features or (info.features if info else None)
@@ -71,10 +112,19 @@ class OnData(ProblemArgs):
         bounded = info is not None and info.name != "synthetic"
         if info and bounded and (samples > info.samples or features > info.features):
             return None
-        return samples, features + self.intercept, info.classes if info else 0
+        return self._learnt_from(samples), features + self.intercept, info.classes if info else 0
+
+    def _learnt_from(self, samples: int) -> int:
+        """How many of some samples are not held out."""
+        if self.test is None or isinstance(self.test, str):
+            return samples
+        try:
+            return samples - held_out_count(self.test, samples)
+        except DataError as error:
+            raise DataError(f"problem_args.{error}") from None
 
     def count(self) -> int:
-        """Number of samples d."""
+        """Number of training samples d."""
         known = self.known()
         return known[0] if known else len(self.open().y)
 
@@ -95,7 +145,7 @@ def _named_as_fields(message: str, task: str, problem: str) -> str:
         for theirs, ours in {**PROBLEM_OF_TASK, task: problem}.items():
             message = message.replace(f"'{theirs}'", f"'{ours}'")
     names = {"source: ": "problem_args.data: ", "task: ": "problem: ", "samples": "problem_args.samples"}
-    names |= {"features": "problem_args.features", "target: ": "problem_args.target: "}
+    names |= {name: f"problem_args.{name}" for name in ("features", "target: ", "test: ")}
     for theirs, ours in names.items():
         if message.startswith(theirs):
             return ours + message.removeprefix(theirs)

@@ -29,7 +29,7 @@ from workbench.core.base.user_code import fault_of, thing_of
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.problem import rows_of, stretch
 from workbench.core.problems.base import Evaluation, Named, Problem, Request, Slice, curvature
-from workbench.core.problems.data import DataError, DataSet, catalogue
+from workbench.core.problems.data import DataError, DataSet, catalogue, held_out, held_out_count
 from workbench.core.problems.on_data import OnData
 
 Precision = Literal["float32", "float64"]
@@ -162,6 +162,20 @@ class Network:
         metrics = {} if right is None else {"accuracy": right / self.samples}
         penalty = 0.5 * self.l2 * float(request.model @ request.model) if self.l2 else 0.0
         return Evaluation(loss / self.samples + penalty, gradient if request.gradient else None, metrics)
+
+    def scores(self, model: Array) -> Array | None:
+        """Of two classes: how much each sample looks like the second, (samples,)."""
+        found = []
+        with self.lock, all_digits(self.torch), self.torch.no_grad():
+            self._put(model)
+            self.module.train(False)
+            for a in range(0, self.samples, self.at_once):
+                x, y = self._rows(np.arange(a, min(a + self.at_once, self.samples)))
+                out = self.module(x)
+                if hits(out, y) is None or tuple(out.shape[1:]) != (2,):
+                    return None
+                found.append((out[:, 1] - out[:, 0]).double().cpu().numpy())
+        return np.concatenate(found)
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
         """Largest curvature at the start model, on at most 512 samples: an estimate, no bound holds everywhere."""
@@ -404,7 +418,11 @@ class TorchArgs(OnData):
 
     @model_validator(mode="after")
     def _own_data(self) -> Self:
-        others = {"data", "target", "features", "intercept", "scale", "data_seed", "targets"}
+        others = {"data", "target", "features", "intercept", "scale", "targets"}
+        others |= {"data_seed"} if self.test is None else set()  # which draws what is held out
+        if self.dataset is not None and isinstance(self.test, str):
+            why = "dataset brings its own samples; take a share of them, such as 0.2"
+            raise SettingError(f"test = {self.test!r}: {why}")
         if self.dataset is not None and (more := sorted(others & self.model_fields_set)):
             why = "dataset brings its own samples; leave one of the two empty"
             raise SettingError(f"{more[0]} = {getattr(self, more[0])!r}: {why}")
@@ -433,7 +451,9 @@ class TorchArgs(OnData):
         return len(self._samples()[0]) if self.dataset else super().count()
 
     def declared_samples(self) -> int | None:
-        return self.samples if self.dataset else super().declared_samples()
+        if not self.dataset:
+            return super().declared_samples()
+        return None if self.samples is None else self._learnt_from(self.samples)
 
     def size(self, plan: Plan | None) -> int:
         """Number of the network's parameters that are trained."""
@@ -448,7 +468,18 @@ class TorchArgs(OnData):
         X, y = samples_of(dataset, digest_of(dataset))
         if self.samples is not None and self.samples > len(X):
             raise DataError(f"problem_args.samples: {self.samples} is too large; dataset has {len(X)}")
-        return X[: self.samples], y[: self.samples]
+        X, y = X[: self.samples], y[: self.samples]
+        if self.test is None:
+            return X, y
+        assert not isinstance(self.test, str)
+        classes = getattr(y, "ndim", 1) == 1 and not np.issubdtype(np.asarray(y).dtype, np.inexact)
+        try:
+            count = held_out_count(self.test, len(X))
+            apart = held_out(y, int(np.max(np.asarray(y))) + 1 if classes else 0, count, self.data_seed)
+        except DataError as error:
+            raise DataError(f"problem_args.{error}") from None
+        wanted = apart if self._held_out else ~apart
+        return X[wanted], y[wanted]
 
     def build(self, plan: Plan) -> Problem:
         """Make the network and open the data; raises `SettingError` without PyTorch, or for what cannot be summed."""

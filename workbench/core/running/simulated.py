@@ -177,7 +177,7 @@ class SimulatedRun(Run):
         model = problem.start() if self._model is None else self._model
         every = self.experiment.evaluation_interval
         if self._learnt is not None and 0 < k < rounds and not evaluated(k - 1, rounds, every):
-            self._learnt.amend(k - 1, problem.evaluate([Request(model, gradient=False)])[0])
+            self._learnt.amend(k - 1, problem.evaluate([Request(model, gradient=False, test=True)])[0])
         how = {"numeric": self.numeric, "events": self.events, **({} if k == rounds else {"stopped": True})}
         learnt = replace(self._learnt or Learnt(model), model=model)
         trace = assemble(self.experiment, self.timeline.until(k), learnt, **how)
@@ -212,7 +212,7 @@ class _Evaluating(Numbers):
         self.learnt = Learnt(self.models[0], self._evaluate(self.models[0]))
 
     def _evaluate(self, model: Array) -> Evaluation:
-        return self.problem.evaluate([Request(model, gradient=False)])[0]
+        return self.problem.evaluate([Request(model, gradient=False, test=True)])[0]
 
     def commit(self, round: int, gradient: Any, residual: float) -> tuple[Array, float]:
         """Update the model, then evaluate it."""

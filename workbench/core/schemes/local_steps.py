@@ -20,6 +20,7 @@ import numpy as np
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import CACHED_ROUNDS, DelayModel, DelayStream
+from workbench.core.contract.optimisers.gradient import adam_move, moments
 from workbench.core.contract.plan import MASTER, Plan, Work
 from workbench.core.contract.programs import Answers, at_least, parent_program, worker_program
 from workbench.core.contract.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
@@ -158,14 +159,14 @@ class DiLoCo(LocalSteps):
         return self.optimiser_args["step"]
 
     def inner(self, node: Node) -> tuple[Inner, float]:
-        return AdamW(self.rate, self.beta1, self.beta2, self.eps, self.weight_decay).step, 1.0
+        return LocalAdamW(self.rate, self.beta1, self.beta2, self.eps, self.weight_decay).step, 1.0
 
 
-class AdamW:
+class LocalAdamW:
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019), with its moments."""
 
     def __init__(self, rate: float, beta1: float, beta2: float, eps: float, decay: float) -> None:
-        self.rate, self.beta1, self.beta2, self.eps, self.decay = rate, beta1, beta2, eps, decay
+        self.numbers, self.kept = (rate, beta1, beta2, eps), 1 - rate * decay
         self.mean: Any = 0.0
         self.square: Any = 0.0
         self.steps = 0
@@ -173,11 +174,8 @@ class AdamW:
     def step(self, model: Array, gradient: Array) -> Array:
         """The next model."""
         self.steps += 1
-        self.mean = self.beta1 * self.mean + (1 - self.beta1) * gradient
-        self.square = self.beta2 * self.square + (1 - self.beta2) * gradient * gradient
-        mean = self.mean / (1 - self.beta1**self.steps)
-        root = np.sqrt(self.square / (1 - self.beta2**self.steps))
-        return np.asarray(model * (1 - self.rate * self.decay) - self.rate * mean / (root + self.eps))
+        self.mean, self.square = moments(self.mean, self.square, gradient, *self.numbers[1:3])
+        return model * self.kept - adam_move(self.mean, self.square, self.steps, *self.numbers)
 
 
 def _step(node: Node, work: Work) -> float:

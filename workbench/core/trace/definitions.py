@@ -17,8 +17,7 @@ from workbench.core.trace.layout import OWN_SOURCE, SPEC
 
 def definitions_of(e: Experiment) -> list[Any]:
     """Classes and functions of an experiment that others cannot import: of a cell, a script or a loose file."""
-    parts = (e.built_scheme, e.delays, e.problem_spec, e.build_optimiser(), *e.faults)
-    found = [*map(type, parts), *e.problem_spec.model_args().values()]
+    found = [*map(type, e.parts), *e.problem_spec.model_args().values()]
     return [thing for thing in dict.fromkeys(found) if is_own(thing)]
 
 

@@ -136,11 +136,11 @@ class _Trajectory:
         if t in self.wanted:
             self.models[t] = self.learnt.model
         weights = self.commits.weights[t] if t < len(self.commits.weights) else None
+        due = t == 0 or self.commits.evaluated(t - 1)
         if t == len(self.commits.weights) or self.batched or isinstance(weights, VersionedWeights):
-            due = t == 0 or self.commits.evaluated(t - 1)
-            return Request(self.learnt.model, gradient=False) if due else None
+            return Request(self.learnt.model, gradient=False, test=True) if due else None
         by_sample = None if weights is None else np.repeat(weights, self.commits.sizes)
-        return Request(self.learnt.model, by_sample, round=t)
+        return Request(self.learnt.model, by_sample, round=t, test=due)
 
     def take(self, t: int, evaluation: Evaluation | None) -> None:
         if t == 0:

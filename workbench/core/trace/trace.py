@@ -25,6 +25,7 @@ from workbench.core.engine.timeline import EVENT_COLUMNS
 from workbench.core.experiment import Description, Experiment
 from workbench.core.trace import definitions
 from workbench.core.trace.layout import EVENTS, FILES, LEDGERS, MODEL, ROUNDS, RUN, SPEC, ledgers_path
+from workbench.core.trace.metrics import first_reached
 from workbench.core.trace.trust import runnable, sign_code
 
 if TYPE_CHECKING:
@@ -95,13 +96,16 @@ class Trace:
         return self.experiment.scheme
 
     def time_to(self, target: float, metric: str = "loss") -> float:
-        """Seconds until the metric first is at or below the target (NaN: never)."""
+        """Seconds until the metric first is at the target, NaN: never.
+
+        At or below it, of accuracy and AUC at or above. With mini-batches the mean of its last five evaluated values
+        counts.
+        """
         check_kind("target", target, float)
         if metric not in self.columns:
             raise SettingError(f"metric = {metric!r}: this trace has {', '.join(self.columns)}")
-        values = np.asarray(self.columns[metric])
-        hits = np.flatnonzero(values <= target)
-        return float(self.columns["time"][hits[0]]) if len(hits) else float("nan")
+        first = first_reached(self.columns[metric], target, metric, self.experiment.batch)
+        return float("nan") if first is None else float(self.columns["time"][first])
 
     def save(self, folder: str | Path) -> Path:
         """Write the run folder at once or not at all; raises `SettingError` where there is one of that name.

@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field, model_validator
 from workbench.core.base.intervals import band
 from workbench.core.base.settings import SettingError, Settings, setting
 from workbench.core.base.text import plain
+from workbench.core.trace.metrics import rises
 from workbench.lab.batch.sampling import Span, Spans
 
 MAX_REPEATED_DRAWS = 100  # draws in a row that bring nothing new; then all has been tried
@@ -38,7 +39,7 @@ class Search(Settings):
     """What both kinds share."""
 
     of: str = setting("time", "the result that counts, a column of the table of runs")
-    target: float | None = setting(None, "of time_to and rounds_to: how low the metric must be")
+    target: float | None = setting(None, "of time_to and rounds_to: value of the metric to reach")
     metric: str = setting("loss", "the target's metric")
     seeds: int = setting(4, "runs of each setting at first, from the base's seed on", ge=2)
     budget: int = setting(200, "runs at most", ge=4)
@@ -93,6 +94,11 @@ class Crossing(Search):
         return Step(bisection.runs, text, bisection.numbers(), over)
 
     @property
+    def better(self) -> str:
+        """Which of two results is ahead, in a word."""
+        return "higher" if rises(self.of) else "lower"
+
+    @property
     def names(self) -> tuple[str, str]:
         """The sides by what tells them apart."""
         one, other = self.sides
@@ -128,7 +134,7 @@ class _Bisection:
         self.level = 1 - (1 - search.confidence) / (looks * (2 + 2 * halvings))
 
     def sign(self, x: float) -> int:
-        """Who is lower at x: -1 the second, 1 the first, 0 nobody can say."""
+        """Who is ahead at x: -1 the second, 1 the first, 0 nobody can say."""
         if x not in self.signs:
             self.signs[x] = self._decided(x)
         return self.signs[x]
@@ -165,7 +171,7 @@ class _Bisection:
                 " more rounds, or a target that all reach"
             )
         both = np.array(values, dtype=float).reshape(-1, 2)
-        return list(both[:, 1] - both[:, 0])
+        return list((both[:, 1] - both[:, 0]) * (-1.0 if rises(s.of) else 1.0))
 
     def answer(self) -> str:
         """Bisect; raises `_Missing` for what has to be run first."""
@@ -190,7 +196,7 @@ class _Bisection:
         return None
 
     def bracket(self, left: int) -> tuple[float, float]:
-        """The last point at which the left end's side is lower, and the first at which the other is."""
+        """The last point at which the left end's side is ahead, and the first at which the other is."""
         a = max(x for x, sign in self.signs.items() if sign == left)
         b = min(x for x, sign in self.signs.items() if sign == -left and x > a)
         return a, b
@@ -217,9 +223,11 @@ class _Bisection:
     def _no_crossing(self, low: int, high: int) -> str:
         s, one = self.search, self._sides(low or high)[0]
         if 0 not in (low, high):
-            return f"{one} has the lower {s.of} at both ends, {self.at(s.span.low)} and {s.span.high:.4g}: no crossing"
+            ends = f"{self.at(s.span.low)} and {s.span.high:.4g}"
+            return f"{one} has the {s.better} {s.of} at both ends, {ends}: no crossing"
         where = [self.at(x) for x, sign in ((s.span.low, low), (s.span.high, high)) if sign == 0]
-        return f"who has the lower {s.of} at {' and '.join(where)} stays open after {s.most} seeds: no crossing is told"
+        open_ = f"at {' and '.join(where)} stays open after {s.most} seeds"
+        return f"who has the {s.better} {s.of} {open_}: no crossing is told"
 
     def _turned(self) -> int:
         """The sign at the left end, where the right one's is the opposite; else 0."""
@@ -231,7 +239,9 @@ class _Bisection:
         if not (left := self._turned()):
             return "nothing is known yet"
         (a, b), (one, other) = self.bracket(left), self._sides(left)
-        return f"{one} has the lower {self.search.of} up to {self.at(a)}, {other} from {b:.4g} on"
+        return (
+            f"{one} has the {self.search.better} {self.search.of} up to {self.at(a)}, {other} from {b:.4g} on"
+        )
 
     def numbers(self) -> dict[str, Any]:
         """The same in numbers; low and high: between which the crossing lies."""
@@ -265,8 +275,15 @@ class Optimum(Search):
     cases: tuple[Changes, ...] = setting(
         ({},), "changes that are tried with all parameters, such as schemes", min_length=1
     )
-    greatest: bool = setting(False, "look for the greatest mean instead")
+    greatest: bool | None = setting(
+        None, "look for the greatest mean; empty = where more is better, as of accuracy and AUC"
+    )
     sampler_seed: int = setting(0, "seed of the draws", ge=0)
+
+    @property
+    def rising(self) -> bool:
+        """Is the greatest mean looked for?"""
+        return rises(self.of) if self.greatest is None else self.greatest
 
     def step(self, value: Values, first: int = 0) -> Step:
         """Go through all trials again, with what is known, until one is not known."""
@@ -274,10 +291,10 @@ class Optimum(Search):
         samplers = optuna.samplers
         guided = samplers.TPESampler(seed=self.sampler_seed, n_startup_trials=8)
         anywhere = samplers.RandomSampler(seed=self.sampler_seed)
-        study = optuna.create_study(direction="maximize" if self.greatest else "minimize")
+        study = optuna.create_study(direction="maximize" if self.rising else "minimize")
         runs: list[Changes] = []
         tried: list[tuple[float, str, Changes]] = []
-        seen, repeated, worst = set[str](), 0, -math.inf if self.greatest else math.inf
+        seen, repeated, worst = set[str](), 0, -math.inf if self.rising else math.inf
         for _ in range(10 * self.budget):  # most may not fit
             study.sampler = anywhere if repeated else guided  # which comes back to the same few
             trial = study.ask()
@@ -323,9 +340,9 @@ class Optimum(Search):
         if not tried:
             text = "no numbers fit together" if over else "nothing is known yet"
             return Step(runs, text, {}, over)
-        mean, interval, best = (max if self.greatest else min)(tried, key=lambda each: each[0])
+        mean, interval, best = (max if self.rising else min)(tried, key=lambda each: each[0])
         named = ", ".join(f"{k} = {f'{v:.4g}' if isinstance(v, float) else v}" for k, v in best.items())
-        which = "greatest" if self.greatest else "least"
+        which = "greatest" if self.rising else "least"
         text = f"{which} mean {self.of} {interval} at {named}, of {len(tried)} settings"
         return Step(runs, text, {"best": best, "mean": mean, "runs": len(runs)}, over)
 

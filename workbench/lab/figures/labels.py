@@ -98,5 +98,6 @@ def _owners(group: str, used: Sequence[str]) -> Mapping[str, type[Settings]]:
         "link": {"": Link},
         "problem_args": problems.ProblemArgs.catalogue,
         "optimiser_args": optimisers.Optimiser.catalogue,
+        "optimiser_args.schedule": optimisers.Schedule.catalogue,
     }
     return owners.get(group, {})

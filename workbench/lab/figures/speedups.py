@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from workbench.core.base.arguments import kinds_checked
+from workbench.core.base.intervals import band
 from workbench.core.base.results import results
 from workbench.core.base.settings import SettingError, check_kind, unknown_name
 from workbench.core.base.types import Array
+from workbench.core.trace.metrics import best_of, first_reached, rises
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import Series, check_traces, named
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Metrics of which more is better; every other one is to fall.
-RISING_METRICS = frozenset({"accuracy", "test_accuracy", "auc"})
 AXES = {
     "time": "time since start (s)",
     "round": "rounds done",
@@ -30,30 +31,56 @@ _NO_METRICS = frozenset({"round", "time"})
 
 @kinds_checked
 def speedups(
-    traces: Sequence[Trace], target: float, metric: str = "loss", reference: str | None = None
+    traces: Sequence[Trace],
+    target: float,
+    metric: str = "loss",
+    reference: str | None = None,
+    over_seeds: bool = False,
 ) -> pd.DataFrame:
     """Seconds to a target per run, and how many times faster the reference gets there.
 
-    `target`: value of the metric that counts as solved: at or below it (at or above it for accuracy and auc).
-    `metric`: a column of `trace.rounds`. `reference`: label of a trace, or a scheme. None: CR where it meets
-    the target, else the fastest.
+    `target`: value of the metric that counts as solved: at or below it (at or above it for accuracy and AUC). With
+    mini-batches, the mean of the last five evaluated values is compared with it. `metric`: a column of `trace.rounds`.
+    `reference`: label of a trace, or a scheme. None: CR where it meets the target, else the fastest. `over_seeds`: take
+    runs that differ in nothing but their seed together.
 
     Returns one row per trace, in order: `scheme` (the label), `seconds` (NaN: never reached), `speedup`
-    (seconds divided by the reference's seconds). Raises `SettingError`: the metric or the reference is
-    unknown, or there are no traces.
+    (seconds divided by the reference's seconds). With `over_seeds`, one row per group of runs: `seconds` is their mean,
+    NaN where one never reached the target. Its 95 % confidence interval is `low` to `high`, and `runs` is their number.
+    Raises `SettingError`: the metric or the reference is unknown, or there are no traces.
 
     >>> import workbench as wb
     >>> traces = wb.compare([wb.Experiment(scheme=s, workers=12, rounds=20) for s in ("UMW", "GC", "CR")])
     >>> speedups(traces, target=0.65)["scheme"].tolist()
     ['UMW', 'GC', 'CR']
     """
-    series = named(traces)
+    groups = repetitions(traces) if over_seeds else [[s.trace] for s in named(traces)]
+    series = named([seedless(group[0]) if over_seeds else group[0] for group in groups])
     check_target(target)
-    seconds = [crossing(s.trace, metric, target) for s in series]
+    bands = [band([crossing(trace, metric, target) for trace in group]) for group in groups]
+    seconds = [float(each.mean) for each in bands]
     place = reference_of(series, seconds) if reference is None else position(series, reference)
     base = float("nan") if place is None else seconds[place]
     labels, factors = [s.label for s in series], [ratio(t, base) for t in seconds]
-    return results({"scheme": labels, "seconds": seconds, "speedup": factors})
+    found: dict[str, Any] = {"scheme": labels, "seconds": seconds, "speedup": factors}
+    if over_seeds:
+        found |= {"low": [float(each.low) for each in bands], "high": [float(each.high) for each in bands]}
+        found["runs"] = [len(group) for group in groups]
+    return results(found)
+
+
+def repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
+    """Return the runs in groups that differ in nothing but their seed."""
+    groups: dict[tuple[str, str], list[Trace]] = {}
+    for trace in (s.trace for s in named(traces)):
+        key = trace.engine, trace.experiment.replace(seed=0).model_dump_json()
+        groups.setdefault(key, []).append(trace)
+    return list(groups.values())
+
+
+def seedless(trace: Trace) -> Trace:
+    """Return a trace that stands for all of its group, so that no seed is in its label."""
+    return replace(trace, experiment=trace.experiment.replace(seed=0))
 
 
 def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
@@ -67,7 +94,8 @@ def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
     True
     """
     check_traces(traces)
-    return float(max(np.nanmin(column(trace, metric)) for trace in traces))
+    best = [best_of(column(trace, metric), metric, trace.experiment.batch) for trace in traces]
+    return float(np.min(best) if rises(metric) else np.max(best))
 
 
 def position(series: Sequence[Series], reference: str) -> int:
@@ -95,10 +123,8 @@ def crossing(trace: Trace, metric: str, target: float, x: str = "time") -> float
 
 
 def reached(trace: Trace, metric: str, target: float) -> int | None:
-    """Round after which a run first meets the target, None for never."""
-    values = column(trace, metric)
-    hits = np.flatnonzero(values >= target if metric in RISING_METRICS else values <= target)
-    return int(hits[0]) if len(hits) else None
+    """Round after which a run first meets the target, None for never; see `first_reached`."""
+    return first_reached(column(trace, metric), target, metric, trace.experiment.batch)
 
 
 def ratio(seconds: float, base: float) -> float:

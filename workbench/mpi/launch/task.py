@@ -18,6 +18,7 @@ from workbench.core.base.by_value import received, register, sent
 from workbench.core.base.errors import ClusterError, QuorumLost, RunError
 from workbench.core.base.files import sha256
 from workbench.core.base.older import renamed
+from workbench.core.base.plugins import OWN_KINDS
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.base.user_code import fault_of, is_own
@@ -101,22 +102,20 @@ def task_of(
     )
     arrays = pack(e.plan, model, state)
     begun, definitions = begun_with(e) | {"how": _how(options)}, definitions_of(e)
-    parts = (e.built_scheme, e.problem_spec, e.build_optimiser(), e.delays, *e.faults)
-    homes = [home for value in parts if (home := type(value).__module__).startswith("workbench.")]
+    homes = [home for value in e.parts if (home := type(value).__module__).startswith("workbench.")]
     fields |= {"begun": begun, "code": sent(definitions) if definitions else "", "homes": homes, **options}
     return Task(secrets.randbits(63), _named(e), str(folder), arrays, **fields)
 
 
 def _named(e: Experiment) -> dict[str, Any]:
     """The experiment's fields, definitions by their own names, also those of loose files, which ranks may not see."""
-    spec = e.model_dump(mode="json")
-    spec["delays"]["kind"] = e.delays.kind
-    spec["faults"] = [{**fields, "kind": f.kind} for f, fields in zip(e.faults, spec["faults"], strict=True)]
+    spec = e.model_dump(mode="json", context=OWN_KINDS)
     sent_along = {f: thing.__name__ for f, thing in e.problem_spec.model_args().items() if is_own(thing)}
     spec["problem_args"] = {**spec["problem_args"], **sent_along}
     # The scheme's own, too.
-    spec["optimiser_args"] = e.build_optimiser().model_dump(mode="json", exclude_unset=True)
-    own = (e.built_scheme.name, e.problem_spec.name, e.build_optimiser().name)
+    optimiser = e.build_optimiser()
+    spec["optimiser_args"] = optimiser.model_dump(mode="json", exclude_unset=True, context=OWN_KINDS)
+    own = (e.built_scheme.name, e.problem_spec.name, optimiser.name)
     return {**spec, **dict(zip(("scheme", "problem", "optimiser"), own, strict=True))}
 
 
@@ -179,6 +178,7 @@ def data_of(e: Experiment) -> dict[str, Any] | None:
         return None
     known = catalogue().get(args.data)
     makes = known is not None and known.bundled and not any(map(is_own, args.model_args().values()))
+    makes &= not isinstance(args.test, str)  # a file of this host's
     make = {"problem": e.problem, "problem_args": e.problem_args} if makes else None
     return {"key": data.folder.name, "make": make}
 

@@ -116,13 +116,13 @@ def learn_again(
 ) -> Learnt:
     """Losses and metrics at the models that a run went through, in passes over the data that several share."""
     before = problem.start()
-    learnt = Learnt(before, problem.evaluate([Request(before, gradient=False)])[0])
+    learnt = Learnt(before, problem.evaluate([Request(before, gradient=False, test=True)])[0])
     for k in range(0, rounds, MODELS_PER_PASS):
         models = records.read_models(folder, problem.size, k, min(MODELS_PER_PASS, rounds - k))
         due = [evaluated(k + i, rounds, e.evaluation_interval) for i in range(len(models))]
         missing = [i for i, wanted in enumerate(due) if wanted and k + i not in losses]
         with np.errstate(over="ignore", invalid="ignore"):
-            found = problem.evaluate([Request(models[i], gradient=False) for i in missing])
+            found = problem.evaluate([Request(models[i], gradient=False, test=True) for i in missing])
             losses.update({k + i: evaluation for i, evaluation in zip(missing, found, strict=True)})
             for i, model in enumerate(models):
                 learnt.moved(before, model, problem.truth)

@@ -69,6 +69,8 @@ class FollowedRun(Run):
         found = {name: table[:, i] for i, name in enumerate(records.LIVE_COLUMNS)}
         known = [self.losses.get(k) for k in range(first, first + len(table))]
         found["loss"] = np.array([np.nan if e is None else e.loss for e in known])
+        for name in {name: None for e in list(self.losses.values()) for name in e.metrics}:
+            found[name] = np.array([np.nan if e is None else e.metrics[name] for e in known])
         found["samples"] = np.full(len(table), np.nan)
         return found
 
@@ -195,7 +197,9 @@ class FollowedRun(Run):
         if len(models):
             # The other threads of a BLAS call go on spinning for a while, beside the ranks.
             with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-                self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False)])[0]
+                self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False, test=True)])[
+                    0
+                ]
         self._spent += time.monotonic() - began
 
     def _conclude(self) -> None:

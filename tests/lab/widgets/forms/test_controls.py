@@ -274,3 +274,59 @@ def test_controls_moving_the_end_of_a_slider(controls: Controls) -> None:
         line for line in before if line.name != "stragglers"
     ]
     assert next(field["high"] for field in form.fields if field["name"] == "stragglers") == 999.0
+
+
+def test_controls_offer_schedules_of_every_optimiser(controls: Controls) -> None:
+    types(controls.optimiser, optimiser="adamw")
+    types(controls.optimiser, **{"schedule.kind": "cosine"})
+    assert {"schedule.warmup", "schedule.length", "schedule.end"} <= set(controls.optimiser.values)
+    types(controls.optimiser, **{"schedule.warmup": "5", "schedule.end": "0.1", "rate": "0.01"})
+    args = {"rate": 0.01, "schedule": {"kind": "cosine", "warmup": 5, "end": 0.1}}
+    assert [(e.optimiser, e.optimiser_args) for e in valid(controls)[:3]] == [("adamw", args)] * 3
+    types(controls.optimiser, optimiser="sgd")  # which has the same schedules
+    assert valid(controls)[0].optimiser_args == {"schedule": args["schedule"]}
+    types(controls.optimiser, **{"schedule.kind": "exponential"})
+    assert "schedule.end" not in controls.optimiser.values
+    assert valid(controls)[0].optimiser_args == {"schedule": {"kind": "exponential", "warmup": 5}}
+    types(controls.optimiser, **{"schedule.kind": "constant", "schedule.warmup": "0"})
+    assert valid(controls)[0].optimiser_args == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "text"),
+    [
+        ("constant", "schedule.warmup", "-1"),
+        ("exponential", "schedule.decay", "2"),  # `gd` has a `decay` as well
+        ("steps", "schedule.milestones", ""),
+        ("cosine", "schedule.end", ""),
+    ],
+)
+def test_controls_mark_a_field_of_a_schedule(controls: Controls, kind: str, field: str, text: str) -> None:
+    types(controls.optimiser, **{"schedule.kind": kind})
+    types(controls.optimiser, **{field: text})
+    assert not valid(controls)[:3]
+    assert set(reasons(controls)) == {"optimiser_args"}
+    assert set(reasons(controls)["optimiser_args"]) == {field}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"optimiser": "sgd", "optimiser_args": {"step": 0.1, "schedule": {"kind": "steps", "every": 7}}},
+        {"optimiser_args": {"schedule": {"kind": "steps", "milestones": (3, 9), "warmup": 2}}},
+        {"delays": {"kind": "changing", "at": 9}},
+        {"delays": {"kind": "changing", "before": {"kind": "constant"}, "after": {"kind": "pareto"}}},
+        {"delays": {"kind": "changing", "after": {"kind": "shifted_exponential", "rate": 7.0}}},
+        {
+            "delays": {
+                "kind": "changing",
+                "after": {"kind": "changing", "after": {"kind": "constant"}, "at": 70},
+            }
+        },
+    ],
+)
+def test_controls_return_nested_settings_as_given(fields: dict[str, Any]) -> None:
+    experiments = [e.replace(**fields) for e in RIVALS if e.optimiser == "gd"]
+    controls = Controls(experiments, Told())
+    assert same(valid(controls), experiments)
+    assert not reasons(controls)

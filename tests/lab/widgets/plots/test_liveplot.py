@@ -208,6 +208,18 @@ def test_live_plot_offers_metrics_as_they_appear() -> None:
     assert not {"time", "messages", "stale", "started"} & set(plot.metrics)
 
 
+def test_live_plot_offers_metrics_of_held_out_samples() -> None:
+    args = {"data": "breast_cancer", "test": 0.25}
+    e = wb.Experiment(scheme="UMW", workers=4, rounds=10, problem_args=args, evaluate_every=4)
+    plot = LivePlot([wb.start(e)])
+    assert plot.wait(60)
+    assert {"test_loss", "test_accuracy", "test_auc"} <= set(plot.metrics)
+    assert "auc" in plot.rising
+    view = View(plot)
+    view.ask()
+    assert view.rows(0) == 10
+
+
 @pytest.mark.parametrize("name", ["x", "scale_x", "scale_y"])
 def test_live_plot_refuses_unknown_axes(name: str) -> None:
     with pytest.raises(Exception, match=name):

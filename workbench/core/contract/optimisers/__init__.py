@@ -1,11 +1,53 @@
-"""Optimisers: from a gradient sum to the next model.
+"""Optimisers: from a gradient sum to the next model. Schedules: the step of each round.
 
-To add one, add a file with a subclass of `Optimiser` that has a `name`; nothing else needs an edit.
+To add one, add a file with a subclass of `Optimiser` that has a `name`, or of `Schedule` that has a `kind`. Nothing
+else needs an edit.
 """
 
-from workbench.core.contract.optimisers.base import Optimiser, State, optimiser_class, smoothness_of
-from workbench.core.contract.optimisers.gradient import AMSGrad, GradientDescent, InverseTime, Nesterov
+from workbench.core.contract.optimisers.base import (
+    Optimiser,
+    Scheduled,
+    State,
+    optimiser_class,
+    smoothness_of,
+)
+from workbench.core.contract.optimisers.gradient import (
+    SGD,
+    Adam,
+    AdamW,
+    AMSGrad,
+    GradientDescent,
+    InverseTime,
+    Nesterov,
+    Stepping,
+)
+from workbench.core.contract.optimisers.schedules import (
+    ConstantSchedule,
+    CosineSchedule,
+    ExponentialSchedule,
+    InverseTimeSchedule,
+    Schedule,
+    StepSchedule,
+)
 
 __all__ = [
-    "AMSGrad", "GradientDescent", "InverseTime", "Nesterov", "Optimiser", "State", "optimiser_class", "smoothness_of"
+    "SGD",
+    "AMSGrad",
+    "Adam",
+    "AdamW",
+    "ConstantSchedule",
+    "CosineSchedule",
+    "ExponentialSchedule",
+    "GradientDescent",
+    "InverseTime",
+    "InverseTimeSchedule",
+    "Nesterov",
+    "Optimiser",
+    "Schedule",
+    "Scheduled",
+    "State",
+    "StepSchedule",
+    "Stepping",
+    "optimiser_class",
+    "smoothness_of"
 ]  # fmt: skip

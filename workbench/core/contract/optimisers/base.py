@@ -7,8 +7,9 @@ from math import isfinite
 from typing import Any, ClassVar, Self
 
 from workbench.core.base.plugins import Catalogue, Family
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
+from workbench.core.contract.optimisers.schedules import ConstantSchedule, Schedules
 from workbench.core.contract.problem import Problem
 
 State = dict[str, Any]
@@ -19,7 +20,7 @@ class Optimiser(Family):
     """theta(t+1) = h_R(theta(t), g), paper 1 equation (2): regularisation is applied here, at the master.
 
     >>> list(Optimiser.catalogue)
-    ['amsgrad', 'gd', 'inverse_time', 'nesterov']
+    ['adam', 'adamw', 'amsgrad', 'gd', 'inverse_time', 'nesterov', 'sgd']
     """
 
     name: ClassVar[str] = ""
@@ -47,14 +48,46 @@ class Optimiser(Family):
         """What lies between this one and its neighbours on that grid, or beyond its ends."""
         return []
 
+    def for_rounds(self, rounds: int) -> Self:
+        """Return the optimiser of a run of so many rounds, for schedules that depend on it."""
+        return self
+
     @property
     def summary(self) -> str:
         """Its step in words, empty where it has none."""
         return ""
 
 
+class Scheduled(Optimiser):
+    """Base of optimisers whose step follows a schedule: `update` multiplies the step by `factor_at(t)`.
+
+    A round is a commit. With mini-batches, a schedule therefore counts batches, not epochs.
+    """
+
+    schedule: Schedules = setting(ConstantSchedule(), "how the step changes over the rounds")
+
+    def factor_at(self, t: int) -> float:
+        """Return the step of round `t` over the full step; 1 without a schedule."""
+        return self.schedule.factor_at(t)
+
+    def for_rounds(self, rounds: int) -> Self:
+        """Fill in what the schedule takes from the number of rounds."""
+        schedule = self.schedule.for_rounds(rounds)
+        return self if schedule is self.schedule else self.model_copy(update={"schedule": schedule})
+
+    @property
+    def summary(self) -> str:
+        plain = self.schedule == ConstantSchedule()
+        return ", ".join([self.step_summary, *([] if plain else [self.schedule.summary])])
+
+    @property
+    @abstractmethod
+    def step_summary(self) -> str:
+        """The step before the schedule, in words."""
+
+
 def mean_gradient(model: Array, gradient: Array, problem: Problem) -> Array:
-    """Of the objective, from the sum over the samples' losses."""
+    """Return the gradient of the objective, `l2` included, from the sum over the samples' losses."""
     mean = gradient / problem.samples
     return mean + problem.l2 * model if problem.l2 else mean  # long models take a while to go through
 

@@ -1,31 +1,48 @@
-"""Gradient steps: plain, accelerated, shorter and shorter, and scaled coordinate by coordinate."""
+"""Gradient steps: plain, accelerated, with decreasing steps, and scaled coordinate by coordinate.
+
+`l2` of a problem is part of the objective: it is in the loss, and once in the gradient (see `mean_gradient`).
+`weight_decay` is not in the loss. In `sgd` and `adam` it is coupled: `weight_decay * model` is added to the gradient.
+In `adamw` it is decoupled: a step multiplies the model by 1 - rate * weight_decay, outside the moments.
+"""
 
 from itertools import product
 from typing import ClassVar, Self
 
 import numpy as np
+from pydantic import model_validator
 
-from workbench.core.base.settings import setting
+from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
-from workbench.core.contract.optimisers.base import Optimiser, State, Updated, mean_gradient, smoothness_of
+from workbench.core.contract.optimisers.base import Scheduled, State, Updated, mean_gradient, smoothness_of
+from workbench.core.contract.optimisers.schedules import inverse_time, stepwise
 from workbench.core.contract.problem import Problem
 
 FIRST_STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # tuned first steps, in units of 1 / smoothness
 OFFSET_ROUNDS = (300.0, 3000.0)  # tuned c2, rounds
-# steps around the best of these, in units of it
-NEARBY_STEPS = tuple(2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2))
+TUNED_RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # tuned learning rates, in units of the default
+NEARBY_STEPS = tuple(
+    2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2)
+)  # steps around the best of these, in units of it
+CLIP_EPSILON = 1e-6  # added to the norm, as in `torch.nn.utils.clip_grad_norm_`
 
 
-class Stepping(Optimiser):
-    """Base of those with a step, which follows from the problem where none is given."""
+class Stepping(Scheduled):
+    """Base of optimisers with a step, which follows from the problem where none is given."""
 
     step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
 
     def scaled(self, times: float, smoothness: float) -> Self:
         return self.replace(step=times / smoothness)
 
+    def candidates(self, smoothness: float) -> list[Self]:
+        return [self.scaled(k, smoothness) for k in FIRST_STEPS]
+
+    def near(self) -> list[Self]:
+        """Return the optimisers with steps slightly smaller and larger."""
+        return [] if self.step is None else [self.replace(step=self.step * k) for k in NEARBY_STEPS]
+
     @property
-    def summary(self) -> str:
+    def step_summary(self) -> str:
         return "step 1/L" if self.step is None else f"step {self.step:.3g}"
 
     def first_step(self, problem: Problem) -> float:
@@ -44,18 +61,11 @@ class GradientDescent(Stepping):
     decay: float = setting(1.0, "factor on the step at each milestone", gt=0, le=1)
     milestones: tuple[int, ...] = setting((), "rounds at which the step shrinks")
 
-    def candidates(self, smoothness: float) -> list[Self]:
-        return [self.scaled(k, smoothness) for k in FIRST_STEPS]
-
-    def near(self) -> list[Self]:
-        """Steps a little smaller and larger."""
-        return [] if self.step is None else [self.replace(step=self.step * k) for k in NEARBY_STEPS]
-
     def start(self, problem: Problem) -> State:
         return {"step": self.first_step(problem)}
 
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
-        step = state["step"] * self.decay ** sum(t >= m for m in self.milestones)
+        step = state["step"] * stepwise(self.decay, t, self.milestones) * self.factor_at(t)
         move = mean_gradient(model, gradient, problem)
         move *= step
         return model - move, state  # in the model's numbers, whatever the gradient's
@@ -77,12 +87,14 @@ class Nesterov(Stepping):
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         """Gradient step, then extrapolate: the model is the point at which the next gradient is taken."""
         momentum = t / (t + 3) if self.momentum is None else self.momentum
-        descended = model - state["step"] * mean_gradient(model, gradient, problem)
+        descended = model - state["step"] * self.factor_at(t) * mean_gradient(model, gradient, problem)
         return descended + momentum * (descended - state["before"]), {**state, "before": descended}
 
 
-class InverseTime(Optimiser):
+class InverseTime(Scheduled):
     """Step c1/(t + c2), as paper 1 gives its SGD baseline (section IV-A).
+
+    `gd` with the schedule `inverse_time` takes the same steps, where its step is c1 / c2 and its offset c2.
 
     >>> InverseTime(c1=200.0).summary
     'step 200 / (t + 100)'
@@ -102,22 +114,103 @@ class InverseTime(Optimiser):
         return self.replace(c1=times * self.c2 / smoothness)
 
     def near(self) -> list[Self]:
-        """First steps a little smaller and larger."""
+        """Return the optimisers with first steps slightly smaller and larger."""
         return [] if self.c1 is None else [self.replace(c1=self.c1 * k) for k in NEARBY_STEPS]
 
     @property
-    def summary(self) -> str:
+    def step_summary(self) -> str:
         return f"step {'c2/L' if self.c1 is None else f'{self.c1:.3g}'} / (t + {self.c2:g})"
 
     def start(self, problem: Problem) -> State:
         return {"c1": self.c2 / smoothness_of(problem, "c1") if self.c1 is None else self.c1}
 
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
-        return model - state["c1"] / (t + self.c2) * mean_gradient(model, gradient, problem), state
+        step = inverse_time(state["c1"], t, self.c2) * self.factor_at(t)
+        return model - step * mean_gradient(model, gradient, problem), state
 
 
-class AMSGrad(Optimiser):
+class Penalised(Scheduled):
+    """Base of optimisers with PyTorch's weight decay and gradient clipping."""
+
+    weight_decay: float = setting(
+        0.0, "multiple of the model that is added to the gradient, and not to the loss", ge=0
+    )
+    clip: float | None = setting(
+        None, "largest norm of the mean gradient, l2 included; longer ones are scaled down; empty = any", gt=0
+    )
+
+    def clipped(self, model: Array, gradient: Array, problem: Problem) -> Array:
+        """Return the mean gradient, at most as long as `clip`."""
+        mean = mean_gradient(model, gradient, problem)
+        if self.clip is not None:
+            mean *= min(1.0, self.clip / (float(np.linalg.norm(mean)) + CLIP_EPSILON))
+        return mean
+
+    def coupled(self, model: Array, gradient: Array, problem: Problem) -> Array:
+        """Return the same with `weight_decay * model` added to it."""
+        mean = self.clipped(model, gradient, problem)
+        return mean + self.weight_decay * model if self.weight_decay else mean
+
+
+class SGD(Penalised, Stepping):
+    """`torch.optim.SGD`: velocity = momentum * velocity + gradient; model -= step * velocity.
+
+    With `nesterov`, the step is along momentum * velocity + gradient. `clip` is `torch.nn.utils.clip_grad_norm_`.
+
+    >>> SGD(step=0.1, momentum=0.9, schedule={"kind": "cosine", "warmup": 5}).summary
+    'step 0.1, cosine after 5 rounds of warm-up'
+    """
+
+    name: ClassVar[str] = "sgd"
+    momentum: float = setting(0.0, "share of the velocity that is kept", ge=0, lt=1)
+    nesterov: bool = setting(False, "step along momentum * velocity + gradient (Nesterov)")
+
+    @model_validator(mode="after")
+    def _nesterov_has_momentum(self) -> Self:
+        if self.nesterov and not self.momentum:
+            raise SettingError("nesterov = True: needs a momentum above 0; set momentum, e.g. 0.9")
+        return self
+
+    def start(self, problem: Problem) -> State:
+        velocity = {"velocity": np.zeros(problem.size)} if self.momentum else {}
+        return {"step": self.first_step(problem), **velocity}
+
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
+        move = self.coupled(model, gradient, problem)
+        if self.momentum:
+            velocity = self.momentum * state["velocity"] + move
+            state = {**state, "velocity": velocity}
+            move = move + self.momentum * velocity if self.nesterov else velocity
+        return model - state["step"] * self.factor_at(t) * move, state
+
+
+class Moments(Scheduled):
+    """Base of optimisers with moments of the gradient and a learning rate, which does not depend on the problem."""
+
+    rate: float = setting(0.001, "learning rate", gt=0)
+    beta1: float = setting(0.9, "memory of the gradient", ge=0, lt=1)
+    beta2: float = setting(0.999, "memory of its square", ge=0, lt=1)
+
+    def scaled(self, times: float, smoothness: float) -> Self:
+        """Return the optimiser with `times` the default learning rate."""
+        return self.replace(rate=times * type(self).model_fields["rate"].default)
+
+    def candidates(self, smoothness: float) -> list[Self]:
+        return [self.scaled(k, smoothness) for k in TUNED_RATES]
+
+    def near(self) -> list[Self]:
+        """Return the optimisers with rates slightly smaller and larger."""
+        return [self.replace(rate=self.rate * k) for k in NEARBY_STEPS]
+
+    @property
+    def step_summary(self) -> str:
+        return f"rate {self.rate:.3g}"
+
+
+class AMSGrad(Moments):
     """Paper 3, equations (8a) to (8c): h, v, vhat; vhat is the running maximum, coordinate by coordinate.
+
+    PyTorch's variant, with bias correction, is `adam` with `max_square`.
 
     >>> AMSGrad(rate=0.001).summary
     'rate 0.001'
@@ -125,17 +218,7 @@ class AMSGrad(Optimiser):
 
     name: ClassVar[str] = "amsgrad"
     rate: float = setting(0.01, "learning rate", gt=0)
-    beta1: float = setting(0.9, "memory of the gradient", ge=0, lt=1)
-    beta2: float = setting(0.999, "memory of its square", ge=0, lt=1)
     eps: float = setting(1e-8, "added under the root", gt=0)
-
-    def scaled(self, times: float, smoothness: float) -> Self:
-        """With so many times the default learning rate, which knows nothing of the problem."""
-        return self.replace(rate=times * type(self)().rate)
-
-    @property
-    def summary(self) -> str:
-        return f"rate {self.rate:.3g}"
 
     def start(self, problem: Problem) -> State:
         return {"h": np.zeros(problem.size), "vhat": np.zeros(problem.size)}
@@ -145,4 +228,69 @@ class AMSGrad(Optimiser):
         h = self.beta1 * state["h"] + (1 - self.beta1) * g
         v = self.beta2 * state["vhat"] + (1 - self.beta2) * g * g
         vhat = np.maximum(state["vhat"], v)
-        return model - self.rate * h / np.sqrt(self.eps + vhat), {"h": h, "vhat": vhat}
+        rate = self.rate * self.factor_at(t)
+        return model - rate * h / np.sqrt(self.eps + vhat), {"h": h, "vhat": vhat}
+
+
+class Adam(Penalised, Moments):
+    """`torch.optim.Adam`: moments with bias correction; weight decay is coupled, a part of the gradient.
+
+    `max_square` is PyTorch's `amsgrad=True`. It is not paper 3's AMSGrad, the optimiser `amsgrad`: that has no bias
+    correction, and its second moment continues from the maximum.
+
+    >>> Adam(rate=0.01).summary
+    'rate 0.01'
+    """
+
+    name: ClassVar[str] = "adam"
+    eps: float = setting(1e-8, "added to the root", gt=0)
+    max_square: bool = setting(False, "divide by the largest second moment so far (PyTorch's amsgrad=True)")
+
+    def start(self, problem: Problem) -> State:
+        names = ["mean", "square", *(["largest"] if self.max_square else [])]
+        return {name: np.zeros(problem.size) for name in names}
+
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
+        return self._moved(state, model, self.coupled(model, gradient, problem), t)
+
+    def _moved(self, state: State, model: Array, gradient: Array, t: int) -> Updated:
+        mean, square = moments(state["mean"], state["square"], gradient, self.beta1, self.beta2)
+        after = {"mean": mean, "square": square}
+        if self.max_square:
+            square = after["largest"] = np.maximum(state["largest"], square)
+        rate = self.rate * self.factor_at(t)
+        return model - adam_move(mean, square, t + 1, rate, self.beta1, self.beta2, self.eps), after
+
+
+class AdamW(Adam):
+    """`torch.optim.AdamW`: Adam with decoupled weight decay, which multiplies the model by 1 - rate * weight_decay.
+
+    >>> AdamW().weight_decay, AdamW().summary
+    (0.01, 'rate 0.001')
+    """
+
+    name: ClassVar[str] = "adamw"
+    weight_decay: float = setting(
+        0.01, "multiple of rate * model that a step subtracts from the model, not in the loss", ge=0
+    )
+
+    def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
+        mean = self.clipped(model, gradient, problem)
+        return self._moved(state, model * (1 - self.rate * self.factor_at(t) * self.weight_decay), mean, t)
+
+
+def moments(mean: Array, square: Array, gradient: Array, beta1: float, beta2: float) -> tuple[Array, Array]:
+    """Return the moving averages of the gradient and of its square, one gradient later."""
+    return (
+        beta1 * mean + (1 - beta1) * gradient,
+        beta2 * square + (1 - beta2) * gradient * gradient,
+    )
+
+
+def adam_move(
+    mean: Array, square: Array, steps: int, rate: float, beta1: float, beta2: float, eps: float
+) -> Array:
+    """Return what Adam's step number `steps`, from 1, subtracts from the model (Kingma and Ba 2015, algorithm 1)."""
+    root = np.sqrt(square / (1 - beta2**steps))
+    moved: Array = rate * (mean / (1 - beta1**steps)) / (root + eps)
+    return moved

@@ -7,17 +7,11 @@
 
 from .cache import hashes, trust
 from .dataset import PREPARED_PREFIX, DataSet, catalogue, load, reopen
-from .options import DataError
+from .options import DataError, check_test, held_out_count
 from .sources import SourceInfo
+from .table import held_out
 
 __all__ = [
-    "PREPARED_PREFIX",
-    "DataError",
-    "DataSet",
-    "SourceInfo",
-    "catalogue",
-    "hashes",
-    "load",
-    "reopen",
-    "trust",
-]
+    "PREPARED_PREFIX", "DataError", "DataSet", "SourceInfo", "catalogue", "check_test", "hashes", "held_out",
+    "held_out_count", "load", "reopen", "trust",
+]  # fmt: skip

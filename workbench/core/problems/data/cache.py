@@ -68,6 +68,8 @@ def folder_for(options: Options, identity: str) -> Path:
     # The identity stands for the source: the same file under another path is the same data.
     choices = {**vars(options), "source": identity, "format": FORMAT}
     del choices["target"]  # the identity tells of it, where there is a choice
+    if isinstance(options.test, str | None):
+        del choices["test"]  # likewise; and keys of data without held-out samples stay as they were
     key = hashlib.sha256(json.dumps(choices, sort_keys=True).encode()).hexdigest()
     return root() / "data" / key[:32]
 

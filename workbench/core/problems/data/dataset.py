@@ -2,20 +2,24 @@
 
 import difflib
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from workbench.core.base.settings import SettingError, path_of
 from workbench.core.base.tables import ending
 
 from . import cache, openml
-from .files import READERS, check_file, content, read_file
+from .files import READERS, SPARSE, check_file, content, read_file
 from .frames import Columns
-from .options import DataError, Options, known_task, unsuited, whole
+from .options import DataError, Options, check_test, known_task, unsuited, whole
 from .prepare import prepare
-from .sources import BUNDLED, SYNTHETIC, SourceInfo, bundled_table, synthetic_table
-from .table import Floats, Table, select
+from .sources import BUNDLED, SYNTHETIC, SourceInfo, bundled_raw, synthetic_table
+from .table import Floats, Indices, Raw, Table, select
 
 # begins the source of data that this host's cache holds; a folder's name follows
 PREPARED_PREFIX = "prepared:"
@@ -41,6 +45,15 @@ class DataSet:
     folder: Path  # of the prepared arrays: other processes of this machine map them from there (`reopen`)
     digest: str  # of the prepared content: equal digests mean equal X, y and truth
     note: str  # one sentence naming what the data are; a stand-in says so
+    X_test: Floats | None = None  # of held-out samples, in the columns of X; None: there are none
+    y_test: Floats | None = None
+
+    @property
+    def held_out(self) -> "DataSet":
+        """The held-out samples as a data set of their own."""
+        assert self.X_test is not None
+        assert self.y_test is not None
+        return replace(self, X=self.X_test, y=self.y_test)
 
 
 def load(
@@ -53,6 +66,7 @@ def load(
     scale: bool | None = None,
     seed: int = 0,
     target: str | None = None,
+    test: float | str | None = None,
 ) -> DataSet:
     """Prepare a data set once, and map it into memory ever after.
 
@@ -79,6 +93,9 @@ def load(
         Shuffles the rows; draws the synthetic samples.
     target
         Column of a .csv, .tsv or .parquet that is to be learnt. Default: the only one called target, label, class or y.
+    test
+        Samples to hold out: a share of the samples, a number of them from 2 on, or the path of a file with the same
+        columns. The first two are drawn with the seed, of each class its share. Default: none.
 
     >>> data = load("synthetic", "regression", samples=100, features=5, intercept=True)
     >>> data.X.shape, data.y.shape, data.truth.shape
@@ -99,6 +116,7 @@ def load(
         scale=not synthetic if scale is None else bool(scale),
         seed=whole("seed", seed, 0),
         target=target,
+        test=_test(test),
     )
     identity, table = locate(options)
     folder = cache.folder_for(options, identity)
@@ -107,6 +125,14 @@ def load(
 
 def _size(field: str, wanted: int | None, default: int | None) -> int | None:
     return default if wanted is None else whole(field, wanted, 1)
+
+
+def _test(value: object) -> float | str | None:
+    """Check what is held out, as far as that can be done without data."""
+    if value is None or isinstance(value, str):
+        return value
+    check_test(value)
+    return float(value)  # type: ignore[arg-type]
 
 
 def reopen(folder: Path) -> DataSet:
@@ -128,9 +154,8 @@ def reopen(folder: Path) -> DataSet:
 def _dataset(name: str, folder: Path, prepared: cache.Prepared) -> DataSet:
     meta, arrays = prepared.meta, prepared.arrays
     truth = arrays.get("truth")
-    return DataSet(
-        name, arrays["X"], arrays["y"], meta["classes"], truth, folder, meta["digest"], meta["note"]
-    )
+    known = (meta["classes"], truth, folder, meta["digest"], meta["note"])
+    return DataSet(name, arrays["X"], arrays["y"], *known, arrays.get("X_test"), arrays.get("y_test"))
 
 
 def catalogue() -> dict[str, SourceInfo]:
@@ -151,35 +176,66 @@ def locate(options: Options) -> tuple[str, Callable[[], Table]]:
         why = f"{options.target!r} names a column, and {source!r} has its own target; leave it empty"
         raise DataError(f"target: {why}")
     if source == SYNTHETIC.name:
+        if isinstance(options.test, str):
+            why = "'synthetic' is drawn, and a file cannot have samples of it; take a share such as 0.2"
+            raise DataError(f"test: {options.test!r} is a file; {why}")
         return source, lambda: synthetic_table(options)
     if source in BUNDLED:
         _check_suits(options)
-        return source, lambda: bundled_table(options)
-    if source.startswith(openml.PREFIX):
+        identity, read = source, partial(bundled_raw, source)
+    elif source.startswith(openml.PREFIX):
         entry = openml.find(source)
         file = openml.placed_file(entry)
         placed = f":{content(file, options.target)}" if file else ""
-        return f"openml:{entry.name}{placed}", lambda: select(openml.read(entry, options.target), options)
-    return _locate_file(options)
+        identity, read = f"openml:{entry.name}{placed}", partial(openml.read, entry, options.target)
+    else:
+        identity, read = _locate_file(source, options.target)
+    if not isinstance(options.test, str):
+        return identity, lambda: select(read(), options)
+    with _of_test():
+        also, read_test = _locate_file(options.test, options.target)
+    return f"{identity}:test={also}", lambda: _with_test(read(), read_test, options)
 
 
-def _locate_file(options: Options) -> tuple[str, Callable[[], Table]]:
-    if "://" in options.source:
-        raise DataError(f"source: {options.source!r} is an address; download it and give the file's path")
+@contextmanager
+def _of_test() -> Iterator[None]:
+    """Name the field of held-out samples in what is said of their file."""
     try:
-        path = path_of(options.source, "source").expanduser()
+        yield
+    except DataError as error:
+        raise DataError("test: " + str(error).removeprefix("source: ")) from error
+
+
+def _with_test(raw: Raw, read_test: Callable[[], Raw], options: Options) -> Table:
+    """Read the held-out samples; a sparse file ends with the last column that occurs, so others follow as zeros."""
+    with _of_test():
+        test = read_test()
+    narrow, take = test.features, test.take
+    if ending(Path(str(options.test))) in SPARSE and narrow < raw.features:
+
+        def padded(rows: Indices, width: int) -> Floats:
+            found = take(rows, min(width, narrow))
+            return np.pad(found, ((0, 0), (0, width - found.shape[1])))
+
+        test = replace(test, take=padded, features=raw.features)
+    return select(raw, options, test)
+
+
+def _locate_file(source: str, target: str | None) -> tuple[str, partial[Raw]]:
+    if "://" in source:
+        raise DataError(f"source: {source!r} is an address; download it and give the file's path")
+    try:
+        path = path_of(source, "source").expanduser()
     except RuntimeError:  # ~name of nobody
-        why = f"{options.source!r} begins with no user's home folder; give a path"
+        why = f"{source!r} begins with no user's home folder; give a path"
         raise DataError(f"source: {why}") from None
     except SettingError as error:  # no file can have that name
         raise DataError(str(error).replace("source = ", "source: there is no file ", 1)) from None
     if ending(path) not in READERS and not path.exists():
-        raise DataError(_unknown(options.source))
+        raise DataError(_unknown(source))
     check_file(path)
-    columns = Columns(target=options.target)
-    return f"file:{path.name}:{content(path, options.target)}", lambda: select(
-        read_file(path, columns), options
-    )
+    columns = Columns(target=target)
+    return f"file:{path.name}:{content(path, target)}", partial(read_file, path, columns)
 
 
 def _unknown(source: str) -> str:

@@ -172,4 +172,5 @@ def _frame(path: Path, columns: Columns) -> Raw:
 NAMED_COLUMN_ENDINGS = (*TEXT_ENDINGS, ".parquet")  # their columns have names
 Reader = Callable[[Path, Columns], Raw]
 READERS: dict[str, Reader] = {".npy": _npy, ".npz": _npz, **dict.fromkeys(TEXT_ENDINGS, _text)}
-READERS |= {".parquet": _frame, **dict.fromkeys((".svmlight", ".libsvm", ".svm"), _svmlight)}
+SPARSE = (".svmlight", ".libsvm", ".svm")
+READERS |= {".parquet": _frame, **dict.fromkeys(SPARSE, _svmlight)}

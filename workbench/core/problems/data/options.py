@@ -39,6 +39,32 @@ class Options:
     scale: bool
     seed: int
     target: str | None = None
+    test: float | str | None = None  # held out: a share, a number of samples, or the path of a file
+
+
+def check_test(test: object) -> None:
+    """Refuse what cannot be held out, of whatever data."""
+    number = isinstance(test, int | float | np.number) and not isinstance(test, bool)
+    if not number or not 0 < test < np.inf or test == 1 or (test > 1 and test != int(test)):  # type: ignore[operator,call-overload]
+        why = "take a share between 0 and 1, such as 0.2, a number of samples from 2 on, or a file's path"
+        raise DataError(f"test: {test!r} does not fit; {why}")
+
+
+def held_out_count(test: float, samples: int) -> int:
+    """Return how many of some samples are held out; raises `DataError` where none is, or all are.
+
+    `test`: a share between 0 and 1, or a whole number from 2 on.
+
+    >>> held_out_count(0.25, 10), held_out_count(4, 10)
+    (3, 4)
+    """
+    check_test(test)
+    count = int(test) if test > 1 else int(test * samples + 0.5)
+    if not 0 < count < samples:
+        least, most = 1 / samples, samples - 1
+        why = f"holds out {count} of {samples} samples; take a share from {least:.2g}, or at most {most} samples"
+        raise DataError(f"test: {test:g} {why}")
+    return count
 
 
 def known_task(task: str) -> str:

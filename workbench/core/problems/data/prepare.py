@@ -14,8 +14,8 @@ from numpy.lib import format as npy
 
 from workbench.core.base.files import sha256
 
-from .options import DataError, Options
-from .table import Floats, Table
+from .options import DataError, Options, held_out_count
+from .table import Floats, Table, held_out
 
 FORMAT = 2  # raise it when the same options give other arrays: older caches are then left alone
 
@@ -23,14 +23,24 @@ FORMAT = 2  # raise it when the same options give other arrays: older caches are
 def prepare(table: Table, options: Options, folder: Path) -> None:
     """Write X.npy, y.npy, truth.npy (where there is a true model) and meta.json to an empty folder.
 
+    Held-out samples are written to X_test.npy and y_test.npy. What standardises them is measured without them.
     Raises `DataError` where a column has missing or infinite values, or the disk is too small.
     """
+    if options.test is not None and table.test is None:
+        count = held_out_count(options.test, table.samples)  # type: ignore[arg-type]  # a file is read already
+        y = np.concatenate([y for _, y in table.blocks()])
+        table = table.split(held_out(y, table.classes, count, options.seed, table.place))
     width = table.features + options.intercept
-    _check_space(8 * table.samples * width, folder)
+    test = table.test
+    _check_space(8 * (table.samples + (test.samples if test else 0)) * width, folder)
     scaling = None
     if options.scale or not table.trusted:  # there may be gaps
         low, high = ranges(table, options.source)
         scaling = standard(table, low, high, options.source) if options.scale else None
+        if test is not None:
+            ranges(test, options.test if isinstance(options.test, str) else options.source)
+    if test is not None:
+        np.save(folder / "y_test.npy", _write_rows(test, scaling, options.intercept, folder / "X_test.npy"))
     y = _write_rows(table, scaling, options.intercept, folder / "X.npy")
     np.save(folder / "y.npy", y)
     if table.truth is not None:

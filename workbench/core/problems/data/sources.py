@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .options import Options
-from .table import Floats, Raw, Table, block_slices, select
+from .table import Floats, Raw, Table, block_slices
 
 CLASSES = 10  # of the synthetic multi-class set, as in MNIST and CIFAR-10
 LOGIT_DEVIATION = 3.0  # standard deviation of the logits: most labels follow the model, some do not
@@ -44,16 +44,12 @@ BUNDLED = {
 }
 
 
-def bundled_table(options: Options) -> Table:
-    """Read a set that scikit-learn ships.
-
-    Raises `DataError` for more samples or features than there are.
-    """
+def bundled_raw(source: str) -> Raw:
+    """Read a set that scikit-learn ships."""
     from sklearn import datasets  # here and elsewhere inside functions: importing it takes a second
 
-    X, y = getattr(datasets, f"load_{options.source}")(return_X_y=True)
-    note = BUNDLED[options.source].note
-    return select(Raw(lambda rows, width: X[rows, :width], X.shape[1], y, note), options)
+    X, y = getattr(datasets, f"load_{source}")(return_X_y=True)
+    return Raw(lambda rows, width: X[rows, :width], X.shape[1], y, BUNDLED[source].note)
 
 
 def synthetic_table(options: Options) -> Table:

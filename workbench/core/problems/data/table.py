@@ -1,7 +1,7 @@
 """What a source delivers: rows on demand, block by block, with a checked target."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 BLOCK_BYTES = 1 << 22  # fits in a processor's cache, so that memory stays small and the passes are quick
+HELD_OUT_STREAM = 7  # of random numbers of a data seed
 MAX_CLASSES = 1000  # more distinct values than this are a quantity, not names
 
 
@@ -53,10 +54,31 @@ class Table:
     names: Sequence[str] | None = None
     trusted: bool = False  # known to be finite: nothing to look for
     place: Callable[[Indices], str] | None = None  # of the first of some rows, in the source's file
+    test: "Table | None" = None  # held out: what is learnt from does not have it
 
     def column(self, index: int) -> str:
         """Name a column the way its owner would."""
         return repr(self.names[index]) if self.names else f"{index} (counted from 0)"
+
+    def split(self, held_out: NDArray[np.bool_]) -> "Table":
+        """Return the table of the other rows, with those held out as its `test`; (samples,)."""
+
+        def part(wanted: NDArray[np.bool_]) -> Table:
+            rows = np.flatnonzero(wanted)
+
+            def blocks() -> Iterator[tuple[Floats, Floats]]:
+                begin = 0
+                for block, y in self.blocks():
+                    here = wanted[begin : begin + len(y)]
+                    begin += len(y)
+                    if here.any():
+                        yield block[here], y[here]
+
+            place = self.place
+            at = None if place is None else lambda some: place(rows[some])
+            return replace(self, samples=len(rows), blocks=blocks, place=at)
+
+        return replace(part(~held_out), test=part(held_out))
 
 
 def block_slices(samples: int, features: int) -> Iterator[slice]:
@@ -65,13 +87,30 @@ def block_slices(samples: int, features: int) -> Iterator[slice]:
     return (slice(start, min(start + step, samples)) for start in range(0, samples, step))
 
 
-def select(raw: Raw, options: Options) -> Table:
-    """Shuffle the rows with the seed and keep as many rows and columns as were asked for."""
+def select(raw: Raw, options: Options, test: Raw | None = None) -> Table:
+    """Shuffle the rows with the seed and keep as many rows and columns as were asked for.
+
+    `test`: rows of the same columns that are held out, all of them.
+    """
     samples = _at_most("samples", options.samples, len(raw.target), options.source)
     features = _at_most("features", options.features, raw.features, options.source)
-    target, classes = as_target(raw.target, options, raw.place)
+    if test is None:
+        target, classes = as_target(raw.target, options, raw.place)
+    else:
+        check_columns(raw, test, options)
+        target, classes = _both_targets(raw, test, options)
     # Sorted files would otherwise give parts that hold one class each.
-    order = np.random.default_rng(options.seed).permutation(len(target))[:samples]
+    order = np.random.default_rng(options.seed).permutation(len(raw.target))[:samples]
+    table = _table(raw, options, order, features, target[: len(raw.target)], classes)
+    if test is None:
+        return table
+    held = _table(test, options, np.arange(len(test.target)), features, target[len(raw.target) :], classes)
+    return replace(table, test=held)
+
+
+def _table(raw: Raw, options: Options, order: Indices, features: int, target: Floats, classes: int) -> Table:
+    """Return some rows of a source, in this order."""
+    samples = len(order)
 
     def blocks() -> Iterator[tuple[Floats, Floats]]:
         for rows in block_slices(samples, features):
@@ -82,6 +121,73 @@ def select(raw: Raw, options: Options) -> Table:
         return raw.place(int(order[rows].min()))
 
     return Table(samples, features, classes, raw.note, blocks, names=raw.names, place=place)
+
+
+def check_columns(raw: Raw, test: Raw, options: Options) -> None:
+    """Refuse held-out samples whose columns are not those that are learnt from."""
+    file, there = f"test: {options.test!r} has", raw.names or test.names or ()
+    if test.features != raw.features:
+        why = f"{test.features} columns besides the target and {options.source!r} has {raw.features}"
+        raise DataError(f"{file} {why}; give a file of the same columns")
+    for i, (here, known) in enumerate(zip(test.names or there, there, strict=True)):
+        if here != known:
+            why = f"{here!r} as column {i + 1} where {options.source!r} has {known!r}"
+            raise DataError(f"{file} {why}; give a file of the same columns in the same order")
+
+
+def _both_targets(raw: Raw, test: Raw, options: Options) -> tuple[Floats, int]:
+    """Turn the targets of both into numbers together, so that a class has one number."""
+    known = len(raw.target)
+    both = [np.asarray(part.target) for part in (raw, test)]
+    kinds = {part.dtype.kind for part in both}
+    if len(kinds) > 1 and kinds & set("OSU"):
+        both = [part.astype(object) for part in both]
+
+    def place(row: int) -> str:
+        return raw.place(row) if row < known else f"{test.place(row - known)} of {options.test!r}"
+
+    target, classes = as_target(np.concatenate(both), options, place)
+    new = np.flatnonzero(~np.isin(target[known:], target[:known])) if classes else np.array([], int)
+    if len(new):
+        label = str(test.target[new[0]])[:40]
+        why = f"has the class {label!r} in {test.place(int(new[0]))}, which {options.source!r} does not have"
+        raise DataError(f"test: {options.test!r} {why}; remove those rows")
+    return target, classes
+
+
+def held_out(
+    y: Any, classes: int, count: int, seed: int, place: Callable[[Indices], str] | None = None
+) -> NDArray[np.bool_]:
+    """Draw which samples are held out, (samples,): of each class its share, within one sample.
+
+    `y`: (samples,), classes numbered from 0; `classes` 0: regression. Classes of which a share would leave none are
+    served first. Raises `DataError` where a class has one sample only, or would have none to learn from. Also where one
+    of two classes would have none among those held out.
+
+    >>> held_out(np.array([0, 1, 1, 0, 1, 1]), 2, 3, seed=0).sum()
+    np.int64(3)
+    """
+    y = np.asarray(y).astype(np.int64) if classes else np.zeros(len(y), dtype=np.int64)
+    sizes = np.bincount(y)
+    there = np.flatnonzero(sizes)
+    if classes and len(lonely := np.flatnonzero(sizes == 1)):
+        where = f" in {place(np.flatnonzero(y == lonely[0]))}" if place else ""
+        why = f"class {lonely[0]} (counted from 0) has one sample only{where}"
+        raise DataError(
+            f"test: {why}, which cannot be both learnt from and held out; remove it, or add others"
+        )
+    each, rest = np.divmod(sizes * count, len(y))
+    room = (each < sizes - 1) & (rest > 0)
+    order = sorted(np.flatnonzero(room).tolist(), key=lambda c: (each[c] > 0, -rest[c], c))
+    each[order[: count - each.sum()]] += 1
+    if each.sum() < count or (classes == 2 and not each.all()):
+        few = int(there[np.argmin(sizes[there])])
+        why = f"class {few} (counted from 0) has {sizes[few]} samples; take a share nearer to a half"
+        raise DataError(f"test: {count} of {len(y)} samples would leave a class without any, as {why}")
+    random, found = np.random.default_rng([seed, HELD_OUT_STREAM]), np.zeros(len(y), dtype=bool)
+    for c in there.tolist():
+        found[random.permutation(np.flatnonzero(y == c))[: each[c]]] = True
+    return found
 
 
 def _at_most(field: str, wanted: int | None, there: int, source: str) -> int:

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from workbench.analysis.planning.quantities import quantity
 from workbench.core.base.types import Array
+from workbench.core.trace.metrics import rises
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import Series, named, shared
 from workbench.lab.figures.labels import metric_words, short, upper
 from workbench.lab.figures.speedups import (
     AXES,
-    RISING_METRICS,
     abscissa,
     check_target,
     column,
@@ -79,7 +79,7 @@ def title(metric: str, x: str) -> str:
 def _scale_y(series: Sequence[Series], metric: str) -> dict[str, object]:
     """Of metrics that are to fall, ratios may say more than differences."""
     values = np.concatenate([column(s.trace, metric) for s in series])
-    return {"type": "linear", **({} if metric in RISING_METRICS else log_scale(values, MAX_LINEAR_RATIO_Y))}
+    return {"type": "linear", **({} if rises(metric) else log_scale(values, MAX_LINEAR_RATIO_Y))}
 
 
 def _scale_x(series: Sequence[Series], x: str, log: bool) -> dict[str, object]:
@@ -191,8 +191,8 @@ def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme
     stroke = {"color": palette(theme).muted, "width": 2, "dash": "dot"}
     # At the right end curves have passed the target: falling ones are below the line, rising ones above. On a
     # logarithmic axis the slowest only just has, and at the left falling ones are far above.
-    side = "top" if metric in RISING_METRICS else "bottom"
-    end = "start" if log and metric not in RISING_METRICS else "end"
+    side = "top" if rises(metric) else "bottom"
+    end = "start" if log and not rises(metric) else "end"
     label = {
         "text": f"{short(metric)} {target:.4g}",
         "textposition": end,

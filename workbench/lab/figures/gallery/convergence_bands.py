@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import plotly.graph_objects as go
@@ -16,7 +15,7 @@ from workbench.lab.figures.gallery.convergence import MAX_LINEAR_RATIO_Y, log_x,
 from workbench.lab.figures.inputs import named, plural, shared
 from workbench.lab.figures.labels import metric_words
 from workbench.lab.figures.lines import Curve, about, draw, scale_y
-from workbench.lab.figures.speedups import AXES, known
+from workbench.lab.figures.speedups import AXES, known, repetitions, seedless
 from workbench.lab.figures.style import Theme, log_ticks, new_figure
 
 POINTS_PER_CURVE = 400  # of a curve over time
@@ -45,8 +44,8 @@ def convergence_bands(
     """
     if x not in ("time", "round"):
         raise unknown_name("x", x, ["time", "round"])
-    groups = _repetitions(traces)
-    series = named([replace(group[0], experiment=group[0].experiment.replace(seed=0)) for group in groups])
+    groups = repetitions(traces)
+    series = named([seedless(group[0]) for group in groups])
     log = log_x(traces, x)
     curves = []
     for s, group in zip(series, groups, strict=True):
@@ -58,15 +57,6 @@ def convergence_bands(
     figure.update_xaxes(title_text=AXES[x], **(_log_axis(curves) if log else {}))
     figure.update_yaxes(title_text=metric_words(metric))
     return figure.update_layout(showlegend=True, legend_itemwidth=44)
-
-
-def _repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
-    named(traces)  # refuses what are no traces
-    groups: dict[tuple[str, str], list[Trace]] = {}
-    for trace in traces:
-        key = trace.engine, trace.experiment.replace(seed=0).model_dump_json()
-        groups.setdefault(key, []).append(trace)
-    return list(groups.values())
 
 
 def _log_axis(curves: Sequence[Curve]) -> dict[str, object]:

@@ -10,7 +10,7 @@ import ipywidgets as w
 
 from workbench.core.base.settings import SettingError, path_of
 from workbench.core.contract.delays import DelayModel
-from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.optimisers import Optimiser, Schedule
 from workbench.core.contract.scheme import Scheme
 from workbench.core.experiment import Experiment
 from workbench.core.presets.codedreduce import baselines
@@ -55,7 +55,7 @@ class Explorer(w.VBox):
         body.add_class("wb-explorer")
         super().__init__([Sheet(), body])
         self.refresh()
-        for family in (Scheme, DelayModel, ProblemArgs, Optimiser):
+        for family in (Scheme, DelayModel, ProblemArgs, Optimiser, Schedule):
             family.catalogue.on_change(self._defined)
 
     def report(self, text: str) -> None:

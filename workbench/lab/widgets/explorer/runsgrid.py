@@ -57,9 +57,14 @@ class RunsGrid(Pane):
         self.choose = w.ToggleButton(description="Columns …", tooltip=about)
         self.choose.observe(lambda change: seen(change["new"], lists), "value")
         seen(False, lists)
-        self.target = w.Text(description="Target", placeholder="loss, for time_to", continuous_update=False)
-        self.target.tooltip = "adds time_to: when the loss was first at or below this"
-        self.target.value = "" if self.runs.target is None else str(self.runs.target)
+        self.target = w.Text(
+            description="Target", placeholder="0.1, or test_auc 0.9", continuous_update=False
+        )
+        self.target.tooltip = (
+            "adds time_to: when the loss, or the metric named before the number, was first at this"
+        )
+        metric = "" if self.runs.metric == "loss" else f"{self.runs.metric} "
+        self.target.value = "" if self.runs.target is None else f"{metric}{self.runs.target}"
         self.target.observe(lambda _: self._aim(), "value")
         again = button("Refresh", self.again, "read the folders again")
         return w.VBox([row(again, self.choose, self.target, self.archived), lists])
@@ -113,12 +118,13 @@ class RunsGrid(Pane):
 
     @guarded
     def _aim(self) -> None:
-        """Read when the loss was first at or below what was typed."""
-        target = number(text) if (text := self.target.value.strip()) else None
+        """Read when the loss, or the metric that was typed, was first at the target that was."""
+        metric, _, last = (text := self.target.value.strip()).rpartition(" ")
+        target = number(last) if last else None
         if isinstance(target, str):
             raise SettingError(f"target = {text!r}: is not a number; write a loss such as 0.1, or nothing")
         self.report("")
-        self.runs = replace(self.runs, target=target)
+        self.runs = replace(self.runs, target=target, metric=metric.strip() or "loss")
         self.again()
 
     @guarded

@@ -4,12 +4,13 @@ A new scheme, delay model, problem or optimiser gets its form from its own field
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic_core import to_jsonable_python
 
-from workbench.core.base.settings import Settings
+from workbench.core.base.plugins import KindFamily
+from workbench.core.base.settings import SettingError, Settings
 from workbench.core.base.text import YAMLError, dump, parse
 
 Kind = Literal["whole", "number", "text", "choice", "flag", "list"]
@@ -55,6 +56,107 @@ def fields_of(cls: type[Settings]) -> list[Field]:
     others = {"const", "$ref", "oneOf", "discriminator"}
     specs = [spec for spec in cls.fields() if not others & set(spec) and spec.get("type") != "object"]
     return [_field(spec) for spec in specs]
+
+
+@dataclass(frozen=True)
+class Nested:
+    """A field that holds settings with a kind, such as a schedule: its default, and the class that is chosen."""
+
+    name: str  # the whole way, such as schedule
+    default: KindFamily
+    chosen: type[KindFamily]
+
+
+def nested_of(
+    cls: type[Settings], texts: Mapping[str, str], prefix: str = "", default: Settings | None = None
+) -> list[Nested]:
+    """Return a class's nested settings with a kind; `texts` of a form say which kinds are chosen."""
+    found = []
+    for name, field in cls.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, KindFamily):
+            own = getattr(default, name, field.default)
+            try:
+                chosen = own.catalogue.get_class(texts.get(f"{prefix}{name}.kind", own.kind))
+            except SettingError:
+                chosen = type(own)
+            found.append(Nested(f"{prefix}{name}", own, chosen))
+    return found
+
+
+def lines_of(
+    cls: type[Settings], texts: Mapping[str, str], prefix: str = "", default: Settings | None = None
+) -> list[Field]:
+    """Return the lines of a form, those of nested settings after their kind, with dotted names.
+
+    >>> from workbench.core.contract.optimisers import Nesterov
+    >>> [line.name for line in lines_of(Nesterov, {"schedule.kind": "exponential"})][2:]
+    ['schedule.kind', 'schedule.warmup', 'schedule.warmup_start', 'schedule.decay']
+    """
+    label = f"{prefix}{{}}".replace(".", " ")
+    lines = [
+        replace(
+            line,
+            name=prefix + line.name,
+            label=label.format(line.label),
+            default=line.default if default is None else show(getattr(default, line.name)),
+        )
+        for line in fields_of(cls)
+    ]
+    for part in nested_of(cls, texts, prefix, default):
+        words = {kind: kind for kind in part.default.catalogue}
+        head = menu(f"{part.name}.kind", part.name.replace(".", " "), words, _about(part.chosen))
+        own = part.default if type(part.default) is part.chosen else None
+        lines += [
+            replace(head, default=part.default.kind),
+            *lines_of(part.chosen, texts, f"{part.name}.", own),
+        ]
+    return lines
+
+
+def _about(cls: type[Settings]) -> str:
+    return (cls.__doc__ or cls.__name__).strip().splitlines()[0]
+
+
+def settings_from(
+    cls: type[Settings], texts: Mapping[str, str], prefix: str = "", default: Settings | None = None
+) -> dict[str, Any]:
+    """Return the settings that a form's texts differ in from the defaults, nested ones with their kind.
+
+    >>> from workbench.core.contract.optimisers import Nesterov
+    >>> settings_from(Nesterov, {"step": "0.1", "schedule.kind": "cosine", "schedule.warmup": "5"})
+    {'step': 0.1, 'schedule': {'kind': 'cosine', 'warmup': 5}}
+    """
+    own = {name.removeprefix(prefix): text for name, text in texts.items() if name.startswith(prefix)}
+    found = values_of(fields_of(cls), own)
+    for part in nested_of(cls, texts, prefix, default):
+        inner = f"{part.name}."
+        given = part.default if type(part.default) is part.chosen else None
+        lines = lines_of(part.chosen, texts, inner, given)
+        if given is None or any(texts.get(line.name, line.default) != line.default for line in lines):
+            # What is left out has the default of its class, so what the nested default has is written down.
+            whole = {**{line.name: line.default for line in lines}, **texts}
+            fields = settings_from(part.chosen, whole, inner, given)
+            found[part.name.removeprefix(prefix)] = {"kind": part.chosen.kind, **fields}
+    return found
+
+
+def texts_of(cls: type[Settings], values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return the texts of a form for some settings; nested ones are written out under dotted names.
+
+    >>> from workbench.core.contract.optimisers import Nesterov
+    >>> texts_of(Nesterov, {"schedule": {"kind": "exponential", "decay": 0.9}})["schedule.decay"]
+    '0.9'
+    """
+    parts = {part.name.removeprefix(prefix): part for part in nested_of(cls, {}, prefix)}
+    texts = {prefix + name: show(value) for name, value in values.items() if name not in parts}
+    for name, part in parts.items():
+        if isinstance(value := values.get(name), Mapping):
+            kind = {f"{part.name}.kind": str(value.get("kind", part.default.kind))}
+            (chosen,) = (each.chosen for each in nested_of(cls, kind, prefix) if each.name == part.name)
+            inner = f"{part.name}."
+            known = {line.name: line.default for line in lines_of(chosen, {}, inner)}
+            texts |= known | {f"{inner}kind": chosen.kind} | texts_of(chosen, value, inner)
+    return texts
 
 
 def _field(spec: Mapping[str, Any]) -> Field:

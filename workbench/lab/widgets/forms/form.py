@@ -11,7 +11,16 @@ import traitlets as t
 
 from workbench.core.base.settings import Settings
 from workbench.lab.widgets.assets import script, style
-from workbench.lab.widgets.forms.fields import Field, complaint, fields_of, read, show, values_of
+from workbench.lab.widgets.forms.fields import (
+    Field,
+    complaint,
+    lines_of,
+    nested_of,
+    read,
+    settings_from,
+    texts_of,
+    values_of,
+)
 
 
 class Form(anywidget.AnyWidget):
@@ -102,10 +111,11 @@ class Form(anywidget.AnyWidget):
 
     def blame(self, reasons: Mapping[str, str]) -> None:
         """Colour fields and say why; those that are not named are fine."""
-        names = {entry.name for entry in self.entries}
-        shown = {name: reason for name, reason in reasons.items() if name in names}
-        if shown != self.reasons:
-            self.reasons = shown
+        names = {line.name for line in self.entries}
+        places = {name: name if name in names else name.rpartition(".")[2] for name in reasons}
+        kept = {places[name]: reason for name, reason in reasons.items() if places[name] in names}
+        if kept != self.reasons:
+            self.reasons = kept
 
 
 class ChoiceForm(Form):
@@ -127,7 +137,7 @@ class ChoiceForm(Form):
         **traits: Any,
     ) -> None:
         self.menu, self.classes, self.suggestions = menu, classes, suggestions or {}
-        super().__init__(title, self._entries(chosen), {menu: chosen}, **traits)
+        super().__init__(title, self._entries(chosen, {}), {menu: chosen}, **traits)
         self.on_change(self._chosen)
 
     @property
@@ -135,35 +145,35 @@ class ChoiceForm(Form):
         """The menu's choice."""
         return self.values[self.menu]
 
-    def _entries(self, chosen: str) -> list[Field]:
-        self.shown_class = self.classes[chosen]
-        about = (self.shown_class.__doc__ or chosen).strip().splitlines()[0]
+    def _entries(self, chosen: str, texts: Mapping[str, str]) -> list[Field]:
+        cls = self.classes[chosen]
+        self.shown_classes = [cls, *(part.chosen for part in nested_of(cls, texts))]
+        about = (cls.__doc__ or chosen).strip().splitlines()[0]
         names = tuple(self.classes)
         head = Field(self.menu, self.menu, help=about, kind="choice", default=chosen, choices=names)
-        return [head, *(self._suggesting(entry) for entry in fields_of(self.shown_class))]
+        return [head, *(self._suggesting(line) for line in lines_of(cls, texts))]
 
     def _suggesting(self, each: Field) -> Field:
         labels = self.suggestions.get(each.name)
         return replace(each, choices=tuple(labels)) if labels and each.kind == "text" else each
 
     def _chosen(self, names: set[str]) -> None:
-        if self.menu in names:
+        if self.menu in names or any(name.endswith(".kind") for name in names):
             self.choose(self.chosen)
 
     def choose(self, chosen: str, values: Mapping[str, Any] | None = None) -> None:
         """Show another one's fields; fields of the same name keep what stands in them, unless values are given."""
-        entries = self._entries(chosen)
-        texts = (
-            self._same(entries) if values is None else {name: show(value) for name, value in values.items()}
-        )
-        self.reshape(entries, {**texts, self.menu: chosen})
+        texts = self.values if values is None else texts_of(self.classes[chosen], values)
+        lines = self._entries(chosen, texts)
+        texts = self._same(lines) if values is None else texts
+        self.reshape(lines, {**texts, self.menu: chosen})
 
     def renew(self) -> bool:
         """Offer what there is now, the chosen one as it is defined now; what was typed stays. Is that one another?"""
-        before, entries = self.shown_class, self._entries(self.chosen)
-        if entries != list(self.entries):
-            self.reshape(entries, {**self._same(entries), self.menu: self.chosen})
-        return self.shown_class is not before
+        before, lines = self.shown_classes, self._entries(self.chosen, self.values)
+        if lines != list(self.entries):
+            self.reshape(lines, {**self._same(lines), self.menu: self.chosen})
+        return self.shown_classes != before
 
     def _same(self, entries: Sequence[Field]) -> dict[str, str]:
         """Texts of fields that both have, in the same unit, if they were changed."""
@@ -178,5 +188,5 @@ class ChoiceForm(Form):
         }
 
     def settings(self) -> dict[str, Any]:
-        """Values that are not at their default, without the menu's."""
-        return {name: value for name, value in self.read().items() if name != self.menu}
+        """Values that are not at their default, without the menu's; nested ones with their kind."""
+        return settings_from(self.classes[self.chosen], self.values)

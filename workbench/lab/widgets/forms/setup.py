@@ -116,15 +116,15 @@ def _verdict(spec: Mapping[str, Any]) -> Verdict:
 def blamed(sentence: str) -> tuple[str, str]:
     """The form and the field that a sentence begins with.
 
-    >>> blamed("delays.pareto.shape = 0.5: take a number above 1")
-    ('delays', 'shape')
+    >>> blamed("optimiser_args.schedule.warmup = -1: take 0 or more")
+    ('optimiser_args', 'schedule.warmup')
     >>> blamed("workers = 13: the (3,2) tree has 12 workers")
     ('', 'workers')
     """
     found = re.match(r"([A-Za-z_][\w.]*)(?: = |: )", sentence)
     path = [part for part in (found[1] if found else "").split(".") if not part.isdigit()]
     if len(path) > 1 and path[0] in Experiment.model_fields and path[0] != "faults":
-        return path[0], path[-1]
+        return path[0], ".".join(path[1:])
     return "", path[0] if path else ""
 
 

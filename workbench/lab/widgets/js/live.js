@@ -3,7 +3,7 @@
 const X = { time: "wall clock", round: "rounds", bytes: "bytes received", samples: "samples computed" };
 const MOST_POINTS = 2000;
 const RATIO = { x: 6, y: 20 }; // beyond these, ratios say more than differences: logarithmic axis
-const RISING = ["accuracy", "auc"];
+const MOST_MARKED = 200; // points of a curve that is evaluated now and then
 
 /** Rows of all curves, as they come. A frame says from which row on it holds; a gap is asked for again. */
 class Store {
@@ -51,7 +51,8 @@ function points(columns, x, y) {
   const xs = columns[x] ?? [], ys = columns[y] ?? [];
   const known = xs.map((_, i) => i).filter((i) => Number.isFinite(ys[i]) && Number.isFinite(xs[i]));
   const kept = thinned(known.length).map((k) => known[k]);
-  return { x: kept.map((i) => xs[i]), y: kept.map((i) => ys[i]) };
+  const sparse = 2 * known.length < xs.length && known.length <= MOST_MARKED; // what was evaluated is to be seen
+  return { sparse, x: kept.map((i) => xs[i]), y: kept.map((i) => ys[i]) };
 }
 
 /** "log" where ratios say more than differences. What has become logarithmic stays so, until other data are shown. */
@@ -77,7 +78,7 @@ function marks(changes, curves, rows, x, y) {
 
 function traces(curves, drawn) {
   const lines = curves.map(({ name, color, dash, width }, i) => ({
-    ...drawn[i], name, type: "scatter", mode: "lines", line: { color, dash, width }, legendgroup: name,
+    x: drawn[i].x, y: drawn[i].y, name, type: "scatter", mode: drawn[i].sparse ? "lines+markers" : "lines", marker: { color, size: 7 }, line: { color, dash, width }, legendgroup: name,
     hovertemplate: `<b>${name}</b><br>%{y:.5g} at %{x:.5~g}<extra></extra>`,
   }));
   const heads = curves.map(({ name, color, symbol }, i) => ({
@@ -207,7 +208,7 @@ function render({ model, el }) {
     const some = drawn.filter((d) => d.x.length);
     types.x = x === "time" ? scale(model.get("scale_x"), "x", some.map((d) => [d.x[0], d.x.at(-1)]).map(([a, b]) => [a > 0 ? b : 0, b]), types.x) : model.get("scale_x") === "log" ? "log" : "linear";
     for (const axis of ["x", "y"]) spans[axis] = extent(some.flatMap((d) => extent(d[axis].filter((value) => value > 0))));
-    types.y = RISING.includes(y) && model.get("scale_y") === "auto" ? "linear" : scale(model.get("scale_y"), "y", some.map((d) => extent(d.y)), types.y);
+    types.y = model.get("rising").includes(y.split("_").at(-1)) && model.get("scale_y") === "auto" ? "linear" : scale(model.get("scale_y"), "y", some.map((d) => extent(d.y)), types.y);
     const first = !plot.box.data;
     const marked = marks(model.get("changes"), model.get("curves"), store.curves, x, y);
     await plot.Plotly.react(plot.box, [...traces(model.get("curves"), drawn), marked], layout(), { ...CONFIG, edits: { shapePosition: true } });

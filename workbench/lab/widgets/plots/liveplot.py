@@ -21,6 +21,7 @@ from workbench.core.base.settings import SettingError
 from workbench.core.contract.adaptive import Change
 from workbench.core.engine.timeline import COUNTS
 from workbench.core.running.run import Rows, Run
+from workbench.core.trace.metrics import RISING_METRICS
 from workbench.lab.figures.inputs import labels
 from workbench.lab.figures.labels import metric_words
 from workbench.lab.figures.speedups import AXES
@@ -72,6 +73,7 @@ class LivePlot(Drawn):
     scale_y = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
     target = t.Float(None, allow_none=True).tag(sync=True)  # a line that can be dragged
     metrics = t.Dict({"loss": metric_words("loss")}).tag(sync=True)  # name -> words
+    rising = t.List(list(RISING_METRICS)).tag(sync=True)  # last words of metrics of which more is better
     titles = t.Dict(dict(AXES)).tag(sync=True)
     styles = t.Dict().tag(sync=True)  # theme -> plotly layout
 

@@ -18,7 +18,7 @@ from workbench.core.base.files import write_json
 from workbench.core.base.reading import read_bytes
 from workbench.core.base.text import read_json
 from workbench.core.contract.delays import DelayModel
-from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.optimisers import Optimiser, Schedule
 from workbench.core.contract.plan import MASTER
 from workbench.core.contract.scheme import Scheme
 from workbench.core.engine.timeline import SchemeChanged
@@ -58,7 +58,7 @@ def preload() -> None:
 
     Nothing of other packages is imported: it may start threads, of which a forked process has none.
     """
-    for family in (Scheme, ProblemArgs, DelayModel, Optimiser):
+    for family in (Scheme, ProblemArgs, DelayModel, Optimiser, Schedule):
         family.catalogue.look()
     from_bytes(to_bytes({"numbers": np.zeros(1)}))
     Ledger(MASTER, 1).pack()

@@ -1,0 +1,176 @@
+"""Schedules: the share of an optimiser's step that a round takes. Rounds are commits, with mini-batches as well."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from math import cos, pi
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BeforeValidator, SerializeAsAny, model_validator
+
+from workbench.core.base.plugins import Catalogue, KindFamily
+from workbench.core.base.settings import SettingError, setting
+
+
+class Schedule(KindFamily):
+    """Base class: `share_at` is the step of a round over the full step; warm-up comes before it, for every schedule.
+
+    To add one, add a file with a subclass that has a `kind` and a `share_at`.
+
+    >>> list(Schedule.catalogue)
+    ['constant', 'cosine', 'exponential', 'inverse_time', 'steps']
+    """
+
+    catalogue: ClassVar[Catalogue[Schedule]] = Catalogue(
+        "schedule.kind", "workbench.core.contract.optimisers", "workbench.schedules"
+    )
+
+    warmup: int = setting(
+        0, "rounds of linear warm-up; the schedule counts its rounds from their end", "rounds", ge=0
+    )
+    warmup_start: float | None = setting(
+        None, "share of the step that round 0 of the warm-up takes; empty = 1 / (warmup + 1)", gt=0, le=1
+    )
+
+    @abstractmethod
+    def share_at(self, t: int) -> float:
+        """Return the step of a round over the full step; `t` counts rounds from 0 after the warm-up."""
+
+    def factor_at(self, t: int) -> float:
+        """Return the step of round `t` of the run over the full step.
+
+        >>> [round(ConstantSchedule(warmup=3).factor_at(t), 2) for t in range(5)]
+        [0.25, 0.5, 0.75, 1.0, 1.0]
+        """
+        if t >= self.warmup:
+            return self.share_at(t - self.warmup)
+        start = 1 / (self.warmup + 1) if self.warmup_start is None else self.warmup_start
+        return start + (1 - start) * t / self.warmup
+
+    def for_rounds(self, rounds: int) -> Self:
+        """Return the schedule of a run of so many rounds, for schedules that depend on it."""
+        return self
+
+    @property
+    def summary(self) -> str:
+        """The schedule in words."""
+        return self.written_kind + (f" after {self.warmup} rounds of warm-up" if self.warmup else "")
+
+
+class ConstantSchedule(Schedule):
+    """The full step in every round after the warm-up."""
+
+    kind = "constant"
+
+    def share_at(self, t: int) -> float:
+        return 1.0
+
+
+class InverseTimeSchedule(Schedule):
+    """offset / (t + offset): the formula of the optimiser `inverse_time`, relative to its first step.
+
+    >>> InverseTimeSchedule(offset=10).share_at(10)
+    0.5
+    """
+
+    kind = "inverse_time"
+    offset: float = setting(100.0, "rounds after which the step is halved", "rounds", gt=0)
+
+    def share_at(self, t: int) -> float:
+        return inverse_time(self.offset, t, self.offset)
+
+
+def inverse_time(numerator: float, t: int, offset: float) -> float:
+    """Return numerator / (t + offset), the step of paper 1's SGD (section IV-A)."""
+    return numerator / (t + offset)
+
+
+class StepSchedule(Schedule):
+    """The step shrinks by the factor `decay` at milestones (paper 1, figure 13), or every so many rounds.
+
+    >>> [StepSchedule(decay=0.5, milestones=(2, 3)).share_at(t) for t in range(5)]
+    [1.0, 1.0, 0.5, 0.25, 0.25]
+    """
+
+    kind = "steps"
+    decay: float = setting(0.1, "factor on the step each time", gt=0, le=1)
+    milestones: tuple[int, ...] = setting((), "rounds at which the step shrinks")
+    every: int | None = setting(
+        None, "rounds from one decrease to the next, in place of milestones", "rounds", ge=1
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.milestones and self.every is not None:
+            raise SettingError(
+                f"every = {self.every}: milestones are given as well; leave one of the two empty"
+            )
+        if not self.milestones and self.every is None:
+            raise SettingError("milestones: are empty, and so is every; give one of the two, e.g. every = 30")
+        return self
+
+    def share_at(self, t: int) -> float:
+        return (
+            stepwise(self.decay, t, self.milestones)
+            if self.every is None
+            else self.decay ** (t // self.every)
+        )
+
+
+def stepwise(decay: float, t: int, milestones: tuple[int, ...]) -> float:
+    """Return the factor on the step after the milestones up to round `t`."""
+    return decay ** sum(t >= m for m in milestones)
+
+
+class ExponentialSchedule(Schedule):
+    """The step shrinks by the factor `decay` in every round.
+
+    >>> ExponentialSchedule(decay=0.5).share_at(3)
+    0.125
+    """
+
+    kind = "exponential"
+    decay: float = setting(0.99, "factor on the step per round", gt=0, le=1)
+
+    def share_at(self, t: int) -> float:
+        return self.decay**t
+
+
+class CosineSchedule(Schedule):
+    """Half a cosine wave from the full step to the share `end`, where it stays (Loshchilov and Hutter 2017).
+
+    >>> CosineSchedule(length=100).share_at(50)
+    0.5
+    """
+
+    kind = "cosine"
+    length: int | None = setting(
+        None,
+        "rounds from the full step to the last one; empty = all rounds after the warm-up",
+        "rounds",
+        ge=1,
+    )
+    end: float = setting(0.0, "share of the step that is left at the end", ge=0, le=1)
+
+    def for_rounds(self, rounds: int) -> Self:
+        """Fill in an empty `length`."""
+        if self.length is not None:
+            return self
+        return self.model_copy(update={"length": max(rounds - self.warmup, 1)})
+
+    def share_at(self, t: int) -> float:
+        if self.length is None:
+            raise SettingError(
+                "schedule.length: is empty, and the number of rounds is not known here; give it"
+            )
+        return self.end + (1 - self.end) * (1 + cos(pi * min(t / self.length, 1.0))) / 2
+
+
+def schedule_from(value: Any) -> Schedule:
+    """Build the schedule of some fields, its kind among them (default: constant); a schedule is returned as it is."""
+    found: Schedule = Schedule.from_fields(value, "constant")
+    return found
+
+
+# A field that takes every schedule.
+Schedules = Annotated[SerializeAsAny[Schedule], BeforeValidator(schedule_from)]

@@ -1,0 +1,72 @@
+"""Metrics of a run: which way they are to go, and when they are at a target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from workbench.core.base.types import Array
+
+# Last words of metrics of which more is better; every other one is to fall.
+RISING_METRICS = ("accuracy", "auc", "f1", "precision", "recall", "r2")
+SMOOTHED_EVALUATIONS = 5  # of a run with mini-batches, whose mean is compared with a target
+
+
+def rises(metric: str) -> bool:
+    """Is more of a metric better? So it is of accuracy and AUC, of training and of held-out samples.
+
+    >>> rises("test_auc"), rises("loss")
+    (True, False)
+    """
+    return metric.rpartition("_")[2] in RISING_METRICS
+
+
+def at_target(values: Any, target: float, metric: str) -> Any:
+    """Which values are at the target: at or below it, of a metric that `rises` at or above it; NaN is not.
+
+    >>> at_target(np.array([0.5, 0.8]), 0.8, "test_accuracy").tolist()
+    [False, True]
+    """
+    return np.greater_equal(values, target) if rises(metric) else np.less_equal(values, target)
+
+
+def smoothed(values: Any, batch: int | None) -> Array:
+    """Return what is compared with a target after each round, (rounds,); NaN where nothing was evaluated.
+
+    Without mini-batches (`batch` None) these are the values themselves. With mini-batches they are noisy: then each is
+    the mean of the last five that were evaluated, of fewer at the beginning.
+
+    >>> smoothed([4.0, np.nan, 2.0], 16).tolist()
+    [4.0, nan, 3.0]
+    """
+    found = np.asarray(values, dtype=float)
+    known = np.flatnonzero(~np.isnan(found))
+    if batch is None or not len(known):
+        return found
+    padded = np.concatenate([np.full(SMOOTHED_EVALUATIONS - 1, np.nan), found[known]])
+    means = np.full(len(found), np.nan)
+    means[known] = np.nanmean(sliding_window_view(padded, SMOOTHED_EVALUATIONS), axis=1)
+    return means
+
+
+def first_reached(values: Any, target: float, metric: str, batch: int | None = None) -> int | None:
+    """Return the first round after which a metric, `smoothed`, is `at_target`; None for never.
+
+    >>> first_reached([0.5, 0.8, 0.9], 0.8, "test_accuracy"), first_reached([0.5, 0.3], 0.1, "loss")
+    (1, None)
+    """
+    hits = np.flatnonzero(at_target(smoothed(values, batch), target, metric))
+    return int(hits[0]) if len(hits) else None
+
+
+def best_of(values: Any, metric: str, batch: int | None = None) -> float:
+    """Return the best that a metric came to, as it is compared with a target; NaN where it was never evaluated.
+
+    >>> best_of([0.5, 0.9, 0.8], "accuracy")
+    0.9
+    """
+    curve = smoothed(values, batch)
+    known = curve[~np.isnan(curve)]
+    return float((known.max() if rises(metric) else known.min()) if len(known) else np.nan)
