@@ -32,7 +32,8 @@ class Learner(Numbers):
         self.sampler = getattr(problem, "sampler", None)
         self.model, self.state = model, state
         self.gradient: Array | None = None  # the newest that was committed
-        self.latest: tuple[int, Array, Array] | None = None  # newest own work: round, model, what came of it
+        # Newest own work: round, job, model, what came of it.
+        self.latest: tuple[int, Any, Array, Array] | None = None
         self._keyed = CounterRNG(seed, BATCHES_STREAM)
         self._blocks: dict[int, tuple[Work, list[Array]]] = {}
         self._newest: tuple[Work, list[Slice]] | None = None
@@ -78,7 +79,7 @@ class Learner(Numbers):
         for piece in others:
             total = total + self.compute(rank, piece)
             yield total
-        self.latest = (effect.round, effect.model, total)
+        self.latest = (effect.round, effect.job, effect.model, total)
 
     def whole(self, rank: int, effect: Compute) -> Any:
         """The last of `steps`."""
