@@ -33,11 +33,11 @@ NO_PATHS: tuple[Any, ...] = (5, None, ["x"], 1.5, b"x", {"a": 1}, "a\0b", "x" * 
         ({"engine": ["sim"]}, "engine = ['sim']: no such name"),
         (
             {"folder": 3},
-            "folder = 3: means nothing to engine = 'sim'; leave it out, or take one of numeric, events",
+            "folder = 3: is not an option of engine = 'sim'; leave it out, or take one of numeric, events",
         ),
         (
             {"engine": "mpi", "folder": 3},
-            "folder = 3: is no path; give the name of a file or folder, in quotes",
+            "folder = 3: is not a path; give the name of a file or folder, in quotes",
         ),
         ({"engine": "mpi", "events": "no"}, "events = 'no': is neither true nor false"),
         ({"engine": "mpi", "gradients": None}, "gradients = None: is neither true nor false"),
@@ -50,7 +50,7 @@ NO_PATHS: tuple[Any, ...] = (5, None, ["x"], 1.5, b"x", {"a": 1}, "a\0b", "x" * 
         ({"engine": "mpi", "emulate": 5}, "emulate = 5: take 'all', 'delays' or 'nothing'"),
         (
             {"engine": "mpi", "nonsense": 5},
-            "nonsense = 5: means nothing to engine = 'mpi'; leave it out, or take one of",
+            "nonsense = 5: is not an option of engine = 'mpi'; leave it out, or take one of",
         ),
     ],
 )
@@ -96,7 +96,7 @@ def test_functions_refuse_what_is_not_a_path(
     monkeypatch.chdir(tmp_path)
     for path in NO_PATHS:
         with pytest.raises(
-            wb.SettingError, match=r"^(folder|path) = .*(is no path; give the|take at most 255)"
+            wb.SettingError, match=r"^(folder|path) = .*(is not a path; give the|take at most 255)"
         ):
             CALLS[name](path)
     assert list(tmp_path.iterdir()) == []

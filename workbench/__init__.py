@@ -1,6 +1,6 @@
 """Workbench: experiments with straggler-tolerant gradient aggregation.
 
-Everything is loaded when first asked for, so that `import workbench` takes no time.
+Each name is loaded when it is first used, so that `import workbench` is fast.
 
 >>> import workbench as wb
 >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5))

@@ -87,7 +87,7 @@ def test_experiment_builds_its_scheme_once() -> None:
 
 def test_experiment_is_frozen() -> None:
     with pytest.raises(
-        SettingError, match=r"^rounds = 3: settings stay as they are; replace\(rounds=\.\.\.\)"
+        SettingError, match=r"^rounds = 3: settings cannot be changed; replace\(rounds=\.\.\.\)"
     ):
         wb.Experiment().rounds = 3  # type: ignore[misc]
 
@@ -110,7 +110,7 @@ def test_experiment_is_frozen() -> None:
         ({"delays": {}}, ["delays", "kind"]),
         ({"delays": "pareto"}, ["delays = 'pareto'", "fields and values"]),
         ({"scheme_args": 5}, ["scheme_args = 5", "fields and values"]),
-        ({"faults": {"worker": 1}}, ["faults = {'worker': 1}", "is no list"]),
+        ({"faults": {"worker": 1}}, ["faults = {'worker': 1}", "is not a list"]),
         ({"rounds": "3"}, ["rounds = '3'", "write 3 without quotes"]),
         ({"rounds": 3.0}, ["rounds = 3.0", "write 3"]),
         ({"link": {"bandwidth": 0}}, ["link.bandwidth = 0", "take a number above 0"]),
@@ -138,7 +138,7 @@ def test_experiment_refuses_a_bad_value(change: dict[str, Any], fields: list[str
         ("rounds: [", "not valid YAML"),
         ("- 1", "must hold fields"),
         ("", "'scheme: CR', not nothing"),
-        ("workers: 12\nworkers: 12", "'workers' stands twice"),
+        ("workers: 12\nworkers: 12", "'workers' occurs twice"),
         ("delays: {kind: pareto, shape: 0.5}", r"delays\.shape = 0\.5"),
         ("rounds: -3", "rounds = -3"),
         ("{}", None),
@@ -269,9 +269,7 @@ def test_experiment_put_by_dotted_name() -> None:
     }
     put(spec, "delays.kind", "constant")
     assert spec["delays"] == {"kind": "constant", "rate": 3.0}
-    with pytest.raises(
-        SettingError, match=r"^workers\.x\.y = 3: workers has no fields of its own; set workers itself$"
-    ):
+    with pytest.raises(SettingError, match=r"^workers\.x\.y = 3: workers has no fields; set workers itself$"):
         put(spec, "workers.x.y", 3)
 
 

@@ -1,4 +1,4 @@
-"""An experiment: one validated bag of settings, to and from JSON and YAML."""
+"""Experiments: one validated set of settings, read from and written to JSON and YAML."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import Problem, ProblemArgs, problem_from
 
 MOST_SAMPLES = 10**12
-MAX_ROUNDS, MAX_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
+MAX_ROUNDS = 10**8  # rounds, whose trace takes 20 GB
+MAX_WORKERS = 10**6  # workers, whose encoding matrix takes 8 TB
 
 
-_MADE_OF = {  # what an experiment makes once -> the fields that it is made of
+_MADE_OF = {  # cached property -> fields from which it is made
     "built_scheme": {"scheme", "scheme_args"},
     "problem_spec": {"problem", "problem_args"},
     "plan": {"scheme", "scheme_args", "problem", "problem_args", "workers"},
@@ -61,7 +62,9 @@ _MADE_OF = {  # what an experiment makes once -> the fields that it is made of
 
 
 class Experiment(Settings):
-    """What to run: scheme, problem, optimiser, cluster size, delays, link. Frozen; a bad value is one sentence.
+    """Settings of a run: scheme, problem, optimiser, number of workers, delays and link. Instances are frozen.
+
+    A wrong value raises `SettingError`, whose message is one sentence.
 
     >>> Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=12).load
     0.252
@@ -69,7 +72,7 @@ class Experiment(Settings):
 
     scheme: str = setting("CR", "gradient aggregation scheme")
     scheme_args: dict[str, Any] = setting({}, "parameters of the scheme")
-    problem: str = setting("logistic", "what is minimised")
+    problem: str = setting("logistic", "objective that is minimised")
     problem_args: dict[str, Any] = setting({}, "data and regularisation")
     optimiser: str = setting("gd", "how the model is updated")
     optimiser_args: dict[str, Any] = setting({}, "parameters of the optimiser")
@@ -78,34 +81,36 @@ class Experiment(Settings):
     )
     batch: Annotated[int | None, at_most(MOST_SAMPLES)] = setting(
         None,
-        "samples of a round's mini-batch, the same for every scheme of one seed; empty = all",
+        "size of a round's mini-batch, whose samples depend on the seed but not on the scheme; empty = all samples",
         "samples",
         ge=1,
     )
     rounds: Annotated[int, at_most(MAX_ROUNDS)] = setting(100, "number of model updates", ge=1)
     seed: int = setting(0, "seed of the delays; the same seed gives every scheme the same stragglers", ge=0)
-    delays: Delays = setting(ShiftedExponential(), "how long workers take")
-    link: Link = setting(Link(), "how long messages take")
+    delays: Delays = setting(ShiftedExponential(), "delay model: time that workers take to compute")
+    link: Link = setting(Link(), "time that messages take")
     decode_rate: float | None = setting(
-        None, "speed of decoding; empty = free, as in the papers", "floats/s", gt=0
+        None, "speed of decoding; empty = decoding takes no time, as in the papers", "floats/s", gt=0
     )
     evaluate_every: Annotated[int | None, at_most(MAX_ROUNDS)] = setting(
         None,
-        "rounds from one evaluation of loss and metrics to the next, outside the clock; empty = 1, with mini-batches"
-        " an epoch, or a 20th of the run where that is shorter",
+        "rounds from one evaluation of loss and metrics to the next, whose time is not counted; empty = 1, or with"
+        " mini-batches an epoch, but at most a 20th of the run",
         "rounds",
         ge=1,
     )
-    faults: tuple[Faults, ...] = setting((), "what workers do wrong: die, pause, slow down, answer wrongly")
+    faults: tuple[Faults, ...] = setting(
+        (), "faults of workers: they die, pause, slow down or send wrong answers"
+    )
     adaptive: bool = setting(
         False,
-        "re-plan between rounds: go on with another scheme, or other numbers, once the measured times say so",
+        "adaptive selection: change the scheme or its parameters between rounds, based on measured times",
     )
 
     @field_validator("scheme_args", "problem_args", "optimiser_args")
     @classmethod
     def _plain(cls, args: dict[str, Any]) -> dict[str, Any]:
-        """Make lists tuples, NumPy's numbers Python's, functions names and settings dicts: JSON gives these back."""
+        """Convert lists to tuples, NumPy values to Python's, functions to names and settings to dicts, as in JSON."""
         return {k: name_of(v, k) if callable(v) else _tuples(v) for k, v in args.items()}
 
     @model_validator(mode="after")
@@ -115,13 +120,13 @@ class Experiment(Settings):
             scheme.check(self.workers)
         except SettingError:
             raise
-        except Exception as error:  # of a scheme of the user's own
+        except Exception as error:  # raised by a user-defined scheme
             raise SettingError(f"scheme = {self.scheme!r}: {with_fault(error)}") from error
         self.build_optimiser()
-        self.problem_spec.model_args()  # what is named is there
+        self.problem_spec.model_args()  # raises an error if a named model cannot be found
         samples = self.problem_spec.declared_samples()
         scheme.check_problem(self.problem)
-        if samples is not None:  # else whoever opens the data finds out
+        if samples is not None:  # else it is checked when the data are opened
             scheme.check_samples(self.workers, samples)
         if self.batch is not None and samples is not None:
             self._check_batch(self.batch, samples)
@@ -148,7 +153,7 @@ class Experiment(Settings):
 
     @cached_property
     def sampler(self) -> BatchSampler | None:
-        """What says which samples a job's mini-batch has; None: every round goes through all samples.
+        """Sampler of the mini-batches, or None if each round processes all samples.
 
         >>> Experiment(batch=100).sampler.rows(0).shape
         (100,)
@@ -156,7 +161,7 @@ class Experiment(Settings):
         samples = self.problem_spec.count()
         if self.batch is None:
             return None
-        self._check_batch(self.batch, samples)  # of data that had not been opened before
+        self._check_batch(self.batch, samples)  # the number of samples may have been unknown before
         return BatchSampler(samples, self.batch, self.seed)
 
     @property
@@ -171,7 +176,7 @@ class Experiment(Settings):
         return max(1, min(self.sampler.batches_per_epoch, self.rounds // 20))
 
     def delay_stream(self, rounds: int | None = None, seed: int | None = None) -> DelayStream:
-        """Return the draws of a run of it: of its own length and seed, or of others."""
+        """Return the delays that a run draws. Defaults of `rounds` and `seed`: those of the experiment."""
         seed, rounds = self.seed if seed is None else seed, self.rounds if rounds is None else rounds
         stream = self.built_scheme.stream(self.delays, seed, self.workers, rounds)
         stream.share = self.share
@@ -179,7 +184,7 @@ class Experiment(Settings):
 
     @property
     def share(self) -> float:
-        """Share of its load that a worker goes through in a round, on average: below 1 with mini-batches."""
+        """Mean share of its load that a worker processes in a round: below 1 with mini-batches."""
         return 1.0 if self.sampler is None else self.sampler.share
 
     def _steerable(self, samples: int | None) -> None:
@@ -196,16 +201,16 @@ class Experiment(Settings):
 
     @cached_property
     def built_scheme(self) -> Scheme:
-        """The scheme, made from its name and numbers."""
+        """The scheme, made from `scheme` and `scheme_args`."""
         return _within("scheme_args", schemes.get(self.scheme), self.scheme_args)
 
     def build_optimiser(self) -> Optimiser:
-        """Make the optimiser."""
+        """Return the optimiser, made from `optimiser` and `optimiser_args`."""
         return self._optimiser
 
     @property
     def parts(self) -> list[Settings]:
-        """Scheme, problem, optimiser, delay model and faults, and what is nested in these, such as a schedule.
+        """Scheme, problem, optimiser, delay model and faults, and settings nested in these, such as a schedule.
 
         >>> [type(part).__name__ for part in Experiment(scheme="UMW").parts]
         ['UMW', 'LogisticArgs', 'GradientDescent', 'ShiftedExponential', 'ConstantSchedule']
@@ -220,9 +225,9 @@ class Experiment(Settings):
         return _within("optimiser_args", cls, {**own, **self.optimiser_args}).for_rounds(self.rounds)
 
     def current(self) -> Experiment:
-        """The experiment with the classes that its names stand for now: itself, unless a cell was run again.
+        """Return the experiment with the newest classes of its names: itself, unless a notebook cell was run again.
 
-        Raises `SettingError` where its numbers do not fit a class any more.
+        Raises `SettingError` if a new class no longer accepts the parameters.
 
         >>> e = Experiment(scheme="UMW")
         >>> e.current() is e
@@ -243,23 +248,23 @@ class Experiment(Settings):
 
     @property
     def line(self) -> Link:
-        """The link with the length of the problem's parameters."""
+        """The link, with the number of bytes per float of the problem."""
         return self.link.carrying(self.problem_spec.width)
 
     @cached_property
     def plan(self) -> Plan:
-        """Who holds what and who talks to whom."""
+        """Plan of the scheme: the allocation of parts, and which ranks communicate."""
         return self.built_scheme.plan(self.workers, self.problem_spec.count())
 
     def __eq__(self, other: object) -> bool:
-        """Are all fields equal? What was made of them says nothing more."""
+        """Compare the fields; cached properties follow from them."""
         return type(other) is type(self) and self._key() == other._key()
 
     def _key(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in type(self).model_fields)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy with some fields changed; what is made of those is made anew when it is asked for."""
+        """Copy the experiment with some fields changed; cached properties that depend on them are dropped."""
         copy = super().model_copy(update=update, deep=deep)
         for made, fields in _MADE_OF.items():
             if not fields.isdisjoint(update or ()):
@@ -267,7 +272,7 @@ class Experiment(Settings):
         return copy
 
     def adaptive_controller(self) -> AdaptiveController:
-        """Return what re-plans a run of it, from the scheme that it names on."""
+        """Return the controller that changes the scheme between rounds, starting with the scheme of the experiment."""
         samples, floats = self.shape()
         self._steerable(samples)
         configuration = Configuration(self.built_scheme.name, dict(self.scheme_args), self.workers, samples)
@@ -277,27 +282,27 @@ class Experiment(Settings):
         return AdaptiveController(tried, self.rounds, self.line, floats, self.decode_rate, row)
 
     def build_problem(self) -> Problem:
-        """Open the data and make the problem; raises `DataError`."""
+        """Open the data and make the problem. Raises `DataError`."""
         return with_batches(problem_from(self.problem_spec, self.plan), self.sampler)
 
     def shape(self) -> tuple[int, int]:
-        """Samples d and parameters p; looks at the data's size only."""
+        """Return the numbers of samples d and parameters p; only the size of the data is read."""
         args = self.problem_spec
         return args.count(), args.size(self.plan if self.problem == "unit" else None)
 
     @property
     def load(self) -> float:
-        """Largest share of the data set that one worker goes through per round; above 1 where it does so repeatedly."""
+        """Largest share of the data set that one worker processes per round; above 1 with several epochs per round."""
         samples, scheme = self.problem_spec.count(), self.built_scheme
         most = float(scheme.loads(self.workers, samples).max())
         return most * scheme.epochs_per_round * self.share / samples
 
     @classmethod
     def read(cls, path: str | Path, trust: bool = False) -> Experiment:
-        """Read a .json, .yaml or .yml file; raises `SettingError` naming file, field and value.
+        """Read a .json, .yaml or .yml file. Raises `SettingError` with the file, the field and its value.
 
-        `trust`: run the code that the file names, such as "mine.py:Half". Without it, an experiment that names such
-        code is a `Description`: its fields can be read, and it cannot be run.
+        `trust`: run the user-defined code that the file names, such as "mine.py:Half". Without it, an experiment that
+        names such code becomes a `Description`, which can be read but not run.
         """
         check_kind("trust", trust, bool)
         spec = read_yaml(path, "scheme: CR")  # JSON is YAML
@@ -311,7 +316,7 @@ class Experiment(Settings):
             raise SettingError(f"{path}: {error}") from None
 
     def write(self, path: str | Path) -> Path:
-        """Write to a .json, .yaml or .yml file, atomically; raises `SettingError` for another name."""
+        """Write to a .json, .yaml or .yml file, atomically. Raises `SettingError` for another file ending."""
         file = path_of(path, "path")
         check_ending(file, (".json", ".yaml", ".yml"), "path")
         check_writable(file, "path")
@@ -322,7 +327,7 @@ class Experiment(Settings):
 
 
 class _Unknown(DelayModel):
-    """Delays that a `Description` names: their kind and parameters, and nothing that draws."""
+    """Delay model of a `Description`: kind and parameters without the code, so that it cannot be drawn from."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -340,13 +345,13 @@ class _Unknown(DelayModel):
 
 
 class _UnknownFault(Fault):
-    """A fault that a `Description` names."""
+    """Fault of a `Description`: kind and parameters without the code."""
 
     model_config = ConfigDict(extra="allow")
 
 
 def _known_or(unknown: type[KindFamily], build: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that builds the settings of a description: of a known class, or of `unknown`."""
+    """Return a function that builds settings with a known class, or with `unknown` if code would have to run."""
 
     def described(value: Any) -> Any:
         with limited() as now:
@@ -363,9 +368,9 @@ def _known_or(unknown: type[KindFamily], build: Callable[[Any], Any]) -> Callabl
 
 
 class Description(Experiment):
-    """An experiment that was read and that names code which reading does not run, or nothing that is known here.
+    """Experiment that was read from a file, and that names code that was not run, or a name that is not known here.
 
-    Its fields say what was run. Whatever needs the code raises `error`: one sentence, with the name and what to do.
+    Its fields describe the run. Methods and properties that need the code raise `error`.
 
     >>> e = described({"scheme": "mine.py:Half", "workers": 4})
     >>> e.scheme, e.workers, type(e).__name__
@@ -384,22 +389,22 @@ class Description(Experiment):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """Nothing that needs the code is checked."""
+        """Skip the checks, because they need the code."""
         return self
 
     @property
     def error(self) -> SettingError:
-        """What using it raises."""
+        """Error that is raised by everything that needs the code, with the name and the remedy."""
         return SettingError(self._why)
 
     @property
     def names_code(self) -> bool:
-        """Does it name code? Otherwise it names what is not known here."""
+        """Whether it names code that was not run; otherwise it has a name that is not known here."""
         return self._code
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The fields as they were read."""
+        """Fields as they were read."""
         return deepcopy(self._spec)
 
     @property
@@ -417,19 +422,19 @@ class Description(Experiment):
         raise self.error
 
     def current(self) -> Experiment:
-        """Raise `SettingError`: it cannot be run."""
+        """Raise `error`, because a description cannot be run."""
         raise self.error
 
     def replace(self, *given: Never, **changes: Any) -> Any:
-        """Return a copy with some fields changed: an experiment, where it names nothing unknown any longer."""
+        """Return a copy with some fields changed: an ordinary experiment if all its names are now known."""
         return described({**self.spec, **changes})
 
 
 def described(spec: Mapping[str, Any], hint: str = "", unknown: str = "") -> Experiment:
-    """Make an experiment of fields that were read, without running code that they name: see `Description`.
+    """Make an experiment from fields that were read, without running code that they name (see `Description`).
 
-    `hint`: the call that runs it; `unknown`: what is added of a name that is not known here. Raises `SettingError` as
-    `Experiment` does where the fields are wrong.
+    `hint`: call that runs the code, for the error message. `unknown`: text that is added to the error about an unknown
+    name. Raises `SettingError` if the fields are wrong.
     """
     with limited() as now:
         try:
@@ -444,9 +449,9 @@ def described(spec: Mapping[str, Any], hint: str = "", unknown: str = "") -> Exp
 
 
 def put(fields: dict[str, Any], name: str, value: Any) -> None:
-    """Set a field of a spec by its dotted name, in place; raises `SettingError`.
+    """Set a field of a spec by its dotted name, in place. Raises `SettingError`.
 
-    Where no kind of delays is named, numbers of theirs belong to the default's.
+    Parameters of delays without a `kind` are those of the default delay model.
 
     >>> spec = {"workers": 6}
     >>> put(spec, "delays.rate", 2.0)
@@ -459,7 +464,7 @@ def put(fields: dict[str, Any], name: str, value: Any) -> None:
         place = place.setdefault(key, {})
         if not isinstance(place, dict):
             owner = ".".join(outer[:depth])
-            why = f"{owner} has no fields of its own; set {owner} itself"
+            why = f"{owner} has no fields; set {owner} itself"
             raise SettingError(f"{name} = {value!r:.60}: {why}")
     place[last] = value
     delays = fields.get("delays")
@@ -472,7 +477,7 @@ def _tuples(value: Any) -> Any:
         value = value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, dict):
         return {name: _tuples(item) for name, item in value.items()}
-    if hasattr(value, "tolist"):  # NumPy's numbers and arrays
+    if hasattr(value, "tolist"):  # a scalar or array of NumPy
         value = value.tolist()
     return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple | range) else value
 
@@ -481,6 +486,6 @@ S = TypeVar("S", bound=Settings)
 
 
 def _within(field: str, cls: type[S], args: dict[str, Any]) -> S:
-    """Build from a nested dict; an error names the whole way to the field."""
+    """Build settings from a nested dict; errors contain the full dotted path of the field."""
     with within(field):
         return cls(**args)

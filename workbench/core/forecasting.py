@@ -1,4 +1,4 @@
-"""Round times without an event loop: order statistics over drawn compute times; see `contract.round_times`."""
+"""Round times without an event loop: order statistics over drawn computing times (see `contract.round_times`)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from workbench.core.contract.scheme import Scheme
 from workbench.core.contract.sharing import Sharing
 from workbench.core.experiment import Experiment
 
-MAX_ROUNDS = 1_000_000  # rounds: some minutes
-MEASURED_ROUNDS = 50  # rounds that a scheme chooses numbers by, as DropCompute's program does
+MAX_ROUNDS = 1_000_000  # rounds of one forecast, which take some minutes
+MEASURED_ROUNDS = 50  # rounds from which a scheme chooses parameters, as in DropCompute's program
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected round time of an experiment, its spread, and what it costs."""
+    """Sampled round times of an experiment, with the load and the messages of a round."""
 
-    seconds: Array  # (rounds,) sampled round times
-    load: float  # largest share of the data set that one worker goes through per round
-    messages: float  # gradient messages received per round
-    bytes: float  # their bytes
+    seconds: Array  # (rounds,) sampled round times, s
+    load: float  # largest share of the data set that one worker processes per round
+    messages: float  # mean number of gradient messages received per round
+    bytes: float  # mean size of these messages per round, bytes
 
     @property
     def mean(self) -> float:
@@ -41,21 +41,21 @@ class Forecast:
 
     @property
     def std(self) -> float:
-        """Standard deviation of a round's seconds; none where it is a mean's rounding.
+        """Standard deviation of the round times, s; 0 if it is only a rounding error of the mean.
 
         >>> Forecast(np.full(100, 0.1), 1.0, 1.0, 8.0).std
         0.0
         """
-        with np.errstate(over="ignore", invalid="ignore"):  # of rounds that hardly a number can hold
+        with np.errstate(over="ignore", invalid="ignore"):  # round times may be close to the largest float
             found = float(self.seconds.std())
         return found if found > 1e-12 * self.mean else 0.0
 
     @property
     def error(self) -> float:
-        """Standard error of `mean`, rounds taken as independent.
+        """Standard error of `mean`, s, as if rounds were independent.
 
-        Where delays keep something from round to round, other seeds differ by more: by their workers'
-        speeds (heterogeneous, replay), or because a spell lasts several rounds (markov).
+        Other seeds differ by more if the delays of several rounds are correlated. Worker speeds may last for the
+        whole run (heterogeneous, replay), and a slow spell may last several rounds (markov).
         """
         return self.std / float(np.sqrt(len(self.seconds)))
 
@@ -67,11 +67,11 @@ def forecast(
     seed: int | None = None,
     sharing: Sharing | None = None,
 ) -> Forecast:
-    """Sample round times of an experiment; no data is touched. Default: as many rounds as it has.
+    """Sample round times of an experiment, without reading its data.
 
-    `rounds` are drawn with `seed`, or the experiment's own. `sharing`: workers are processes that share cores, and
-    cannot leave work at once (but where they go at a pace of their own, or rounds reach into later ones). Raises
-    `SettingError` where any cannot be used.
+    Defaults of `rounds` and `seed`: those of the experiment. `sharing`: the workers are processes that share cores,
+    and cannot stop computing at once. It is ignored for schemes that are self-paced, or whose rounds overlap. Raises
+    `SettingError` if an argument cannot be used.
 
     >>> forecast(Experiment(scheme="UMW", workers=4), rounds=10, seed=1).seconds.shape
     (10,)
@@ -85,9 +85,9 @@ def forecast(
 
 
 def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = None) -> Array:
-    """Seconds of the first round under each of some seeds, (seeds,): many clusters and runs' luck at little cost.
+    """Return the time of the first round under each seed, (seeds,), s: the sampling error of many runs at little cost.
 
-    As `forecast` of one round, but for what late workers are held up by.
+    The times are those of `forecast` with one round, except for late workers that are still busy.
 
     >>> e = Experiment(scheme="UMW", workers=4)
     >>> bool((first_rounds(e, [1, 2]) == [forecast(e, 1, seed).mean for seed in (1, 2)]).all())
@@ -104,7 +104,7 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
 
     draws = replace(
         each[0],
-        first_round=1,  # a run's first round may be another one (PGC)
+        first_round=1,  # PGC treats round 0 differently
         seconds=np.concatenate([draws.seconds for draws in each]),
         send=send,
         tie_order=lambda which: np.concatenate(
@@ -115,15 +115,16 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
         ),
     )
     found = scheme.round_times(draws if sharing is None else sharing.shared(draws), e.workers)
-    if found.state is not None:  # rounds begin with what those before left, and these are of other runs
+    if found.state is not None:  # a round depends on the one before, but these rounds are of different runs
         return np.array([_forecast(e, 1, seed, sharing).mean for seed in seeds])
     return found.seconds if sharing is None else sharing.ended(found, draws).seconds
 
 
 def settled(experiment: Experiment, rounds: int = MEASURED_ROUNDS) -> Experiment:
-    """With the numbers that its scheme chooses from measured times (`Scheme.measured`); of most schemes as it is.
+    """Return the experiment with the parameters that its scheme chooses from measured times (`Scheme.measured`).
 
-    `rounds` of them are drawn as `forecast` does, with the experiment's own seed.
+    Most schemes choose none, and the experiment is returned unchanged. The times of `rounds` rounds are drawn as in
+    `forecast`, with the experiment's seed.
 
     >>> e = Experiment(scheme="DropCompute", workers=4, delays={"kind": "markov", "shift": 1e-3, "factor": 9.0})
     >>> forecast(settled(e)).mean < 0.5 * forecast(e).mean
@@ -134,9 +135,7 @@ def settled(experiment: Experiment, rounds: int = MEASURED_ROUNDS) -> Experiment
     return e.replace(scheme_args={**e.scheme_args, **found}) if found else experiment
 
 
-@np.errstate(
-    over="ignore", invalid="ignore"
-)  # a link may be so slow that no number can hold when it is through
+@np.errstate(over="ignore", invalid="ignore")  # with a very slow link, the end of a transfer may overflow
 def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Sharing | None) -> Forecast:
     workers, scheme = e.workers, e.built_scheme
     total = e.rounds if rounds is None else rounds
@@ -150,21 +149,20 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
         draws = draws if sharing is None else sharing.shared(draws)
         odds = scheme.round_times(draws, workers)
         late = (draws.seconds.max(axis=1) > odds.seconds).any()
-        if (
-            sharing is not None and odds.state is None and late
-        ):  # else the scheme itself knows who is still at work
+        # If there is a state, it includes the workers that are still busy.
+        if sharing is not None and odds.state is None and late:
             batches = [sharing.round_times(drawn, lambda draws: scheme.round_times(draws, workers), total)]
             break
         batches.append(odds if sharing is None else sharing.passed_on(odds))
         carry = odds.state
     names = ("seconds", "messages", "bytes")
     seconds, messages, size = (np.concatenate([getattr(b, name) for b in batches]) for name in names)
-    seconds[np.isnan(seconds)] = np.inf  # from one moment that no number can hold to the next
+    seconds[np.isnan(seconds)] = np.inf  # difference of two times that overflowed
     return Forecast(seconds, e.load, float(messages.mean()), float(size.mean()))
 
 
 def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], SampledTimes]:
-    """What draws some rounds of a run of so many, given what those before left behind."""
+    """Return a function that draws some of the `total` rounds of a run, given the state of the rounds before."""
     samples, floats = e.shape()
     workers, scheme = e.workers, e.built_scheme
     loads = scheme.loads(workers, samples)
@@ -174,7 +172,7 @@ def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Sampl
 
     def drawn(chosen: range, carry: Any = None) -> SampledTimes:
         seconds = (
-            np.broadcast_to(np.nan, (len(chosen), workers))  # it asks by number for what it needs
+            np.broadcast_to(np.nan, (len(chosen), workers))  # a self-paced scheme draws times by their index
             if scheme.self_paced
             else np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen])
         )
@@ -202,7 +200,7 @@ def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Sampl
 def _whole(
     stream: DelayStream, scheme: Scheme, round: int, loads: NDArray[np.int64], plan: Plan | None
 ) -> Array:
-    """Seconds of every worker's whole load, (workers,), by what it holds in that round."""
+    """Return the seconds of each worker's whole load, (workers,), with the allocation of that round."""
     rows = scheme.rows(stream.workers, round)
     if rows is None:
         return stream.whole(round, loads, plan)

@@ -35,7 +35,7 @@ GOOD = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [1.0, 2.0]})
             "row 2: processor_seconds = -1.0: a processor's seconds",
         ),
         (GOOD.assign(worker=[0, 0]), "row 2: step = 0: worker and step are those of a row before"),
-        (GOOD.assign(worker=[None, 0]), "row 1: worker is empty: whose time is it?"),
+        (GOOD.assign(worker=[None, 0]), "row 1: worker is empty; fill it in"),
         (GOOD[:0], "there is no row"),
         (GOOD.drop(columns="seconds"), r"lacks columns \['seconds'\]; it has \['worker', 'step'\]"),
     ],

@@ -119,7 +119,7 @@ def test_write_sums_has_the_format_of_sha256sum(tmp_path: Path) -> None:
     ]
     (tmp_path / "later").write_bytes(b"abc")
     check_sums(tmp_path, ["empty", "later"])
-    with pytest.raises(wb.SettingError, match="other does not stand in"):
+    with pytest.raises(wb.SettingError, match="other is not in"):
         check_sums(tmp_path, ["other"])
 
 

@@ -197,7 +197,7 @@ def test_private_folder_refuses_another_users_folder(how: str, tmp_path: Path) -
 def test_private_folder_refuses_a_replaceable_folder(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    with pytest.raises(SettingError, match="where anybody may replace it"):
+    with pytest.raises(SettingError, match="where any user may replace it"):
         private_folder(tmp_path / "open" / "cache")
     (tmp_path / "open").chmod(0o1777)  # as /tmp
     private_folder(tmp_path / "open" / "cache")

@@ -258,7 +258,7 @@ def test_read_yaml_refuses_exponential_aliases(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
     (tmp_path / "laughs.yaml").write_text("\n".join(lines))
-    with pytest.raises(SettingError, match="stand for more than"):
+    with pytest.raises(SettingError, match="expand to more than"):
         read_yaml(tmp_path / "laughs.yaml", "a: 1")
 
 

@@ -63,7 +63,7 @@ def test_find_mismatch_accepts_values_of_the_type(kind: Any, value: Any) -> None
         (float, "1e400", "", "is not a number"),
         (int, "inf", "", "is not a number"),
         (bool, 1, "", "is neither true nor false; write one of the two"),
-        (tuple[int, ...], 5, "", "is no list; write one, such as [1, 2]"),
+        (tuple[int, ...], 5, "", "is not a list; write one, such as [1, 2]"),
         (tuple[int, ...], [1, "2"], "[1]", "is text; write 2 without quotes"),
         (tuple[tuple[float, ...], ...], [[1], [2, True]], "[1][1]", "is not a number"),
         (int | tuple[int, ...], [1, 2.0], "[1]", "is not a whole number; write 2"),

@@ -139,8 +139,8 @@ def test_recorded_and_load_read_the_same_names_and_times(folder: Path, data: st.
         ("worker,step,seconds\n0,,1\n", "line 2: step is empty: steps are whole numbers"),
         ("worker,step,seconds\n0,0,-1\n", "line 2: seconds = -1: times are finite and at least 0"),
         ("worker,step,seconds\n0,0,1.7e9\n", "line 2: seconds = 1700000000.0: is that a point in time"),
-        ("worker,step,seconds\n0,0,1\n\n ,0,1\n", "line 4: worker is empty: whose time is it?"),
-        ("worker,host,step,seconds\n0,NA,0,1\n1,,0,1\n", "line 3: host is empty; say it in every row"),
+        ("worker,step,seconds\n0,0,1\n\n ,0,1\n", "line 4: worker is empty; fill it in"),
+        ("worker,host,step,seconds\n0,NA,0,1\n1,,0,1\n", "line 3: host is empty; fill it in for every row"),
         (
             "worker,step,seconds\n1e5,0,1\n1,0,1\n1e5,0,1\n",
             "line 4: step = 0: worker and step are those of a row",
@@ -252,6 +252,6 @@ def test_recorded_refuses_an_unknown_host(tmp_path: Path) -> None:
     frame = pd.DataFrame({"worker": [0, 1, 2], "step": [0, 0, 0], "seconds": [1.0, 1.5, 1.2]})
     made = wb.traces.Recording.of_rows(frame.assign(host=["", "NA", "b"]), "mine")
     assert made.frame["host"].tolist() == ["", "NA", "b"]
-    with pytest.raises(SettingError, match=r"^path = 'mine', row 2: host is empty; say it in every row"):
+    with pytest.raises(SettingError, match=r"^path = 'mine', row 2: host is empty; fill it in for every row"):
         wb.traces.Recording.of_rows(frame.assign(host=["a", None, "b"]), "mine")
     assert set(wb.traces.Recording.of_rows(frame.assign(host=np.nan), "mine").frame["host"]) == {""}

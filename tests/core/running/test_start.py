@@ -46,14 +46,14 @@ def test_start_help_describes_each_option(function: Callable[..., Any]) -> None:
     [
         (
             {"patience": 5.0},
-            "patience = 5.0: means nothing to engine = 'sim'; leave it out, or take one of numeric, events",
+            "patience = 5.0: is not an option of engine = 'sim'; leave it out, or take one of numeric, events",
         ),
         (
             {"engine": "mpi", "emulat": "all"},
-            "emulat = 'all': means nothing to engine = 'mpi'; leave it out, or take one of cluster, folder, emulate,"
+            "emulat = 'all': is not an option of engine = 'mpi'; leave it out, or take one of cluster, folder, emulate,"
             " events, gradients, checkpoint_every, patience",
         ),
-        ({"engine": "mpi", "make": None}, "make = None: means nothing to engine = 'mpi'"),
+        ({"engine": "mpi", "make": None}, "make = None: is not an option of engine = 'mpi'"),
     ],
 )  # fmt: skip
 def test_start_refuses_options_of_other_engines(

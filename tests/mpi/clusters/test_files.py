@@ -91,13 +91,13 @@ def test_cluster_file_error_has_file_key_and_reason(here: Path, text: str, found
         ("kind: ssh\nhosts: 5\n", "hosts: write a list, e.g. [node1, node2], not 5"),
         ("kind: ssh\nhosts: {a: 1}\n", "hosts: write a list"),
         ("kind: ssh\nhosts: [5]\n", "hosts.0 = 5: must be fields and values, such as {name: value}"),
-        ("kind: ssh\nhosts: [a]\nhosts: [b]\n", "'hosts' stands twice"),
+        ("kind: ssh\nhosts: [a]\nhosts: [b]\n", "'hosts' occurs twice"),
         ("kind: ec2\npreset: [a]\n", "preset = ['a']: no such name; choose one of"),
         ("kind: ec2\npreset: {a: 1}\n", "preset = {'a': 1}: no such name"),
         ("kind: [a]\n", "kind = \"['a']\": no such name"),
-        ("kind: slurm\ntime: 1:30\ntime: 2:30\n", "'time' stands twice"),
+        ("kind: slurm\ntime: 1:30\ntime: 2:30\n", "'time' occurs twice"),
         ("kind: ssh\nhosts: &a [*a]\n", "*a is within itself"),
-        (f"kind: ssh\nhosts: {'[' * 900}\n", "lies 50 levels deep"),
+        (f"kind: ssh\nhosts: {'[' * 900}\n", "is 50 levels deep"),
     ],
 )
 def test_cluster_file_with_wrong_types_is_refused(here: Path, text: str, found_text: str) -> None:

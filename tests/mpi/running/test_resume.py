@@ -331,7 +331,7 @@ def test_replay_arrivals_refuses_a_missing_hash(over: Path, tmp_path: Path) -> N
     kept = ("live.f64", "models.f64", "ledgers.npz", "ended.json", "arrivals/0.i64")
     for gone in [*((name,) for name in kept), kept]:
         (folder / "SHA256SUMS").write_text("".join(s for s in sums if s.split("  ")[1].strip() not in gone))
-        with pytest.raises(wb.SettingError, match="does not stand in SHA256SUMS"):
+        with pytest.raises(wb.SettingError, match="is not in SHA256SUMS"):
             replay_arrivals(folder)
 
 

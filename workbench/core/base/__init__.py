@@ -1,1 +1,1 @@
-"""What knows nothing of the subject: settings, text, files, errors."""
+"""General helpers that do not depend on the domain: settings, text, files, errors."""

@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind to public functions: one sentence instead of the traceback that they would end in."""
+"""Arguments of the wrong type to public functions: an error of one sentence in place of a traceback."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -15,9 +15,10 @@ _TYPE_TEXTS = {int: "a whole number", float: "a number", bool: "True or False", 
 
 
 def kinds_checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function that fails on an argument which is not of its annotated kind say so in a `SettingError`.
+    """Decorate a function: turn an error caused by an argument of the wrong type into a `SettingError` that names it.
 
-    Only where it fails: what it accepts beyond its annotations, and what it says itself, stay as they are.
+    The types are compared only after an error, so that the function may accept more than its annotations. Its own
+    `SettingError` is not changed.
 
     >>> @kinds_checked
     ... def half(number: float) -> float:
@@ -43,7 +44,7 @@ def kinds_checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _misfit(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> str:
-    """Which argument is not of its kind; empty: none is, or there are too few or too many."""
+    """Return the message for the first argument of the wrong type; empty if all fit, or their number is wrong."""
     parameters = signature(function)
     try:
         given = parameters.bind(*args, **named).arguments
@@ -58,19 +59,19 @@ def _misfit(function: Callable[..., Any], args: Sequence[Any], named: Mapping[st
 
 
 def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function's arguments; that of its result may be known to type checkers only."""
+    """Return the annotations of a function's arguments; that of its result may exist only for type checkers."""
     named = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
     return get_type_hints(SimpleNamespace(__annotations__=named), globalns=function.__globals__)
 
 
 def fits(kind: Any, value: Any) -> bool:
-    """Is a value of an annotated kind, as far as one can see?
+    """Return whether a value is of an annotated type, as far as that can be decided.
 
     >>> fits(list[int], [1, 2]), fits(list[int], [1, "2"]), fits(dict[str, Any], {"a": 1})
     (True, False, True)
     """
     origin, inner = get_origin(kind), get_args(kind)
-    if kind is Any:  # which counts as a type, and has no instances
+    if kind is Any:  # `isinstance` cannot be used with it
         return True
     if origin is Annotated:
         return fits(inner[0], value)
@@ -91,7 +92,7 @@ def fits(kind: Any, value: Any) -> bool:
 
 
 def _text(kind: Any) -> str:
-    """What would work.
+    """Return a text for the values of an annotated type.
 
     >>> _text(Sequence[int] | None)
     'a list of a whole number, or None'

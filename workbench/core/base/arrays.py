@@ -1,4 +1,4 @@
-"""Several arrays as one run of bytes, and back; never pickled."""
+"""Several arrays as one byte string, and back, without pickle."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from workbench.core.base.reading import arrays_in
 
 
 def to_bytes(arrays: Mapping[str, Any]) -> bytes:
-    """An .npz archive of arrays and numbers.
+    """Return an .npz archive of arrays and numbers.
 
     >>> from_bytes(to_bytes({"x": [1.0, 2.0]}))
     {'x': array([1., 2.])}
@@ -24,7 +24,7 @@ def to_bytes(arrays: Mapping[str, Any]) -> bytes:
 
 
 def joined(arrays: Mapping[str, Any]) -> bytes:
-    """Bare arrays behind a line that says what they are: of many small ones in a tenth of an archive's time.
+    """Return raw arrays after a header of one line; for many small arrays this takes a tenth of an archive's time.
 
     >>> from_bytes(joined({"x": [1.0, 2.0], "name": "CR"}))
     {'x': array([1., 2.]), 'name': array('CR', dtype='<U2')}
@@ -36,7 +36,7 @@ def joined(arrays: Mapping[str, Any]) -> bytes:
 
 
 def from_bytes(archive: bytes) -> dict[str, Any]:
-    """The arrays of an archive; raises ValueError where it holds anything else, or not all that was written.
+    """Return the arrays of an archive. Raises ValueError if it is damaged or has other content.
 
     >>> from_bytes(to_bytes({"x": [1.0, 2.0]})[:-1])
     Traceback (most recent call last):
@@ -47,12 +47,12 @@ def from_bytes(archive: bytes) -> dict[str, Any]:
         if archive[8:9] == b"{":
             return _parted(archive)
         return arrays_in(io.BytesIO(archive), "the archive")
-    except Exception as error:  # zip files and NumPy have many ways to say so
+    except Exception as error:  # zipfile and NumPy raise many types of errors
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
 
 
 def _parted(whole: bytes) -> dict[str, Any]:
-    """What `joined` wrote; the arrays can be written to."""
+    """Return the arrays of `joined`, which are writable."""
     if whole[:8] != b"%08x" % zlib.crc32(memoryview(whole)[8:]):
         raise ValueError("its sum is another")
     place = whole.index(b"\n") + 1

@@ -1,4 +1,4 @@
-"""A progress bar with the time left, which shows itself only after a second."""
+"""Progress bar with the time left, which is shown only after a second."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 class Bar:
-    """Counts up to `total`; one that is not `wanted` costs nothing. None: wanted where somebody sees it.
+    """Progress bar up to `total`.
 
-    `done`: how many are done before it begins. `leave`: what it said last stays when it is over. `form`: as tqdm's
-    `bar_format`.
+    `wanted`: whether it is shown; None: in a notebook or a terminal. `done`: number of steps that are done at the
+    start. `leave`: keep the last state visible at the end. `form`: `bar_format` of tqdm.
 
     >>> with Bar("reading", "file", 3, wanted=False) as bar:
     ...     bar.update(1)
@@ -43,35 +43,35 @@ class Bar:
         self.close()
 
     def close(self) -> None:
-        """It is over."""
+        """Close the bar."""
         if self.bar is not None:
             self.bar.close()
 
     def update(self, done: float) -> None:
-        """Say how many are done."""
+        """Set the number of steps that are done."""
         if self.bar is not None:
             self.bar.update(done - self.bar.n)
 
     def note(self, text: str) -> None:
-        """Say beside the bar what is going on."""
+        """Show a text beside the bar."""
         if self.bar is not None and text != self.bar.postfix:
             late = time.time() >= self.bar.start_t + self.bar.delay
             self.bar.set_postfix_str(text, refresh=late)
-            if late:  # else tqdm takes it for never shown, and leaves it as it is when all is done
+            if late:  # otherwise tqdm would treat the bar as never shown, and not update it at the end
                 self.bar.last_print_t = time.time()
 
 
 class _Output:
-    """Stands for a terminal in a notebook: one output of plain text, which is replaced.
+    """Output of plain text in a notebook in place of a terminal; each line replaces the one before.
 
-    A widget would leave an error behind, or a bar that stands at 0, where a reader has no kernel.
+    A widget would show an error, or a bar at 0, to readers without a kernel.
     """
 
     def __init__(self) -> None:
         self.handle: Any = None
 
     def write(self, text: str) -> None:
-        """Show what follows a carriage return; all else moves a terminal's cursor."""
+        """Show text that begins with a carriage return; other text only moves the cursor of a terminal."""
         if not text.startswith("\r"):
             return
         from IPython.display import display
@@ -83,7 +83,7 @@ class _Output:
             self.handle.update(shown, raw=True)
 
     def flush(self) -> None:
-        """All is shown at once."""
+        """Do nothing, because all text is shown at once."""
 
 
 def _in_notebook() -> bool:

@@ -1,27 +1,27 @@
-"""How many threads the linear algebra library uses."""
+"""Number of threads of the linear algebra library."""
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
-# numbers in a matrix up to which OpenBLAS takes one thread of its own accord
+# Size of a matrix, in numbers, up to which OpenBLAS uses one thread by default.
 MAX_SINGLE_THREAD_NUMBERS = 9000
 
 
 @lru_cache(maxsize=2)
 def _controller(scipy: bool) -> Any:
-    """Finds the libraries that are there; SciPy brings one of its own."""
+    """Return a controller of the loaded libraries; the argument is a key, because SciPy loads a second library."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 def one_thread(numbers: int = MAX_SINGLE_THREAD_NUMBERS + 1) -> AbstractContextManager[Any]:
-    """Let BLAS use one thread of this process meanwhile, for matrices of so many numbers.
+    """Limit BLAS to one thread within a block, for matrices of that many numbers.
 
-    Its threads wait for one another by spinning. In many short calls, beside other busy processes, that costs
-    up to a hundred times the work.
+    Its threads busy-wait for one another. For many short calls beside other busy processes, this takes up to a hundred
+    times the time of the work.
 
     >>> with one_thread():
     ...     pass

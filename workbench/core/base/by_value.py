@@ -1,7 +1,7 @@
-"""A user's own classes by value: from their owner's kernel to the owner's ranks and kernels only.
+"""User-defined classes by value (pickled), sent from a user's kernel only to ranks and kernels of the same user.
 
-They go in a task's words, or through a folder that is the owner's alone, until they are taken. Nothing that is kept
-holds any: a run's folder keeps the source.
+They are part of a task's description, or are in a private folder until they are received. No saved file contains any:
+a run folder has the source instead.
 """
 
 import base64
@@ -19,11 +19,11 @@ from workbench.core.base.settings import SettingError
 from workbench.core.base.sources import SOURCE_ATTRIBUTE, Source, source_of
 from workbench.core.base.user_code import functions_of, is_own, note_received
 
-MAX_DEFINITION_BYTES = 20 * 2**20  # bytes of a definition with all that it holds
+MAX_DEFINITION_BYTES = 20 * 2**20  # bytes of the pickled definitions of a run
 
 
 def sent(classes: Sequence[Any]) -> str:
-    """Classes and functions by value, as text; raises `SettingError` that names what cannot be sent."""
+    """Return classes and functions by value, as text. Raises `SettingError` for a value that cannot be sent."""
     import cloudpickle
 
     names = [each.__name__ for each in classes]
@@ -32,7 +32,7 @@ def sent(classes: Sequence[Any]) -> str:
     with _by_value(classes):
         try:
             data = cloudpickle.dumps([(cls, _source(cls)) for cls in classes])
-        except Exception as error:  # whatever it meets
+        except Exception as error:  # pickling user-defined values may raise anything
             raise _unsendable(classes, error) from error
         if len(data) > MAX_DEFINITION_BYTES:
             raise SettingError(
@@ -43,7 +43,7 @@ def sent(classes: Sequence[Any]) -> str:
 
 
 def received(code: str) -> list[Any]:
-    """The classes and functions of `sent`. Only for what the own client wrote: loading it runs it."""
+    """Return the classes and functions of `sent`. Only for text of the same user's client, because it is unpickled."""
     import cloudpickle
 
     found: list[tuple[Any, Source | None]] = cloudpickle.loads(base64.b64decode(code))
@@ -54,7 +54,7 @@ def received(code: str) -> list[Any]:
 
 
 def register(code: str) -> None:
-    """Let what was `sent` stand for its names in this process, whatever had them."""
+    """Register classes and functions of `sent` by their names in this process, in place of others."""
     things = received(code)
     for thing in things:
         if (family := getattr(thing, "catalogue", None)) is not None:
@@ -63,7 +63,7 @@ def register(code: str) -> None:
 
 
 def register_file(path: str) -> None:
-    """The same for what lies in a file of the own user's."""
+    """Register the classes and functions of `sent` from a private file of the same user."""
     register(read_text(path))
 
 
@@ -75,7 +75,7 @@ def _source(cls: Any) -> Source | None:
 
 @contextmanager
 def _by_value(classes: Sequence[Any]) -> Iterator[None]:
-    """Loose files are as unknown to other processes as the classes in them: by value, for as long as this lasts."""
+    """Pickle modules of loose files by value within the block, because other processes cannot import them."""
     import cloudpickle
 
     loose = [module for module in list(sys.modules.values()) if _loose(module, classes)]
@@ -110,7 +110,7 @@ def _largest(classes: Sequence[Any]) -> str:
 
 
 def _blamed(classes: Sequence[Any], least: float) -> tuple[str, str] | None:
-    """The variable that is the cause, as so many bytes are needed for it at least, and what it holds in words."""
+    """Return the variable that cannot be pickled, or needs at least `least` bytes, and the type of its value."""
     import cloudpickle
 
     seen: set[int] = set()
@@ -134,7 +134,7 @@ def _blamed(classes: Sequence[Any], least: float) -> tuple[str, str] | None:
         return None
 
     for cls in classes:
-        for name, value in vars(cls).items():  # a function has none, as a rule
+        for name, value in vars(cls).items():  # attributes, which most functions do not have
             if not callable(value) and not name.startswith("_") and wrong(value):
                 return f"{cls.__name__}.{name}", f"a {type(value).__name__}"
         for function in functions_of(cls):

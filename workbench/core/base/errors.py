@@ -1,4 +1,4 @@
-"""What can go wrong while a run is under way. Each message is one sentence."""
+"""Errors of runs. Each message is one sentence."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def quoted(value: object, longest: int = 300) -> str:
-    r"""Return the beginning of another program's words, for a sentence: on one line, and printable.
+    r"""Return the beginning of another program's output, for an error message: on one line, and printable.
 
     >>> quoted("Welcome!\n\x1b[1mNews\x1b[0m", 12)
     'Welcome! ...'
@@ -18,11 +18,11 @@ def quoted(value: object, longest: int = 300) -> str:
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
-MIN_INODES = 100  # files that may still be made on a file system, below which a run is not begun
+MIN_INODES = 100  # free inodes of a file system, below which a run is not started
 
 
 def reason(error: OSError, path: Path | None = None) -> str:
-    """Return why a file or folder cannot be written: the system's words, and what is used up where that is known.
+    """Return why a file or folder cannot be written: the message of the system, and the used-up resource if known.
 
     >>> reason(OSError(errno.EROFS, "Read-only file system"))
     'Read-only file system'
@@ -42,7 +42,7 @@ def reason(error: OSError, path: Path | None = None) -> str:
 
 
 def sentence_of(error: OSError) -> str:
-    """Return an error of the system as one sentence that names the file, without its number."""
+    """Return an error of the system as one sentence with the file, without the error number."""
     named = [str(name) for name in (error.filename, error.filename2) if isinstance(name, str | Path)]
     where = f"{named[-1]}: " if named else ""
     return f"{where}{reason(error)}" if error.strerror else str(error) or type(error).__name__
@@ -63,11 +63,11 @@ class WorkbenchError(RuntimeError):
 
 
 class MissingLayer(WorkbenchError, ImportError):
-    """A layer of the package is used whose dependencies are not installed; the message has the pip command."""
+    """Error: dependencies of a layer of the package are not installed. The message has the pip command."""
 
 
 class RunError(WorkbenchError):
-    """A run cannot go on; nothing wrong was committed.
+    """A run cannot continue. All commits before the error are correct.
 
     >>> issubclass(QuorumLost, RunError)
     True
@@ -75,9 +75,10 @@ class RunError(WorkbenchError):
 
 
 class QuorumLost(RunError):
-    """A parent lost more children than its code tolerates. `why`: what is known of them, by rank.
+    """A parent lost more children than its code tolerates.
 
-    `parent`: who waited (-1: the ring), `round`: when, `missing`: the ranks that it lost.
+    `parent`: rank of the parent (-1: the ring). `round`: round of the loss. `missing`: ranks of the lost children.
+    `why`: reasons, by rank.
 
     >>> str(QuorumLost(0, 7, [3], {3: "killed"})).split(", ")[0]
     'round 7: the master lost worker 3 (killed)'
@@ -97,7 +98,7 @@ class QuorumLost(RunError):
 
 
 class Deadlock(RunError):
-    """Nothing can happen any more, yet the run is not over. `waiting`: who waits for what.
+    """All ranks of a run wait, and no message is under way. `waiting`: text on the waiting ranks.
 
     >>> print(Deadlock(3, "the master waits for 2 more answers"))
     round 3: nothing is left that could happen, and the master waits for 2 more answers
@@ -109,15 +110,15 @@ class Deadlock(RunError):
 
 
 class Diverged(RunError):
-    """The model is not finite any more: steps were too large."""
+    """The model is no longer finite: steps were too large."""
 
     def __init__(self, round: int) -> None:
-        super().__init__(f"round {round}: the model is not finite any more; take a smaller step")
+        super().__init__(f"round {round}: the model is no longer finite; take a smaller step")
         self.round = round
 
 
 class ClusterError(RunError):
-    """The processes of a run cannot be had, or are gone. The message says which, where, and what would help.
+    """The processes of a run cannot be started, or have ended. The message has the host and a remedy.
 
     >>> issubclass(ClusterError, RunError)
     True

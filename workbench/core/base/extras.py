@@ -1,10 +1,10 @@
-"""Which extra of the package installs what a module needs."""
+"""Extras of the package, and the modules that need them."""
 
 from types import TracebackType
 
 from workbench.core.base.errors import MissingLayer
 
-EXTRAS = {  # beginning of a module's name -> extra; the longest beginning counts
+EXTRAS = {  # prefix of a module's name -> extra; the longest prefix counts
     "workbench.analysis.recordings.croissant": "metadata",
     "workbench.analysis.tables.crate": "metadata",
     "workbench.analysis.tables.mlflow_database": "mlflow",
@@ -19,9 +19,9 @@ EXTRAS = {  # beginning of a module's name -> extra; the longest beginning count
 
 
 def not_installed(what: str, error: ImportError) -> ImportError:
-    """Return the error to raise where a package that `what` needs cannot be imported.
+    """Return the error to raise if a package that `what` needs cannot be imported.
 
-    A package that an extra installs gives a `MissingLayer` with the pip command; anything else stays as it is.
+    For a package of an extra this is a `MissingLayer` with the pip command; otherwise it is `error` itself.
 
     >>> not_installed("wb.watch", ModuleNotFoundError("No module named 'six'", name="six"))
     ModuleNotFoundError("No module named 'six'")
@@ -38,7 +38,7 @@ def not_installed(what: str, error: ImportError) -> ImportError:
 
 
 def _importer(trace: TracebackType | None) -> str:
-    """Name of the innermost module of ours in a traceback; empty where there is none."""
+    """Return the name of the innermost workbench module in a traceback, or ""."""
     name = ""
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))

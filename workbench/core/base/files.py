@@ -1,7 +1,7 @@
-"""Files and folders that appear whole or not at all, and the hashes of what a folder keeps.
+"""Atomic writing of files and folders, and hashes of the files in a folder.
 
-The hashes are in a file as `sha256sum -c` reads it: what was changed since is refused, and named. A folder without
-one is taken as it is, unless its run.json says that a version which writes hashes has written it.
+The hashes are in a file that `sha256sum -c` can read. A file that was changed later is refused with its name. A folder
+without hashes is accepted, unless the version in its run.json writes hashes.
 """
 
 import errno
@@ -24,14 +24,14 @@ from workbench.core.base.settings import SettingError
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a file for writing that takes its name only when it is complete.
+    """Open a file for writing that gets its name only when it is complete.
 
-    The bytes go to a temporary file in the same folder, reach the disk, and are renamed: readers see
-    the old file or the new one, never half of either. When the block raises, the temporary file is
-    removed and what stood at `path` stays.
+    The bytes are written to a temporary file in the same folder, which is synchronised to the disk and then renamed.
+    Readers see the old file or the new one, but never a part. If the block raises, the temporary file is removed, and
+    the file at `path` is unchanged.
 
-    The folder of `path` must exist; `mode` is "wb", or "w" for text in UTF-8. Raises `ValueError` for another mode and
-    `OSError` where the file cannot be written.
+    The folder of `path` must exist. `mode`: "wb", or "w" for text in UTF-8. Raises `ValueError` for another mode, and
+    `OSError` if the file cannot be written.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "note.txt"
@@ -45,7 +45,7 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
     path = Path(path)
     temporary = temporary_name(path)
     try:
-        # A plain open, unlike tempfile's, gives the file the permissions that the user's umask asks for.
+        # Unlike `tempfile`, `open` sets the permissions by the user's umask.
         with temporary.open(mode, encoding="utf-8" if mode == "w" else None) as file:
             yield file
             file.flush()
@@ -59,14 +59,14 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
 
 @contextmanager
 def atomic_folder(path: str | os.PathLike[str], new: bool = False) -> Iterator[Path]:
-    """Fill a folder that takes its name only when it is complete.
+    """Fill a folder that gets its name only when it is complete.
 
-    The block gets an empty temporary folder next to `path`. At its end the content reaches the disk and
-    the folder is renamed. When another process was faster (or `path` has content already), theirs
-    stays and ours is removed, without an error unless `new`. When the block raises, ours is removed as well.
+    The block gets an empty temporary folder next to `path`. At its end, the content is synchronised to the disk, and
+    the folder is renamed. If `path` has content by then, for example from another process, that content stays and the
+    temporary folder is removed. This is an error only with `new`. If the block raises, the temporary folder is removed.
 
-    The parent of `path` must exist. Raises `FileExistsError` where another process was faster and ours was to be
-    `new`, and `OSError` where the folder cannot be written or `path` is a file.
+    The parent of `path` must exist. Raises `FileExistsError` if `new` and the folder exists already, and `OSError` if
+    the folder cannot be written or `path` is a file.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "run"
@@ -84,7 +84,7 @@ def atomic_folder(path: str | os.PathLike[str], new: bool = False) -> Iterator[P
         try:
             temporary.rename(path)
         except OSError:
-            # A folder cannot be renamed onto one with content: whoever came first has won.
+            # A folder cannot replace one with content: that of the first process stays.
             if not path.is_dir():
                 raise
             if new:
@@ -95,7 +95,7 @@ def atomic_folder(path: str | os.PathLike[str], new: bool = False) -> Iterator[P
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
-    """Hash a file's content: 64 hexadecimal digits. Raises `OSError` where the file cannot be read.
+    """Return the SHA-256 hash of a file as 64 hexadecimal digits. Raises `OSError` if it cannot be read.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "empty"
@@ -108,23 +108,23 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def write_file(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write a whole file, at once or not at all, text in UTF-8; raises OSError."""
+    """Write a file atomically, text in UTF-8. Raises OSError."""
     with atomic_write(path, "w" if isinstance(content, str) else "wb") as out:
         out.write(content)
 
 
 def write_json(path: str | os.PathLike[str], fields: Mapping[str, Any], indent: int | None = None) -> None:
-    """Write fields as JSON, at once or not at all, on lines of their own with `indent`; raises OSError."""
+    """Write fields as JSON, atomically; `indent` as in `json.dumps`. Raises OSError."""
     write_file(path, json.dumps(fields, indent=indent) + "\n")
 
 
 def private_folder(path: Path, fix: bool = True) -> Path:
-    """Make a folder, and those above it, that nobody else may enter, whatever the umask.
+    """Make a folder and its parents with access for the user only, whatever the umask.
 
-    `fix`: take the others' rights away where the folder is there already, and refuse one that is not the user's own.
-    Without it, only one that anybody may write into is refused.
+    `fix`: remove the rights of others from an existing folder, and refuse a folder of another user. Without it, only a
+    folder that all users may write to is refused.
 
-    Raises OSError where it cannot be made, and `SettingError` where somebody else could put files there.
+    Raises OSError if the folder cannot be made, and `SettingError` if another user could put files there.
 
     >>> import tempfile
     >>> oct(private_folder(Path(tempfile.mkdtemp()) / "runs").stat().st_mode & 0o777)
@@ -133,20 +133,20 @@ def private_folder(path: Path, fix: bool = True) -> Path:
     for each in reversed([path, *path.parents]):
         if not each.exists():
             with suppress(FileExistsError):  # another process was faster
-                each.mkdir(mode=0o700)  # `parents=True` would leave those above to the umask
+                each.mkdir(mode=0o700)  # with `parents=True`, parents would get the rights of the umask
                 each.chmod(0o700)
     if not path.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     _check_own(path, fix)
     if fix and path.stat().st_mode & 0o077:
-        with suppress(PermissionError):  # a file system without rights
+        with suppress(PermissionError):  # the file system may have no access rights
             path.chmod(0o700)
     return path
 
 
 def _check_own(path: Path, strictly: bool) -> None:
-    """Raise `SettingError` where somebody else owns a folder or its link, or could put another in its place."""
-    if os.name == "nt":  # whose rights are others
+    """Raise `SettingError` if another user owns a folder or its link, or could replace it."""
+    if os.name == "nt":  # Windows has other access rights
         return
     for status in (path.lstat(), path.stat()):
         open_to_all = bool(status.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(status.st_mode)
@@ -154,7 +154,7 @@ def _check_own(path: Path, strictly: bool) -> None:
             raise _not_own(path, f"belongs to another user ({status.st_uid})")
     for above in (*path.absolute().parents, *path.resolve().parents):
         if above.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
-            raise _not_own(path, f"lies in {above}, where anybody may replace it")
+            raise _not_own(path, f"is in {above}, where any user may replace it")
 
 
 def _not_own(path: Path, why: str) -> SettingError:
@@ -164,7 +164,7 @@ def _not_own(path: Path, why: str) -> SettingError:
 
 
 def is_own(path: Path) -> bool:
-    """Is this a folder of the user's that nobody else may write into?"""
+    """Return whether a folder belongs to the user, and no other user may write to it."""
     try:
         _check_own(path, strictly=True)
         return not path.stat().st_mode & 0o022
@@ -173,28 +173,29 @@ def is_own(path: Path) -> bool:
 
 
 def cache_folder(name: str) -> Path:
-    """A folder of ours in the user's cache; it need not be there."""
+    """Return the path of a workbench folder in the user's cache, which may not exist yet."""
     from platformdirs import user_cache_path
 
     return user_cache_path("straggler-workbench") / name
 
 
 def made_cache_folder(name: str) -> Path:
-    """Make a private folder in the user's cache; raise `SettingError` where nothing can be written there."""
+    """Make a private folder in the user's cache. Raises `SettingError` if it cannot be written."""
     return writable_folder(cache_folder(name), "XDG_CACHE_HOME")
 
 
 def writable_folder(folder: Path, variable: str) -> Path:
-    """Make a private folder and check that it can be written; `variable` is the one that chooses another place.
+    """Make a private folder and check that it can be written.
 
-    Raises `SettingError`, one sentence: the folder, the reason, and the remedy.
+    `variable`: environment variable that chooses another folder. Raises `SettingError` with the folder, the reason and
+    the variable.
     """
     try:
         private_folder(folder)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         probe = temporary_name(folder / "probe")
-        probe.mkdir()  # a file system may be read-only, or have no room for one file more
+        probe.mkdir()  # fails if the file system is read-only or full
         probe.rmdir()
         room = os.statvfs(folder)
         if room.f_files and room.f_favail < MIN_INODES:
@@ -206,12 +207,12 @@ def writable_folder(folder: Path, variable: str) -> Path:
 
 
 def temporary_name(path: Path) -> Path:
-    """Make up a name next to `path` (so that a rename stays on one disk) that nobody else uses."""
+    """Return a random name next to `path`, so that a rename stays within one file system."""
     return path.with_name(f".{secrets.token_hex(8)}.tmp")
 
 
 def _sync_content(folder: Path) -> None:
-    """Push every file of a folder to the disk, so that a rename never outlives the bytes."""
+    """Synchronise every file of a folder to the disk, so that the content is there before a rename."""
     for parent, _, names in os.walk(folder):
         for name in names:
             with (Path(parent) / name).open("rb") as file:
@@ -220,7 +221,7 @@ def _sync_content(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Push a folder's list of names to the disk, where the system can (Windows cannot open folders)."""
+    """Synchronise a folder's list of names to the disk, except on Windows, which cannot open folders."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -230,13 +231,13 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-SUMS, WRITER = "SHA256SUMS", "run.json"  # hashes; the file that says which version wrote a folder
-FIRST_WITH_SUMS = 1  # major version from which on every folder has hashes
+SUMS, WRITER = "SHA256SUMS", "run.json"  # file of hashes; file with the version that wrote a folder
+FIRST_WITH_SUMS = 1  # first major version that writes hashes to every folder
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\n]+)\n")
 
 
 def write_sums(folder: Path, names: Iterable[str], more: Mapping[str, bytes] | None = None) -> None:
-    """Write the hashes of files that are there, and of others that are to be written with that content.
+    """Write the hashes of existing files `names`, and of files that will have the contents `more`.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -246,7 +247,7 @@ def write_sums(folder: Path, names: Iterable[str], more: Mapping[str, bytes] | N
     >>> check_sums(folder, ["model.npy"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    workbench.core.base.settings.SettingError: ...model.npy is not what was written (see SHA256SUMS); run it anew
+    workbench.core.base.settings.SettingError: ...model.npy is not what was written (see SHA256SUMS); run it again
     """
     hashes = {name: sha256(folder / name) for name in names}
     hashes |= {name: hashlib.sha256(content).hexdigest() for name, content in (more or {}).items()}
@@ -255,7 +256,7 @@ def write_sums(folder: Path, names: Iterable[str], more: Mapping[str, bytes] | N
 
 
 def read_sums(folder: Path) -> dict[str, str] | None:
-    """Hash of each file by its name; None where none were written. Raises `SettingError` where they are damaged."""
+    """Return the hash of each file by its name; None without hashes. Raises `SettingError` if they are damaged."""
     try:
         text = read_bytes(folder / SUMS).decode(errors="replace")
     except FileNotFoundError:
@@ -264,14 +265,14 @@ def read_sums(folder: Path) -> dict[str, str] | None:
         raise _damaged(folder, SUMS, f"cannot be read ({_reason(error)})") from None
     lines = _LINE.findall(text)
     if sum(len(hashed) + len(name) + 3 for hashed, name in lines) != len(text):
-        raise _damaged(folder, SUMS, "holds something else than hashes and names")
+        raise _damaged(folder, SUMS, "has other content than hashes and names")
     return {name: hashed for hashed, name in lines}
 
 
 def check_sums(folder: Path, names: Iterable[str], whole: bool = True) -> None:
-    """Raise `SettingError` for the first of the files that is not what was written.
+    """Raise `SettingError` for the first of the files that was changed since its hash was written.
 
-    whole: they are to be read as a whole, so that none may be larger than memory.
+    `whole`: the files will be read as a whole, so that each must fit into memory.
     """
     known = read_sums(folder)
     if known is None:
@@ -280,7 +281,7 @@ def check_sums(folder: Path, names: Iterable[str], whole: bool = True) -> None:
         return
     for name in names:
         if name not in known:
-            raise _damaged(folder, name, f"does not stand in {SUMS}")
+            raise _damaged(folder, name, f"is not in {SUMS}")
         try:
             if whole:
                 check_size(folder / name, (folder / name).stat().st_size)
@@ -292,7 +293,7 @@ def check_sums(folder: Path, names: Iterable[str], whole: bool = True) -> None:
 
 
 def _had_sums(folder: Path) -> bool:
-    """Was a folder written by a version that writes hashes? What cannot be read is left to its reader."""
+    """Return whether the version that wrote a folder writes hashes; False if its version cannot be read."""
     with suppress(OSError, ValueError, LookupError, TypeError):
         versions = parse_json(read_bytes(folder / WRITER), folder / WRITER)["versions"]
         return int(str(versions["straggler-workbench"]).partition(".")[0]) >= FIRST_WITH_SUMS
@@ -305,10 +306,10 @@ def _reason(error: Exception) -> str:
 
 
 def unchanged(folder: Path, name: str) -> bool:
-    """Is the file there, and what it was when hashes were written?"""
+    """Return whether a file exists and is unchanged since its hash was written."""
     known = read_sums(folder) or {}
     return name in known and (folder / name).is_file() and sha256(folder / name) == known[name]
 
 
 def _damaged(folder: Path, name: str, what: str) -> SettingError:
-    return SettingError(f"folder = {str(folder)!r}: {name} {what}; run it anew")
+    return SettingError(f"folder = {str(folder)!r}: {name} {what}; run it again")

@@ -1,4 +1,4 @@
-"""Text in tables that a spreadsheet would take for a formula: an apostrophe before it keeps it text.
+"""Escape text in tables that a spreadsheet would read as a formula, with an apostrophe before it.
 
 OWASP, "CSV Injection": text that begins with =, +, -, @, a tab or a line break is computed when a file is opened.
 """
@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-_FORMULA = re.compile(
-    r"'*[=+\-@\t\r\n]"
-)  # one that has an apostrophe already gets another, so that both come back
+# Text that has an apostrophe already gets another one, so that both can be restored.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 def escaped(value: Any) -> Any:
-    """Return text with an apostrophe before what looks like a formula; numbers, also as text, stay as they are.
+    """Return text with an apostrophe before a possible formula; numbers, also as text, are unchanged.
 
     >>> escaped("=cmd|' /C calc'!A0"), escaped("-1.5e3"), escaped(-2), escaped("a=b")
     ("'=cmd|' /C calc'!A0", '-1.5e3', -2, 'a=b')
@@ -27,12 +26,12 @@ def escaped(value: Any) -> Any:
 
 
 def is_escaped(value: Any) -> bool:
-    """Is this text that `escaped` may have returned?"""
+    """Return whether `escaped` may have returned this text."""
     return isinstance(value, str) and bool(_ESCAPED.match(value))
 
 
 def restored(value: Any) -> Any:
-    """Return the text that `escaped` was given.
+    """Return the original text of `escaped`.
 
     >>> restored(escaped("@name")), restored(escaped("'=1"))
     ('@name', "'=1")
@@ -41,7 +40,7 @@ def restored(value: Any) -> Any:
 
 
 def to_csv(frame: "pd.DataFrame") -> bytes:
-    """Write a table as .csv, without its index, in which no text is a formula."""
+    """Return a table as .csv, without its index and with escaped formulas."""
     frame = frame.rename(columns=escaped)
     for place in range(frame.shape[1]):
         if not _is_number(frame.iloc[:, place]):

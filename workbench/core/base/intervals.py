@@ -1,4 +1,4 @@
-"""Means with confidence bands, over repetitions."""
+"""Means with confidence intervals, over repetitions."""
 
 from numbers import Real
 from typing import NamedTuple
@@ -19,10 +19,10 @@ class Band(NamedTuple):
 
 
 def band(values: ArrayLike, level: float = 0.95) -> Band:
-    """Mean over the first axis and its Student t interval: mean -+ t(n - 1) s / sqrt(n).
+    """Return the mean over the first axis and its Student t interval: mean -+ t(n - 1) s / sqrt(n).
 
-    The interval holds for independent repetitions, exactly where they are normal. values: (n, ...).
-    Raises `SettingError` for no repetition, or a level outside (0, 1).
+    `values`: (n, ...), independent repetitions. The interval is exact if they are normally distributed.
+    Raises `SettingError` if there are no repetitions, or the level is outside (0, 1).
 
     >>> band([[1.0], [2.0], [3.0]]).mean, band([[1.0], [2.0], [3.0]]).high.round(2)
     (array([2.]), array([4.48]))

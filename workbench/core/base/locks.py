@@ -1,4 +1,4 @@
-"""Locks that the system takes back when their holder ends, however it does."""
+"""File locks, which the system releases when the owning process ends for any reason."""
 
 import errno
 import os
@@ -18,14 +18,14 @@ except ImportError:  # Windows
 
 _LOCKS = Path("/proc/locks")
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-_PAUSES_BEFORE_LOOKS_S = (0.0, 0.1, 0.2)  # s before each look: somebody else's is over soon
+_PAUSES_BEFORE_LOOKS_S = (0.0, 0.1, 0.2)  # s before each attempt: a check by another process is short
 
 
 class Lock:
-    """A lock on a file, which one holder has alone, be it a thread, a process, or on another host of a shared disk.
+    """Exclusive lock on a file, for one thread or process, also among hosts with a shared disk.
 
-    Where the file system knows no locks (Windows, some network file systems), everybody gets it. The file is the
-    user's alone: whoever else can open it can lock it, too.
+    On systems without file locks (Windows, some network file systems), every attempt succeeds. The file is private,
+    because any other user who could open it could also lock it.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / ".lock"
@@ -39,9 +39,10 @@ class Lock:
         self._handle: int | None = None
 
     def take(self) -> bool:
-        """Take it; False where another has it. Raises OSError where there can be no file.
+        """Take the lock and return True, or return False if another process or thread has it.
 
-        Raises `SettingError` where another program holds a shared lock, which nothing here ever takes.
+        Raises OSError if the file cannot be made. Raises `SettingError` if another program has a shared lock, which
+        this package never takes.
         """
         handle = self._opened()
         try:
@@ -55,7 +56,7 @@ class Lock:
         return False
 
     def _shared(self, handle: int) -> bool:
-        """Take it from whoever has just let go; False: one has it alone. Raises `SettingError` for a read lock."""
+        """Take a lock that was released just now, or return False. Raises `SettingError` for a read lock."""
         for _ in _PAUSES_BEFORE_LOOKS_S:
             if not _locked(handle, random.uniform(0, 0.05), shared=True):
                 return False
@@ -68,25 +69,25 @@ class Lock:
     def _opened(self) -> int:
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
-        except OSError as error:  # a folder that may only be read
+        except OSError as error:  # the folder may be read-only
             try:
                 handle = os.open(self.path, os.O_RDONLY | _FLAGS)
             except FileNotFoundError:
-                raise error from None  # why there can be no file
+                raise error from None  # the reason why the file cannot be made
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             os.close(handle)
             raise OSError(errno.EINVAL, "no regular file", str(self.path))
         if status.st_mode & 0o077 and os.name == "posix":
-            with suppress(OSError):  # another user's
+            with suppress(OSError):  # the file belongs to another user
                 os.fchmod(handle, 0o600)
         return handle
 
     def release(self) -> None:
-        """Let go. May be called again."""
+        """Release the lock; may be called several times."""
         handle, self._handle = self._handle, None
         if handle is not None:
-            # Not left to `close`: a process that was forked meanwhile has the file open, too.
+            # Closing would not be enough: a process that was forked meanwhile has the file open as well.
             with suppress(OSError):
                 if fcntl is not None:
                     fcntl.flock(handle, fcntl.LOCK_UN)
@@ -94,7 +95,7 @@ class Lock:
 
     @contextmanager
     def alone(self, refusal: Exception) -> Iterator[None]:
-        """Have it for a block; raises `refusal` where another has it."""
+        """Take the lock for a block. Raises `refusal` if another process or thread has it."""
         if not self.take():
             raise refusal
         try:
@@ -107,12 +108,12 @@ class Lock:
 
     @property
     def locked(self) -> bool:
-        """Has another one got it, as far as this user can tell? A read lock of another program does not count."""
+        """Whether another process or thread has the lock, as far as this user can see; read locks do not count."""
         if not self.path.exists():
             return False
         try:
             free = self.take()
-        except PermissionError:  # another user's run
+        except PermissionError:  # the run belongs to another user
             return _listed(self.path)
         except (OSError, SettingError):
             return False
@@ -121,7 +122,7 @@ class Lock:
 
 
 def _listed(path: Path) -> bool:
-    """Does this machine list a lock on a file that cannot be opened?"""
+    """Return whether this machine lists a lock on a file that cannot be opened."""
     try:
         status, lines = path.stat(), _LOCKS.read_text().splitlines()
     except OSError:
@@ -137,6 +138,6 @@ def _locked(handle: int, pause: float, shared: bool = False) -> bool:
             fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # no locks on this file system
+    except OSError:  # the file system has no locks
         return True
     return True

@@ -1,7 +1,7 @@
-"""Names of fields in files that version 1.0 wrote, before they were renamed.
+"""Old field names in files of version 1.0, and their new names.
 
-Faults were deaths only: {worker: 1, round: 2, how: kill}, which is {kind: kill, worker: 1, round: 2} now.
-Samples held out were beside those that were asked for: {samples: 60, held_out: 20} is {samples: 80, test: 20} now.
+In version 1.0 all faults were deaths: {worker: 1, round: 2, how: kill} is now {kind: kill, worker: 1, round: 2}.
+Held-out samples were not part of `samples`: {samples: 60, held_out: 20} is now {samples: 80, test: 20}.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,19 @@ _FIELDS = {  # kind of a delay model -> old name -> new name
     "heterogeneous": {"who": "slow_workers"},
     "markov": {"enter": "p_slow", "leave": "p_recover"},
 }
-_SCHEME = {"batch": "worker_batch"}  # of a scheme's parameters
-NEW_FIELDS = ("batch", "evaluate_every")  # of an experiment, since version 1.0; empty by default
-_DEATHS = ("kill", "segfault", "exit")  # `how` a worker died
+_SCHEME = {"batch": "worker_batch"}  # parameter of a scheme: old name -> new name
+NEW_FIELDS = (
+    "batch",
+    "evaluate_every",
+)  # fields of an experiment that version 1.0 does not have; empty by default
+_DEATHS = ("kill", "segfault", "exit")  # values of the old field `how`
 _DOTTED = {old: new for names in _FIELDS.values() for old, new in names.items()}
-# of a law that a profile was fitted with
+# Fields of a fitted delay model in a profile: old name -> new name.
 _FIT_FIELDS = {"gap": "correlation_gap", "odd": "worst_correlation"}
 
 
 def renamed(value: Any) -> Any:
-    """Return the content of a file with the field names of today, at any depth.
+    """Return the content of a file with new field names, at any depth.
 
     >>> renamed({"delays": {"kind": "markov", "enter": 0.5}})
     {'delays': {'kind': 'markov', 'p_slow': 0.5}}
@@ -58,7 +61,7 @@ def _with_test(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spelled_as_before(value: Any) -> Any:
-    """Return settings with the field names of version 1.0: runs of a sweep are found again by a hash of them.
+    """Return settings with the field names of version 1.0, whose hash identifies the runs of a sweep.
 
     >>> spelled_as_before({"delays": {"kind": "markov", "p_slow": 0.5}})
     {'delays': {'kind': 'markov', 'enter': 0.5}}
@@ -78,9 +81,9 @@ def spelled_as_before(value: Any) -> Any:
 
 
 def without_unused(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an experiment's fields without those that version 1.0 does not know and that are empty.
+    """Return an experiment's fields without empty ones that version 1.0 does not have.
 
-    Notebooks and keys of runs that were made before then still fit.
+    Notebooks and keys of runs of version 1.0 then still match.
 
     >>> without_unused({"scheme": "CR", "batch": None, "evaluate_every": 5})
     {'scheme': 'CR', 'evaluate_every': 5}
@@ -89,14 +92,14 @@ def without_unused(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(field: str, value: Any, names: Mapping[str, str]) -> Any:
-    """Return a scheme's parameters by other names; other fields' values as they are."""
+    """Return a scheme's parameters with other names, and the values of other fields unchanged."""
     if field != "scheme_args" or not isinstance(value, Mapping):
         return value
     return {names.get(key, key): content for key, content in value.items()}
 
 
 def _name(key: Any, names: Mapping[str, str]) -> Any:
-    """Return the name of today of one field, which may be dotted as in a sweep."""
+    """Return the new name of one field, which may be dotted as in a sweep."""
     if key == "scheme_args.batch":
         return "scheme_args.worker_batch"
     if isinstance(key, str) and key.startswith("delays."):

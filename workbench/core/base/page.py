@@ -1,6 +1,6 @@
-"""What a page of ours tells plotly.js, however a figure gets there."""
+"""Configuration of plotly.js for all figures of the package."""
 
 from typing import Any
 
-# Its button "Share chart..." uploads the figure.
+# No logo, and no button "Share chart...", which uploads the figure.
 CONFIG: dict[str, Any] = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}

@@ -1,16 +1,16 @@
-"""Where a new scheme, delay model, fault, problem, optimiser, schedule, kind of cluster or command is registered.
+"""Registration of schemes, delay models, faults, problems, optimisers, schedules, clusters and commands.
 
-Ours is one more file in the package that its family lives in. Another package names a class, or the module in which it
-is defined, in its pyproject.toml, and nothing here needs an edit:
+Within this package, a new class is one more file in the package of its family. Another package registers a class, or
+the module that defines it, in its pyproject.toml:
 
     [project.entry-points."workbench.schemes"]  # or .delays, .faults, .problems, .optimisers, .schedules, .clusters
     tiny = "tiny.scheme:Tiny"
 
-    [project.entry-points."workbench.commands"]   # a click command, called by the name in front
+    [project.entry-points."workbench.commands"]   # a click command, whose name is left of the "="
     tiny = "tiny.command:tiny"
 
-Nothing is looked for before somebody asks for a name. Real runs look for themselves, so the package must be installed
-where the ranks are. What cannot be imported is left out, with a `PluginWarning` that says whose it is.
+Modules are imported when the first name is looked up. The ranks of real runs import them as well, so the package must
+be installed on their hosts. A class that cannot be imported is skipped, with a `PluginWarning` that names its package.
 """
 
 import warnings
@@ -36,24 +36,24 @@ T = TypeVar("T")
 
 
 class PluginWarning(UserWarning):
-    """Something of another package cannot be used; the message names the package."""
+    """Warning: a class of another package cannot be used. The message names the package."""
 
 
 @cache
 def _installed() -> Any:
-    return entry_points()  # each call reads the files of every package that is installed
+    return entry_points()  # cached, because each call reads files of all installed packages
 
 
 def points(group: str) -> EntryPoints:
-    """What the packages that are installed here name in a group, such as ``workbench.schemes``."""
+    """Return the entry points of all installed packages in a group, such as ``workbench.schemes``."""
     return _installed().select(group=group)
 
 
 def loaded(point: EntryPoint) -> Any:
-    """What an entry point names; raises `SettingError`, one sentence that says whose it is."""
+    """Return the object of an entry point. Raises `SettingError`, whose message names its package."""
     try:
         return point.load()
-    except (Exception, SystemExit) as error:  # whatever another package's code does when it is imported
+    except (Exception, SystemExit) as error:  # code of another package may raise anything
         if isinstance(error, ImportError):
             known = not_installed(point.name, error)
             if isinstance(known, MissingLayer):
@@ -66,9 +66,9 @@ def loaded(point: EntryPoint) -> Any:
 
 
 def registered(group: str, name: str) -> Any:
-    """Return what a higher layer or another package has registered under a name, such as a widget for a table.
+    """Return the object that a higher layer or another package has registered under a name, such as a widget.
 
-    Raises `SettingError` where nothing is registered, or it cannot be loaded.
+    Raises `SettingError` if nothing is registered, or the object cannot be loaded.
     """
     for point in points(group).select(name=name):
         return loaded(point)
@@ -76,15 +76,15 @@ def registered(group: str, name: str) -> Any:
 
 
 def owner(point: EntryPoint) -> str:
-    """The package that an entry point is of, in words."""
+    """Return the package of an entry point as text, with its version."""
     return f"package {point.dist.name} {point.dist.version}" if point.dist else f"module {point.module}"
 
 
 class Catalogue(Mapping[str, type[T]]):
-    """The classes of one family by name, in the order of the alphabet.
+    """Classes of one family by name, in alphabetical order.
 
-    Whoever first looks for a name has every module of the family's package imported, then what others add to its group.
-    What cannot be imported is left out with a warning.
+    The first look-up imports every module of the family's package, and then the entry points of its group. A class that
+    cannot be imported is skipped with a warning.
     """
 
     def __init__(self, field: str, package: str, group: str) -> None:
@@ -94,13 +94,13 @@ class Catalogue(Mapping[str, type[T]]):
         self._heard: list[WeakMethod[Callable[[], None]]] = []
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call a method, for as long as its object lives, after a class has been registered or replaced."""
+        """Call a method after each registration of a class, as long as the method's object exists."""
         self._heard = [*(each for each in self._heard if each() is not None), WeakMethod(callback)]
 
     def add(self, name: str, cls: type[T]) -> None:
         """Register a class in place of one of the same name, as when a notebook's cell is run again.
 
-        A package that comes later takes no name of another's.
+        A package cannot replace a class of another package; this gives a warning.
         """
         taken = self._classes.get(name, cls)
         home = _home(cls)
@@ -112,7 +112,7 @@ class Catalogue(Mapping[str, type[T]]):
             warnings.warn(f"{cls.__module__}.{cls.__name__}: {why}", PluginWarning, stacklevel=2)
 
     def replace(self, cls: type[T]) -> None:
-        """Register a class in place of whatever has its name."""
+        """Register a class in place of any other class of its name."""
         self._all()
         self._classes[_name(cls)] = cls
         self._tell()
@@ -132,14 +132,17 @@ class Catalogue(Mapping[str, type[T]]):
         return len(self._all())
 
     def get_class(self, name: object) -> type[T]:
-        """Class of a name, or of a loose file ("mine.py:Half"); raises `SettingError` with the nearest name."""
+        """Return the class of a name, or of a loose file ("mine.py:Half").
+
+        Raises `SettingError` with the most similar name.
+        """
         if isinstance(name, str) and ".py:" in name:
             found = class_of(name, self.field)
             if getattr(found, "catalogue", None) is not self:
                 raise SettingError(f"{self.field} = {name!r}: is not a {self.field} with a name of its own")
             return found
         known = self._classes.get(name) if isinstance(name, str) else None
-        if known is not None and _home(known) == "workbench":  # nobody else can have it: no need to look
+        if known is not None and _home(known) == "workbench":  # no other package can have this name
             return known
         if not isinstance(name, str) or not self.knows(name):
             error = unknown_name(self.field, name, self)
@@ -147,7 +150,7 @@ class Catalogue(Mapping[str, type[T]]):
         return self[name]
 
     def knows(self, name: str) -> bool:
-        """Is a class of that name there, or has a package that has it been installed since the last look?"""
+        """Return whether there is a class of that name; newly installed packages are searched again if necessary."""
         if name not in self:
             invalidate_caches()
             _installed.cache_clear()
@@ -158,16 +161,16 @@ class Catalogue(Mapping[str, type[T]]):
     def _all(self) -> dict[str, type[T]]:
         with self._lock:
             if not self._found:
-                self._found = True  # before: what is imported may look for names itself
+                self._found = True  # set first, because imported modules may look up names themselves
                 try:
                     self._find()
-                except BaseException:  # a broken module of ours, or Ctrl-C: the next one tries again
+                except BaseException:  # a broken workbench module, or Ctrl-C: the next look-up tries again
                     self._found = False
                     raise
         return self._classes
 
     def look(self) -> EntryPoints:
-        """Import every module of the family's own package; returns what others add, of which nothing is imported."""
+        """Import every module of the family's package, and return the entry points of other packages, not loaded."""
         for module in iter_modules(import_module(self.package).__path__):
             try:
                 import_module(f"{self.package}.{module.name}")
@@ -184,21 +187,21 @@ class Catalogue(Mapping[str, type[T]]):
 
 
 def _home(cls: type) -> str:
-    """The package that a class is of."""
+    """Return the top-level package of a class."""
     return cls.__module__.partition(".")[0]
 
 
 class Family(Settings):
-    """Base of a family of settings: a subclass with a `name` (or `kind`) of its own is in the family's catalogue.
+    """Base of a family of settings: a subclass that sets `name` (or `kind`) is added to the family's catalogue.
 
-    It is a plain class attribute, `name = "Half"`: the word by which users choose the class.
+    The name is a plain class attribute, such as `name = "Half"`, which users type to choose the class.
     """
 
     catalogue: ClassVar[Catalogue[Any]]
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register under the class's own name. Raises `SettingError` for a field that a base's own attribute hides."""
+        """Register the class under its name. Raises `SettingError` for a field that an attribute of a base hides."""
         super().__pydantic_init_subclass__(**kwargs)
         bases = [base for base in cls.__mro__[1:] if issubclass(base, Settings)]
         for name, base in ((n, b) for n in cls.model_fields for b in bases if n in vars(b)):
@@ -219,12 +222,12 @@ OWN_KINDS = {"kinds": "own"}  # context of `model_dump`, see `KindFamily`
 
 
 class KindFamily(Family):
-    """Family whose classes are chosen in YAML by the key `kind`, beside the fields of the class."""
+    """Family whose classes are chosen in YAML by the key `kind`, next to the fields of the class."""
 
     kind: ClassVar[str] = ""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Read `kind: Literal["half"] = "half"`, as classes of version 1.0 have it in the sources of run folders."""
+        """Accept `kind: Literal["half"] = "half"`, as in classes of version 1.0, whose sources are in run folders."""
         if vars(cls).get("__annotations__", {}).pop("kind", None) is not None:
             given = vars(cls).get("kind", "")
             cls.kind = getattr(given, "default", given)
@@ -233,16 +236,16 @@ class KindFamily(Family):
     @model_validator(mode="before")
     @classmethod
     def _without_kind(cls, data: Any) -> Any:
-        """Take the kind, which `model_dump` writes, for what it is: the class itself."""
+        """Remove the key `kind`, which `model_dump` writes, because the class is already chosen."""
         if isinstance(data, dict) and data.get("kind", "") == cls.kind:
             return {name: value for name, value in data.items() if name != "kind"}
         return data
 
     @model_serializer(mode="wrap")
     def _with_kind(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Write the kind first; that of a class of a loose file as it was written, so that it is found again.
+        """Write the kind first; a class of a loose file is written as FILE.py:NAME, so that it can be found again.
 
-        With the context `OWN_KINDS` it is the class's own kind, for ranks, which are sent the class and not the file.
+        With the context `OWN_KINDS`, the kind of the class is written: ranks receive the class and not the file.
         """
         fields: dict[str, Any] = handler(self)
         wanted = "kind" not in (info.exclude or ()) and (info.include is None or "kind" in info.include)
@@ -263,21 +266,21 @@ class KindFamily(Family):
 
     @property
     def newest(self) -> type[Any]:
-        """The class that its kind chooses now: another one after a cell was run again, or a loose file changed."""
+        """Class that its kind names now: a new one if its cell was run again, or its loose file changed."""
         if ".py:" in self.written_kind:
             return self.catalogue.get_class(self.written_kind)
         return self.catalogue.get(self.kind, type(self))
 
     @property
     def written_kind(self) -> str:
-        """The word that chooses the class: its kind, or FILE.py:NAME."""
+        """Value of `kind` that chooses the class: its kind, or FILE.py:NAME."""
         return str(self.__dict__.get("written", self.kind))
 
     @classmethod
     def from_fields(cls, value: Any, default: str = "") -> Any:
-        """Build the class that the key `kind` names from the other fields; an instance is returned as it is.
+        """Build an instance of the class that the key `kind` names; an instance is returned unchanged.
 
-        `default`: the kind where there is none. Raises `SettingError`.
+        `default`: kind of a dict without that key. Raises `SettingError`.
         """
         example = f"give one, e.g. {{kind: {default or next(iter(cls.catalogue))}}}"
         if isinstance(value, cls):
@@ -292,7 +295,7 @@ class KindFamily(Family):
         fields = {name: given for name, given in value.items() if name != "kind"}
         if isinstance(kind, str) and ".py:" in kind:
             found = cls.catalogue.get_class(kind)(**fields)
-            found.__dict__["written"] = kind  # not a field: settings that differ in it alone are equal
+            found.__dict__["written"] = kind  # not a field, so that it does not count in comparisons
             return found
         if not isinstance(kind, str) or not cls.catalogue.knows(kind):
             error = SettingError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, cls.catalogue))}")

@@ -1,7 +1,7 @@
-"""Files that others may have written: only regular ones are opened, and none may take more memory than a limit.
+"""Safe reading of files from others: only regular files are opened, and memory is limited.
 
-Every reader of the package opens its files here. A pipe, a device or a folder in the place of a file is refused without
-waiting for it. The size that a file declares is compared with the limit before memory is taken.
+All files that the package reads are opened here. A pipe, a device or a folder in place of a file is refused, without
+waiting for it. The size that a file declares is compared with the limit before memory is allocated.
 """
 
 import json
@@ -20,22 +20,21 @@ from typing import IO, TYPE_CHECKING, Any
 
 from workbench.core.base.settings import SettingError
 
-if (
-    TYPE_CHECKING
-):  # whoever reads no arrays need not wait for NumPy, whose threads forbid some of what Linux can do
+# NumPy is imported late: it takes time, and its threads prevent some system calls of Linux.
+if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
 MAX_FILE_BYTES = "WORKBENCH_MAX_FILE_BYTES"  # environment variable: bytes of memory that one file may take
-MEMORY_SHARE = 0.5  # of the memory that is available: the limit where that variable is not set
-UNCHECKED_BYTES = 2**24  # a file that takes less is not compared with the memory that is available
-PIECE_BYTES = 2**20  # read or unpacked at once
-FIELD_BYTES = 64  # memory of a number or short text in a table or list, with what refers to it
-GROUP_BYTES = 240  # memory of a small dict
+MEMORY_SHARE = 0.5  # default limit, as a share of the available memory
+UNCHECKED_BYTES = 2**24  # bytes of memory below which a file is not compared with the available memory
+PIECE_BYTES = 2**20  # bytes that are read or decompressed at once
+FIELD_BYTES = 64  # bytes of memory for a number or short text in a table or list, with its references
+GROUP_BYTES = 240  # bytes of memory for a small dict
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON writes one; whole pairs look like it as well
+_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # surrogate in JSON; matches whole pairs as well
 _LONE_SURROGATE_BYTES = re.compile(rb"\\u[dD][89a-fA-F]")
 _KINDS = {
     stat.S_ISFIFO: "a named pipe",
@@ -50,7 +49,7 @@ Where = str | os.PathLike[str]
 
 
 def memory_limit() -> int:
-    """Return how many bytes of memory one file may take; raises `SettingError` for a limit that is not a number.
+    """Return the number of bytes of memory that one file may take. Raises `SettingError` for an invalid limit.
 
     >>> memory_limit() > 0
     True
@@ -71,22 +70,22 @@ def _told(text: str) -> int:
 
 
 def _available() -> int:
-    """Memory that can be had, bytes: of the machine, or of the group of processes (a container, a batch job)."""
+    """Return the available memory, bytes: of the machine, or of the control group (a container or batch job)."""
     import psutil
 
     free = psutil.virtual_memory().available
     try:
         most, used = ((_CGROUP / f"memory.{name}").read_text() for name in ("max", "current"))
         return min(free, max(int(most) - int(used), 0))
-    except (OSError, ValueError):  # no such groups here, or no limit ("max")
+    except (OSError, ValueError):  # there are no control groups, or the limit is "max"
         return int(free)
 
 
 def check_size(path: Where, size: float, unpacked: str = "", most: float = math.inf) -> None:
-    """Raise `SettingError` where a file would take more memory than the limit.
+    """Raise `SettingError` if a file would take more memory than the limit.
 
-    size: bytes that its content takes. unpacked: what is that large, such as "unpacked". most: a lower limit, which
-    holds unless the user has set one.
+    `size`: bytes of its content. `unpacked`: text about the size, such as "unpacked". `most`: a lower limit, unless the
+    user has set one.
     """
     is_set = MAX_FILE_BYTES in os.environ
     if size <= UNCHECKED_BYTES and not is_set:
@@ -100,7 +99,7 @@ def check_size(path: Where, size: float, unpacked: str = "", most: float = math.
 
 
 def _amount(size: float) -> str:
-    """Write an amount of memory.
+    """Return an amount of memory with its unit.
 
     >>> _amount(6.8e9), _amount(1000), _amount(1e30)
     ('6.8 GB', '1000 bytes', '1e+30 bytes')
@@ -112,20 +111,20 @@ def _amount(size: float) -> str:
 
 
 def printable(path: Where) -> str:
-    """Return a path as it can be printed, whatever bytes its name holds."""
+    """Return a path as printable text, with escapes for invalid bytes."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _check_regular(path: Where, mode: int) -> None:
     if not stat.S_ISREG(mode):
-        kind = next((name for is_kind, name in _KINDS.items() if is_kind(mode)), "no regular file")
+        kind = next((name for is_kind, name in _KINDS.items() if is_kind(mode)), "not a regular file")
         raise SettingError(f"{printable(path)}: is {kind}; give a regular file")
 
 
 def open_regular(path: Where) -> BufferedReader:
-    """Open a regular file to read it in pieces, and never wait for it.
+    """Open a regular file for reading, without blocking.
 
-    Raises OSError where it cannot be opened, and `SettingError` for a pipe, a device, a socket or a folder.
+    Raises OSError if it cannot be opened, and `SettingError` for a pipe, a device, a socket or a folder.
 
     >>> import tempfile
     >>> open_regular(tempfile.mkdtemp())  # doctest: +ELLIPSIS
@@ -133,7 +132,7 @@ def open_regular(path: Where) -> BufferedReader:
     ...
     workbench.core.base.settings.SettingError: ...: is a folder; give a regular file
     """
-    _check_regular(path, Path(path).stat().st_mode)  # opening a device may already do something
+    _check_regular(path, Path(path).stat().st_mode)  # before, because opening a device may have side effects
     handle = os.open(path, _FLAGS)
     try:
         _check_regular(path, os.fstat(handle).st_mode)
@@ -144,22 +143,25 @@ def open_regular(path: Where) -> BufferedReader:
 
 
 def read_bytes(path: Where, most: float = math.inf) -> bytes:
-    """Read a regular file; raises OSError, and `SettingError` for another or one larger than the limit or `most`."""
+    """Read a regular file. Raises OSError, and `SettingError` if it is not regular, or larger than the limit or `most`.
+
+    `most`: bytes.
+    """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         check_size(path, size, most=most)
-        return file.read(size)  # no more, where somebody goes on writing
+        return file.read(size)  # limited, because another process may append to the file
 
 
 def read_text(path: Where, errors: str = "strict") -> str:
-    """Read text in UTF-8, lines ended by a newline; raises what `read_bytes` raises, and UnicodeDecodeError."""
+    """Read text in UTF-8, with newlines as line ends. Raises the errors of `read_bytes`, and UnicodeDecodeError."""
     return read_bytes(path).decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_gzip(path: Where) -> bytes:
-    """Unpack a file of gzip, as far as the limit allows.
+    """Decompress a gzip file, up to the limit of memory.
 
-    Raises what `read_bytes` raises, EOFError where it ends early, and ValueError where it is not gzip.
+    Raises the errors of `read_bytes`, EOFError if the file is cut off, and ValueError if it is not gzip.
     """
     limit, found, packed = memory_limit(), bytearray(), read_bytes(path)
     if not packed:
@@ -182,7 +184,7 @@ def read_gzip(path: Where) -> bytes:
 
 
 def parse_json(text: str | bytes, where: Where = "JSON") -> Any:
-    r"""Parse JSON; raises ValueError with its reason, and `SettingError` where it takes more memory than the limit.
+    r"""Parse JSON. Raises ValueError with the reason, and `SettingError` if it would take more memory than the limit.
 
     >>> parse_json('{"name": "\\ud800"}')
     Traceback (most recent call last):
@@ -198,7 +200,7 @@ def parse_json(text: str | bytes, where: Where = "JSON") -> Any:
         raise ValueError(f"is not text in UTF-8 ({error.reason} at byte {error.start})") from None
     except json.JSONDecodeError:
         raise
-    except ValueError:  # Python reads no whole number of more than 4300 digits
+    except ValueError:  # Python does not read whole numbers of more than 4300 digits
         raise ValueError("holds a number of thousands of digits") from None
     if _LONE_SURROGATE.search(text) if isinstance(text, str) else _LONE_SURROGATE_BYTES.search(text):
         check_characters(found)
@@ -206,7 +208,7 @@ def parse_json(text: str | bytes, where: Where = "JSON") -> Any:
 
 
 def check_json_size(text: str | bytes, where: Where) -> None:
-    """Raise `SettingError` where what a text of JSON stands for takes more memory than the limit."""
+    """Raise `SettingError` if the content of a JSON text would take more memory than the limit."""
     if len(text) > UNCHECKED_BYTES // GROUP_BYTES or MAX_FILE_BYTES in os.environ:
         marks: Any = ("{", "[", ",") if isinstance(text, str) else (b"{", b"[", b",")
         groups, lists, fields = (text.count(mark) for mark in marks)
@@ -214,7 +216,7 @@ def check_json_size(text: str | bytes, where: Where) -> None:
 
 
 def check_characters(found: Any) -> None:
-    """Raise ValueError where a text in nested fields and lists cannot be written: half of a surrogate pair."""
+    """Raise ValueError if a text in nested fields and lists has half of a surrogate pair, which cannot be written."""
     try:
         json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -222,7 +224,7 @@ def check_characters(found: Any) -> None:
 
 
 def read_npy(path: Where, mapped: bool = False) -> "NDArray[Any]":
-    """Read an array, never unpickled; `mapped`: leave it on the disk. Raises OSError, ValueError and `SettingError`."""
+    """Read an array, without pickle. Raises OSError, ValueError and `SettingError`. `mapped`: return a memory map."""
     import numpy as np
 
     with open_regular(path) as file:
@@ -236,7 +238,7 @@ def read_npy(path: Where, mapped: bool = False) -> "NDArray[Any]":
 
 
 def _header(file: IO[bytes], size: int) -> "tuple[tuple[int, ...], bool, np.dtype[Any]]":
-    """Shape, order and type of the array that begins here; raises ValueError where `size` bytes cannot hold it."""
+    """Read the shape, order and type of an array. Raises ValueError if it does not fit into a file of `size` bytes."""
     import numpy as np
 
     version = np.lib.format.read_magic(file)
@@ -255,7 +257,7 @@ def _header(file: IO[bytes], size: int) -> "tuple[tuple[int, ...], bool, np.dtyp
 
 
 def read_npz(path: Where, names: Iterable[str] | None = None) -> "dict[str, NDArray[Any]]":
-    """Read arrays of an archive by name, those of `names` that are there, or all.
+    """Read arrays of an archive by name: those of `names` that exist, or all.
 
     Raises OSError, ValueError, `zipfile.BadZipFile` and `SettingError`.
     """
@@ -264,13 +266,13 @@ def read_npz(path: Where, names: Iterable[str] | None = None) -> "dict[str, NDAr
 
 
 def names_in(path: Where) -> list[str]:
-    """Names of the arrays in an archive; raises OSError, `zipfile.BadZipFile` and `SettingError`."""
+    """Return the names of the arrays in an archive. Raises OSError, `zipfile.BadZipFile` and `SettingError`."""
     with open_regular(path) as file, zipfile.ZipFile(file) as whole:
         return [name.removesuffix(".npy") for name in whole.namelist()]
 
 
 def arrays_in(file: IO[bytes], where: Where, names: Iterable[str] | None = None) -> "dict[str, NDArray[Any]]":
-    """The same of an open file; `where`: its name in messages. Each member is read to its end and its sum checked."""
+    """Read arrays of an open archive, as `read_npz` does, and check their checksums. `where`: its name in messages."""
     import numpy as np
 
     with zipfile.ZipFile(file) as whole:
@@ -288,13 +290,13 @@ def arrays_in(file: IO[bytes], where: Where, names: Iterable[str] | None = None)
 
 
 def first_line(path: Where) -> bytes:
-    """The first line of a regular file, or so many bytes of it; raises OSError and `SettingError`."""
+    """Return the first line of a regular file, at most `PIECE_BYTES` of it. Raises OSError and `SettingError`."""
     with open_regular(path) as file:
         return file.readline(PIECE_BYTES)
 
 
 def read_table(path: Where, **options: Any) -> "pd.DataFrame":
-    """Read a .csv table by pandas with its `options`; raises what pandas raises, OSError and `SettingError`."""
+    """Read a .csv table with pandas and its `options`. Raises the errors of pandas, OSError and `SettingError`."""
     import pandas as pd
 
     with open_table(path) as file:
@@ -303,7 +305,7 @@ def read_table(path: Where, **options: Any) -> "pd.DataFrame":
 
 
 def open_table(path: Where) -> BufferedReader:
-    """Open a regular file of a table in text, whose fields fit into memory; raises OSError and `SettingError`."""
+    """Open a regular file with a table in text. Raises OSError, and `SettingError` if it does not fit into memory."""
     file = open_regular(path)
     try:
         size = os.fstat(file.fileno()).st_size
@@ -325,9 +327,9 @@ def _fields(piece: bytes) -> int:
 
 @contextmanager
 def open_parquet(path: Where) -> Iterator["pq.ParquetFile"]:
-    """Open a table of Parquet, as a context; raises what Arrow raises (OSError, ValueError).
+    """Open a Parquet table, as a context manager. Raises the errors of Arrow (OSError, ValueError).
 
-    Raises `SettingError` where its rows, unpacked, do not fit into memory.
+    Raises `SettingError` if its decompressed rows do not fit into memory.
     """
     import pyarrow.parquet as pq
 
@@ -338,7 +340,7 @@ def open_parquet(path: Where) -> Iterator["pq.ParquetFile"]:
 
 
 def parquet_columns(path: Where) -> list[str]:
-    """Names of the columns of a table of Parquet; raises what Arrow raises (OSError, ValueError), `SettingError`."""
+    """Return the column names of a Parquet table. Raises errors of Arrow (OSError, ValueError) and `SettingError`."""
     import pyarrow.parquet as pq
 
     with open_regular(path) as file:
@@ -346,7 +348,7 @@ def parquet_columns(path: Where) -> list[str]:
 
 
 def read_parquet(path: Where) -> "pd.DataFrame":
-    """Read a table of Parquet; raises what `open_parquet` raises."""
+    """Read a Parquet table. Raises the errors of `open_parquet`."""
     import pandas as pd
 
     with open_parquet(path), open_regular(path) as file:
@@ -358,7 +360,7 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96
 
 
 def _chunks(found: "pq.FileMetaData") -> Iterator[tuple[int, int, Any]]:
-    """Column, values and description of each part of a column."""
+    """Yield the column, the number of values and the metadata of each column chunk."""
     for number in range(found.num_row_groups):
         group = found.row_group(number)
         for column in range(group.num_columns):
@@ -367,7 +369,7 @@ def _chunks(found: "pq.FileMetaData") -> Iterator[tuple[int, int, Any]]:
 
 
 def _numbers(found: "pq.FileMetaData") -> int:
-    """Bytes of all columns without the text in them: a value that repeats takes hardly any room in the file."""
+    """Return the bytes of all columns without text; repeated values need much more memory than space in the file."""
     widths = [
         _WIDTHS.get(of.physical_type) or max(of.length, 1)
         for of in map(found.schema.column, range(found.num_columns))
@@ -379,7 +381,7 @@ def _numbers(found: "pq.FileMetaData") -> int:
 
 
 def _texts(table: "pq.ParquetFile") -> list[int]:
-    """Columns of text that may be much larger in memory than the file says: each value at most a whole part of it."""
+    """Return the columns of text that may need much memory, if each value were as long as its whole chunk."""
     most: dict[int, int] = {}
     for column, values, chunk in _chunks(table.metadata):
         if chunk.physical_type == "BYTE_ARRAY":
@@ -388,13 +390,13 @@ def _texts(table: "pq.ParquetFile") -> list[int]:
 
 
 def _text(file: BufferedReader, found: "pq.FileMetaData", column: int) -> int:
-    """Bytes of a column's text, measured without writing out what repeats."""
+    """Return the bytes of a column's text, computed without expanding repeated values."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     path = found.schema.column(column).path
     with pq.ParquetFile(file, metadata=found, read_dictionary=[path]) as table:
-        if path not in table.schema_arrow.names:  # in lists or fields: the most that it may be
+        if path not in table.schema_arrow.names:  # nested in lists or fields: return an upper bound
             return sum(n * chunk.total_uncompressed_size for at, n, chunk in _chunks(found) if at == column)
         size = 0
         for batch in table.iter_batches(columns=[path]):

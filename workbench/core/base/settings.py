@@ -1,6 +1,6 @@
-"""Validated settings: one base class for every bag of numbers that a user fills in.
+"""Validated settings: the base class of everything that a user configures.
 
-Widgets, the command line's help and error sentences are all made from the same field metadata.
+Widgets, the help of the command line and error messages are made from the same field metadata.
 """
 
 import os
@@ -20,14 +20,14 @@ from pydantic.fields import Field, FieldInfo
 from workbench.core.base.errors import reason
 from workbench.core.base.type_checks import find_mismatch, limit_of, range_of
 
-MAX_NAME_BYTES = 255  # bytes, of a file or folder
-MAX_PATH_BYTES = 3800  # bytes of a whole path: the system takes 4095, and files of a run folder follow
+MAX_NAME_BYTES = 255  # bytes in the name of a file or folder
+MAX_PATH_BYTES = 3800  # bytes in a path: the system allows 4095, and names of files in a run folder are added
 _BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
 _RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
-_NUMBERS = (*_RANGES, "finite_number", "float_type")  # what the field's range helps with
-_PLAIN_MESSAGES = {  # pydantic's words are a programmer's
-    "tuple_type": "is no list; write one in brackets",
-    "list_type": "is no list; write one in brackets",
+_NUMBERS = (*_RANGES, "finite_number", "float_type")  # types of errors whose message shows the field's range
+_PLAIN_MESSAGES = {  # type of pydantic's error -> message for users
+    "tuple_type": "is not a list; write one in brackets",
+    "list_type": "is not a list; write one in brackets",
     "dict_type": "must be fields and values, such as {name: value}",
     "model_attributes_type": "must be fields and values, such as {kind: constant}",
     "string_type": "must be text; put it in quotes",
@@ -37,7 +37,7 @@ _LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 class SettingError(ValueError):
-    """A setting cannot be used; the message is one sentence: field, value, what would work.
+    """A setting cannot be used. The message is one sentence: the field, its value, and values that would work.
 
     >>> import workbench as wb
     >>> try:
@@ -49,14 +49,14 @@ class SettingError(ValueError):
 
 
 def setting(default: Any = ..., description: str = "", unit: str = "", **constraints: Any) -> Any:
-    """Declare a field with its description, unit and range (the source of forms, help and errors)."""
+    """Declare a field with its description, unit and range, from which forms, help and errors are made."""
     return Field(default, description=description, json_schema_extra={"unit": unit}, **constraints)
 
 
 def at_most(most: int) -> AfterValidator:
-    """Refuse larger numbers at once: what they count is made later, and would take all memory or all day.
+    """Return a validator that refuses larger numbers, which would need too much memory or time later.
 
-    No `le`, which would be the end of a form's slider.
+    The constraint `le` is not used, because it would also be the end of a slider.
     """
 
     def check(value: int | None, info: ValidationInfo) -> int | None:
@@ -68,9 +68,9 @@ def at_most(most: int) -> AfterValidator:
 
 
 class Described(ModelMetaclass):
-    """Metaclass that writes a class's docstring and signature (for `help` and Jupyter's ``?``) from its fields.
+    """Metaclass that makes a class's docstring and signature (for `help` and Jupyter's ``?``) from its fields.
 
-    pydantic's own methods stay where they are, and are not listed.
+    `dir` does not list the methods of pydantic.
     """
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> None:
@@ -79,7 +79,7 @@ class Described(ModelMetaclass):
         named = {field.alias or name: field for name, field in fields.items()}
         if named:
             entries = "\n".join(_entry(name, field) for name, field in named.items())
-            text = cleandoc(namespace.get("__doc__") or f"{name}.")  # none: python -OO removes docstrings
+            text = cleandoc(namespace.get("__doc__") or f"{name}.")  # python -OO removes docstrings
             cls.__doc__ = f"{text}\n\nParameters\n----------\n{entries}".lstrip()
             cls.__signature__ = Signature([_parameter(name, field) for name, field in named.items()])
 
@@ -89,7 +89,7 @@ class Described(ModelMetaclass):
 
 
 def _entry(name: str, field: FieldInfo) -> str:
-    """As numpydoc wants it: name, kind, range and default; below, what it is, and its unit."""
+    """Return the entry of a field in numpydoc format: name, type, range and default, then description and unit."""
     bounds = {sign: limit_of(field, rule) for rule, sign in _LIMITS.items()}
     limits = [f" {sign} {limit:g}" for sign, limit in bounds.items() if limit is not None]
     default = "" if field.is_required() else f", default {_default(field)!r}"
@@ -106,20 +106,20 @@ def _default(field: FieldInfo) -> Any:
 
 def _parameter(name: str, field: FieldInfo) -> Parameter:
     default = Parameter.empty if field.is_required() else _default(field)
-    plain = "." not in formatannotation(field.annotation)  # else it would take a line of the screen, or three
+    plain = "." not in formatannotation(field.annotation)  # other annotations are too long for a signature
     annotation = field.annotation if plain else Parameter.empty
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 class Settings(BaseModel, metaclass=Described):
-    """Frozen and validated; unknown keys are refused; a bad value raises one sentence, `SettingError`."""
+    """Base of frozen, validated settings. Unknown keys and wrong values raise a `SettingError` of one sentence."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
     @model_validator(mode="before")
     @classmethod
     def _as_it_is(cls, data: Any) -> Any:
-        """Nothing is turned into something else: "2", True and 2.0 are slips where a whole number belongs."""
+        """Refuse values that would have to be converted: "2", True and 2.0 are errors for a whole number."""
         for name, value in data.items() if isinstance(data, dict) else ():
             field = cls.model_fields.get(name)
             wrong = find_mismatch(field.annotation, value) if field else None
@@ -129,7 +129,7 @@ class Settings(BaseModel, metaclass=Described):
         return data
 
     def __new__(cls, *given: Never, **data: Any) -> Self:
-        """Refuse what has no name; here, as the signature that users see is made from `__init__`."""
+        """Refuse positional arguments; not in `__init__`, from which the visible signature is made."""
         _refuse_unnamed(cls.__name__, given)
         return super().__new__(cls)
 
@@ -139,24 +139,24 @@ class Settings(BaseModel, metaclass=Described):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in type(self).model_fields:
-            why = f"settings stay as they are; replace({name}=...) gives a changed copy"
+            why = f"settings cannot be changed; replace({name}=...) gives a changed copy"
             raise SettingError(f"{name} = {short(value)}: {why}")
         super().__setattr__(name, value)
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:
-        """Build from a dict (or pass an instance through); raises `SettingError`."""
+        """Build settings from a dict; an instance is returned unchanged. Raises `SettingError`."""
         with _one_sentence(cls):
             return super().model_validate(obj, **options)
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
-        """Build from JSON text; raises `SettingError`."""
+        """Build settings from JSON text. Raises `SettingError`."""
         with _one_sentence(cls):
             return super().model_validate_json(json_data, **options)
 
     def replace(self, *given: Never, **changes: Any) -> Self:
-        """Return a copy with some fields changed, validated anew."""
+        """Return a copy with some fields changed, which is validated again."""
         _refuse_unnamed("replace", given)
         return type(self)(**{**{name: getattr(self, name) for name in self.model_fields_set}, **changes})
 
@@ -174,19 +174,19 @@ def _refuse_unnamed(what: str, given: tuple[object, ...]) -> None:
 
 @contextmanager
 def _one_sentence(cls: type[BaseModel]) -> Iterator[None]:
-    """Say in one sentence what pydantic says in several lines."""
+    """Turn pydantic's errors of several lines into a `SettingError` of one sentence."""
     try:
         yield
     except ValidationError as error:
         raise SettingError(sentence(error, cls)) from None
     except RecursionError:
-        why = "its lists and fields lie too deep in one another; write them flatter"
+        why = "its lists and fields are nested too deeply; use fewer levels"
         raise SettingError(f"{cls.__name__}: {why}") from None
 
 
 @contextmanager
 def within(field: str) -> Iterator[None]:
-    """Put a field before what is said of a part of it, so that an error names the whole way."""
+    """Put the name of an outer field before the field in an error, so that it has the full dotted path."""
     try:
         yield
     except SettingError as error:
@@ -195,13 +195,13 @@ def within(field: str) -> Iterator[None]:
 
 
 def path_of(value: object, field: str) -> Path:
-    """Path that a user gave; raises `SettingError` for what no file or folder can be called."""
+    """Return the path that a user gave. Raises `SettingError` if it cannot be a name of a file or folder."""
     if not isinstance(value, str | Path) or "\0" in str(value):
-        why = "is no path; give the name of a file or folder, in quotes"
+        why = "is not a path; give the name of a file or folder, in quotes"
         raise SettingError(f"{field} = {short(value)}: {why}")
     try:
         str(value).encode()
-    except UnicodeEncodeError:  # bytes of a file's name, or half of a surrogate pair
+    except UnicodeEncodeError:  # undecodable bytes of a file's name, or half of a surrogate pair
         why = "is not text in UTF-8; rename the file or folder"
         raise SettingError(f"{field} = {short(str(value))}: {why}") from None
     path = Path(value)
@@ -220,7 +220,7 @@ def path_of(value: object, field: str) -> Path:
 
 
 def user_path(value: object, field: str) -> Path:
-    """The same, where ~ stands for a home; raises `SettingError` where that user has none."""
+    """Return the path that a user gave, with ~ expanded. Raises `SettingError` if there is no such home folder."""
     try:
         return path_of(value, field).expanduser()
     except RuntimeError:
@@ -229,7 +229,7 @@ def user_path(value: object, field: str) -> Path:
 
 
 def check_kind(field: str, value: object, kind: type) -> None:
-    """Refuse an argument of another kind than bool, int or float, as fields do; raises `SettingError`.
+    """Raise `SettingError` for an argument that is not of a type bool, int or float, with the message of fields.
 
     >>> check_kind("events", True, bool)
     >>> check_kind("events", "no", bool)
@@ -242,13 +242,13 @@ def check_kind(field: str, value: object, kind: type) -> None:
 
 
 def check_ending(path: Path, endings: tuple[str, ...], field: str) -> None:
-    """Raise `SettingError` for a file whose name ends otherwise."""
+    """Raise `SettingError` for a file with another ending."""
     if path.suffix not in endings:
         raise SettingError(f"{field} = {str(path)!r}: end it in {' or '.join(endings)}")
 
 
 def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
-    """Make the folder that a file goes into (default: its parent) and try to write there, before work is done for it.
+    """Make the folder of a file (default: its parent) and try to write there, before any computation for the file.
 
     Raises `SettingError`.
     """
@@ -266,7 +266,7 @@ def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
 
 
 def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
-    """Turn the first complaint of a ValidationError into one sentence."""
+    """Turn the first error of a ValidationError into one sentence."""
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"] if part not in _BRANCHES)
     if first["type"] == "json_invalid":
@@ -287,7 +287,7 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
 
 
 def _joined(where: str, message: str) -> str:
-    """Put the outer field before a message; with a dot where that begins with a field of its own."""
+    """Put the outer field before a message, with a dot if the message begins with an inner field."""
     if where and message.startswith(f"{where}."):
         return message
     if not where or message.startswith(f"{where.rsplit('.', 1)[-1]} = "):
@@ -303,14 +303,14 @@ def _unknown_key(key: str, known: list[str], owner: str) -> str:
 
 
 def unknown_name(field: str, value: object, known: Mapping[str, object] | list[str]) -> SettingError:
-    """Build the error for a name that is in no catalogue, with the nearest names."""
+    """Return the error for an unknown name, with the most similar known name."""
     close = _close(value if isinstance(value, str) else short(value), known)
     guess = f"did you mean {close[0]!r}? " if close else ""
     return SettingError(f"{field} = {short(value)}: no such name; {guess}choose one of {', '.join(known)}")
 
 
 def _close(word: str, known: Iterable[str]) -> list[str]:
-    """The known name most like a word, whatever the case, if any is."""
+    """Return the known name that is most similar to a word, in any case, as a list of at most one name."""
     names = {name.casefold(): name for name in known}
     return [names[found] for found in get_close_matches(word.casefold(), names, n=1)]
 
@@ -320,14 +320,14 @@ def _lower(text: str) -> str:
 
 
 def short(value: object, width: int = 60) -> str:
-    """Return how a value is written in a sentence: on one line, cut where it is long.
+    """Return a value as text for an error message: on one line, and cut if it is long.
 
     >>> short([1, 2]), short(10**5000)
     ('[1, 2]', 'a number of thousands of digits')
     """
     try:
         text = repr(value)
-    except ValueError:  # Python writes no whole number of more than 4300 digits
+    except ValueError:  # Python does not write whole numbers of more than 4300 digits
         return "a number of thousands of digits"
     except RecursionError:
         return "lists in lists"

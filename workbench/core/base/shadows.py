@@ -1,6 +1,6 @@
-"""Files of the user's that have the name of another module, such as random.py, and are imported in its place.
+"""User files with the name of another module, such as random.py, which Python imports in its place.
 
-Modules are looked for beside the script, or in the current folder, before anywhere else.
+Python searches the folder of the script, or the current folder, first.
 """
 
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def shadowed(error: BaseException) -> str:
-    """Return a sentence on the file that an import took for another module, as an error shows it; empty: none.
+    """Return a sentence about the file that shadows a module and so caused an error; empty if there is none.
 
     >>> shadowed(ImportError("no module of that name"))
     ''
@@ -25,7 +25,7 @@ def shadowed(error: BaseException) -> str:
 
 
 def _installed() -> set[str]:
-    """Return the names of other packages' modules; none where even this import finds a wrong file."""
+    """Return the names of modules of installed packages; none if this import finds a shadowing file itself."""
     try:
         from importlib.metadata import packages_distributions
 
@@ -35,7 +35,7 @@ def _installed() -> set[str]:
 
 
 def _involved(error: BaseException) -> Iterator[Path]:
-    """Yield the files of loaded modules, of the module that lacks something, and of the calls that led to the error."""
+    """Yield the files of loaded modules, of the module without an attribute, and of the calls in the traceback."""
     modules = [*sys.modules.items(), ("", getattr(error, "obj", None))]
     files = [getattr(module, "__file__", None) for name, module in modules if name != "__main__"]
     files.append(getattr(error, "path", None))

@@ -1,9 +1,9 @@
-"""Source of a user's own classes and functions as text, with all of the user's own that they use, and its hash.
+"""Source text of user-defined classes and functions, with all user-defined code that they use, and its hash.
 
-A class comes with the whole cell or file that defines it. What it reaches beyond that is written below: functions and
-classes of other cells and files, and numbers, text, arrays and what lists, tuples, sets and dicts hold of these, where
-that text does not tell the values. What other things those hold is not compared, nor what a program changes itself or
-finds in other ways, such as a file that it reads; of the former a note says so.
+The text of a class is the whole cell or file that defines it. Definitions of other cells and files that it uses are
+appended. So are values that are not visible in the text: numbers, text, arrays, and lists, tuples, sets and dicts of
+these. Values of other types, and values that the program changes itself, are not compared; a note is appended for them.
+Data from other sources, such as files that the program reads, are not compared either.
 """
 
 import ast
@@ -27,13 +27,13 @@ from workbench.core.base.user_code import functions_of, is_own
 USED_DEFINITIONS_HEADING = (
     "\n\n# ---- used of other cells and files, and values that are not told above ----\n"
 )
-SOURCE_ATTRIBUTE = "_workbench_source"  # where a class that came by value has its source
-VALUE_NOTE_PREFIX = "held: "  # begins a note on a value, which stands as a string
-MAX_SHOWN_CHARACTERS = 2_000  # characters of a value; of larger ones there is a hash
+SOURCE_ATTRIBUTE = "_workbench_source"  # attribute with the source of a class that was received by value
+VALUE_NOTE_PREFIX = "held: "  # prefix of a note on a value, which is a string statement
+MAX_SHOWN_CHARACTERS = 2_000  # characters of a value; larger values are replaced by a hash
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (tuple, list, set, frozenset, dict)
-MAX_NESTING = 8  # holders in holders
+MAX_NESTING = 8  # levels of nested containers that are compared
 # Methods that change a list, a set or a dict.
 _LISTS = ("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort")
 _CHANGES = {*_LISTS, "add", "discard", "popitem", "setdefault", "update"}
@@ -41,7 +41,11 @@ _CHANGES = {*_LISTS, "add", "discard", "popitem", "setdefault", "update"}
 
 @dataclass(frozen=True)
 class Source:
-    """Where a class or function is defined: the `text`, and a hash of it with what it uses there, comments apart."""
+    """Source of a class or function.
+
+    `text`: text of its cell or file. `digest`: hash of the definition and of the definitions that it uses, without
+    comments.
+    """
 
     name: str
     text: str
@@ -49,8 +53,8 @@ class Source:
 
 
 def source_of(cls: Any) -> Source:
-    """Source of a class or function, wherever it was compiled; raises `SettingError` where no text is known."""
-    if isinstance(kept := vars(cls).get(SOURCE_ATTRIBUTE), Source):  # came by value: its text stayed behind
+    """Return the source of a class or function. Raises `SettingError` if its text is not available."""
+    if isinstance(kept := vars(cls).get(SOURCE_ATTRIBUTE), Source):  # received by value, without its file
         return kept
     home = _home(cls)
     if home is None:
@@ -62,7 +66,7 @@ def source_of(cls: Any) -> Source:
 
 
 def digest_of(thing: Any) -> str:
-    """Hash of a class or function of the user's own with all that it uses; empty where its source is not known."""
+    """Return the hash of a user-defined class or function with all that it uses; empty if its source is unknown."""
     try:
         return source_of(thing).digest if is_own(thing) else ""
     except SettingError:
@@ -70,7 +74,7 @@ def digest_of(thing: Any) -> str:
 
 
 def digest_in(text: str, name: str) -> str:
-    """Hash of the class or function of that name in a source text, and of what it uses there; empty: there is none."""
+    """Return the hash of a class or function in a source text, with all that it uses there; empty if not found."""
     tree = _tree(text)
     found = [n for n in ast.walk(tree) if isinstance(n, _DEFINITIONS) and n.name == name]
     if not found:
@@ -80,20 +84,22 @@ def digest_in(text: str, name: str) -> str:
         for each in _binds(statement):
             bound.setdefault(each, []).append(statement)
     reached: list[ast.stmt] = [found[-1], *(n for n in tree.body if _is_note(n))]
-    for node in reached:  # which grows
+    for node in reached:  # the list grows in the loop
         for other in (s for known in _names(node) for s in bound.get(known, ())):
             reached += [] if other in reached else [other]
     return sha256("\n".join(sorted(map(_text_of, reached))).encode()).hexdigest()
 
 
 def _text_of(statement: ast.stmt) -> str:
-    """Return a statement as text; where a module lies in the package does not count: those of 1.0 have moved."""
+    """Return a statement as text; workbench modules are replaced by "workbench", because those of 1.0 have moved."""
     if isinstance(statement, ast.ImportFrom) and str(statement.module).partition(".")[0] == "workbench":
         statement = ast.ImportFrom("workbench", statement.names, 0)
     return ast.unparse(statement)
 
 
-@lru_cache(maxsize=64)  # threads that parse disturb each other: a run's text is parsed where it is started
+@lru_cache(
+    maxsize=64
+)  # parsing is not thread-safe in Python 3.11: a run's text is parsed before its thread starts
 def _tree(text: str) -> ast.Module:
     try:
         return ast.parse(text)
@@ -102,13 +108,13 @@ def _tree(text: str) -> ast.Module:
 
 
 def _names(node: ast.AST) -> set[str]:
-    """Whatever a piece of code may look up."""
+    """Return all names and attributes that a piece of code may look up."""
     found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     return found | {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
 
 
 def _binds(statement: ast.stmt) -> set[str]:
-    """The names of a module that a statement gives values to."""
+    """Return the names to which a statement of a module assigns."""
     if isinstance(statement, _DEFINITIONS):
         return {statement.name}
     if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -121,7 +127,7 @@ def _binds(statement: ast.stmt) -> set[str]:
 
 @dataclass(frozen=True)
 class _Place:
-    """A definition: the text of its cell or file, what stands there, and the names that it can look up."""
+    """Definition, with the text of its cell or file, its node in the syntax tree, and the names that it can look up."""
 
     file: str
     text: str
@@ -130,7 +136,7 @@ class _Place:
 
     @property
     def segment(self) -> str:
-        """The definition alone, at the margin."""
+        """Text of the definition alone, without indentation."""
         lines = self.text.splitlines()[_first(self.node) - 1 : self.node.end_lineno]
         return dedent("\n".join(lines))
 
@@ -138,7 +144,9 @@ class _Place:
 def _home(thing: Any) -> _Place | None:
     if not isinstance(thing, type):
         return _place(thing.__code__, thing.__name__, _seen_by(thing))
-    functions = [function for function in functions_of(thing) if is_own(function)]  # others are pydantic's
+    functions = [
+        function for function in functions_of(thing) if is_own(function)
+    ]  # without those of pydantic
     names = dict(vars(sys.modules.get(thing.__module__)) if thing.__module__ in sys.modules else {})
     for function in functions:
         names |= _seen_by(function)
@@ -159,7 +167,7 @@ def _seen_by(function: Any) -> dict[str, Any]:
 def _is_full(cell: Any) -> bool:
     try:
         return cell.cell_contents is not cell
-    except ValueError:  # of a name that is bound later, such as the class's own
+    except ValueError:  # the name is bound later, such as that of the class itself
         return False
 
 
@@ -171,7 +179,7 @@ def _place(code: CodeType, name: str, names: Mapping[str, Any]) -> _Place | None
 def _found(
     file: str, text: str, name: str, names: Mapping[str, Any], line: int | None = None
 ) -> _Place | None:
-    """The definition of that name, last of them or on that line; for a lambda the statement that holds it."""
+    """Return the last definition of a name, or the one on a line; for a lambda, the statement that contains it."""
     try:
         tree = _tree(text)
     except SyntaxError:  # magic commands of a notebook
@@ -194,7 +202,7 @@ def _first(node: ast.stmt) -> int:
 
 
 def _beyond(thing: Any, home: _Place) -> Iterator[str]:
-    """Definitions that are reached and stand elsewhere, and values that the text does not tell, as text."""
+    """Yield the text of used definitions in other cells or files, and of values that the text does not contain."""
     given = _given(home.text)
     queue, seen, values = [home], {id(thing)}, set[str]()
     queue += [place for base in getattr(thing, "__mro__", ())[1:] if is_own(base) and (place := _home(base))]
@@ -217,7 +225,7 @@ def _beyond(thing: Any, home: _Place) -> Iterator[str]:
 
 
 def _used(place: _Place) -> Iterator[tuple[str, Any]]:
-    """Names that a definition looks up, of modules of the user's own their attributes, and the values."""
+    """Yield the names that a definition looks up with their values; for user modules, the attributes that it uses."""
     looked_up = _free(symtable(place.segment, place.file, "exec")) - _imported(place.text)
     for name in sorted(looked_up & place.names.keys()):
         value = place.names[name]
@@ -230,7 +238,7 @@ def _used(place: _Place) -> Iterator[tuple[str, Any]]:
 
 
 def _free(table: SymbolTable) -> set[str]:
-    """Names that a piece of code does not define itself, without those that it changes as it runs."""
+    """Return the global names that a piece of code uses, without those that it assigns to."""
     symbols = table.get_symbols()
     found = {symbol.get_name() for symbol in symbols if symbol.is_global() and symbol.is_referenced()}
     found = found.union(*map(_free, table.get_children()))
@@ -238,7 +246,7 @@ def _free(table: SymbolTable) -> set[str]:
 
 
 def _changed(text: str) -> set[str]:
-    """Names of what functions of a text change without giving the name another value."""
+    """Return the names whose values are changed in place by functions of a text."""
     inside = (n for f in ast.walk(_tree(text)) if isinstance(f, _DEFINITIONS) for n in ast.walk(f))
     found = [n for n in inside if isinstance(n, ast.Subscript | ast.Attribute)]
     changes = (n for n in found if not isinstance(n.ctx, ast.Load) or getattr(n, "attr", "") in _CHANGES)
@@ -246,19 +254,19 @@ def _changed(text: str) -> set[str]:
 
 
 def _imported(text: str) -> set[str]:
-    """Names that a text imports from what is installed: their values are not the user's."""
+    """Return the names that a text imports from installed packages."""
     found = (n for n in _tree(text).body if isinstance(n, ast.ImportFrom) and n.module)
     return {name for n in found if not is_own(sys.modules.get(str(n.module), ast)) for name in _binds(n)}
 
 
 def _bare(value: Any) -> Any:
-    """A function without what it is wrapped in."""
-    inner = getattr(value, "func", value)  # of functools.partial
+    """Return a function without its wrappers, and other values unchanged."""
+    inner = getattr(value, "func", value)  # function of a functools.partial
     return inspect.unwrap(inner) if callable(inner) and not isinstance(inner, type) else inner
 
 
 def _given(text: str) -> dict[str, Any]:
-    """Values that a text gives to names of its module, as far as one reads them there."""
+    """Return the literal values that a text assigns to names of its module."""
     found: dict[str, Any] = {}
     for statement in _tree(text).body:
         values: Any = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
@@ -275,7 +283,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _value_text(name: str, value: Any) -> list[str]:
-    """A value as a line: an assignment where it is short and plain, else a note that holds its hash."""
+    """Return a value as lines: an assignment if it is short and plain, else a note with its hash."""
     text = _nested_text(value)
     if text is None:
         note = f"a {type(value).__name__} whose values are not compared"
@@ -290,7 +298,7 @@ def _value_text(name: str, value: Any) -> list[str]:
 
 
 def _nested_text(value: Any, deep: int = 0) -> str | None:
-    """What tells a value from others: of plain ones their text, of arrays a hash; None where there is no telling."""
+    """Return text that identifies a value: its repr, or a hash of an array; None for other types."""
     if isinstance(value, np.ndarray | np.generic):
         digest = sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
         return None if value.dtype == object else f"array {value.shape} of {value.dtype}, {digest}"
@@ -317,6 +325,6 @@ def _note(name: str, text: str) -> list[str]:
 
 
 def _is_note(node: ast.stmt) -> bool:
-    """Is it a note of ours on a value?"""
+    """Return whether a statement is a note on a value."""
     value = node.value if isinstance(node, ast.Expr) else None
     return isinstance(value, ast.Constant) and str(value.value).startswith(VALUE_NOTE_PREFIX)

@@ -1,7 +1,7 @@
-"""Tables in text files, field by field: nothing is guessed, and each row keeps the line of the file it begins on.
+"""Tables in text files: types are not guessed, and each row has the line of the file on which it begins.
 
-Columns are separated by commas, in a .tsv by tabs, or by what a first line such as ``sep=;`` names. A field is text
-until a caller reads it as a number. What could be read in two ways is refused with its line.
+Columns are separated by commas, in a .tsv by tabs, or by the separator in a first line such as ``sep=;``. All fields
+are text until a caller converts them to numbers. Ambiguous content raises an error with its line.
 """
 
 import csv
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 TEXT_ENDINGS = tuple(ending + packed for packed in ("", ".gz") for ending in DELIMITERS)
 MAX_SHARED_TEXTS = 2**16  # different fields that are stored once, however often they occur
-MAX_WHOLE_DIGITS = 40  # of a whole number
-PEEKED_ROWS = 20  # in which decimal commas are looked for
-EXACT_FLOAT = 2**53  # from which on neighbouring whole numbers are one float
+MAX_WHOLE_DIGITS = 40  # digits of a whole number
+PEEKED_ROWS = 20  # rows that are searched for decimal commas
+EXACT_FLOAT = 2**53  # smallest float that represents more than one whole number
 _BOMS = (
     (b"\xff\xfe\x00\x00", "utf-32"),
     (b"\x00\x00\xfe\xff", "utf-32"),
@@ -57,7 +57,7 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 
 
 class TableError(ValueError):
-    """A table that cannot be read; `place` says where in it, such as "line 3", and may be empty.
+    """Error: a table cannot be read. `place`: position in the table, such as "line 3", or "".
 
     >>> print(TableError("worker is empty", "line 3").of("path = 'a.csv'"))
     path = 'a.csv', line 3: worker is empty
@@ -68,20 +68,20 @@ class TableError(ValueError):
         self.why, self.place = why, place
 
     def of(self, file: str) -> str:
-        """Return the sentence that names the file as well."""
+        """Return the message with the name of the file before it."""
         return f"{file}, {self}" if self.place else f"{file}: {self}"
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """Names of the columns, and the rows: the line that each begins on, and as many fields as there are names."""
+    """Names of the columns, and an iterator over the rows: the line on which each begins, and its fields."""
 
     names: tuple[str, ...]
     rows: Iterator[tuple[int, list[str]]]
 
 
 def ending(path: Path) -> str:
-    """Return a file's ending in small letters, with that of the packed file before .gz.
+    """Return a file's ending in lower case; before .gz, with the ending of the compressed file.
 
     >>> ending(Path("TIMES.CSV")), ending(Path("my.times.csv.gz"))
     ('.csv', '.csv.gz')
@@ -92,10 +92,10 @@ def ending(path: Path) -> str:
 
 @contextmanager
 def text_table(path: Path) -> Iterator[TextTable]:
-    """Open a table in text, as a context.
+    """Open a table in text, as a context manager.
 
-    Raises `TableError` (by the rows, too, as they are read), OSError, and `SettingError` for another kind of file or a
-    larger one than memory holds.
+    Raises `TableError` (also while rows are read) and OSError. Raises `SettingError` for a file that is not regular, or
+    does not fit into memory.
     """
     with _opened(path) as file:
         start = file.read(4)
@@ -118,7 +118,7 @@ def text_table(path: Path) -> Iterator[TextTable]:
 
 
 def read_texts(path: Path) -> "pd.DataFrame":
-    """Read all fields as text; the index holds the line of each row. Raises what `text_table` raises."""
+    """Read all fields as text; the index has the line of each row. Raises the errors of `text_table`."""
     import pandas as pd
 
     shared: dict[str, str] = {}
@@ -138,9 +138,9 @@ def read_texts(path: Path) -> "pd.DataFrame":
 
 
 def read_columns(path: Path) -> "pd.DataFrame":
-    """Read a table of Parquet with whole numbers as they are, also beside missing ones; the index counts rows from 1.
+    """Read a Parquet table; whole numbers stay exact in columns with missing values. The index counts rows from 1.
 
-    Raises what `open_parquet` raises.
+    Raises the errors of `open_parquet`.
     """
     import pandas as pd
 
@@ -150,7 +150,7 @@ def read_columns(path: Path) -> "pd.DataFrame":
 
 
 def number(text: str) -> float | None:
-    """Return the number that a field holds, also nan and inf; None where it is not a number.
+    """Convert a field to a number, also nan and inf; return None if it is not a number.
 
     >>> number("1e-3"), number("1,5"), number("1_000")
     (0.001, None, None)
@@ -164,7 +164,7 @@ def number(text: str) -> float | None:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the whole number that a field holds, exactly; None where it does not hold one.
+    """Convert a field to a whole number, exactly; return None if it is not one.
 
     >>> whole_number("9007199254740993"), whole_number("1e3"), whole_number("2.0"), whole_number("2.5")
     (9007199254740993, 1000, 2, None)
@@ -183,7 +183,7 @@ def whole_number(text: str) -> int | None:
 
 
 def natural(name: object) -> tuple[Any, ...]:
-    """Return a key that sorts names as people do: the numbers in them by size.
+    """Return a key for natural sorting: the numbers in names are compared by size.
 
     >>> sorted(["w10", "w2", "w1"], key=natural)
     ['w1', 'w2', 'w10']
@@ -209,9 +209,9 @@ def in_order(names: Sequence[Any]) -> list[Any]:
 
 
 def texts(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column of names as text, None where one is missing or blank.
+    """Convert a column of names to text, with None for missing or blank names.
 
-    Raises `TableError` where floats may have merged whole numbers, or two names differ in the blanks around them only.
+    Raises `TableError` if floats may have merged whole numbers, or two names differ only in blanks around them.
     """
     import pandas as pd
 
@@ -227,7 +227,7 @@ def texts(column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 def _text(value: Any) -> str | None:
-    """Write a name, None for a blank one; a float that is whole is written as whole."""
+    """Convert one name to text, or None if it is blank; a whole float is written as a whole number."""
     if isinstance(value, str):
         return value if value.strip() else None
     if isinstance(value, float) and value.is_integer():
@@ -239,9 +239,9 @@ def _text(value: Any) -> str | None:
 
 
 def identifiers(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column of names as they are written: as int64 where each reads 2 and not 02, 2.0 or 1e5, else as text.
+    """Convert a column of names to int64 if each is a plain whole number (2, but not 02, 2.0 or 1e5), else to text.
 
-    Raises what `texts` raises.
+    Raises the errors of `texts`.
 
     >>> import pandas as pd
     >>> identifiers(pd.Series(["2", "10"])).tolist(), identifiers(pd.Series(["1e5", "100000"])).tolist()
@@ -282,7 +282,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Lines:
-    """Lines of a text, counted as an editor counts them; raises `TableError` where one is not text."""
+    """Iterator over the lines of a text, with line numbers. Raises `TableError` for a line that is not text."""
 
     def __init__(self, file: TextIOWrapper, path: Path, encoding: str) -> None:
         self.number = 0
@@ -307,12 +307,12 @@ class _Lines:
         return line
 
     def back(self, *lines: str) -> None:
-        """Read these lines again."""
+        """Push lines back, so that they are read again."""
         self.number -= len(lines)
         self._again += reversed(lines)
 
     def _undecoded(self) -> str:
-        """Name the first line that is not text, where it can be found."""
+        """Return the position of the first line that is not text, or "" if it is unknown."""
         if self._encoding != "utf-8-sig":
             return ""
         with (
@@ -324,7 +324,7 @@ class _Lines:
 
 
 def _before_header(lines: _Lines, delimiter: str) -> tuple[str, list[tuple[int, str]]]:
-    """Return the delimiter and the comments above the header line, which is the next to read."""
+    """Return the delimiter and the comments above the header line, which is read next."""
     comments: list[tuple[int, str]] = []
     for line in lines:
         text = line.strip("\r\n")
@@ -340,7 +340,7 @@ def _before_header(lines: _Lines, delimiter: str) -> tuple[str, list[tuple[int, 
 
 
 def _check_separator(names: Sequence[str], delimiter: str, lines: _Lines) -> None:
-    """Refuse a table whose columns are separated by something else; its next lines are read again."""
+    """Raise `TableError` if the columns have another separator; the next lines are pushed back."""
     others = [mark for mark in ";\t|, " if mark != delimiter and len(names) == 1 and mark in names[0]]
     if not others:
         return
@@ -356,13 +356,13 @@ def _check_separator(names: Sequence[str], delimiter: str, lines: _Lines) -> Non
 
 
 def _is_data(names: Sequence[str]) -> bool:
-    """Are these values of a row? Names that count 0, 1, 2, ... are what pandas calls columns without a name."""
+    """Return whether a header is a row of numbers; 0, 1, 2, ... are names, which pandas gives to unnamed columns."""
     counted = list(names[:-1]) == [str(i) for i in range(len(names) - 1)]
     return not counted and all(number(name) is not None for name in names)
 
 
 def _records(lines: _Lines, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line that each record begins on, and its fields."""
+    """Yield the line on which each record begins, and its fields."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         line = lines.number + 1
@@ -376,7 +376,7 @@ def _records(lines: _Lines, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _plainly(reason: str) -> str:
-    """Say what Python's reader of tables found.
+    """Translate an error message of Python's csv reader.
 
     >>> _plainly("unexpected end of data")
     'a quote (") is opened in this row and not closed'
@@ -391,7 +391,7 @@ def _plainly(reason: str) -> str:
 
 
 def _rows(records: Iterator[tuple[int, list[str]]], width: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows without blank lines; each has as many fields as the header line."""
+    """Yield the rows without blank lines. Raises `TableError` if the number of fields is not that of the header."""
     first, commented = 0, False
     for line, fields in records:
         if len(fields) <= 1 and not "".join(fields).strip():

@@ -1,7 +1,7 @@
-"""What people write, as they mean it: 1e-3 in YAML is a number, no and 1:30 are text, NumPy's numbers are Python's.
+"""Reading and writing of YAML and JSON: 1e-3 is a number, no and 1:30 are text, NumPy values become Python's.
 
-All YAML and JSON that a person may have written is read here, be it a file, typed into a form or behind an option of
-the command line. A few lines that stand for more than memory holds are refused before anything is made of them.
+All YAML and JSON that a person may have written is read here: files, form fields and options of the command line. Text
+whose aliases would expand beyond the memory is refused before it is expanded.
 """
 
 import json
@@ -13,32 +13,32 @@ from typing import Any
 
 import numpy as np
 import yaml
-from yaml import YAMLError as YAMLError  # for others
+from yaml import YAMLError as YAMLError  # imported from here by other modules
 
 from workbench.core.base import reading
 from workbench.core.base.arguments import fits
 from workbench.core.base.settings import SettingError, Settings, path_of, short
 
-MAX_JSON_BYTES = 2**28  # of a file of fields: none that the package writes comes near it
-YAML_BYTES_PER_BYTE = 100  # memory that a reader of YAML takes for each byte
-MAX_DEPTH = 50  # levels of lists and fields in one another: no experiment has ten
-MAX_ALIASED_VALUES = 10_000  # values that the aliases of one text may stand for
+MAX_JSON_BYTES = 2**28  # bytes of a JSON file of fields; those of the package are much smaller
+YAML_BYTES_PER_BYTE = 100  # bytes of memory that the YAML reader needs for each byte of text
+MAX_DEPTH = 50  # levels of nested lists and fields; experiments have fewer than ten
+MAX_ALIASED_VALUES = 10_000  # values that all aliases of one text may expand to
 
 
 class Loader(yaml.SafeLoader):
-    """Plain data only, with the numbers and truth values of YAML 1.2; what aliases stand for is counted."""
+    """YAML loader for plain data, with numbers and booleans of YAML 1.2, which limits the size of expanded aliases."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = self._repeated = 0
-        self._sizes: dict[int, int] = {}  # by node: how many values are in it, aliases written out
+        self._sizes: dict[int, int] = {}  # id of a node -> number of values in it, with aliases expanded
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Refuse what is too deep, what stands for too much, and what is within itself."""
+        """Refuse nodes that are too deep, too large when expanded, or recursive."""
         first: Any = self.peek_event()  # type: ignore[no-untyped-call]
         alias = first if isinstance(first, yaml.AliasEvent) else None
         if self._depth == MAX_DEPTH:
-            raise self._refusal(first, f"lies {MAX_DEPTH} levels deep; write it flatter")
+            raise self._refusal(first, f"is {MAX_DEPTH} levels deep; use fewer levels")
         self._depth += 1
         node: Any = super().compose_node(parent, index)
         self._depth -= 1
@@ -49,22 +49,22 @@ class Loader(yaml.SafeLoader):
         else:
             self._repeated += self._sizes[id(node)]
             if self._repeated > MAX_ALIASED_VALUES:
-                why = f"the aliases up to *{alias.anchor} stand for more than {MAX_ALIASED_VALUES} values"
+                why = f"the aliases up to *{alias.anchor} expand to more than {MAX_ALIASED_VALUES} values"
                 raise self._refusal(alias, f"{why}; write them out")
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a key that stands twice."""
+        """Refuse a key that occurs twice."""
         seen: set[str] = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             name = "" if key.tag.endswith(":merge") else str(self.construct_object(key, deep=True))
             if name and name in seen:
-                raise self._refusal(node, f"{name!r} stands twice in the fields")
+                raise self._refusal(node, f"{name!r} occurs twice in the fields")
             seen.add(name)
         return super().construct_mapping(node, deep)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Refuse text that is not what its tag says, and numbers of thousands of digits."""
+        """Refuse text that does not match its tag, and numbers of thousands of digits."""
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError, TypeError):
@@ -77,20 +77,20 @@ class Loader(yaml.SafeLoader):
 
 
 def _parts(node: yaml.Node) -> list[yaml.Node]:
-    """Nodes directly within a node."""
+    """Return the direct children of a node."""
     if isinstance(node, yaml.MappingNode):
         return [part for pair in node.value for part in pair]
     return node.value if isinstance(node, yaml.SequenceNode) else []
 
 
-_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)$")  # 010 would be 8
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)$")  # 010 is text, because YAML 1.1 reads it as 8
 _FLOAT = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"
 )
 _BOOL = re.compile(r"(true|True|TRUE|false|False|FALSE)$")
 _NULL = re.compile(r"(~|null|Null|NULL|)$")
 _KINDS = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map")}
-Loader.yaml_constructors = {  # no dates, sets or bytes: no field holds one
+Loader.yaml_constructors = {  # without dates, sets and bytes, which no field has
     tag: make for tag, make in Loader.yaml_constructors.items() if tag is None or tag in _KINDS
 }
 Loader.yaml_implicit_resolvers = {}
@@ -105,14 +105,14 @@ for _tag, _pattern, _first in (
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes what either version of YAML would take for something else than text."""
+    """YAML dumper that quotes text which either version of YAML would read as another type."""
 
 
 Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
 
 
 def dump(value: Any, **options: Any) -> str:
-    r"""Write plain data as `parse` and other readers of YAML take them.
+    r"""Return plain data as YAML, for `parse` and other readers.
 
     >>> dump({"data": "1e3", "step": 1e-3})
     "data: '1e3'\nstep: 0.001\n"
@@ -121,7 +121,7 @@ def dump(value: Any, **options: Any) -> str:
 
 
 def parse(text: str) -> Any:
-    """Read one document; raises `YAMLError`, whatever is wrong with it.
+    """Parse one YAML or JSON document. Raises `YAMLError` for every kind of mistake in it.
 
     >>> parse("{rate: 1e-3, name: no, time: 1:30}")
     {'rate': 0.001, 'name': 'no', 'time': '1:30'}
@@ -137,10 +137,10 @@ def parse(text: str) -> Any:
 
 def _parsed(text: str) -> Any:
     if text.startswith("{") and text.count("{") + text.count("[") < MAX_DEPTH:
-        try:  # what is JSON is read thirty times faster, and means the same
+        try:  # the JSON parser is thirty times faster, and gives the same result
             return json.loads(text, object_pairs_hook=_once, parse_constant=_refused)
         except ValueError:
-            pass  # YAML after all, or something wrong, which is said there
+            pass  # not JSON: the YAML loader reads it, or raises the error
     return Loader(text).get_single_data()
 
 
@@ -151,12 +151,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refused(text: str) -> Any:
-    """NaN and Infinity are text in YAML."""
+    """Refuse NaN and Infinity, which are text in YAML."""
     raise ValueError(text)
 
 
 def in_seconds(time: float, digits: int = 4) -> str:
-    """A time as people read it.
+    """Return a time with its unit, for messages.
 
     >>> in_seconds(1.23456), in_seconds(float("inf")), in_seconds(float("nan"))
     ('1.235 s', 'more seconds than a number can hold', 'an unknown time')
@@ -167,7 +167,7 @@ def in_seconds(time: float, digits: int = 4) -> str:
 
 
 def duration(time: float) -> str:
-    """A time to wait, as people say it.
+    """Return a duration in hours, minutes and seconds, for messages.
 
     >>> duration(12.3), duration(200), duration(9000)
     ('12 s', '3 min 20 s', '2 h 30 min')
@@ -180,17 +180,17 @@ def duration(time: float) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Text of a file; raises `SettingError` naming the file."""
+    """Return the text of a file. Raises `SettingError` with its path."""
     try:
         return reading.read_text(path)
     except OSError as error:
         raise SettingError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
-        raise SettingError(f"{path}: is no text in UTF-8 ({error.reason} at byte {error.start})") from None
+        raise SettingError(f"{path}: is not text in UTF-8 ({error.reason} at byte {error.start})") from None
 
 
 def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
-    """Read a file of fields, such as the example's; raises `SettingError` naming the file."""
+    """Read a YAML or JSON file of fields. Raises `SettingError` with its path; `example`: a field for the message."""
     file = path_of(path, "path")
     if file.is_dir() or not file.exists():
         wanted = f"give a .yaml or .json file with fields such as {example!r}"
@@ -208,9 +208,9 @@ def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
 
 
 def read_json(path: str | Path, *needed: str, **kinds: Any) -> dict[str, Any]:
-    """Read a JSON file of fields; raises `SettingError` for another, OSError without a file.
+    """Read a JSON file of fields. Raises `SettingError` for other content, and OSError if there is no file.
 
-    `needed`: fields that have to be there; `kinds`: the same, each with its kind.
+    `needed`: names of required fields. `kinds`: required fields with their types.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "note.json"
@@ -235,7 +235,7 @@ def read_json(path: str | Path, *needed: str, **kinds: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Python's own numbers, lists and dicts in place of NumPy's, tuples and paths.
+    """Convert NumPy values, tuples and paths to Python's numbers, lists and text, at any depth.
 
     >>> import numpy as np
     >>> plain({"rate": np.float64(2.0), "seeds": np.arange(2)})

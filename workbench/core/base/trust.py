@@ -1,12 +1,12 @@
-"""Which code may be run on behalf of a file: none while it is read; when it is run, what the user trusts.
+"""Limits on the code that a file may run: none while it is read, and only trusted code when it is run.
 
-A file may name code: a class of a loose file ("mine.py:Half"), or a function of a module ("os:abort"). Within `limited`
-such names are looked up only where this process has run that code already, or where the source that they stand for has
-the hash that was allowed. Outside, the user has named the code, and it is run.
+A file may name code: a class of a loose file ("mine.py:Half"), or a function of a module ("os:abort"). Within
+`limited`, such a name is resolved only if this process has run the code already, or if the hash of its source is
+allowed. Outside, the user has named the code, and it is run.
 
-What the user's own processes write is signed with a key of the user's own, as Jupyter signs notebooks (HMAC-SHA256).
-The key lies in the user's data folder, readable by its owner only. Without a usable key nothing is signed, and nothing
-counts as signed.
+Files that processes of the user write are signed with the user's key, as Jupyter signs notebooks (HMAC-SHA256). The key
+is in the user's data folder, and only the user can read it. Without a usable key, nothing is signed, and no signature
+is valid.
 """
 
 import hmac
@@ -28,19 +28,19 @@ KEY_BYTES = 32
 
 @dataclass
 class Limit:
-    """What may be run: code by its name, and the hash of its source. `refused`: what was not looked up, and why."""
+    """Code that may be run, by its name and the hash of its source, and the names that were refused."""
 
-    allowed: Mapping[str, str] = field(default_factory=dict)
-    refused: list[str] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)  # of code that was refused
+    allowed: Mapping[str, str] = field(default_factory=dict)  # name -> hash of its source
+    refused: list[str] = field(default_factory=list)  # messages of the errors for refused names
+    names: list[str] = field(default_factory=list)  # refused names of code
 
     def refuse(self, name: str, field: str) -> SettingError:
-        """Note that a name of code is not looked up; returns the error that says so."""
+        """Record a name of code that is not resolved, and return the error for it."""
         self.names.append(name)
         return self.unknown(SettingError(f"{field} = {name!r}: names code, which reading does not run"))
 
     def unknown(self, error: SettingError) -> SettingError:
-        """Note that a name stands for nothing here; returns the error."""
+        """Record the error for an unknown name, and return it."""
         self.refused.append(str(error))
         return error
 
@@ -49,13 +49,13 @@ _limit: ContextVar[Limit | None] = ContextVar("limit", default=None)
 
 
 def limit() -> Limit | None:
-    """Return the limit that holds now; None where the user has named the code."""
+    """Return the current limit; None if the user has named the code."""
     return _limit.get() or _everywhere
 
 
 @contextmanager
 def limited(allowed: Mapping[str, str] | None = None) -> Iterator[Limit]:
-    """Run no code for the names in a file, within a block, but what is `allowed`: hashes of sources by name.
+    """Run no code for the names in a file within a block, except `allowed` code: name -> hash of its source.
 
     >>> with limited() as now:
     ...     limit() is now
@@ -70,7 +70,7 @@ def limited(allowed: Mapping[str, str] | None = None) -> Iterator[Limit]:
 
 
 def limit_to(allowed: Mapping[str, str]) -> None:
-    """The same for all that this process does, in a kernel that works for one which is limited so."""
+    """Limit this process as `limited` limits a block, in a kernel that was started by a limited process."""
     global _everywhere
     _everywhere = Limit(allowed)
 
@@ -82,20 +82,20 @@ _everywhere: Limit | None = None
 
 
 def key_file() -> Path:
-    """Return where the key lies; it need not be there."""
+    """Return the path of the key, which may not exist yet."""
     from platformdirs import user_data_path
 
     return user_data_path("straggler-workbench") / "trust" / "key"
 
 
 def signature(fields: Mapping[str, Any]) -> str | None:
-    """Return the signature of some fields, made with the user's key; None where there can be no key."""
+    """Return the signature of some fields with the user's key; None without a usable key."""
     key = _key(make=True)
     return None if key is None else _signed(key, fields)
 
 
 def is_signed(fields: Mapping[str, Any], signed: object) -> bool:
-    """Is it the signature of these fields, made with the user's key?"""
+    """Return whether `signed` is the signature of these fields with the user's key."""
     key = _key(make=False) if isinstance(signed, str) else None
     return key is not None and hmac.compare_digest(_signed(key, fields).encode(), str(signed).encode())
 
@@ -105,7 +105,7 @@ def _signed(key: bytes, fields: Mapping[str, Any]) -> str:
 
 
 def _key(make: bool) -> bytes | None:
-    """Return the key, made where there is none yet; None where it cannot be kept from others."""
+    """Return the key, with `make` a new one if there is none; None if other users could read it."""
     file = key_file()
     try:
         if not file.is_absolute() or (not make and not file.exists()):
@@ -124,14 +124,14 @@ def _key(make: bool) -> bytes | None:
 
 
 def _private(found: os.stat_result, kind: Any) -> bool:
-    """Is it a file or folder of the user's own, that nobody else may read or change?"""
-    if os.name == "nt":  # the user's folder is the user's own there
+    """Return whether a file or folder belongs to the user, and no other user may read or change it."""
+    if os.name == "nt":  # the user's data folder is private there
         return bool(kind(found.st_mode))
     return bool(kind(found.st_mode)) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
 
 
 def _make(file: Path) -> None:
-    """Write a new key; where another process is faster, its key stays."""
+    """Write a new key, unless another process has written one first."""
     temporary = file.with_name(f".{secrets.token_hex(8)}.tmp")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -140,7 +140,7 @@ def _make(file: Path) -> None:
             out.flush()
             os.fsync(handle)
         try:
-            os.link(temporary, file)  # a rename would replace a key that something was signed with
+            os.link(temporary, file)  # a rename could replace a key that is already in use
         except OSError:
             if not file.exists():  # a file system without links
                 temporary.rename(file)

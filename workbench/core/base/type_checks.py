@@ -1,7 +1,7 @@
-"""Is a value of the kind that a field asks for, as it stands? And what would be?
+"""Checks that a value has the type of its field without conversion, and messages on values that would fit.
 
-Pydantic helps out where it can: "2" and 2.0 become 2, "yes" becomes True. That hides slips, so here
-a value must be what the field says. NumPy's numbers are welcome: they say themselves of what kind they are.
+Pydantic converts values: "2" and 2.0 become 2, "yes" becomes True. This hides mistakes, so here a value must have the
+type of the field. NumPy scalars are accepted, because their types are registered as numbers.
 """
 
 import re
@@ -13,23 +13,23 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")  # YAML hands on 1e-3 and 2.0e4 as text
-MAX_WHOLE_FLOAT = 1e15  # beyond it a float is not written as a whole number
-NO_LIST = "is no list; write one, such as [1, 2]"
+_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")  # YAML 1.1 reads 1e-3 and 2.0e4 as text
+MAX_WHOLE_FLOAT = 1e15  # smallest float that messages do not show as a whole number
+NO_LIST = "is not a list; write one, such as [1, 2]"
 
 
 class TypeMismatch(NamedTuple):
-    """Something of the wrong kind: where in the field ("" or "[2]"), what stands there, what is wrong with it."""
+    """Value of the wrong type."""
 
-    where: str
+    where: str  # its position in the field: "", or an index such as "[2]"
     value: Any
-    text: str
+    text: str  # what is wrong with the value
 
 
 def find_mismatch(kind: Any, value: Any) -> TypeMismatch | None:
-    """Say what is of the wrong kind; None where nothing is, or where pydantic has to find out.
+    """Return the mismatch of a value and a type; None if there is none, or only pydantic can decide.
 
-    >>> find_mismatch(int, "2").words, find_mismatch(int, 2), find_mismatch(tuple[int, ...] | None, [1, 2.0]).where
+    >>> find_mismatch(int, "2").text, find_mismatch(int, 2), find_mismatch(tuple[int, ...] | None, [1, 2.0]).where
     ('is text; write 2 without quotes', None, '[1]')
     """
     origin, inner = get_origin(kind), get_args(kind)
@@ -58,7 +58,7 @@ def _in_list(kind: Any, value: Any) -> TypeMismatch | None:
 
 
 def _mismatch_text(kind: Any, value: Any) -> str | None:
-    """What is wrong with one value; None: nothing."""
+    """Return what is wrong with one value, or None."""
     if kind is NoneType:
         return None if value is None else "must be empty"
     if kind is bool:
@@ -101,7 +101,7 @@ def _text(kind: Any, value: str | bytes) -> str | None:
 
 
 def range_of(field: FieldInfo, value: Any) -> str:
-    """Say what would work in a field of numbers, and what of that is nearest to a value that does not.
+    """Return a text for the values that a field of numbers accepts, with the nearest one to a wrong value.
 
     >>> from pydantic import Field
     >>> range_of(Field(default=0.0, ge=0), -0.5)
@@ -112,12 +112,12 @@ def range_of(field: FieldInfo, value: Any) -> str:
         return _whole_range(limits, value) + _empty(field)
     text = _real_range(limits, value)
     example = isinstance(field.default, float) and ", the nearest" not in text
-    example = example and field.default != limits["ge"]  # which the words begin with
+    example = example and field.default != limits["ge"]  # the text begins with this limit
     return text + (f", e.g. {field.default}" if example else "") + _empty(field)
 
 
 def limit_of(field: FieldInfo, name: str) -> Any:
-    """A field's limit "ge", "gt", "le" or "lt"; None where it has none."""
+    """Return a field's limit "ge", "gt", "le" or "lt", or None."""
     return next((getattr(rule, name) for rule in field.metadata if hasattr(rule, name)), None)
 
 
@@ -134,7 +134,7 @@ def _whole_range(limits: dict[str, Any], value: Any) -> str:
     around: Any = (floor(value), ceil(value))
     near = {max(n, low) if low is not None else n for n in around}
     near = {min(n, high) if high is not None else n for n in near}
-    if (low == high or None in (low, high)) and near <= {low, high}:  # the only end says it already
+    if (low == high or None in (low, high)) and near <= {low, high}:  # the nearest value is the only limit
         return _span(low, high)
     listed = " and ".join(map(str, sorted(near)))
     return f"{_span(low, high)}, the nearest {'is' if len(near) == 1 else 'are'} {listed}"
@@ -147,7 +147,7 @@ def _span(low: Any, high: Any) -> str:
 
 
 def span(low: float, high: float) -> str:
-    """Numbers from one to another, in words.
+    """Return a range of numbers as text.
 
     >>> span(0, 3), span(0, 0)
     ('0 to 3', '0')
@@ -156,7 +156,7 @@ def span(low: float, high: float) -> str:
 
 
 def there_are(what: str, low: int, high: int) -> str:
-    """Say which workers or rounds there are, for an error about another one.
+    """Return a text for the existing workers or rounds, for an error about another one.
 
     >>> there_are("worker", 1, 12), there_are("round", 0, 0)
     ('there are workers 1 to 12', 'there is only round 0')
@@ -171,7 +171,9 @@ def _real_range(limits: dict[str, Any], value: Any) -> str:
     text = f"{start} to {end}" if start and end else f"{start} or more" if low is not None else start or end
     text = f"a number {text}" if text.startswith(("above", "below")) and " to " not in text else text
     nearest = ""
-    if start and end and isinstance(value, Real) and not isinstance(value, bool):  # one end says it already
+    if (
+        start and end and isinstance(value, Real) and not isinstance(value, bool)
+    ):  # a single limit is the nearest
         nearest = f", the nearest is {low:g}" if low is not None and value < low else ""
         nearest = f", the nearest is {high:g}" if high is not None and value > high else nearest
     return f"take {text or 'any finite number'}{nearest}"

@@ -1,4 +1,4 @@
-"""The one type that all numbers travel in."""
+"""Type of all numeric arrays of the package."""
 
 import numpy as np
 from numpy.typing import NDArray

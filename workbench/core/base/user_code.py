@@ -1,4 +1,4 @@
-"""Which definitions are a user's own, of a notebook's cell, a script or a loose file, and where they fail."""
+"""User-defined functions and classes of notebook cells, scripts and loose files: find them, and locate their errors."""
 
 import ast
 import inspect
@@ -23,17 +23,19 @@ from workbench.core.base.reading import read_bytes
 from workbench.core.base.settings import SettingError, user_path
 from workbench.core.base.trust import limit
 
-MAX_SOURCE_BYTES = 2**24
-LOOSE_MODULE_PREFIX = "own_"  # begins the name of a loose file's module
+MAX_SOURCE_BYTES = 2**24  # bytes of a source file that is hashed
+LOOSE_MODULE_PREFIX = "own_"  # prefix of the module name of a loose file
 
-_named: dict[str, Any] = {}  # functions and classes that settings hold by a bare name, the newest of each
-_came: dict[str, Any] = {}  # the same in a rank: what its task brought, whatever the rank's own code calls so
-_imports: dict[str, Any] = {}  # what "package.module:Net" stands for, of those that this process has used
-_used: set[tuple[str, str]] = set()  # the same of loose files: path, and name in it
+_named: dict[str, Any] = {}  # bare name in settings -> newest function or class
+_came: dict[str, Any] = {}  # in a rank: bare name -> function or class that came with its task
+_imports: dict[str, Any] = {}  # "package.module:Net" -> its value, for names that this process has used
+_used: set[tuple[str, str]] = set()  # (path, name) of definitions in loose files that this process has used
 
 
 def is_own(thing: Any) -> bool:
-    """Is a class, function or module of a cell, a script or a loose file, so that other processes cannot import it?
+    """Return whether a class, function or module is user-defined, so that other processes cannot import it.
+
+    Such definitions are in a notebook cell, a script or a loose file.
 
     >>> is_own(is_own), is_own(int)
     (False, False)
@@ -49,7 +51,7 @@ def is_own(thing: Any) -> bool:
 
 
 def _ours(top: str) -> bool:
-    """Is it the workbench, or one of the packages that lie beside it?"""
+    """Return whether a top-level package is the workbench, or one of its companion packages."""
     return top.partition("_")[0] == "workbench"
 
 
@@ -59,17 +61,17 @@ def _installed(file: str) -> bool:
     return any(path.is_relative_to(place) for place in _places())
 
 
-@cache  # for a thousand modules sysconfig takes seconds
+@cache  # sysconfig takes seconds for a thousand modules
 def _places() -> set[Path]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     return {Path(sysconfig.get_path(name)).resolve() for name in names}
 
 
 def name_of(value: Any, field: str) -> str:
-    """Name that stands for a function or class in settings, which hold text only: `thing_of` finds it again by it.
+    """Return the name of a function or class for settings, which contain only text. `thing_of` resolves it.
 
-    What a cell defines is remembered by its bare name; running the cell again puts the new one in its place. Raises
-    `SettingError` for what has no name.
+    A definition of a notebook cell is registered by its bare name. Running the cell again replaces it. Raises
+    `SettingError` for a value without a name.
 
     >>> name_of(name_of, "problem_args.loss")
     'workbench.core.base.user_code:name_of'
@@ -96,7 +98,7 @@ def _noted(name: str, value: Any) -> str:
 
 
 def thing_of(name: str, field: str) -> Any:
-    """What `name_of` gave a name to, or "mine.py:Net", or "package.module:Net"; raises `SettingError`."""
+    """Resolve a name of `name_of`, "FILE.py:NAME" or "package.module:NAME". Raises `SettingError` if it is unknown."""
     if name in _came:
         return _came[name]
     if ".py:" in name:
@@ -106,7 +108,9 @@ def thing_of(name: str, field: str) -> Any:
     newest, known, now = vars(sys.modules["__main__"]).get(name), _named.get(name), limit()
     if now is not None and known is None and name not in now.allowed and is_defined(name):
         raise now.refuse(name, field)
-    usable = callable(newest) and (now is None or is_own(newest))  # what a program has imported is not meant
+    usable = callable(newest) and (
+        now is None or is_own(newest)
+    )  # under a limit, imported names do not count
     if usable and (known is None or known.__module__ == "__main__"):
         _named[name] = newest
         return newest
@@ -118,13 +122,13 @@ def thing_of(name: str, field: str) -> Any:
 
 
 def is_defined(name: str) -> bool:
-    """Has the user defined a function or class of that name in this kernel?"""
+    """Return whether the user has defined a function or class of that name in this kernel."""
     found = vars(sys.modules["__main__"]).get(name)
     return callable(found) and is_own(found)
 
 
 def note_received(things: Mapping[str, Any]) -> None:
-    """Keep what a run's task has brought to this rank, by its names."""
+    """Register the functions and classes that came to this rank with a task, by name."""
     _came.update(things)
 
 
@@ -145,9 +149,9 @@ def _imported(name: str, field: str) -> Any:
 
 
 def class_of(name: str, field: str) -> type:
-    """Class of a loose file, named as in ``"mine.py:Half"``; the file is read again once it has changed.
+    """Return a class of a loose file, such as ``"mine.py:Half"``; a changed file is run again.
 
-    Raises `SettingError` where file or class are not there, or the file cannot be run, with its line.
+    Raises `SettingError` if there is no such file or class. If the file cannot be run, the message has its line.
     """
     found = _in_file(name, field, "class")
     if not isinstance(found, type):
@@ -157,7 +161,11 @@ def class_of(name: str, field: str) -> type:
 
 
 def _in_file(name: str, field: str, what: str, any_name: bool = True) -> Any:
-    """Find what a loose file defines. Under a limit, without `any_name`, names that were used here already count."""
+    """Return a definition of a loose file.
+
+    Under a limit, the file must be allowed, or have been run in this process. Without `any_name`, the name must have
+    been used as well.
+    """
     text, _, wanted = name.rpartition(":")
     now, file = limit(), user_path(text, field).resolve()
     known = str(file) in _files and (any_name or (str(file), wanted) in _used)
@@ -169,7 +177,7 @@ def _in_file(name: str, field: str, what: str, any_name: bool = True) -> Any:
         module = _module(name, field, file)
     except _Refused as refused:
         raise refused.error from None
-    except Exception as error:  # a user's own code may raise anything
+    except Exception as error:  # user-defined code may raise anything
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == str(file)]
         line = lines[-1] if lines else getattr(error, "lineno", None)
@@ -183,11 +191,11 @@ def _in_file(name: str, field: str, what: str, any_name: bool = True) -> Any:
 
 
 class _Loaded(NamedTuple):
-    """A loose file that was run in this process."""
+    """Loose file that was run in this process."""
 
-    stamp: tuple[int, ...]
+    stamp: tuple[int, ...]  # modification time (ns), size (bytes) and inode
     module: ModuleType
-    hash: str  # of its source, see `source_hash`
+    hash: str  # hash of its source (see `source_hash`)
 
 
 class _Refused(Exception):
@@ -195,11 +203,11 @@ class _Refused(Exception):
         self.error = error
 
 
-_files: dict[str, _Loaded] = {}  # by path, as they were last run
+_files: dict[str, _Loaded] = {}  # path -> loose file as it was last run
 
 
 def _module(name: str, field: str, file: Path) -> ModuleType:
-    """Run a loose file, unless it was run as it is now; what is run are the bytes whose hash was compared."""
+    """Return the module of a loose file, which is run if it has changed; the hashed bytes are those that are run."""
     state, known, now = file.stat(), _files.get(str(file)), limit()
     stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
     if known is not None and known.stamp == stamp:
@@ -217,7 +225,7 @@ def _module(name: str, field: str, file: Path) -> ModuleType:
     assert spec is not None
     module = sys.modules[spec.name] = module_from_spec(spec)
     with _from_source() if now is not None else nullcontext():
-        # Not by the spec's loader: it may take compiled code from __pycache__, which nobody has compared.
+        # The spec's loader is not used, because it may run code from __pycache__, whose hash is not checked.
         exec(compile(tree, str(file), "exec", dont_inherit=True), vars(module))
     _files[str(file)] = _Loaded(stamp, module, hashed)
     return module
@@ -225,7 +233,7 @@ def _module(name: str, field: str, file: Path) -> ModuleType:
 
 @contextmanager
 def _from_source() -> Iterator[None]:
-    """Import from sources alone: nobody has compared what lies in __pycache__ beside them."""
+    """Import only from sources within a block, because the hashes of __pycache__ are not checked."""
     before = sys.pycache_prefix, sys.dont_write_bytecode
     sys.pycache_prefix, sys.dont_write_bytecode = os.devnull, True
     try:
@@ -238,10 +246,10 @@ def _from_source() -> Iterator[None]:
 
 
 def source_hash(name: str) -> str:
-    """Hash of the source that "mine.py:Net" or "package.module:Net" stands for, found without running any of it.
+    """Return the hash of the source of "mine.py:Net" or "package.module:Net", without running it.
 
-    Of a loose file: of its code, comments apart, and of the files of the user's own that it imports. Of a module of
-    the user's own: of its files. Of what is installed, or not there: empty.
+    For a loose file, this is a hash of its code without comments, and of the user's files that it imports. For a module
+    of the user, it is a hash of its files. For an installed or missing module, it is empty.
     """
     text, _, _ = name.rpartition(":")
     if ".py:" not in name:
@@ -261,7 +269,7 @@ def source_hash(name: str) -> str:
 
 
 def run_hash(name: str) -> str | None:
-    """The same of what was run in this process; None where it was not."""
+    """Return the hash of the source that was run in this process under that name; None if it was not run."""
     text, _, _ = name.rpartition(":")
     if ".py:" not in name:
         return source_hash(name) if name in _imports or name in _named else None
@@ -272,9 +280,9 @@ def run_hash(name: str) -> str | None:
 
 
 def _hash(tree: ast.Module) -> str:
-    """Hash of a file's code, and of the files of the user's own that it imports, and so on."""
+    """Return a hash of a file's code, and of all user files that it imports, directly or not."""
     parts, trees, seen = [ast.dump(tree)], [tree], set[str]()
-    for each in trees:  # which grows
+    for each in trees:  # the list grows in the loop
         for top in sorted(set(_imported_by(each)) - seen):
             seen.add(top)
             for file in _own_files(top):
@@ -286,7 +294,7 @@ def _hash(tree: ast.Module) -> str:
 
 
 def _imported_by(tree: ast.Module) -> Iterator[str]:
-    """Names of the modules or packages that a file imports."""
+    """Yield the names of the top-level modules or packages that a file imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (each.name.partition(".")[0] for each in node.names)
@@ -295,7 +303,7 @@ def _imported_by(tree: ast.Module) -> Iterator[str]:
 
 
 def _own_files(top: str) -> list[Path]:
-    """Files of a module or package that is neither installed nor ours."""
+    """Return the files of a module or package, if it is neither installed nor the workbench."""
     if not top.isidentifier() or top == "workbench":
         return []
     spec = None
@@ -310,20 +318,20 @@ def _own_files(top: str) -> list[Path]:
 
 
 class Fault(NamedTuple):
-    """Where an error arose in a user's own code: what of it was called first, and the innermost line."""
+    """Origin of an error in user-defined code."""
 
-    code: CodeType
-    line: str  # file (or cell) and line
-    why: str  # the error in words
+    code: CodeType  # the first user-defined function in the traceback
+    line: str  # file (or cell) and line of the innermost one
+    why: str  # type and message of the error
 
     @property
     def sentence(self) -> str:
-        """What failed, why and where."""
+        """Message with the function that failed, the error and its line."""
         return f"`{self.code.co_qualname}` failed: {self.why} ({self.line})"
 
 
 def fault_of(error: BaseException) -> Fault | None:
-    """Where in a user's own code an error arose; None where none took part, or where it is an error of ours."""
+    """Return the origin of an error in user-defined code; None if there is none, or it is a workbench error."""
     codes, line, trace = [], "", error.__traceback__
     while trace is not None:
         code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__", ""))
@@ -339,7 +347,7 @@ def fault_of(error: BaseException) -> Fault | None:
 
 
 def with_fault(error: Exception) -> Exception:
-    """An error, as a sentence where it arose in a user's own code."""
+    """Return a `RunError` of one sentence for an error of user-defined code, and other errors unchanged."""
     fault = fault_of(error)
     if fault is None:
         return error
@@ -349,7 +357,7 @@ def with_fault(error: Exception) -> Exception:
 
 
 def functions_of(thing: Any) -> Iterator[Any]:
-    """A function itself, or a class's own functions, whatever they are wrapped in."""
+    """Yield a function, or the functions that a class defines itself, without their wrappers."""
     for value in vars(thing).values() if isinstance(thing, type) else [thing]:
         inner = getattr(value, "__func__", getattr(value, "fget", getattr(value, "func", value)))
         if inspect.isfunction(inner):

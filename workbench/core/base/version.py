@@ -1,3 +1,3 @@
-"""The version of the package, for all that writes it down."""
+"""Version of the package."""
 
 __version__ = "2.0.0"

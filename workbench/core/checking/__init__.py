@@ -1,7 +1,6 @@
-"""`wb.check`: does a scheme, delay model, problem or optimiser have the properties that others count on?
+"""`wb.check`: test whether a scheme, delay model, fault, problem or optimiser has the properties of the contract.
 
-The properties are in a file each for schemes, delay models, problems and optimisers; the project's own tests try the
-same ones on its own classes.
+The properties of each kind are in one file. The tests of the package check the same properties for its own classes.
 
 >>> import workbench as wb
 >>> wb.check("UMW", examples=5).ok

@@ -1,4 +1,4 @@
-"""How settings are drawn: from the fields' own types and ranges, for any class of settings."""
+"""Strategies that draw settings of any class, from the types and ranges of its fields."""
 
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -12,11 +12,11 @@ from workbench.core.experiment import Experiment
 from workbench.core.running.precision import lost_digits
 
 MAX_WORKERS = 16
-INTEGER_RANGE = 12  # whole numbers are drawn up to so many above their least
+INTEGER_RANGE = 12  # maximum of a drawn whole number, less its minimum
 
 
 def fields(cls: type[Settings], fixed: frozenset[str] = frozenset()) -> SearchStrategy[dict[str, Any]]:
-    """Values for some of a class's fields, within their ranges; what has no simple type keeps its default."""
+    """Return a strategy for some fields of a class, within their ranges; fields without a simple type are left out."""
     needed: dict[str, SearchStrategy[Any]] = {}
     optional: dict[str, SearchStrategy[Any]] = {}
     for name, field in cls.model_fields.items():
@@ -49,7 +49,7 @@ def _values(kind: Any, limits: list[Any]) -> SearchStrategy[Any] | None:
 
 
 def _range(limits: list[Any]) -> tuple[float | None, float | None, bool, bool]:
-    """Least and largest value, and whether these themselves are excluded."""
+    """Return the minimum and the maximum, and whether each of them is excluded."""
     names = ("ge", "gt", "le", "lt")
     found: dict[str, Any] = {n: getattr(limit, n) for limit in limits for n in names if hasattr(limit, n)}
     low, high = found.get("ge", found.get("gt")), found.get("le", found.get("lt"))
@@ -57,7 +57,10 @@ def _range(limits: list[Any]) -> tuple[float | None, float | None, bool, bool]:
 
 
 def schemes(cls: type[Scheme]) -> SearchStrategy[tuple[dict[str, Any], int]]:
-    """Numbers of a scheme with workers that they fit: what it tells the planner, or what its fields allow."""
+    """Return a strategy for parameters of a scheme and a number of workers that fits them.
+
+    The parameters are those of `candidates`, or any that the fields allow.
+    """
 
     @st.composite
     def fitting(draw: st.DrawFn) -> tuple[dict[str, Any], int]:
@@ -69,7 +72,7 @@ def schemes(cls: type[Scheme]) -> SearchStrategy[tuple[dict[str, Any], int]]:
             scheme = cls(**args)
             scheme.check(workers)
             lost_digits(scheme, workers)
-        except SettingError:  # an honest refusal
+        except SettingError:  # the parameters do not fit
             reject()
         return dict(args), workers
 
@@ -77,13 +80,13 @@ def schemes(cls: type[Scheme]) -> SearchStrategy[tuple[dict[str, Any], int]]:
 
 
 def of_one(scheme: Scheme) -> SearchStrategy[tuple[dict[str, Any], int]]:
-    """A scheme's own parameters with any number of workers; those that do not fit are left out later."""
+    """Return a strategy for the parameters of one scheme, with any number of workers; misfits are rejected later."""
     args = scheme.model_dump(exclude_unset=True)
     return st.integers(1, MAX_WORKERS).map(lambda workers: (args, workers))
 
 
 def delays() -> SearchStrategy[dict[str, Any]]:
-    """Delay models of every kind of tail, of memory, and of few values, so that several answers come at one moment."""
+    """Return a strategy for delay models: with all kinds of tails, correlated rounds, or simultaneous answers."""
     one, share = st.sampled_from, st.floats(0, 1)
     return st.one_of(
         _delay_fields("constant", shift=one([0.0, 5e-5, 0.01])),
@@ -100,14 +103,14 @@ def delays() -> SearchStrategy[dict[str, Any]]:
 
 
 def _delay_fields(kind: str, **fields: Any) -> SearchStrategy[dict[str, Any]]:
-    """A delay model of that kind; what of its fields is drawn is a strategy."""
+    """Return a strategy for a delay model of a kind; `fields`: values or strategies."""
     values = {"kind": kind, **fields}
     drawn = {name: v if isinstance(v, SearchStrategy) else st.just(v) for name, v in values.items()}
     return st.fixed_dictionaries(drawn)
 
 
 def links() -> SearchStrategy[dict[str, Any]]:
-    """Links from none to slow ones, with downloads that take time or take none."""
+    """Return a strategy for links: free to slow ones, with and without the time of downloads."""
     latency, bandwidth = st.sampled_from([0.0, 1e-4, 0.3]), st.sampled_from([None, 1.0, 1e3, 1e7])
     return st.fixed_dictionaries({"latency": latency, "bandwidth": bandwidth, "downloads": st.booleans()})
 
@@ -115,7 +118,10 @@ def links() -> SearchStrategy[dict[str, Any]]:
 def experiments(
     name: str, numbers: SearchStrategy[tuple[dict[str, Any], int]], rounds: int = 4
 ) -> SearchStrategy[dict[str, Any]]:
-    """Fields of valid experiments on the Unit problem with a scheme of that name; `numbers`: its own, and workers."""
+    """Return a strategy for the fields of valid experiments with a scheme, on the problem "unit".
+
+    `numbers`: strategy for its parameters and the number of workers.
+    """
 
     @st.composite
     def drawn(draw: st.DrawFn) -> dict[str, Any]:

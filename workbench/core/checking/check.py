@@ -1,4 +1,4 @@
-"""`wb.check`: every property of a kind, tested on settings that are drawn from the class's own fields."""
+"""`wb.check`: every property of a kind, tested with settings that are drawn from the fields of the class."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _MARKS = {"passes": "✓", "fails": "✗", "does not apply": "–"}
 
 @dataclass(frozen=True)
 class Checked:
-    """Result for every property: `ok`, one row a property, shown as a table in a notebook and as text elsewhere."""
+    """Results of all properties, one row each, shown as a table in a notebook and as text elsewhere."""
 
     name: str
     rows: tuple[Row, ...]
 
     @property
     def ok(self) -> bool:
-        """Does no property fail?"""
+        """Whether no property fails."""
         return not self.failed
 
     @property
@@ -45,7 +45,7 @@ class Checked:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The rows as a table: property, says, verdict, why, case, show, cases."""
+        """Table of the rows: property, statement, verdict, why, case, show, cases."""
         import pandas as pd
 
         return pd.DataFrame([vars(row) for row in self.rows])
@@ -73,7 +73,7 @@ def _more(row: Row) -> list[str]:
 
 
 def _html(text: str) -> str:
-    """A sentence, with names in single backticks as code."""
+    """Convert a sentence to HTML, with names in single backticks as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
@@ -92,38 +92,39 @@ def check(
     examples: int = EXAMPLES_PER_PROPERTY,
     seed: int = 0,
 ) -> Checked:
-    """Try the properties of the contract on a scheme, delay model, fault, problem, optimiser or schedule.
+    """Test the properties of the contract for a scheme, delay model, fault, problem, optimiser or schedule.
 
-    Settings are drawn from the class's own fields and ranges; of what fails a property the smallest case found is
-    stored, with the call that shows it. A property takes about a second, all together less than twenty.
+    Settings are drawn from the fields of the class and their ranges. If a property fails, the result has the smallest
+    failing case that was found, with the call that repeats it. One property takes about a second, and all together
+    less than twenty.
 
     Parameters
     ----------
     what
-        A class (of `Scheme`, `DelayModel`, `Fault`, `ProblemArgs`, `Optimiser` or `Schedule`), one made from it, or a
-        name of one.
+        Class (of `Scheme`, `DelayModel`, `Fault`, `ProblemArgs`, `Optimiser` or `Schedule`), an instance of it, or its
+        name.
     only
         Name or names of properties; None: all.
     case
-        Try this case alone, as a row's `show` has it; the property's `PropertyFailed` or the code's own error is
-        raised as it is.
+        Test only this case, such as that of a row's `show`. A `PropertyFailed`, or the error of the tested code, is
+        then raised.
     mpi
-        Schemes: also five rounds on real processes.
+        For schemes: also run five rounds on real processes.
     examples
-        How many cases are drawn for a property at most.
+        Maximum number of cases for each property.
     seed
-        Of the draws.
+        Seed of the drawn cases.
 
     Raises
     ------
     SettingError
-        For what is none of these, an unknown property, or a case without the one property that it is for.
+        `what` or a property is unknown, or a case is given without exactly one property.
 
     Examples
     --------
     >>> print(check("gd", only="pure", examples=3))
     gd passes all properties that apply
-    pure  passes          the same call gives the same answer and changes nothing it was given
+    pure  passes          the same call gives the same result and does not change its arguments
     """
     check_kind("mpi", mpi, bool)
     kind = _kind(what)
@@ -138,7 +139,7 @@ def check(
         return Checked(name, (row,))
     label = repr(name) if isinstance(what, str) else name
     with warnings.catch_warnings():
-        # of steps that diverge, of digits: the properties look at what comes of it
+        # warnings about diverging steps and lost digits, whose consequences the properties test
         warnings.simplefilter("ignore")
         rows = [run_property(each, kind.subject, kind.draw, label, seed, examples) for each in properties]
     return Checked(name, tuple(rows))
@@ -165,7 +166,7 @@ def _name(subject: Any) -> str:
 
 
 def _kind(what: Any) -> _Kind:
-    """What is to be checked, its properties, and how its cases are drawn."""
+    """Return the object to check, its properties, and the strategy that draws its cases."""
     found = _named(what) if isinstance(what, str) else what
     cls = found if isinstance(found, type) else type(found)
     if issubclass(cls, Scheme):
@@ -177,7 +178,7 @@ def _kind(what: Any) -> _Kind:
         return _Kind(_made(found), delays.PROPERTIES, st.fixed_dictionaries(draw))
     if issubclass(cls, ProblemArgs):
         args = _made(found)
-        if "precision" in cls.model_fields:  # whose digits tell a wrong gradient from a rounded one
+        if "precision" in cls.model_fields:  # float32 could not separate wrong gradients from rounding errors
             args = args.replace(precision="float64")
         draw = {"seed": seeds, "far": st.sampled_from([0.0, 0.1, 1.0])}
         return _Kind(

@@ -1,4 +1,4 @@
-"""Properties of every delay model: draws depend on seed, round and slot alone, and follow what the model declares."""
+"""Properties of delay models: draws depend only on seed, round and slot, and have the declared distribution."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,23 +10,23 @@ from workbench.core.base.types import Array
 from workbench.core.checking.property import Case, Property, PropertyFailed, through_json
 from workbench.core.contract.delays import CounterRNG, DelayModel, DelayStream
 
-DRAWS_PER_CHECK = 10_000  # of the statistical properties, rounds times workers
-ROUNDS_PER_CHECK = 400  # of them; where workers differ for a whole run, a few of very many workers
-# times as many draws, other ones too, before a property is said to fail: rare events need many
+DRAWS_PER_CHECK = 10_000  # draws for a statistical property, rounds times workers
+ROUNDS_PER_CHECK = 400  # rounds of these draws; `per_run` delay models use few rounds of many workers
+# A failing property is tested again with this many times as many draws, because rare events need many.
 RETRY_FACTOR = 16
-MAX_MEAN_ERROR_SIGMAS = 6.0  # standard errors that a mean may be off
-MAX_SHARE_ERROR_SIGMAS = 3.5  # that of a share
+MAX_MEAN_ERROR_SIGMAS = 6.0  # maximum error of a mean, in standard errors
+MAX_SHARE_ERROR_SIGMAS = 3.5  # maximum error of a share, in standard errors
 
 
 def _seconds(model: DelayModel, seed: int, rounds: list[int], workers: int, samples: int) -> Array:
-    """Seconds of a load of so many samples, (rounds, workers), asked for in the order given."""
+    """Return the seconds of a load of that many samples, (rounds, workers), drawn in the given order of rounds."""
     stream = DelayStream(model, seed, workers)
     loads = np.full(workers, samples)
     return np.stack([stream.whole(r, loads) for r in rounds])
 
 
 def finite(model: DelayModel, case: Case) -> None:
-    """Seconds are finite numbers, none below 0, one per worker."""
+    """Check that times are finite numbers of at least 0 s, one per worker."""
     workers, samples = case["workers"], case["samples"]
     found = _seconds(model, case["seed"], [0, 1, 2], workers, samples)
     if found.shape != (3, workers):
@@ -36,7 +36,7 @@ def finite(model: DelayModel, case: Case) -> None:
 
 
 def ordered(model: DelayModel, case: Case) -> None:
-    """A round's draws are the same whoever asks first: they hang on seed, round and slot alone."""
+    """Check that draws of a round depend only on seed, round and slot, not on the order of the calls."""
     rounds = [0, 1, 2, 3, 4, 5]
     one = _seconds(model, case["seed"], rounds, case["workers"], 10)
     stream = DelayStream(model, case["seed"], case["workers"], keep=8)
@@ -49,7 +49,7 @@ def ordered(model: DelayModel, case: Case) -> None:
 
 
 def growing(model: DelayModel, case: Case) -> None:
-    """With one draw, more samples never take less time."""
+    """Check that more samples never take less time, with the same draw."""
     draw = model.draw(CounterRNG(case["seed"]), 0, case["workers"], 0, None)
     k, more = case["samples"], 2 * case["samples"] + 1
     few, many = (np.asarray(model.compute(draw, np.full(case["workers"], n))) for n in (k, more))
@@ -58,7 +58,7 @@ def growing(model: DelayModel, case: Case) -> None:
 
 
 def memory(model: DelayModel, case: Case) -> None:
-    """A delay model that declares no memory does not look at the round before."""
+    """Check that draws do not depend on the round before, unless the delay model is `markovian`."""
     keyed, workers = CounterRNG(case["seed"]), case["workers"]
     alone = model.draw(keyed, 1, workers, 0, None)
     after = model.draw(keyed, 1, workers, 0, model.draw(keyed, 0, workers, 0, None))
@@ -67,14 +67,14 @@ def memory(model: DelayModel, case: Case) -> None:
 
 
 def seeds(model: DelayModel, case: Case) -> None:
-    """Other seeds give other draws, unless nothing is drawn at all."""
+    """Check that other seeds give other draws, unless nothing is drawn."""
     one, other = (_seconds(model, seed, list(range(20)), 8, 100) for seed in (1, 2))
     if np.array_equal(one, other) and np.ptp(one) > 0:
         raise PropertyFailed("seeds 1 and 2 give the same times in 20 rounds of 8 workers")
 
 
 def _drawn(model: DelayModel, case: Case, times: int) -> Array:
-    """Seconds of many rounds and workers; so many times as many where that is asked for."""
+    """Return the seconds of many rounds and workers, multiplied in number by `times`."""
     rounds = 4 if model.per_run else ROUNDS_PER_CHECK
     workers = DRAWS_PER_CHECK // rounds * (times if model.per_run or model.markovian else 1)
     many = rounds * (1 if model.per_run or model.markovian else times)
@@ -82,19 +82,19 @@ def _drawn(model: DelayModel, case: Case, times: int) -> Array:
 
 
 def _error(model: DelayModel, values: Array) -> float:
-    """Standard error of their mean; a worker's rounds may hang together."""
+    """Return the standard error of the mean; the rounds of a worker may be correlated."""
     groups = values.mean(axis=0) if model.markovian or model.per_run else values.ravel()
     return float(groups.std(ddof=1)) / len(groups) ** 0.5
 
 
 def _twice(wrong: Callable[[Array], str], model: DelayModel, case: Case) -> None:
-    """Raise `PropertyFailed` where many draws are wrong, and so many more as well."""
+    """Raise `PropertyFailed` if draws are wrong, and `RETRY_FACTOR` times as many draws are wrong as well."""
     if wrong(_drawn(model, case, 1)) and (why := wrong(_drawn(model, case, RETRY_FACTOR))):
         raise PropertyFailed(why)
 
 
 def mean(model: DelayModel, case: Case) -> None:
-    """Draws have the mean that the delay model declares."""
+    """Check that draws have the mean that the delay model declares."""
     declared = model.expected(case["samples"])
     assert declared is not None
 
@@ -107,7 +107,7 @@ def mean(model: DelayModel, case: Case) -> None:
 
 
 def quantiles(model: DelayModel, case: Case) -> None:
-    """As many draws lie below a declared quantile as should."""
+    """Check that the share of draws below each declared quantile q is q."""
     for q in (0.1, 0.5, 0.9, 0.99):
         declared = model.quantile(q, case["samples"])
         assert declared is not None

@@ -1,4 +1,4 @@
-"""Properties of every fault: it repeats, and its settings survive JSON. Each case is a short run of the simulator."""
+"""Properties of faults: they are reproducible, and settings come back from JSON. Each case is a short simulated run."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ SCHEMES: dict[str, dict[str, Any]] = {"UMW": {}, "GC": {"stragglers": 1}, "RAR":
 
 
 def _models(fault: Fault, case: Case) -> tuple[bytes, list[float]] | str:
-    """Return the last model and the times of the rounds, or the sentence with which the run ends."""
+    """Return the last model and the times of the rounds, or the message of the error that ends the run."""
     at = fault.replace(worker=1 + case["seed"] % WORKERS, round=case["seed"] % ROUNDS)
     data = {"samples": 24, "features": 3}
     shape = {"workers": WORKERS, "rounds": ROUNDS, "seed": case["seed"]}
@@ -28,7 +28,7 @@ def _models(fault: Fault, case: Case) -> tuple[bytes, list[float]] | str:
 
 
 def repeats(fault: Fault, case: Case) -> None:
-    """One seed gives the same run twice, or the same sentence."""
+    """Check that one seed gives the same run twice, or the same error."""
     if _models(fault, case) != _models(fault, case):
         raise PropertyFailed(
             "two runs with one seed differ; draw from `CounterRNG(self.seed, stream).rng(round)`"
@@ -36,7 +36,7 @@ def repeats(fault: Fault, case: Case) -> None:
 
 
 def json(fault: Fault, case: Case) -> None:
-    """Settings come back from JSON as they were."""
+    """Check that settings come back from JSON unchanged."""
     through_json(fault, case)
 
 

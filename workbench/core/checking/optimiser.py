@@ -1,4 +1,4 @@
-"""Properties of every optimiser: `update` is pure, its state can be kept, and it comes down a slope."""
+"""Properties of optimisers: `update` is pure, the state can be saved, and the loss decreases."""
 
 from copy import deepcopy
 from typing import Any
@@ -30,7 +30,7 @@ def _walk(
 
 
 def pure(optimiser: Optimiser, case: Case) -> None:
-    """The same call gives the same answer and changes nothing it was given."""
+    """Check that the same call gives the same result and does not change its arguments."""
     problem = _bowl(case["seed"])
     model, state = _walk(optimiser, problem, range(3), problem.start(), optimiser.start(problem))
     gradient = problem.gradient([(0, problem.samples, 1.0)], model)
@@ -42,23 +42,23 @@ def pure(optimiser: Optimiser, case: Case) -> None:
         raise PropertyFailed("`update` changes the model or the gradient that it is given")
     if not np.array_equal(one, two):
         raise PropertyFailed(
-            "`update` gives other models for the same call; keep what it remembers in the state"
+            "`update` gives other models for the same call; store values between calls in the state"
         )
 
 
 def state_kept(optimiser: Optimiser, case: Case) -> None:
-    """Its state is numbers and arrays, so that a run can go on from a checkpoint."""
+    """Check that the state consists of numbers and arrays, so that a run can resume from a checkpoint."""
     problem = _bowl(case["seed"])
     _, state = _walk(optimiser, problem, range(3), problem.start(), optimiser.start(problem))
     for name, value in state.items():
         if np.asarray(value).dtype.kind not in "fiub":
             raise PropertyFailed(
-                f"the state's {name!r} is a {type(value).__name__}; numbers and arrays can be kept"
+                f"the state's {name!r} is a {type(value).__name__}; only numbers and arrays can be saved"
             )
 
 
 def descends(optimiser: Optimiser, case: Case) -> None:
-    """It comes down on least squares, with its own step or with one that is tried."""
+    """Check that the loss of least squares decreases, with the given step or with one of the candidates."""
     problem = _bowl(case["seed"])
     start = problem.evaluate([Request(problem.start(), gradient=False)])[0].loss
     tried = [optimiser, *optimiser.candidates(problem.smoothness())]
@@ -73,14 +73,14 @@ def descends(optimiser: Optimiser, case: Case) -> None:
 
 
 def tuned(optimiser: Optimiser, case: Case) -> None:
-    """What it offers to tuning is of its own kind, and valid."""
+    """Check that candidates for tuning are valid optimisers of the same class."""
     for each in [*optimiser.candidates(2.0), *optimiser.near(), optimiser.scaled(2.0, 1.0)]:
         if type(each) is not type(optimiser):
-            raise PropertyFailed(f"it offers {each!r}, which is another optimiser")
+            raise PropertyFailed(f"it returns {each!r}, which is another optimiser")
 
 
 def follows_schedule(optimiser: Scheduled, case: Case) -> None:
-    """Half the step in a round of warm-up changes the model half as much."""
+    """Check that half the step in a round of warm-up changes the model half as much."""
     problem = _bowl(case["seed"])
     moves = []
     for start in (1.0, 0.5):
@@ -94,13 +94,13 @@ def follows_schedule(optimiser: Scheduled, case: Case) -> None:
 
 
 def factors(schedule: Schedule, case: Case) -> None:
-    """Its share of the step is finite and at least 0 in every round, and the same when it is asked for again."""
+    """Check that the share of the step is finite and at least 0 in every round, and equal in a second call."""
     rounds = range(case["seed"] % ROUNDS, ROUNDS)
     found, again = ([schedule.factor_at(t) for t in rounds] for _ in range(2))
     if not np.isfinite(found).all() or min(found) < 0:
         raise PropertyFailed(f"`share_at` gives {min(found):.4g} to {max(found):.4g} in {ROUNDS} rounds")
     if found != again:
-        raise PropertyFailed("`share_at` gives another share when it is asked for the same round again")
+        raise PropertyFailed("`share_at` gives another share in a second call for the same round")
 
 
 def _unscheduled(optimiser: Optimiser) -> str:

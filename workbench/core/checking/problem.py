@@ -1,4 +1,4 @@
-"""Properties of every problem: its gradient is that of its loss, and the sum of its slices' gradients."""
+"""Properties of problems: the gradient is that of the loss, and the sum of the gradients of its slices."""
 
 from itertools import pairwise
 from typing import Any
@@ -9,8 +9,8 @@ from workbench.core.base.types import Array
 from workbench.core.checking.property import Case, Property, PropertyFailed
 from workbench.core.problems.base import Problem, Request
 
-RELATIVE_DIFFERENCE_STEP = 1e-5  # of finite differences, relative to the model's size
-MAX_RELATIVE_GRADIENT_ERROR = 1e-8  # share of its size that a gradient may be off
+RELATIVE_DIFFERENCE_STEP = 1e-5  # step of finite differences, relative to the norm of the model
+MAX_RELATIVE_GRADIENT_ERROR = 1e-8  # maximum error of a gradient, relative to its largest component
 
 
 def _model(problem: Problem, case: Case) -> Array:
@@ -25,16 +25,16 @@ def _close(found: Array, wanted: Array, what: str) -> None:
 
 
 def starts(problem: Problem, case: Case) -> None:
-    """The first model has `size` finite numbers, the same each time."""
+    """Check that the first model has `size` finite numbers, the same in each call."""
     one, two = problem.start(), problem.start()
     if one.shape != (problem.size,):
         raise PropertyFailed(f"`start` gives shape {one.shape}; `size` says ({problem.size},)")
     if not np.array_equal(one, two) or not np.isfinite(one).all():
-        raise PropertyFailed("`start` gives other numbers each time, or numbers that are not finite")
+        raise PropertyFailed("`start` gives other numbers in each call, or numbers that are not finite")
 
 
 def differences(problem: Problem, case: Case) -> None:
-    """The gradient, its sum / d + l2 * model, is that of the loss, by finite differences in any direction."""
+    """Check that the gradient, sum / d + l2 * model, is that of the loss, by finite differences in any direction."""
     model = _model(problem, case)
     direction = np.random.default_rng(case["seed"] + 1).standard_normal(model.shape)
     direction /= float(np.linalg.norm(direction))
@@ -53,7 +53,7 @@ def differences(problem: Problem, case: Case) -> None:
 
 
 def slices(problem: Problem, case: Case) -> None:
-    """The whole is the sum of its weighted slices, however it is cut."""
+    """Check that the gradient is the sum of the gradients of weighted slices, for any cuts."""
     model, d = _model(problem, case), problem.samples
     rng = np.random.default_rng(case["seed"])
     cuts = [0, *sorted({int(c) for c in rng.integers(0, d + 1, 3)}), d]
@@ -66,7 +66,7 @@ def slices(problem: Problem, case: Case) -> None:
 
 
 def passes(problem: Problem, case: Case) -> None:
-    """`evaluate` and `gradient` agree, with a weight for every sample as well."""
+    """Check that `evaluate` and `gradient` agree, also with a weight for every sample."""
     model, d = _model(problem, case), problem.samples
     rng = np.random.default_rng(case["seed"])
     cut = int(rng.integers(0, d + 1))
@@ -81,7 +81,7 @@ def passes(problem: Problem, case: Case) -> None:
 
 
 def smooth(problem: Problem, case: Case) -> None:
-    """Gradients change no faster than `smoothness` says: at two models by that times their distance."""
+    """Check that gradients at two models differ by at most `smoothness` times the distance of the models."""
     one = _model(problem, case)
     other = one + 0.1 * np.random.default_rng(case["seed"] + 2).standard_normal(one.shape)
     declared = problem.smoothness()
@@ -96,7 +96,9 @@ def smooth(problem: Problem, case: Case) -> None:
 
 
 def _unit(problem: Problem) -> str:
-    return "its loss is 0: gradients are what is looked at" if type(problem).__name__ == "Unit" else ""
+    return (
+        "its loss is always 0, because it is for gradients only" if type(problem).__name__ == "Unit" else ""
+    )
 
 
 PROPERTIES: tuple[Property[Any], ...] = (

@@ -1,4 +1,4 @@
-"""Properties: one sentence each, a test that a drawn case must pass, and the reason why one does not apply."""
+"""Properties: a statement, a test that drawn cases must pass, and a reason if the property does not apply."""
 
 import math
 import time
@@ -15,37 +15,43 @@ from hypothesis.errors import HypothesisException
 from workbench.core.base.settings import Settings
 from workbench.core.base.user_code import fault_of
 
-T = TypeVar("T")  # what is checked: a class, or an instance of one
+T = TypeVar("T")  # type of the checked object: a class, or an instance of one
 Case = Mapping[str, Any]  # plain values, so that a case can be printed and pasted
 Verdict = Literal["passes", "fails", "does not apply"]
-EXAMPLES_PER_PROPERTY = 60  # drawn cases a property
-# after which no further case is drawn for a property; shrinking one may take as long once more
+EXAMPLES_PER_PROPERTY = 60  # cases drawn for each property
+# Seconds after which no further case is drawn for a property; shrinking a case may take as long again.
 MAX_SECONDS_PER_PROPERTY = 1.2
 
 
 class PropertyFailed(AssertionError):
-    """A property does not hold; the message says what was found and what belongs there."""
+    """Error: a property does not hold. The message has the actual and the expected result."""
 
 
 @dataclass(frozen=True)
 class Property(Generic[T]):
-    """`test(subject, case)` raises `PropertyFailed`; `but(subject)` returns why it does not apply, or nothing."""
+    """Property: `test(subject, case)` raises `PropertyFailed`; `but(subject)` returns why it does not apply, or ""."""
 
     name: str
     test: Callable[[T, Case], None]
     but: Callable[[T], str] = lambda subject: ""
-    once: bool = False  # it looks at no case
+    once: bool = False  # the test does not depend on the case
 
     @property
     def statement(self) -> str:
-        """The property as its test's docstring has it."""
-        text = (self.test.__doc__ or self.name).partition("\n")[0].removesuffix(".")
+        """Statement of the property: the docstring of its test without "Check that"."""
+        text = (
+            (self.test.__doc__ or self.name).partition("\n")[0].removeprefix("Check that ").removesuffix(".")
+        )
         return text[:1].lower() + text[1:]
 
 
 @dataclass(frozen=True)
 class Row:
-    """Result for a property: `why` it fails or does not apply, the smallest `case` found, how to see it."""
+    """Result of one property.
+
+    `why`: reason why it fails or does not apply. `case`: smallest failing case that was found. `show`: call that
+    repeats the case.
+    """
 
     property: str
     statement: str
@@ -53,7 +59,7 @@ class Row:
     why: str = ""
     case: Case | None = None
     show: str = ""
-    cases: int = 0  # that were tried
+    cases: int = 0  # number of cases that were tried
 
 
 def run_property(
@@ -64,7 +70,7 @@ def run_property(
     seed: int,
     examples: int = EXAMPLES_PER_PROPERTY,
 ) -> Row:
-    """Try a property on drawn cases; if one fails, on smaller and smaller ones."""
+    """Test a property with drawn cases; if one fails, search for a smaller one."""
     if why := checked.but(subject):
         return Row(checked.name, checked.statement, "does not apply", why)
     if checked.once:
@@ -77,7 +83,7 @@ def run_property(
         nonlocal ends
         if time.monotonic() > ends:
             reject()
-        ends = min(ends, time.monotonic() + MAX_SECONDS_PER_PROPERTY)  # counted from the first
+        ends = min(ends, time.monotonic() + MAX_SECONDS_PER_PROPERTY)  # counted from the first case
         return choose(draw)
 
     def breaks(case: Case) -> bool:
@@ -85,14 +91,14 @@ def run_property(
         tried += 1
         if not _fault(checked, subject, case):
             return False
-        if wrong is None:  # from here on it is made smaller
+        if wrong is None:  # hypothesis begins to shrink the case
             ends = time.monotonic() + MAX_SECONDS_PER_PROPERTY
         wrong = case
         return True
 
     how: dict[str, Any] = {"database": None, "deadline": None, "phases": [Phase.generate, Phase.shrink]}
     rules = settings(max_examples=examples, suppress_health_check=list(HealthCheck), **how)
-    with suppress(HypothesisException):  # no such case, none that is valid, or the time is over
+    with suppress(HypothesisException):  # no case fails, no case is valid, or the time is over
         wrong = find(in_time(), breaks, settings=rules, random=Random(seed))
     if wrong is not None:
         show = f"wb.check({name}, only={checked.name!r}, case={dict(wrong)!r})"
@@ -110,26 +116,26 @@ def run_property(
 
 
 def _fault(checked: Property[T], subject: T, case: Case) -> str:
-    """What is wrong with a case, in one line; empty if nothing is."""
+    """Return the reason why a case fails, in one line; empty if it passes."""
     try:
         checked.test(subject, case)
     except PropertyFailed as broken:
         return str(broken)
-    except Exception as error:  # code of the user's own may raise anything
+    except Exception as error:  # user-defined code may raise anything
         fault = fault_of(error)
         return f"raises {type(error).__name__}: {error}" + (f" ({fault.line})" if fault else "")
     return ""
 
 
 def through_json(subject: Settings, case: Case) -> None:
-    """Settings come back from JSON as they were."""
+    """Check that settings come back from JSON unchanged."""
     back = type(subject).model_validate_json(subject.model_dump_json())
     if back != subject:
         raise PropertyFailed(f"{subject!r} became {back!r}")
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as plain text."""
+    """Return the rows as plain text."""
     width = max(len(row.property) for row in rows)
     lines = []
     for row in rows:

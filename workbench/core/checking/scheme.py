@@ -1,4 +1,4 @@
-"""Properties of every scheme: those of the contract between schemes and engines (`core.protocol`)."""
+"""Properties of schemes, which follow from the contract between schemes and engines (`contract.protocol`)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,8 +24,8 @@ from workbench.core.running.start import run
 from workbench.core.trace.learning import last_uses
 
 Class = type[Scheme]
-SURVIVOR_SETS = 20  # of survivors, for each of which a code is tried
-REAL_ROUNDS = 5  # on real processes
+SURVIVOR_SETS = 20  # number of survivor sets with which each code is tested
+REAL_ROUNDS = 5  # rounds on real processes
 REAL_EXPERIMENT_FIELDS = {"problem": "least_squares", "optimiser": "gd", "optimiser_args": {"step": 1e-3}}
 
 
@@ -45,7 +45,7 @@ def _on_data(case: Case) -> Experiment:
 
 
 def _played(cls: Class, case: Case) -> tuple[Timeline, list[Decoding]]:
-    """A run, and what was committed: weights over parts (None: all ones), or vectors where numbers decide."""
+    """Return the timeline of a run and its commits: weights of parts (None: all ones), or vectors if `numeric`."""
     if not cls.numeric:
         timeline, weights = _simulated(Experiment(**case))
         return timeline, weights.weights
@@ -54,12 +54,12 @@ def _played(cls: Class, case: Case) -> tuple[Timeline, list[Decoding]]:
 
 
 def _tolerance(e: Experiment) -> float:
-    """How far decoding may be off: as its codes keep digits, and 1e-8 at least."""
+    """Return the maximum error of decoding: that of its codes, but at least 1e-8."""
     return max([EXACT_TOLERANCE, *(10.0 ** (lost(code) - 14) for code in e.built_scheme.codes(e.workers))])
 
 
 def _ones(weights: Decoding, e: Experiment, round: int) -> None:
-    """Refuse a decoding vector that misses parts which hold samples, or counts them twice."""
+    """Raise `PropertyFailed` if a decoding vector has a weight other than 1 at a part with samples."""
     if weights is None:
         return
     if isinstance(weights, VersionedWeights):
@@ -81,18 +81,18 @@ def _ones(weights: Decoding, e: Experiment, round: int) -> None:
 
 
 def plans(cls: Class, case: Case) -> None:
-    """Every part is held, the master holds none, loads are as declared."""
+    """Check that every part is stored by a worker, none by the master, and loads are as declared."""
     e = Experiment(**case)
     plan, samples = e.plan, e.problem_spec.count()
     if plan.samples != samples:
-        raise PropertyFailed(f"the plan's parts hold {plan.samples} samples; there are {samples}")
+        raise PropertyFailed(f"the plan's parts have {plan.samples} samples; there are {samples}")
     if plan.workers != e.workers:
         raise PropertyFailed(f"the plan is for {plan.workers} workers; there are {e.workers}")
     if plan.work[0].samples:
-        raise PropertyFailed(f"rank 0, the master, holds {plan.work[0].samples} samples; it holds none")
+        raise PropertyFailed(f"rank 0, the master, stores {plan.work[0].samples} samples; it must store none")
     nobody = set(np.flatnonzero(plan.sizes)) - set(plan.indices.tolist())
     if nobody and cls.exact:
-        raise PropertyFailed(f"nobody holds part {min(nobody)}, so nobody can commit its gradient")
+        raise PropertyFailed(f"no worker stores part {min(nobody)}, so its gradient cannot be committed")
     declared = e.built_scheme.loads(e.workers, samples)
     if not np.array_equal(declared, plan.loads[1:]):
         raise PropertyFailed(
@@ -101,7 +101,7 @@ def plans(cls: Class, case: Case) -> None:
 
 
 def through_json(cls: Class, case: Case) -> None:
-    """Settings come back from JSON as they were."""
+    """Check that settings come back from JSON unchanged."""
     e = Experiment(**case)
     back = Experiment.model_validate_json(e.model_dump_json())
     if back != e:
@@ -109,7 +109,7 @@ def through_json(cls: Class, case: Case) -> None:
 
 
 def finishes(cls: Class, case: Case) -> None:
-    """Every round is committed, in order, at times that do not go back."""
+    """Check that every round is committed, in order, at times that do not decrease."""
     timeline, _ = _played(cls, case)
     if len(timeline.times) != case["rounds"]:
         raise PropertyFailed(f"{len(timeline.times)} of {case['rounds']} rounds were committed")
@@ -118,7 +118,7 @@ def finishes(cls: Class, case: Case) -> None:
 
 
 def exact(cls: Class, case: Case) -> None:
-    """The full gradient is committed whatever the stragglers: all ones, at one model."""
+    """Check that every commit is the full gradient, whichever workers straggle: all weights 1, at one model."""
     e = Experiment(**case)
     _, committed = _simulated(e)
     for round, weights in enumerate(committed.weights):
@@ -126,10 +126,10 @@ def exact(cls: Class, case: Case) -> None:
 
 
 def residuals(cls: Class, case: Case) -> None:
-    """What a commit says of its error is its error: the squared distance of the weights from all ones."""
+    """Check that the residual of a commit is its error: the squared distance of the weights from all ones."""
     e = Experiment(**case)
     _, committed = _simulated(e)
-    timeline, _ = _with_numbers(e)  # only vectors' errors are what the scheme says
+    timeline, _ = _with_numbers(e)  # only with real vectors is the residual the one that the scheme returns
     for round, (weights, declared) in enumerate(zip(committed.weights, timeline.residuals, strict=True)):
         total = weights.total(e.plan.parts) if isinstance(weights, VersionedWeights) else weights
         true = 0.0 if total is None else float(((total - 1) ** 2).sum())
@@ -139,7 +139,7 @@ def residuals(cls: Class, case: Case) -> None:
 
 
 def fresh(cls: Class, case: Case) -> None:
-    """Real vectors give the same, at the models that they are said to be of: no late answer counts, none twice."""
+    """Check that real vectors give the weighted sum at the right models: no answer counts too late, or twice."""
     e = _on_data(case)
     committed = [None] * e.rounds if cls.numeric else _simulated(e)[1].weights
     _, numbers = _with_numbers(e)
@@ -165,7 +165,7 @@ def fresh(cls: Class, case: Case) -> None:
 
 
 def forecasts(cls: Class, case: Case) -> None:
-    """`round_times` gives the event engine's very rounds, ties included: same seconds, as many messages and bytes."""
+    """Check that `round_times` gives the rounds of the event engine, ties included: times, messages and bytes."""
     e = _on_data(case) if cls.numeric else Experiment(**case)
     timeline, _ = _played(cls, case)
     predicted, engine = forecast(e), np.diff(timeline.times, prepend=0.0)
@@ -175,7 +175,7 @@ def forecasts(cls: Class, case: Case) -> None:
         raise PropertyFailed(
             f"round {r} takes {engine[r]:.6g} s; `round_times` says {predicted.seconds[r]:.6g} s"
         )
-    if e.link.downloads and e.plan.depth.max() > 1:  # a relay takes in answers until the next model
+    if e.link.downloads and e.plan.depth.max() > 1:  # inner nodes receive answers until the next model comes
         return
     for what in ("messages", "bytes"):
         found, expected = float(np.mean(getattr(timeline, what))), float(getattr(predicted, what))
@@ -186,7 +186,7 @@ def forecasts(cls: Class, case: Case) -> None:
 
 
 def digits(cls: Class, case: Case) -> None:
-    """Its codes keep the digits that they are judged to keep, so that one with too few is refused before a run."""
+    """Check that codes keep the estimated number of digits, so that a code with too few is refused before a run."""
     e = Experiment(**case)
     for code in e.built_scheme.codes(e.workers):
         found, judged = measured_error(code, sets=SURVIVOR_SETS), 10.0 ** (lost(code) + 1 - FLOAT64_DIGITS)
@@ -196,7 +196,7 @@ def digits(cls: Class, case: Case) -> None:
 
 
 def repeats(cls: Class, case: Case) -> None:
-    """One seed gives the same run twice; nothing is drawn elsewhere."""
+    """Check that one seed gives the same run twice, so that nothing is drawn elsewhere."""
     (one, a), (two, b) = _played(cls, case), _played(cls, case)
     if one.times != two.times:
         raise PropertyFailed("two runs with one seed end their rounds at different times")
@@ -206,7 +206,7 @@ def repeats(cls: Class, case: Case) -> None:
 
 
 def versions(cls: Class, case: Case) -> None:
-    """No more models are in use at one time than the plan says, so that nobody has to keep more."""
+    """Check that no more models are in use at the same time than `versions` of the plan."""
     e = Experiment(**case)
     _, committed = _simulated(e)
     uses = last_uses(committed.weights)
@@ -218,7 +218,7 @@ def versions(cls: Class, case: Case) -> None:
 
 
 def deaths(cls: Class, case: Case) -> None:
-    """A worker that dies changes nothing that is committed, or ends the run in a sentence."""
+    """Check that the death of a worker changes no commit, or ends the run with an error of one sentence."""
     worker = 1 + case["seed"] % case["workers"]
     e = Experiment(**{**case, "faults": [{"worker": worker, "round": case["seed"] % case["rounds"]}]})
     try:
@@ -233,7 +233,7 @@ def deaths(cls: Class, case: Case) -> None:
 
 
 def lateness(cls: Class, case: Case) -> None:
-    """Workers that are a thousand times slower, for good, change nothing that is committed."""
+    """Check that workers that are always a thousand times slower change no commit."""
     slow = {"kind": "heterogeneous", "shift": 1e-3, "factor": 1e3, "slow": 0.3, "slow_straggles": 1.0}
     late = {**case, "delays": slow}
     if not cls.numeric:
@@ -242,7 +242,7 @@ def lateness(cls: Class, case: Case) -> None:
 
 
 def candidates(cls: Class, case: Case) -> None:
-    """What it tells the planner to try is valid or refused in a sentence."""
+    """Check that candidates for the planner are valid, or refused with an error of one sentence."""
     for workers in range(1, MAX_WORKERS + 1):
         for args in cls.candidates(workers):
             try:
@@ -252,7 +252,7 @@ def candidates(cls: Class, case: Case) -> None:
 
 
 def same(cls: Class, case: Case) -> None:
-    """Five rounds on real processes give what the virtual clock gives: what is learnt, where the scheme is exact."""
+    """Check that five rounds on real processes give as many commits as the virtual clock, and the losses if exact."""
     e = Experiment(**(case or example(cls)))
     real = run(e, engine="mpi", emulate="nothing")
     if len(real.rounds) != e.rounds:
@@ -266,7 +266,7 @@ def same(cls: Class, case: Case) -> None:
 
 
 def example(cls: Class) -> Case:
-    """The first setting that fits four workers, or as many more as it takes."""
+    """Return the first candidate that fits four workers, or more workers if none does."""
     for workers in range(4, MAX_WORKERS + 1):
         for args in cls.candidates(workers):
             try:
@@ -281,17 +281,19 @@ def example(cls: Class) -> Case:
 
 
 def plan_of(args: ProblemArgs) -> Plan:
-    """A plan of one worker that holds a problem's data, for those who look at problems alone."""
+    """Return a plan with one worker that stores all data of a problem."""
     return uncoded_plan(1, args.count())
 
 
 def _sampled(cls: Class) -> str:
-    """Where what is committed is neither weights over parts nor the full gradient."""
+    """Return why commits cannot be compared: the scheme has no weights, and does not commit the full gradient."""
     return _carries_numbers(cls) if not cls.exact else ""
 
 
 def _carries_numbers(cls: Class) -> str:
-    why = "the numbers decide what it does (`numeric = True`), so there are no weights to look at"
+    why = (
+        "its decisions depend on the values of gradients (`numeric = True`), so there are no weights to test"
+    )
     return why if cls.numeric else ""
 
 
@@ -299,7 +301,7 @@ def _inexact(cls: Class) -> str:
     return "" if cls.exact else "it does not promise the full gradient (`exact = False`)"
 
 
-NO_FORECAST = "whom it asks depends on the learning (`data_dependent = True`)"
+NO_FORECAST = "gradients decide which workers it asks (`data_dependent = True`)"
 PROPERTIES: tuple[Property[Any], ...] = (
     Property("settings", through_json),
     Property("candidates", candidates, once=True),

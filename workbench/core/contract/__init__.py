@@ -1,1 +1,1 @@
-"""The contract between schemes and engines, and what both are made of: delays, links, optimisers."""
+"""Contract between schemes and engines, with the base classes of delay models, links, optimisers and faults."""

@@ -1,17 +1,21 @@
-"""Adaptive selection: which scheme the next round is run with, from the times of the rounds so far.
+"""Adaptive selection: choose the scheme of the next round from the measured times of the rounds so far.
 
-Every candidate goes through the rounds as they were measured: a worker's seconds are known whichever scheme it worked
-for, so all candidates can be judged on the same rounds ("full information"). A judge follows the candidate that was the
-quickest over the last H rounds, and leaves it only for one that is quicker by more than the noise of these rounds and
-than the move; there is one judge for each of some H, the last of them looks at all rounds and so follows the best fixed
-choice. Every judge's rounds are counted as if it had been listened to, its moves included, and the run listens to the
-one that would have been the quickest so far (M. Herbster, M. K. Warmuth, "Tracking the best expert", Machine Learning
-32, 1998; E. Hazan, C. Seshadhri, "Efficient learning algorithms for changing environments", ICML 2009: experts with
-histories of different lengths; S. Geulen, B. Voecking, M. Winkler, COLT 2010: what changes cost counts). So it is
-behind the best judge by a margin for each change of judge at most, on the rounds as they are forecast from the measured
-times; what forecasts miss is not in it.
+The measured times give a forecast of each round for each candidate, because a worker's seconds do not depend on the
+scheme. All candidates are therefore compared on the same rounds ("full information"). An expert follows the candidate
+that was the fastest over the last H rounds. It changes only to a candidate that is faster by more than the noise of
+these rounds and the cost of the move. There is one expert for each of some H. The last one uses all rounds, and so
+follows the best fixed choice.
 
-Nothing is read but times: no delay model, no seed, no later round.
+The time of each expert is counted as if the run had followed it, its moves included. The run follows the expert that
+would have been the fastest so far. On the forecast rounds, the run therefore loses at most a margin per change of
+expert against the best expert. Errors of the forecasts are not part of this bound.
+
+Only measured times are used: no delay model, no seed, and no later round.
+
+M. Herbster, M. K. Warmuth, "Tracking the best expert", Machine Learning 32, 1998.
+E. Hazan, C. Seshadhri, "Efficient learning algorithms for changing environments", ICML 2009: experts with histories of
+different lengths.
+S. Geulen, B. Voecking, M. Winkler, COLT 2010: costs of changes.
 """
 
 from collections import deque
@@ -28,29 +32,30 @@ from workbench.core.contract.configurations import Configuration, StoredParts
 from workbench.core.contract.links import Link
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 
-HISTORY_ROUNDS = (12, 36, 10**9)  # rounds that judges look back on
+HISTORY_ROUNDS = (12, 36, 10**9)  # number of past rounds that each expert uses
 NOISE_SIGMAS = 1.0  # standard errors of a difference that noise may explain
-MIN_SAVED_SHARE = 0.02  # share of a round that is not worth a change
-# rounds that a change must save besides what it costs, and that another judge must be ahead
+MIN_SAVED_SHARE = 0.02  # share of a round that a change must save
+# Rounds that a change must save in addition to its cost, and by which another expert must be ahead.
 MARGIN_ROUNDS = 1.0
-MIN_SEEN_ROUNDS = 3  # rounds that must have been seen
-EXPLORATION_SHARE = 0.03  # share of the time that trying may cost
-NEVER_FACTOR = 1e12  # times as slow: whoever is waited for, it is not this one
-# rounds that are judged again once a stretch has lasted so many rounds
+MIN_SEEN_ROUNDS = 3  # rounds that must have been measured before a change
+EXPLORATION_SHARE = 0.03  # exploration budget, as a share of the run's time
+NEVER_FACTOR = 1e12  # factor on a time, so that the worker is never waited for
+# At these numbers of rounds after a change, the forecasts of the last rounds are computed again.
 ROUNDS_PER_RECHECK, MAX_CHECKS = 200, (3, 12)
-MAX_CACHED_ROUNDS = 2000  # rounds that are remembered
-MOVE_COST_S_PER_SAMPLE = 1e-12  # s a sample: of two that are as quick, the one that moves less
-MAX_CACHED_TIMES = 64  # full times of a worker that are remembered
-RECENT_TIMES = 4  # of them, the newest, that say how slow a worker is that was not waited for
-WINDOW_ROUNDS = 8  # rounds before and after a change of load, to see how times follow the load
-BOUND_TOLERANCE = 1 + 1e-6  # times a bound: a time that is really beyond it
-RATE_TOLERANCE = 1e-9
+MAX_CACHED_ROUNDS = 2000  # rounds whose forecasts are used
+MOVE_COST_S_PER_SAMPLE = 1e-12  # s per sample; of two equally fast candidates, prefer the one that moves less
+MAX_CACHED_TIMES = 64  # complete times that are stored for each worker
+RECENT_TIMES = 4  # newest complete times, from which the time of a late worker is estimated
+WINDOW_ROUNDS = 8  # rounds before and after a change of load, which show how times depend on the load
+BOUND_TOLERANCE = 1 + 1e-6  # factor on a lower bound; only times above the product exceed the bound
+RATE_TOLERANCE = 1e-9  # relative tolerance for two times that differ only by rounding
 
 
 class Change(NamedTuple):
-    """One change of scheme. `round`: the first that is run with the new one; `time`: when it was decided, s.
+    """Change of scheme during a run.
 
-    `seconds`, `bytes`: what moving samples to workers takes. `reason`: a sentence.
+    `round`: first round with the new scheme. `time`: time of the decision, s. `before`, `after`: configurations as
+    text. `seconds`, `bytes`: cost of moving samples to workers. `reason`: a sentence.
     """
 
     round: int
@@ -65,34 +70,34 @@ class Change(NamedTuple):
 
 
 class DataMove(NamedTuple):
-    """What a change moves: samples that the worker with the most gets, all samples, and how long that takes, s."""
+    """Samples that a change of scheme moves."""
 
-    most: int
-    samples: int
+    most: int  # largest number of samples that one worker receives
+    samples: int  # number of samples that all workers receive
     seconds: float
 
 
 class Times:
-    """What is known of the workers' times, in seconds per sample of their load.
+    """Measured times of the workers, in seconds per sample of their load.
 
-    Seconds grow with samples plus `fixed`, what a task costs as so many samples more: none, until a change of load
-    has shown otherwise.
+    Times are proportional to samples + `fixed`, where `fixed` is the start-up cost of a task as a number of samples. It
+    is 0 until a change of load allows an estimate.
     """
 
     def __init__(self, workers: int) -> None:
         self.full: list[deque[float]] = [deque(maxlen=MAX_CACHED_TIMES) for _ in range(workers)]
-        self.shown: list[float] = [0.0]  # what each change of load showed `fixed` to be
+        self.shown: list[float] = [0.0]  # estimates of `fixed`, one for each change of load
         self.before: tuple[Array, Array] | None = None  # loads and median seconds before the last change
-        self.lately: deque[Array] = deque(maxlen=WINDOW_ROUNDS)  # seconds, NaN where not seen in full
-        self.rows: list[Array] = []  # of every round: seconds, what they were at least, loads
+        self.lately: deque[Array] = deque(maxlen=WINDOW_ROUNDS)  # seconds, NaN if only a lower bound is known
+        self.rows: list[Array] = []  # for each round: seconds, lower bounds of them, loads
 
     @property
     def fixed(self) -> float:
-        """Samples that a task costs besides its own."""
+        """Start-up cost of a task, as a number of additional samples."""
         return median(self.shown)
 
     def add(self, seconds: Array, least: Array, loads: NDArray[np.int64]) -> None:
-        """Take in a round: seconds, NaN where it is only known that they were `least` at least."""
+        """Add a round. `seconds`: measured times, NaN if only the lower bound `least` is known; all (workers,)."""
         self.lately.append(seconds)
         if self.before is not None and len(self.lately) == WINDOW_ROUNDS:
             self._compare(loads)
@@ -102,7 +107,7 @@ class Times:
             self.full[w].append(float(rate[w]))
 
     def rates(self, first: int) -> Array:
-        """Seconds per sample of the rounds from number `first` on, as what is known by now has them."""
+        """Return the seconds per sample of the rounds from `first` on, (rounds, workers), with estimates for NaN."""
         seconds, least, loads = np.stack(self.rows[first:], axis=1)
         size = loads + self.fixed
         rate = seconds / size
@@ -111,7 +116,10 @@ class Times:
         return rate
 
     def _at_least(self, worker: int, bound: float) -> float:
-        """Of a worker that was not through: its newest times beyond that; else the mean of all workers' beyond it."""
+        """Estimate the time of a worker that did not finish, given a lower bound.
+
+        Return the mean of its newest times above the bound, or else that of all workers' times above it.
+        """
         times = [x for x in self.full[worker] if x > bound * BOUND_TOLERANCE]
         if times:
             return float(np.mean(times[-RECENT_TIMES:]))
@@ -119,11 +127,11 @@ class Times:
         return float(np.mean(others)) if others else bound
 
     def typical(self) -> Array:
-        """Median seconds per sample of each worker over its newest full times, (workers,); NaN: never seen."""
+        """Return the median seconds per sample of each worker over its newest times, (workers,); NaN without any."""
         return np.array([np.median(list(times)[-RECENT_TIMES:]) if times else np.nan for times in self.full])
 
     def turn(self, loads: NDArray[np.int64]) -> None:
-        """The loads are about to change."""
+        """Store the medians of the newest times before a change of loads, to compare them afterwards."""
         rows = np.array(self.lately)
         known = ~np.isnan(rows).all(axis=0) if len(rows) else np.zeros(len(self.full), dtype=bool)
         medians = np.full(len(self.full), np.nan)
@@ -133,7 +141,7 @@ class Times:
         self.lately.clear()
 
     def _compare(self, loads: NDArray[np.int64]) -> None:
-        """How did times follow the load? As much as the median worker's."""
+        """Estimate `fixed` from the times before and after a change of load, as the median over the workers."""
         assert self.before is not None
         was, before = self.before
         self.before = None
@@ -151,10 +159,10 @@ class Times:
 
 
 class Expert:
-    """Follows the candidate that was the quickest over the last `history` rounds.
+    """Expert that follows the candidate that was the fastest over the last `history` rounds.
 
-    `spent`: s of its rounds so far, and of its moves, each spread over the rounds that were left then: nobody is behind
-    the others just because a move has not paid yet.
+    `spent`: time of its rounds so far and of its moves, s. The time of a move is distributed over the rounds that were
+    left, so that an expert does not fall behind before the move can pay off.
     """
 
     def __init__(self, history: int, at: int) -> None:
@@ -162,14 +170,18 @@ class Expert:
         self.spent = self.share = 0.0
 
     def follow(self, costs: Array, moves: Array, left: int) -> None:
-        """One more round, the last of `costs`, then perhaps a move; as in `better`."""
+        """Add the time of one more round, the last of `costs`, and move if another candidate is better."""
         self.spent += float(costs[-1, self.at]) + self.share
         to = self.better(costs, moves, left)
         self.share += float(moves[to]) / left if to != self.at else 0.0
         self.at = to
 
     def better(self, costs: Array, moves: Array, left: int) -> int:
-        """What it would take for the next round; `costs` (rounds, candidates), what each move takes, rounds left."""
+        """Return the candidate for the next round.
+
+        `costs`: forecast times of the rounds, (rounds, candidates), s. `moves`: cost of moving to each candidate, s.
+        `left`: number of rounds left.
+        """
         seen = costs[-self.history :]
         ahead = seen[:, [self.at]] - seen
         gain, error = ahead.mean(axis=0), ahead.std(axis=0) / len(seen) ** 0.5
@@ -184,11 +196,11 @@ class Expert:
 
 
 class AdaptiveController:
-    """Sees every round's times and says when to change.
+    """Controller of adaptive selection: receives the times of each round, and decides when to change the scheme.
 
-    `ways`: the candidates, of which the run begins with the first, whose samples the workers hold; `link`, `floats`
-    (p), `decode_rate`: as the run has them; `row`: bytes of a sample; `restart`: s that any change takes;
-    `memory`: what an earlier stretch of the run left (see `words`).
+    `configurations`: the candidates. The run begins with the first, whose samples the workers store. `link`, `floats`
+    (p), `decode_rate`: those of the run. `row`: bytes of one sample. `restart`: cost of any change, s. `memory`: state
+    of an earlier segment of the run, from `as_dict`.
     """
 
     def __init__(
@@ -205,19 +217,19 @@ class AdaptiveController:
         self.configurations, self.at, self.rounds = list(configurations), 0, rounds
         self.link, self.floats, self.decode_rate, self.row_bytes = link, floats, decode_rate, row
         self.restart, self.changes = restart, 0
-        self.taken = [self.configurations[0]]  # what the run was with so far
+        self.taken = [self.configurations[0]]  # configurations that the run has used
         self.stored = StoredParts(self.configurations[0].plan)
         self.times = Times(self.workers)
-        self.sends: Array = np.zeros(self.workers)  # s that sending a model takes each worker, as last seen
+        self.sends: Array = np.zeros(self.workers)  # last measured time of sending a model, per worker, s
         self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}  # round -> seconds, samples done in them
-        self.began: dict[int, tuple[float, float]] = {}  # round -> when it began and ended
-        self.free = 0.0  # when the port was through with what it had last
-        self.costs: list[Array] = []  # s that each candidate would have taken for a round
-        self.spent = self.got = 0.0  # s, and full gradients, of the run's own rounds as they are forecast
-        self.left: int | None = None  # the candidate that the last change left
-        self.loss = self.lost = 0.0  # s that its rounds, and all changes before it, have cost for certain
-        self.moved = 0.0  # s that it took itself
-        self.elapsed = 0.0  # s of the rounds so far
+        self.began: dict[int, tuple[float, float]] = {}  # round -> its begin and end, s
+        self.free = 0.0  # when the last message had passed the port, s
+        self.costs: list[Array] = []  # for each round: forecast times of all candidates, s
+        self.spent = self.got = 0.0  # forecast time (s) and full gradients of the run's own rounds
+        self.left: int | None = None  # the candidate that was used before the last change
+        self.loss = self.lost = 0.0  # time certainly lost by the last change, and by all changes before it, s
+        self.moved = 0.0  # cost of the last change itself, s
+        self.elapsed = 0.0  # time of the rounds so far, s
         self.experts = [Expert(history, 0) for history in HISTORY_ROUNDS]
         self.heard = self.experts[-1]
         if memory:
@@ -226,32 +238,38 @@ class AdaptiveController:
 
     @property
     def workers(self) -> int:
-        """How many workers there are."""
+        """Number of workers."""
         return self.configurations[0].workers
 
     @property
     def now(self) -> Configuration:
-        """What the run is with."""
+        """Current configuration of the run."""
         return self.configurations[self.at]
 
-    # ------------------------------------------------------------ what is seen
+    # ------------------------------------------------------------ measurements
 
     def took(self, round: int, rank: int, seconds: float, samples: int) -> None:
-        """A worker was through with so many samples of its load of a round."""
+        """Record that a worker took `seconds` for some samples of its load of a round."""
         took, done = self.seen.setdefault(round, (np.zeros(self.workers), np.zeros(self.workers, dtype=int)))
         took[rank - 1] += seconds
         done[rank - 1] += samples
 
     def received(self, rank: int, share: float, sent: float, begun: float, end: float) -> None:
-        """An answer of `share` of a model came; where it had to wait for the port, its way is not told."""
+        """Record the sending time of an answer, whose length is `share` of a model's.
+
+        It is skipped if the answer had to wait for the port. All times in s.
+        """
         if begun > self.free * (1 + RATE_TOLERANCE) and share > 0:
             self.sends[rank - 1] = max(0.0, begun - sent - self.link.latency) / share
         self.free = end
 
-    # ------------------------------------------------------------ what is made of it
+    # ------------------------------------------------------------ decisions
 
     def committed(self, round: int, time: float) -> Change | None:
-        """A round is over: judge the one before, whose last words are in by now; change or stay."""
+        """Record the end of a round, and return a change of scheme or None.
+
+        The round before is evaluated, because its last messages have arrived by now.
+        """
         begin = self.began.get(round - 1, (0.0, self.start))[1]
         self.began[round] = (begin, time)
         last = round - 1
@@ -263,7 +281,7 @@ class AdaptiveController:
         return None if found is None else self._change(found, round, time)
 
     def _see(self, round: int) -> None:
-        """Forecast every candidate's round from the times of one that is over."""
+        """Forecast a finished round for each candidate from its measured times."""
         begin, end = self.began[round]
         down = self.link.latency + self.link.transfer(self.floats) if self.link.downloads else 0.0
         least = np.full(self.workers, max(0.0, end - begin - down))
@@ -273,19 +291,19 @@ class AdaptiveController:
         self.stretch += 1
         again = (
             ROUNDS_PER_RECHECK if self.stretch in MAX_CHECKS else 1
-        )  # what a change has shown tells of earlier rounds, too
+        )  # new estimates change earlier rounds too
         first = max(0, len(self.times.rows) - again)
         self._forecast(first, self.times.rates(first))
         self.elapsed += end - begin
         if self.left is not None:
-            # What that would have cost at most: who was not through may be slow without end.
+            # Upper bound of the time with the earlier candidate: late workers are never waited for.
             rates = np.where(done >= loads, took, NEVER_FACTOR * least) / (loads + self.times.fixed)
             left = self.configurations[self.left]
             most = self._priced(left, self.round_times_of(left, rates[None]))
             self.loss += float(self.costs[-1][self.at] - most[0])
 
     def _forecast(self, first: int, rates: Array) -> None:
-        """Seconds that rounds with these times would take every candidate, at the price of a full gradient so far."""
+        """Add the forecast times of all candidates for the rounds from `first` on, as priced by `_priced`."""
         del self.costs[first:]
         found = [self.round_times_of(configuration, rates) for configuration in self.configurations]
         self.spent += found[self.at].seconds[-1]
@@ -295,7 +313,7 @@ class AdaptiveController:
         )
 
     def _worth(self, configuration: Configuration, round_times: RoundTimes) -> Array:
-        """What a candidate's rounds commit, in full gradients."""
+        """Return the gradient that a candidate commits in each round, as a share of the full gradient."""
         return (
             np.ones_like(round_times.seconds)
             if configuration.scheme.is_exact
@@ -303,12 +321,15 @@ class AdaptiveController:
         )
 
     def _priced(self, configuration: Configuration, round_times: RoundTimes) -> Array:
-        """Seconds of a candidate's rounds, and for what they lack of a full gradient what one has cost so far."""
+        """Return the times of a candidate's rounds, s, plus a price for the missing share of the full gradient.
+
+        The price is the mean time per full gradient of the run so far.
+        """
         price = self.spent / self.got if self.got else 0.0
         return np.asarray(round_times.seconds + price * (1 - self._worth(configuration, round_times)))
 
     def round_times_of(self, configuration: Configuration, rates: Array) -> RoundTimes:
-        """Rounds of a candidate with workers as quick as this, in seconds per sample (rounds, workers)."""
+        """Return the round times of a candidate, given `rates` in seconds per sample, (rounds, workers)."""
         seconds = rates * (configuration.plan.loads[1:] + self.times.fixed)
 
         def send(length: float) -> Array | float:
@@ -321,7 +342,7 @@ class AdaptiveController:
         return configuration.scheme.round_times(draws, self.workers)
 
     def _better(self, round: int) -> int | None:
-        """The candidate that is worth the change, if there is one."""
+        """Return the candidate to change to, or None."""
         left = self.rounds - round - 1
         costs = np.array(self.costs[-MAX_CACHED_ROUNDS:])
         if len(costs) < MIN_SEEN_ROUNDS or not left:
@@ -333,15 +354,15 @@ class AdaptiveController:
         if first.spent + MARGIN_ROUNDS * typical < self.heard.spent:
             self.heard = first
         if self.lost + max(self.loss, 0.0) > EXPLORATION_SHARE * self.elapsed:
-            self.heard = self.experts[-1]  # trying has been dear: the one with patience
+            self.heard = self.experts[-1]  # the exploration budget is used up: follow the longest history
         to = self.heard.at
         if to == self.at:
             return None
-        pair = [self.at, to]  # the run may be elsewhere than that judge was
+        pair = [self.at, to]  # the run may use another candidate than the expert did
         return to if Expert(self.heard.history, 0).better(costs[:, pair], self.moves[pair], left) else None
 
     def move(self, configuration: Configuration) -> DataMove:
-        """What changing to a candidate moves: every worker takes what it lacks through its own port."""
+        """Return the samples that a change to a candidate moves; the workers receive them in parallel."""
         missing = self.stored.missing(configuration.plan)
         most = int(missing.max())
         floats = most * self.row_bytes / self.link.width
@@ -349,7 +370,7 @@ class AdaptiveController:
         return DataMove(most, int(missing.sum()), seconds)
 
     def begin(self) -> None:
-        """Begin a stretch with the candidate that the run is with."""
+        """Begin a segment of the run with the current candidate."""
         self.start, self.seen, self.began, self.stretch = 0.0, {}, {}, 0
         moves = [self.move(configuration) for configuration in self.configurations]
         self.moves = np.array(
@@ -390,10 +411,10 @@ class AdaptiveController:
             texts += f"; {move.samples} samples move"
         return texts + (f", the change takes {in_seconds(cost, 3)}" if cost else "")
 
-    # ------------------------------------------------------------ what outlives a stretch
+    # ------------------------------------------------------------ state between segments
 
     def as_dict(self) -> dict[str, Any]:
-        """What the next stretch of a run has to know, for JSON."""
+        """Return the state that the next segment of the run needs, for JSON."""
         before = [[None if np.isnan(x) else float(x) for x in each] for each in self.times.before or ()]
         return {
             "way": [self.now.name, self.now.parameters],

@@ -1,9 +1,11 @@
-"""Mini-batches that every rank knows without a message: the samples of a job's batch follow from the seed and the job.
+"""Mini-batches that every rank can compute without messages: the samples of a batch follow from the seed and the job.
 
-A batch is a set of samples, not a share of a worker's load. All copies of a part then use the same samples, so by
-linearity an exact code's commit is the gradient of the batch, and an approximate one's error is the same combination of
-parts as without batches. The data set is cut into strata of consecutive samples, one for each sample of a batch. A
-batch takes one sample from each stratum; strata are permuted anew in every epoch, so an epoch meets every sample once.
+A batch is a set of samples, not a share of a worker's load. All copies of a part therefore use the same samples. By
+linearity, the commit of an exact code is the gradient of the batch. The error of an approximate code is the same
+combination of parts as without batches.
+
+The data set is cut into strata of consecutive samples, one for each sample of a batch. A batch takes one sample from
+each stratum. Each epoch permutes the strata again, so that an epoch contains every sample once.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from workbench.core.base.types import Array
 from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.problem import Around, Problem, Slice, gradient_of_rows, in_round
 
-BATCH_STREAM = 6  # of random numbers; delays have 0, workers' own mini-batches 1, permutations 4, ties 5
-CACHED_EPOCHS = 4  # epochs whose order is at hand: asynchronous workers are not all in one
+BATCH_STREAM = 6  # random stream; delays use stream 0, mini-batches of a worker 1, permutations 4, ties 5
+CACHED_EPOCHS = 4  # epochs whose order is cached, because asynchronous workers are in different epochs
 
 
 class BatchSampler:
@@ -30,7 +32,7 @@ class BatchSampler:
 
     >>> sampler = BatchSampler(samples=10, batch=4, seed=0)
     >>> sampler.batches_per_epoch, sampler.rows(0).tolist()
-    (3, [0, 4, 6])
+    (3, [1, 4, 8])
     >>> sorted(int(row) for job in range(3) for row in sampler.rows(job)) == list(range(10))
     True
     """
@@ -47,7 +49,7 @@ class BatchSampler:
 
     @property
     def share(self) -> float:
-        """Average share of the data set that a batch has."""
+        """Mean share of the data set in a batch."""
         return 1 / self.batches_per_epoch
 
     def rows(self, job: int) -> NDArray[np.int64]:
@@ -63,7 +65,7 @@ class BatchSampler:
         return self._counts[2]
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
-        """Rows of each batch of an epoch, (batches, strata); of the last stratum some are beyond the data."""
+        """Return the rows of each batch of an epoch, (batches, strata); the last stratum may exceed the data."""
         if epoch not in self._orders:
             if len(self._orders) == CACHED_EPOCHS:
                 del self._orders[min(self._orders)]
@@ -74,7 +76,7 @@ class BatchSampler:
 
 
 class Batched(Around):
-    """A problem whose gradients are those of a job's mini-batch, scaled to stand for all samples.
+    """Problem whose gradients are those of a job's mini-batch, scaled up to the size of the data set.
 
     Losses, metrics and smoothness are those of the whole data set. `at(job)` takes gradients of the job's batch.
     """
@@ -85,11 +87,11 @@ class Batched(Around):
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """What problems have in common whose runs can be learnt together."""
+        """Key that is equal for problems whose runs can be learned together."""
         return id(self.whole), self.sampler.batch, self.sampler.seed
 
     def at(self, job: int) -> Problem:
-        """Return the problem with the gradients of a job."""
+        """Return the problem with the gradients of a job's batch."""
         return _OfJob(self, job)
 
 

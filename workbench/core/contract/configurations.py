@@ -1,4 +1,4 @@
-"""What a run may change to: schemes and numbers, who holds which samples, and what a change would move."""
+"""Configurations that an adaptive run may change to, and the samples that such a change moves."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.contract.scheme import MIN_DIGITS, Scheme
 
-DEADLINE_FACTORS = (0.5, 0.7, 1.4, 2.0)  # times a scheme's own deadline, that are tried as well
+DEADLINE_FACTORS = (0.5, 0.7, 1.4, 2.0)  # other deadlines that are tried, in units of the scheme's deadline
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A scheme with its numbers for so many workers and samples.
+    """Scheme with its parameters, for a number of workers and samples.
 
     >>> way = Configuration("GC", {"stragglers": 1}, workers=4, samples=40)
     >>> str(way), way.plan.stored.tolist()
@@ -33,12 +33,12 @@ class Configuration:
 
     @cached_property
     def scheme(self) -> Scheme:
-        """The scheme itself."""
+        """The scheme, made from its name and parameters."""
         return Scheme.catalogue.get_class(self.name)(**self.parameters)
 
     @cached_property
     def plan(self) -> Plan:
-        """Who holds what under it."""
+        """The plan of the scheme."""
         return self.scheme.plan(self.workers, self.samples)
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Configuration:
 
 
 class StoredParts:
-    """Which samples every worker holds: all that any plan so far gave it.
+    """Samples that each worker stores: all those of any plan so far.
 
     >>> held = StoredParts(Configuration("GC", {"stragglers": 1}, 4, 40).plan)
     >>> held.missing(Configuration("UMW", {}, 4, 40).plan).tolist()
@@ -57,17 +57,17 @@ class StoredParts:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.bounds, self.stored = _pieces(plan)  # samples are cut at; (workers, pieces)
+        self.bounds, self.stored = _pieces(plan)  # bounds of pieces of the data; (workers, pieces)
 
     def missing(self, plan: Plan) -> NDArray[np.int64]:
-        """Samples that each worker would need and does not have, (workers,)."""
+        """Return the number of samples that each worker needs for a plan and does not store, (workers,)."""
         bounds, wanted = _pieces(plan)
         both = np.union1d(self.bounds, bounds)
         lacks = _cut(wanted, bounds, both) & ~_cut(self.stored, self.bounds, both)
         return np.asarray(lacks @ np.diff(both))
 
     def add(self, plan: Plan) -> None:
-        """The workers keep what they have, and get what a plan gives them."""
+        """Add the samples of a plan to those that the workers store."""
         bounds, more = _pieces(plan)
         both = np.union1d(self.bounds, bounds)
         self.bounds, self.stored = both, _cut(self.stored, self.bounds, both) | _cut(more, bounds, both)
@@ -85,11 +85,11 @@ def _cut(has: NDArray[np.bool_], bounds: NDArray[np.int64], finer: NDArray[np.in
 
 
 def reason_fixed(scheme: Scheme, plan: Plan) -> str:
-    """Why a run of a scheme cannot change to another between rounds; empty where it can."""
+    """Return the reason why a run of a scheme cannot change to another scheme between rounds; empty if it can."""
     if scheme.self_paced or scheme.delayed or plan.versions > 1:
-        return "its rounds reach into one another, so there is no moment between them"
+        return "its rounds overlap, so there is no time between them"
     if scheme.data_dependent or scheme.numeric:
-        return "what it does hangs on earlier rounds' numbers, which no other scheme has"
+        return "its decisions depend on values of earlier rounds, which no other scheme has"
     if scheme.clock_driven:
         return "its workers stop by the clock, so their times are not seen"
     if plan.committers != (MASTER,):
@@ -104,10 +104,12 @@ def reason_fixed(scheme: Scheme, plan: Plan) -> str:
 def configurations_of(
     current: Configuration, problem: str, sampler: BatchSampler | None = None
 ) -> list[Configuration]:
-    """What a run may change to, itself first: for an exact scheme every exact one, which makes the same steps.
+    """Return the configurations that a run may change to, the current one first.
 
-    For another only the same scheme with other numbers of answers (or deadlines): what a step is worth stays
-    comparable. `sampler`: of the run's mini-batches, which not every candidate can take.
+    From an exact scheme these are all exact schemes, which commit the same gradients. From an inexact scheme they are
+    the same scheme with other numbers of answers (or deadlines), so that the commits stay comparable.
+
+    `sampler`: sampler of the run's mini-batches, which not every candidate supports.
     """
     found, several = [current], set[str]()
     for name, numbers in _candidates(current):
@@ -118,7 +120,7 @@ def configurations_of(
             if _fits(candidate, current, problem) and candidate not in found:
                 found.append(candidate)
             if candidate.plan.answers > 1:
-                # Those that answer once are a coded star by another name, and slow to forecast.
+                # With one answer per round, such a scheme is a coded star, and slow to forecast.
                 several.add(name)
         except SettingError:
             continue
@@ -145,7 +147,7 @@ def _candidates(current: Configuration) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _fits(candidate: Configuration, current: Configuration, problem: str) -> bool:
-    """May a run take it? Raises `SettingError` where its numbers do not fit."""
+    """Return whether a run may change to a candidate. Raises `SettingError` if its parameters do not fit."""
     scheme = candidate.scheme
     scheme.check(candidate.workers)
     scheme.check_problem(problem)

@@ -1,7 +1,7 @@
-"""Links: how long a message takes.
+"""Links: the time that a message takes.
 
-t = latency + bytes / bandwidth (Hockney). Latency passes on the wire; the transfer itself occupies the
-receiver's port, which takes one message at a time (paper 1, section III-C) while computing goes on.
+t = latency + bytes / bandwidth (Hockney). The latency is the time on the wire. The transfer occupies the receiver's
+port, which takes one message at a time (paper 1, section III-C), while the receiver can compute.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BYTES_PER_FLOAT = 8
 
 
 class Link(Settings):
-    """One link model for every pair of nodes.
+    """Link between each pair of nodes: latency and bandwidth.
 
     >>> Link(latency=0.001, bandwidth=8e5).transfer(5000)  # seconds on the port for 5000 float64
     0.05
@@ -26,12 +26,14 @@ class Link(Settings):
     bandwidth: float | None = setting(
         None, "rate at which a receiver's port takes messages in; empty = infinite", "bytes/s", gt=0
     )
-    downloads: bool = setting(False, "charge the model's way down too (the papers ignore it)")
+    downloads: bool = setting(
+        False, "count the time that models take to the workers too (the papers ignore it)"
+    )
 
     _width: int = PrivateAttr(BYTES_PER_FLOAT)
 
     def carrying(self, width: int) -> Self:
-        """The link for numbers of so many bytes, which the problem says: float32 has 4.
+        """Return the link for floats of `width` bytes each, such as 4 for float32.
 
         >>> Link(bandwidth=8e5).carrying(4).transfer(5000)
         0.025
@@ -41,7 +43,7 @@ class Link(Settings):
         return link
 
     def free(self) -> Self:
-        """The link without any times: what messages really take is all that they take.
+        """Return a link without latency and transfer times, for messages that take real time.
 
         >>> Link(latency=0.1, bandwidth=8e5).free().transfer(5000)
         0.0
@@ -50,9 +52,9 @@ class Link(Settings):
 
     @property
     def width(self) -> int:
-        """Bytes of a number in a message."""
+        """Bytes of one float in a message."""
         return self._width
 
     def transfer(self, floats: float) -> float:
-        """Seconds for which a message of that many numbers occupies the receiver's port."""
+        """Return the seconds for which a message of that many floats occupies the receiver's port."""
         return 0.0 if self.bandwidth is None else self.width * floats / self.bandwidth

@@ -1,4 +1,7 @@
-"""Who holds which parts of the data, with which coefficients, and who talks to whom: drawn and checked before a run."""
+"""Plans: the allocation of parts of the data with their coefficients, and the tree of ranks that communicate.
+
+A plan is drawn and checked before a run.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,10 @@ MASTER = 0
 
 @dataclass(frozen=True)
 class Work:
-    """Weighted parts that one Compute goes through: gradient = sum of coefficient * part's gradient.
+    """Weighted parts that one Compute processes: gradient = sum of coefficient * gradient of the part.
 
-    With coefficients of shape (k, m) the answer is k such sums, shape (k, p), for the price of one pass.
-
-    `parts` hold `samples` samples together; `coefficients`: (m,) or (k, m).
+    With coefficients of shape (k, m), the answer is k such sums, shape (k, p), in one pass over the data.
+    `parts`: (m,). `coefficients`: (m,) or (k, m). `samples`: number of samples of the parts together.
 
     >>> uncoded_plan(workers=3, samples=10).work[1].samples
     4
@@ -29,22 +31,21 @@ class Work:
 
     parts: NDArray[np.int64]  # (m,) indices of parts
     coefficients: Array  # (m,) or (k, m)
-    samples: int  # how many samples the parts hold together
+    samples: int  # number of samples of the parts together
 
     def split(self, sizes: NDArray[np.int64]) -> list[Work]:
-        """Cut into one Work per part, in order (a worker that answers part by part)."""
+        """Return one Work per part, in order, for a worker that sends one answer per part."""
         pairs = zip(self.parts, self.coefficients, strict=True)
         return [Work(np.array([p]), np.array([c]), int(sizes[p])) for p, c in pairs]
 
 
 @dataclass(frozen=True)
 class Blend(Work):
-    """Work on encoded data: parts are weighted and added up, row by row, before anything is computed.
+    """Work on encoded data: the rows of the parts are weighted and added before gradients are computed.
 
-    Parts with the same number in `blocks` make one block; shorter ones are filled up with rows of zeros. The answer
-    is the sum over the blocks of block^T (block @ model), which is quadratic in the data: see `Quadratic`.
-
-    `parts`, `coefficients` and `samples`: as in `Work`.
+    Parts with the same number in `blocks` form one block; shorter parts are padded with rows of zeros. The answer is
+    the sum over the blocks of block^T (block @ model), which is quadratic in the data (see `Quadratic`).
+    `parts`, `coefficients` and `samples`: as in `Work`. `blocks`: (m,).
 
     >>> blend = Blend(np.array([0, 2]), np.ones(2), 4, blocks=np.array([1, 1]))
     >>> blend.block(1).parts.tolist()
@@ -54,22 +55,22 @@ class Blend(Work):
     blocks: NDArray[np.int64]  # (m,)
 
     def block(self, number: int) -> Work:
-        """What goes into one block; its samples are those of the longest part, which only the engine's sizes tell."""
+        """Return the parts of one block, with 0 samples: the engine computes their number, that of the longest part."""
         of = self.blocks == number
         return Work(self.parts[of], self.coefficients[of], 0)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Who holds what and who talks to whom. Drawn and checked before a run; rank 0 is the master.
+    """Allocation of the parts, and the tree of ranks that communicate. Rank 0 is the master.
 
-    Parts are consecutive slices of the data set. `indptr`, `indices`, `coefficients` are the encoding matrix
-    in compressed rows: rank r computes part indices[k] with coefficients[k], k in indptr[r]:indptr[r+1].
+    Parts are consecutive slices of the data set. `indptr`, `indices` and `coefficients` are the encoding matrix in
+    compressed rows: rank r computes part indices[k] with coefficients[k], k in indptr[r]:indptr[r+1].
 
-    `sizes`: samples in each part. `parent`: rank of the parent, -1 for none. `committers`: ranks whose commits
-    complete a round. `answers`: messages a worker sends per round at most. `batch`: samples it draws per round.
-    `blocks`: see `Blend`. `coordinates`: m, where a scheme treats coordinates modulo m apart. `versions`: of how many
-    models' gradients messages and commits may be made; 1: of the round's own. `notes`: for figures.
+    `sizes`: samples of each part. `parent`: rank of the parent, or -1. `committers`: ranks whose commits complete a
+    round. `answers`: maximum number of messages of a worker per round. `batch`: samples that a worker draws per round.
+    `blocks`: see `Blend`. `coordinates`: m, if the scheme treats the coordinates modulo m separately. `versions`:
+    number of models whose gradients a message may contain; 1 = only that of the round. `notes`: data for figures.
 
     >>> plan = uncoded_plan(workers=3, samples=10)
     >>> plan.ranks, plan.sizes.tolist(), plan.parent.tolist(), plan.children[0]
@@ -80,13 +81,13 @@ class Plan:
     indptr: NDArray[np.int64]  # (ranks + 1,)
     indices: NDArray[np.int64]
     coefficients: Array
-    parent: NDArray[np.int64]  # (ranks,) -1: none (the master; the workers of a ring)
-    committers: tuple[int, ...] = (MASTER,)  # the ranks whose commits make a round complete
-    answers: int = 1  # messages that a worker sends per round at most
-    batch: int | None = None  # samples that a worker draws per round from what it holds; None: all of them
-    blocks: NDArray[np.int64] | None = None  # (parts,) encoded data: parts of one number are blended into one
-    coordinates: int = 1  # a scheme that treats coordinates apart, modulo m, says m here (see `arithmetic`)
-    versions: int = 1  # models that may be in use at one time, the newest included (see `mixed`)
+    parent: NDArray[np.int64]  # (ranks,); -1 for the master and for the workers of a ring
+    committers: tuple[int, ...] = (MASTER,)  # ranks whose commits complete a round
+    answers: int = 1  # maximum number of messages of a worker per round
+    batch: int | None = None  # samples that a worker draws per round from those it stores; None: all
+    blocks: NDArray[np.int64] | None = None  # (parts,) number of the block of encoded data that a part is in
+    coordinates: int = 1  # m, if the scheme treats the coordinates modulo m separately (see `arithmetic`)
+    versions: int = 1  # models in use at the same time, the newest included (see `weights`)
     notes: Mapping[str, Any] = field(default_factory=dict)  # for figures: layer of a rank, code, ...
 
     @property
@@ -111,7 +112,7 @@ class Plan:
 
     @cached_property
     def depth(self) -> NDArray[np.int64]:
-        """Steps from each rank up to its root: shape (ranks,); ring workers are 0."""
+        """Steps from each rank up to its root, shape (ranks,); 0 for the workers of a ring."""
         depth, above = np.zeros(self.ranks, dtype=np.int64), self.parent
         while np.any(up := above >= 0):
             depth += up
@@ -120,12 +121,12 @@ class Plan:
 
     @cached_property
     def bounds(self) -> NDArray[np.int64]:
-        """Sample where each part starts, and the end: shape (parts + 1,)."""
+        """First sample of each part, and the number of samples: shape (parts + 1,)."""
         return np.concatenate([[0], np.cumsum(self.sizes)])
 
     @cached_property
     def stored(self) -> NDArray[np.int64]:
-        """Samples that each rank holds: shape (ranks,)."""
+        """Number of samples that each rank stores: shape (ranks,)."""
         if self.blocks is not None:
             return np.concatenate([[0], self.portions.sum(axis=1)])
         offsets = np.concatenate([[0], np.cumsum(self.sizes[self.indices])])
@@ -133,7 +134,7 @@ class Plan:
 
     @cached_property
     def portions(self) -> NDArray[np.int64]:
-        """Samples of each part (or block) that a worker holds, in its order, filled up with 0: (workers, most)."""
+        """Samples of each part (or block) of a worker, in its order, padded with 0: (workers, max parts)."""
         sizes = self.sizes[self.indices]
         counts = np.diff(self.indptr)[1:]
         rows = np.repeat(np.arange(self.workers), counts)
@@ -147,12 +148,12 @@ class Plan:
 
     @cached_property
     def loads(self) -> NDArray[np.int64]:
-        """Samples that each rank goes through per round: shape (ranks,)."""
+        """Samples that each rank processes per round: shape (ranks,)."""
         return self.stored if self.batch is None else np.minimum(self.stored, self.batch)
 
     @cached_property
     def work(self) -> list[Work]:
-        """Work of every rank (rank 0 has none of it)."""
+        """Work of every rank; that of rank 0 is empty."""
         rows = list(zip(self.stored.tolist(), self.indptr[:-1], self.indptr[1:], strict=True))
         if self.blocks is None:
             return [Work(self.indices[a:b], self.coefficients[a:b], stored) for stored, a, b in rows]
@@ -169,7 +170,7 @@ class Plan:
         return [tuple(k) for k in kids]
 
     def shuffled(self, rows: NDArray[np.int64]) -> Plan:
-        """Give worker i (rank i + 1) what worker rows[i] holds; who talks to whom stays."""
+        """Return the plan in which worker i (rank i + 1) has the parts of worker rows[i]; the tree is unchanged."""
         places = np.concatenate([[0], rows + 1])
         counts = np.diff(self.indptr)[places]
         indptr = np.concatenate([[0], np.cumsum(counts)])
@@ -177,7 +178,7 @@ class Plan:
         return replace(self, indptr=indptr, indices=self.indices[take], coefficients=self.coefficients[take])
 
     def matrix(self) -> Array:
-        """Encoding matrix as a dense array: shape (ranks, parts)."""
+        """Return the encoding matrix as a dense array: shape (ranks, parts)."""
         dense = np.zeros((self.ranks, self.parts))
         rows = np.repeat(np.arange(self.ranks), np.diff(self.indptr))
         dense[rows, self.indices] = self.coefficients
@@ -204,9 +205,9 @@ def shard_sizes(samples: int, workers: int, pieces: int) -> NDArray[np.int64]:
 
 
 def star_plan(matrix: Array, samples: int, **notes: Any) -> Plan:
-    """Plan of a master and one worker per row of `matrix` (workers, parts); the data are cut evenly.
+    """Return the plan of a master and one worker per row of `matrix` (workers, parts).
 
-    `samples` are cut; `notes`: what figures may show.
+    The `samples` are cut into parts of equal size, up to 1. `notes`: data for figures.
 
     >>> star_plan(np.array([[1.0, 0.5], [0.0, 1.0]]), samples=10).stored.tolist()
     [0, 10, 5]
@@ -231,10 +232,11 @@ def even_plan(
     coefficients: Array | None = None,
     **more: Any,
 ) -> Plan:
-    """Plan of a master and workers with as many parts each; the data are cut evenly, into as many as there are workers.
+    """Return the plan of a master and workers with k parts each.
 
-    `held` (workers, k): parts of each worker, in its order. `samples` are cut, into `parts` where told;
-    `coefficients` (workers, k): ones, if not told. `more`: other fields of the plan.
+    `placement` (workers, k): parts of each worker, in its order. The `samples` are cut into `parts` parts of equal
+    size, up to 1; default: one part per worker. `coefficients` (workers, k): default ones. `more`: other fields of the
+    plan.
 
     >>> even_plan(np.array([[0, 1], [1, 0]]), samples=10).stored.tolist()
     [0, 10, 10]
@@ -251,9 +253,9 @@ def even_plan(
 
 
 def uncoded_plan(workers: int, samples: int) -> Plan:
-    """Plan of a master and workers with one part each, as it is: `star_plan` of the identity, which is not made.
+    """Return the plan of a master and workers with one part each: `star_plan` of the identity, without its matrix.
 
-    `samples`: of the data set, cut evenly.
+    `samples`: size of the data set, which is cut evenly.
 
     >>> uncoded_plan(workers=3, samples=10).stored.tolist()
     [0, 4, 3, 3]

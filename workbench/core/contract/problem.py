@@ -1,4 +1,4 @@
-"""What a problem must offer: losses and weighted gradient sums of slices of its data."""
+"""Protocol of a problem: losses, and weighted gradient sums over slices of its data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Slice = tuple[int, int, float]  # first sample, one past the last, weight
 
 
 def rows_of(slices: Sequence[Slice]) -> tuple[NDArray[np.int64], Array]:
-    """Samples of some slices, one slice after the other, and the weight of each; both (samples,).
+    """Return the samples of some slices, one slice after the other, and the weight of each; both (samples,).
 
     >>> rows_of([(3, 5, 0.5), (0, 1, 2.0)])
     (array([3, 4, 0]), array([0.5, 0.5, 2. ]))
@@ -26,7 +26,7 @@ def rows_of(slices: Sequence[Slice]) -> tuple[NDArray[np.int64], Array]:
 
 
 def stretch(rows: NDArray[np.int64]) -> Any:
-    """Samples as a slice where they follow one another, so that taking them copies nothing; else as they are.
+    """Return consecutive samples as a slice, so that indexing with them copies nothing; others unchanged.
 
     >>> stretch(np.array([3, 4, 5])), stretch(np.array([3, 5]))
     (slice(3, 6, None), array([3, 5]))
@@ -37,9 +37,10 @@ def stretch(rows: NDArray[np.int64]) -> Any:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A problem at one model.
+    """Values of a problem at one model.
 
-    `loss`: mean, with regularisation. `gradient`: weighted sum over samples, (p,), without. `metrics`: by name.
+    `loss`: mean, with regularisation. `gradient`: weighted sum over samples, (p,), without regularisation. `metrics`:
+    by name.
 
     >>> Evaluation(loss=0.5, gradient=None, metrics={"accuracy": 0.9}).loss
     0.5
@@ -52,10 +53,10 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Request:
-    """One model at which to evaluate, with a weight for every sample (None: all ones).
+    """Model at which a problem is evaluated, with a weight for each sample.
 
-    `weights`: one a sample, or None. `gradient`: False where only the loss is wanted. `round`: whose draws the gradient
-    takes, of a problem that draws; None: none. `test`: the metrics of held-out samples are wanted as well.
+    `weights`: (samples,), or None for all ones. `gradient`: False if only the loss is needed. `round`: round whose
+    random numbers the gradient uses (dropout), or None. `test`: also compute the metrics of held-out samples.
 
     >>> import numpy as np
     >>> Request(np.zeros(3), weights=np.ones(10)).gradient
@@ -64,13 +65,13 @@ class Request:
 
     model: Array
     weights: Array | None = None
-    gradient: bool = True  # False: only the loss is wanted
+    gradient: bool = True  # False: only the loss is needed
     round: int | None = None
     test: bool = False
 
 
 class Problem(Protocol):
-    """The objective is (1/d) sum of sample losses + ``(l2/2) |model|^2``; gradients are sums, as workers send them.
+    """Objective that is minimised: (1/d) sum of sample losses + ``(l2/2) |model|^2``. Gradients are sums over samples.
 
     >>> import workbench as wb
     >>> problem = wb.Experiment(scheme="UMW", problem="least_squares", workers=4).build_problem()
@@ -81,23 +82,23 @@ class Problem(Protocol):
     samples: int
     size: int  # number of parameters p
     l2: float
-    truth: Array | None  # the model that generated the data, where known
+    truth: Array | None  # the model that generated the data, if known
 
     def start(self) -> Array:
-        """Model of round 0, shape (p,)."""
+        """Return the model of round 0, shape (p,)."""
 
     def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
-        """Weighted sum of the gradients of some slices of the data, shape (p,): what a worker computes."""
+        """Return the weighted sum of the gradients over some slices of the data, shape (p,): a worker's task."""
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
-        """Loss and weighted gradient at several models in one pass over the data."""
+        """Return loss, metrics and weighted gradient at several models, in one pass over the data."""
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
-        """Lipschitz constant of the gradient of the objective (of the mean loss over some slices, with l2)."""
+        """Return the Lipschitz constant of the gradient of the objective, or of the mean loss over `slices` with l2."""
 
 
 class Around:
-    """A problem with another one inside, whose answers it gives but for those that a subclass changes."""
+    """Problem that wraps another one and forwards all calls, except those that a subclass overrides."""
 
     def __init__(self, problem: Problem) -> None:
         self.whole = problem
@@ -120,7 +121,7 @@ class Around:
 def gradient_of_rows(problem: Problem, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:
     """Return the weighted sum of the gradients of some samples, shape (p,).
 
-    A problem may have a method `rows_gradient(rows, weights, model)` for it; others are asked for slices.
+    A problem may define `rows_gradient(rows, weights, model)` for it. Otherwise `gradient` is called with slices.
 
     >>> import workbench as wb
     >>> problem = wb.Experiment(problem="least_squares").build_problem()
@@ -139,9 +140,10 @@ def gradient_of_rows(problem: Problem, rows: NDArray[np.int64], weights: Array, 
 
 
 def in_round(problem: Problem, round: int, batch: NDArray[np.int64] | None = None) -> Problem:
-    """Return the problem as gradients for a commit are taken of it: what one that draws, dropout say, gives as `at`.
+    """Return the problem whose gradients are for the commit of a round.
 
-    `batch`: the samples of its mini-batch, ascending; a problem may have `among(batch)` for it.
+    A problem with random numbers, such as dropout, defines `at(round)` for it. `batch`: samples of the mini-batch,
+    ascending, for problems that define `among(batch)`.
 
     >>> import workbench as wb
     >>> problem = wb.Experiment(problem="least_squares").build_problem()
@@ -155,13 +157,13 @@ def in_round(problem: Problem, round: int, batch: NDArray[np.int64] | None = Non
 
 
 class Quadratic(Protocol):
-    """A problem whose gradient sum is X^T X model + constant: its data, and not only its gradients, can be encoded."""
+    """Problem whose gradient sum is X^T X model + constant, so that its data can be encoded, not only its gradients."""
 
     def blend(self, slices: Sequence[Slice]) -> Array:
-        """Weighted sum of the slices' rows, number by number, short slices filled up with rows of zeros: (rows, p)."""
+        """Return the weighted elementwise sum of the slices, shape (rows, p); short slices are padded with zeros."""
 
     def curve(self, block: Array, model: Array) -> Array:
-        """block^T (block @ model), shape (p,)."""
+        """Return block^T (block @ model), shape (p,)."""
 
     def constant(self, slices: Sequence[Slice]) -> Array:
-        """The weighted sum of the slices' -X^T y, shape (p,)."""
+        """Return the weighted sum of -X^T y over the slices, shape (p,)."""

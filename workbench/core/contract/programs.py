@@ -1,7 +1,7 @@
-"""What programs of many schemes share: rules, gathering, following the newest model, coded trees.
+"""Programs of masters and workers that many schemes share, and the stop rules of masters.
 
-A coded star is a coded tree of one layer; so UMW, SGD, GC and CR are all the same two programs with
-another plan, another rule and another way to combine.
+A coded star is a coded tree with one layer. UMW, SGD, GC and CR are therefore the same two programs, with different
+plans, stop rules and functions that combine the answers.
 """
 
 from __future__ import annotations
@@ -36,69 +36,69 @@ from workbench.core.contract.protocol import (
 )
 from workbench.core.contract.weights import SparseWeights
 
-Answer = tuple[int, int]  # rank, number of its message in the round
+Answer = tuple[int, int]  # rank, index of its message in the round
 Answers = dict[Answer, Message]
-# Round, answers -> decoded value, residual |b - 1|^2 (nan where it is unknown).
+# Round, answers -> decoded value, residual |b - 1|^2 (nan if unknown).
 Combine = Callable[[int, Answers], tuple[Any, float]]
-AnswerProgram = Generator[Any, Any, tuple[Any, float, int]]  # see `master_program`
+AnswerProgram = Generator[Any, Any, tuple[Any, float, int]]  # gradient, residual, combined answers
 INFINITY = float("inf")
-MAX_BLOCK_BYTES = 2**19  # bytes of values that are added up at a time, ...
-MIN_BLOCK_VALUES = 16  # and at least so many values
+MAX_BLOCK_BYTES = 2**19  # bytes of values that are added up together, so that they fit into the cache
+MIN_BLOCK_VALUES = 16  # minimum number of values that are added up together
 
 
 @dataclass(frozen=True)
 class StopRule:
-    """When a parent may go on: `ready(answers, start of the round, now)`. Join with & and |."""
+    """Rule for when a parent stops waiting for answers. Join rules with & and |."""
 
-    ready: Callable[[Collection[Answer], float, float], bool]
-    timers: tuple[float, ...] = ()  # seconds after the round's start at which to look again
+    ready: Callable[[Collection[Answer], float, float], bool]  # (answers, start of the round, now) -> stop?
+    timers: tuple[float, ...] = ()  # times at which to evaluate the rule, s after the start of the round
 
     def __or__(self, other: StopRule) -> StopRule:
-        """Go on when either rule holds."""
+        """Return a rule that stops when either rule holds."""
         return StopRule(lambda *at: self.ready(*at) or other.ready(*at), self.timers + other.timers)
 
     def __and__(self, other: StopRule) -> StopRule:
-        """Go on when both rules hold."""
+        """Return a rule that stops when both rules hold."""
         return StopRule(lambda *at: self.ready(*at) and other.ready(*at), self.timers + other.timers)
 
 
 class LostChildren:
-    """Children that will not answer: for good, or in one round because their answer was refused."""
+    """Children that will not answer: dead ones, and those whose answer of a round was refused."""
 
     def __init__(self) -> None:
         self.gone: set[int] = set()
         self.refused: dict[int, dict[int, str]] = {}  # round -> rank -> reason
 
     def add(self, message: Message) -> None:
-        """Take in the engine's word; one with a value, the reason, is about its own round only."""
+        """Add the child of a `PEER_LOST` message. A message with a value, the reason, is about its round only."""
         if message.value is None:
             self.gone.add(message.src)
         else:
             self.refused.setdefault(message.round, {})[message.src] = message.value
 
     def of(self, round: int) -> set[int]:
-        """Who will not answer in a round."""
+        """Return the ranks that will not answer in a round."""
         return self.gone.union(self.refused.get(round, ()))
 
     def quorum_lost(self, parent: int, round: int, missing: Collection[int]) -> QuorumLost:
-        """The error that says so."""
+        """Return the error for a round that cannot be completed without the missing children."""
         return QuorumLost(parent, round, sorted(missing), self.refused.get(round))
 
 
 def at_least(k: int) -> StopRule:
-    """Hold once there are k answers."""
+    """Stop once there are k answers."""
     return StopRule(lambda got, start, now: len(got) >= k)
 
 
 def one_of_each(group: Callable[[int], int], groups: int) -> StopRule:
-    """Hold once every group of children has an answer (fractional repetition)."""
+    """Stop once every group of children has an answer (fractional repetition)."""
     return StopRule(
         lambda got, start, now: len(got) >= groups and len({group(rank) for rank, _ in got}) == groups
     )
 
 
 def deadline(seconds: float) -> StopRule:
-    """Hold once that many seconds of the round have passed; what arrives at that very moment still counts."""
+    """Stop after that many seconds of the round; an answer that arrives exactly then still counts."""
     return StopRule(lambda got, start, now: now >= start + seconds, (seconds,))
 
 
@@ -107,8 +107,8 @@ def gather(
 ) -> Generator[Any, Any, tuple[Answers, Message | None]]:
     """Collect the children's answers of a round until `rule` holds.
 
-    Returns (answers, None), or (answers, message) when a newer model overtook the round. Raises `QuorumLost`
-    as soon as the children still alive cannot make the rule hold.
+    Return (answers, None), or (answers, message) if the message of a newer model came first. Raises `QuorumLost` as
+    soon as the rule can no longer hold with the children that are alive.
     """
     got: Answers = {}
     match = {CODED: round, PEER_LOST: 0}
@@ -144,10 +144,11 @@ def tolerant_answers(
     lost: LostChildren,
     number: int = 1,
 ) -> Generator[Any, Any, tuple[dict[int, list[Any]], frozenset[int]]]:
-    """Wait for 1 + tolerance times the fastest child's `number` answers, and for all if those late may not be dropped.
+    """Wait (1 + tolerance) times as long as the fastest child took for its `number` answers.
 
-    `follows(late)`: may one go on without them? Returns the others' values by rank, and who was late. Raises
-    `QuorumLost` where only children that will not answer are missing, and may not be.
+    If the late children may not be dropped, wait for all. `follows(late)`: whether the parent can continue without
+    them. Return the values of the others by rank, and the late ranks. Raises `QuorumLost` if all missing children will
+    never answer, and may not be dropped.
     """
     got: dict[int, dict[int, Any]] = {rank: {} for rank in node.children}
     start, until, late = node.clock(), None, frozenset(node.children)
@@ -175,7 +176,7 @@ def tolerant_answers(
 
 
 def tolerant_program(node: Node, rule: StopRule, tolerance: float, combine: Combine) -> Program:
-    """A star's master that drops late answers only where the rule holds without them; see `tolerant_answers`."""
+    """Run a star's master that drops late answers only if the rule holds without them (see `tolerant_answers`)."""
     everybody = frozenset(node.children)
 
     def follows(late: frozenset[int]) -> bool:
@@ -190,7 +191,7 @@ def tolerant_program(node: Node, rule: StopRule, tolerance: float, combine: Comb
 
 
 def _before(timer: float | None, now: float) -> float:
-    """The moment of an arrival: what arrives exactly at a timer that has not fired yet comes before it."""
+    """Return the arrival time for the event order: a message that arrives exactly at a timer comes before it."""
     if timer is not None and simultaneous(now, timer):
         return math.nextafter(timer, -INFINITY)
     return now
@@ -207,7 +208,9 @@ def _still_possible(node: Node, round: int, rule: StopRule, got: Answers, lost: 
 
 
 def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
-    """Sum of weight * value, weights (k,), in the order given; a few at a time, as a core's cache has room for copies.
+    """Return the sum of weight * value, weights (k,), in the given order.
+
+    Values are copied and added up in blocks that fit into the cache of a core.
 
     >>> weighted_sum(np.array([1.0, 0.5]), [np.array([1.0, 2.0]), np.array([4.0, 6.0])])
     array([3., 5.])
@@ -225,7 +228,7 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
 
 
 def _one_by_one(weights: Array, values: Sequence[Array]) -> Array:
-    """The same without a copy of them all, which costs more than the products where the values are long."""
+    """Return the weighted sum without copying the values: for long values, copies cost more than the products."""
     total = weights[0] * values[0]
     term = np.empty_like(total) if len(values) > 1 else total
     for weight, value in zip(weights[1:], values[1:], strict=True):
@@ -234,7 +237,7 @@ def _one_by_one(weights: Array, values: Sequence[Array]) -> Array:
 
 
 def plain_sum(values: Sequence[Any]) -> Any:
-    """Sum of values in the order given, without an array for each term; of none, 0.
+    """Return the sum of values in the given order, in one array; without values, 0.
 
     >>> plain_sum([np.array([1.0, 2.0]), np.array([4.0, 6.0])])
     array([5., 8.])
@@ -250,9 +253,10 @@ def plain_sum(values: Sequence[Any]) -> Any:
 
 
 def decoded(decode: Callable[[tuple[int, ...]], Decoding], values: Mapping[int, Any]) -> tuple[Any, float]:
-    """Sum of some rows' values with the weights that decode them, and what these miss: see `GradientCode.decode`.
+    """Return the weighted sum of some rows' values, with the weights of `decode`, and its residual.
 
-    Added up by row and never by arrival, so that the same set gives the same bits.
+    Values are added in the order of the rows, not of arrival, so that the same rows give the same bits. See
+    `GradientCode.decode`.
     """
     rows = sorted(values)
     weights, residual = decode(tuple(rows))
@@ -260,9 +264,9 @@ def decoded(decode: Callable[[tuple[int, ...]], Decoding], values: Mapping[int, 
 
 
 def decoder(make: Callable[[], GradientCode], first: int) -> Combine:
-    """Combine answers of ranks first, first+1, ... with the code's weights for that survivor set.
+    """Return a function that decodes the answers of ranks first, first + 1, ... with the code.
 
-    The code is made by who decodes first: a hundred leaves of a real run have no use for it.
+    The code is made at the first call, because most ranks of a real run are leaves that never decode.
     """
     code = cache(make)
 
@@ -273,9 +277,9 @@ def decoder(make: Callable[[], GradientCode], first: int) -> Combine:
 
 
 def master_program(node: Node, answers: Callable[[int, Any, LostChildren], AnswerProgram]) -> Program:
-    """A master: send the model, take in answers, commit, round after round.
+    """Run a master: in each round, send the model, receive answers, and commit.
 
-    `answers(round, model, lost)` returns the gradient, its residual, and of how many vectors it was combined.
+    `answers(round, model, lost)` returns the gradient, its residual, and the number of vectors that were combined.
     """
     model, lost = node.model, LostChildren()
     for r in node.span:
@@ -287,7 +291,7 @@ def master_program(node: Node, answers: Callable[[int, Any, LostChildren], Answe
 
 
 def parent_program(node: Node, rule: StopRule, combine: Combine) -> Program:
-    """A master that gathers by a rule: `master_program`, with a generator less on the way of each effect."""
+    """Run a master that gathers by a rule: a faster `master_program`, with one generator less for each effect."""
     model, lost = node.model, LostChildren()
     for r in node.span:
         yield Send(node.children, MODEL, r, model)
@@ -299,7 +303,7 @@ def parent_program(node: Node, rule: StopRule, combine: Combine) -> Program:
 
 
 def child_program(node: Node, rule: StopRule, combine: Combine) -> Program:
-    """A worker: take the newest model, pass it on, compute, add what the children sent, send it up."""
+    """Run a worker: receive the newest model, pass it on, compute, add the children's sum, and send the total up."""
     lost, newer, ask = LostChildren(), None, Recv({MODEL: 0}, latest=True)
     children, parent, work = node.children, node.parent, node.work
     while True:
@@ -324,7 +328,7 @@ def child_program(node: Node, rule: StopRule, combine: Combine) -> Program:
 
 
 def coded_program(node: Node, rule: StopRule, combine: Combine) -> Program:
-    """The one or the other: all nodes decode in the same way."""
+    """Run `parent_program` at the master and `child_program` at other nodes, which all decode in the same way."""
     program = parent_program if node.rank == MASTER else child_program
     return program(node, rule, combine)
 
@@ -332,7 +336,7 @@ def coded_program(node: Node, rule: StopRule, combine: Combine) -> Program:
 def answer(
     node: Node, job: Message, work: Work | None = None, kind: str = CODED, batch: int | None = None
 ) -> Program:
-    """What most workers of a star do: compute their own work, or some other, and send it unless the master has gone on.
+    """Compute the node's work, or the given one, and send it, unless a newer model comes first.
 
     A model of None means that the answer is no longer needed.
     """
@@ -344,7 +348,7 @@ def answer(
 
 
 def worker_program(node: Node, answer: Callable[[Node, Message], Program]) -> Program:
-    """A worker of a star whose `answer(node, model message)` computes and sends in a way of its own."""
+    """Run a worker of a star; `answer(node, model message)` computes and sends its answers."""
     ask = Recv({MODEL: 0}, latest=True)
     while True:
         job = yield ask

@@ -1,25 +1,25 @@
-"""The contract between a scheme and an engine: effects, messages, plans, nodes.
+"""Contract between a scheme and an engine: effects, messages, plans and nodes.
 
-A scheme is a frozen set of parameters with two methods: `plan` (data: who holds which parts with which
-coefficients, who talks to whom) and `program` (a generator: what one node does). A program performs no
-input or output; it yields effects and an engine answers them:
+A scheme is a frozen set of parameters with two methods. `plan` returns data: the allocation of parts with their
+coefficients, and which ranks communicate. `program` returns a generator: the behaviour of one node. A program performs
+no input or output. It yields effects, and an engine answers them:
 
 ========== ==================================================== ==================================
 effect     meaning                                              answer
 ========== ==================================================== ==================================
 Compute    coded partial gradient of some work at a model       the value, or None if pre-empted
-Send       buffered, never blocks                               None
+Send       send a message; it is buffered and never blocks      None
 Recv       oldest waiting message that matches                  the message, or None at `until`
-Close      messages of a kind before a round are unwanted       None (the port refuses them)
-Decode     the node combines that many numbers                  None (costs time only if asked for)
+Close      drop messages of a kind from before a round          None (the port refuses them)
+Decode     the node combines that many floats                   None (takes time with `decode_rate`)
 AllReduce  sum over all workers, by the ring                    the sum
 Commit     a gradient estimate is ready                         the updated model
-Hold       a fault: nothing happens at the node for a while     None
+Hold       a fault: the node does nothing for some seconds      None
 Crash      a fault: the node dies                               never
 ========== ==================================================== ==================================
 
-A match is data, not a function: `{kind: first round that still counts}`, so a late answer can never be taken for
-a fresh one; what a Close names is dropped by the engine and counted as stale.
+A match is data, not a function: `{kind: first round that still counts}`. A late answer can therefore not be taken for
+a new one. The engine drops the messages that a Close names, and counts them as stale.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from workbench.core.contract.plan import Plan, Work
 
 Match = Mapping[str, int]
 
-REL_TOL = 1 + 2.0**-50  # times with a smaller quotient differ by rounding at most: they are one moment
-ABS_TOL = 1e-9  # s: so are times that were carried from clock to clock, if they are no further apart
+REL_TOL = 1 + 2.0**-50  # two times with a smaller quotient differ only by rounding: they are simultaneous
+ABS_TOL = 1e-9  # s; two times this close are simultaneous as well: converting between clocks rounds them
 
 MODEL, CODED, PEER_LOST = "model", "coded", "lost"
-NO_RANK = -1  # in notes of arrivals, in place of a rank: none had come by a deadline
+NO_RANK = -1  # in arrival logs, in place of a rank: no message had come by a deadline
 
 
 def simultaneous(one: float, other: float) -> bool:
-    """Do two times differ by rounding at most?
+    """Return whether two times are equal up to rounding.
 
     >>> simultaneous(0.1 + 0.2, 0.3), simultaneous(0.3, 0.3001)
     (True, False)
@@ -52,9 +52,10 @@ def simultaneous(one: float, other: float) -> bool:
 
 
 class Message(NamedTuple):
-    """What a node receives. `number` tells apart several messages of one node in one round.
+    """Message that a node receives.
 
-    `src`: the sender's rank; `kind`, `round`: what a `Recv` matches; `value`: what was sent.
+    `src`: the sender's rank. `kind`, `round`: fields that a `Recv` matches. `number`: index of the message among those
+    of one sender in one round. `value`: the content.
 
     >>> Message(src=3, kind="coded", round=7, number=0, value=None).src
     3
@@ -68,15 +69,16 @@ class Message(NamedTuple):
 
 
 class Compute(NamedTuple):
-    """Go through `work` at `model`; given up with None once a message matching `unless` is there.
+    """Compute the gradient of `work` at `model`.
 
-    `batch`: only that many samples of the work, drawn for this rank and draw, their sum scaled up to stand
-    for all of it. `draw`: which of the worker's drawn times it takes, counted from 0; by default the round's.
-    `model`: a tuple of models, one for each row of the work's coefficients, where a worker goes through several
-    models' work in one round; such work is a task of its own for the delays, whatever it is made of. `job`: the
-    commit that the gradient is for (a tuple where `model` is one), by default the round. What a problem draws
-    (dropout) depends on it, so a gradient is the same in whatever round it is computed. `slowdown`: computing takes
-    that many times as long; only faults set it.
+    `unless`: a message that matches it pre-empts the computation, whose answer is then None.
+    `model`: a model, or a tuple of models with one for each row of the work's coefficients. With a tuple, the delays
+    treat the work as one task, whatever its parts.
+    `batch`: use only that many samples, drawn for this rank and draw; their sum is scaled up to represent the work.
+    `draw`: index of the drawn time of the worker, from 0; by default the round.
+    `job`: the commit that the gradient is for (a tuple if `model` is one); by default the round. The random numbers of
+    a problem (dropout) depend on the job, so that the gradient does not depend on the round in which it is computed.
+    `slowdown`: factor on the computing time; only faults set it.
 
     >>> from workbench.core.contract.plan import uncoded_plan
     >>> Compute(uncoded_plan(3, 10).work[1], model=None, round=3).work.samples
@@ -94,13 +96,13 @@ class Compute(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send `value` to one rank or to several; `floats` is its length on the wire (default: a whole model).
+    """Send `value` to one rank or to several.
 
-    `share`: for what part of a model's sending time it counts (default: floats over the model's size), where
-    padding makes the wire longer than the paper's model has it. `draw`: as in `Compute`. `every`: of a model, it is
-    wanted even where a newer one follows (else, on real links, a slow receiver may get the newest only).
-
-    `kind` and `round` are what the receiver's `Recv` matches; `number` tells apart several of one round.
+    `kind`, `round`: fields that the receiver's `Recv` matches. `floats`: length on the wire (default: a whole model).
+    `number`: index of the message among those of one round. `share`: share of a model's sending time that it takes
+    (default: floats / model size), for messages that padding makes longer than in the paper. `draw`: as in `Compute`.
+    `every`: deliver a model even if a newer one follows. Otherwise a slow receiver on real links may get only the
+    newest.
 
     >>> Send(to=0, kind="coded", round=3, floats=10).number
     0
@@ -120,9 +122,9 @@ class Send(NamedTuple):
 class Recv(NamedTuple):
     """Wait for the oldest message whose kind is in `match` and whose round is at least match[kind].
 
-    `until` is an absolute time in seconds; what arrives at that very moment comes first, a past time polls. None: wait
-    for ever (the engine ends a wait that nothing can end any more with a clear error). `latest`: take the newest
-    instead, and forget the older.
+    `until`: absolute time, s, at which the wait ends. A message that arrives exactly then is still received, and a past
+    time polls. With None the wait has no limit, but the engine raises an error if no message can come. `latest`: take
+    the newest message instead, and drop older ones.
 
     >>> Recv({"coded": 3}, until=1.5).latest
     False
@@ -134,7 +136,7 @@ class Recv(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Messages of `kind` from before `round` are no longer wanted: refused, dropped, counted as stale.
+    """Refuse and drop messages of `kind` from before `round`, and count them as stale.
 
     >>> Close("coded", round=3)
     Close(kind='coded', round=3)
@@ -145,7 +147,7 @@ class Close(NamedTuple):
 
 
 class Decode(NamedTuple):
-    """The node multiplies and adds `floats` numbers (charged only where the experiment says so).
+    """Multiply and add `floats` numbers; takes time only with `decode_rate` in the experiment.
 
     >>> Decode(floats=1000)
     Decode(floats=1000)
@@ -155,9 +157,9 @@ class Decode(NamedTuple):
 
 
 class AllReduce(NamedTuple):
-    """Sum `value` over all workers. `algorithm`: "mpi" (the library's own) or "ring" (explicit slices).
+    """Sum `value` over all workers, for a round.
 
-    `round`: which one the sum is for.
+    `algorithm`: "mpi" (that of the MPI library) or "ring" (explicit messages of slices).
 
     >>> AllReduce(value=None, round=3).algorithm
     'mpi'
@@ -169,10 +171,10 @@ class AllReduce(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A gradient estimate is ready at this node; the engine owns optimiser, loss and trace.
+    """Commit a gradient estimate, from which the engine updates the model and the trace.
 
-    `round`: which it completes; `residual`: squared distance ``|b - 1|^2`` of the decoding vector b from all ones,
-    nan where the node cannot know it.
+    `round`: round that the commit completes. `residual`: squared distance ``|b - 1|^2`` of the decoding vector b from
+    all ones; nan if it is unknown at the node.
 
     >>> Commit(gradient=None, round=3).residual
     0.0
@@ -184,7 +186,7 @@ class Commit(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """A fault: the node does nothing for `seconds`, whatever comes. With 0 it only notes the fault as an event.
+    """Pause the node for `seconds`, as a fault; messages wait. With 0 s, only an event is recorded.
 
     >>> Hold(0.5, round=3)
     Hold(seconds=0.5, round=3)
@@ -195,7 +197,7 @@ class Hold(NamedTuple):
 
 
 class Crash(NamedTuple):
-    """A fault: the node dies. `how`: what happens to a real process ("kill", "segfault" or "exit").
+    """Let the node die, as a fault. `how`: end of a real process ("kill", "segfault" or "exit").
 
     >>> Crash("kill", round=3).how
     'kill'
@@ -210,12 +212,12 @@ Program = Generator[Effect, Any, None]
 
 
 def _no_constant(work: Work) -> Any:
-    raise RunError("scheme: it needs the constant part of a gradient, which this engine does not tell")
+    raise RunError("scheme: it needs the constant part of a gradient, which this engine does not compute")
 
 
 @dataclass(frozen=True)
 class Node:
-    """What one node's program may know."""
+    """Information that the program of one node may use."""
 
     rank: int
     plan: Plan
@@ -223,17 +225,17 @@ class Node:
     floats: int  # model size p
     model: Any  # the model of the first round
     clock: Callable[[], float]
-    smoothness: Callable[[Work], float] = lambda work: 1.0  # of the mean loss over some work, from the data
-    constant: Callable[[Work], Any] = _no_constant  # see `Quadratic`; known before the run
-    l2: float = 0.0  # of the objective; the optimiser puts it in, unless a worker has a model of its own
-    first: int = 0  # round to begin with: above 0 where a run is resumed
-    # Gradients are those of a job's mini-batch, which it says, so programs name the job that work is for; None: of all.
+    smoothness: Callable[[Work], float] = lambda work: 1.0  # smoothness of the mean loss over some work
+    constant: Callable[[Work], Any] = _no_constant  # see `Quadratic`; computed before the run
+    l2: float = 0.0  # regularisation; the optimiser applies it, unless a worker has its own model
+    first: int = 0  # first round: above 0 if the run is resumed
+    # Sampler of a job's mini-batch, for which programs must set `Compute.job`; None: gradients over all samples.
     sampler: BatchSampler | None = None
-    step: int = 0  # to begin with, of a worker that counts its own: above 0 where a run is resumed
+    step: int = 0  # first step of a worker that counts its own steps: above 0 if the run is resumed
 
     @property
     def span(self) -> range:
-        """The rounds to go through."""
+        """Rounds of the run, from `first` on."""
         return range(self.first, self.rounds)
 
     @property
@@ -243,10 +245,10 @@ class Node:
 
     @property
     def parent(self) -> int:
-        """Rank of the parent, -1 where there is none."""
+        """Rank of the parent, or -1."""
         return int(self.plan.parent[self.rank])
 
     @property
     def work(self) -> Work:
-        """The node's own coded work."""
+        """Coded work of the node in the plan."""
         return self.plan.work[self.rank]

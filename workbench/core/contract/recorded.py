@@ -1,7 +1,7 @@
-"""Tables of recorded times: whose time it is, in which step, how long it took. The loader and "replay" read them here.
+"""Tables of recorded times: worker, step and duration. `wb.traces.load` and the delay model "replay" read them here.
 
 Names are text: 1e5 and 100000 are two workers, and a host may be called NA. Times are in seconds, unless the name of
-their column says another unit (`took_ms`, `time [us]`).
+their column contains another unit (`took_ms`, `time [us]`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
-OTHER_NAMES = {"step": "iteration", "recording": "experiment"}  # that a column may have instead
+OTHER_NAMES = {"step": "iteration", "recording": "experiment"}  # alternative names of columns
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
-# what a worker does itself: as a whole, and in a layer of the model
+# Phases of a worker's computing: as a whole, and in one layer of the model.
 COMPUTE_PHASE, LAYER_PREFIX = "compute", "compute: "
-MIN_TIMESTAMP_S = 1e8  # three years: a point in time
+MIN_TIMESTAMP_S = 1e8  # s; a larger time (three years) must be a point in time, not a duration
 MAX_STEP = 2**63 - 1
 _SPELLINGS = {
     "s": "s sec secs second seconds",
@@ -66,10 +66,10 @@ _TIMES = {
 
 
 def read_times(path: Path, columns: Mapping[str, str] | None = None, unit: str | None = None) -> pd.DataFrame:
-    """Read a table of recorded times: those of `COLUMNS` that it has, in seconds; the index is the line of each row.
+    """Read a table of recorded times: those of `COLUMNS` that it has, in seconds. The index is the line of each row.
 
-    columns: what its columns are called, where that is not their usual name. unit: of its times, where their column
-    does not say it. Raises `TableError`, OSError, ValueError of Arrow, and `SettingError` as `text_table` does.
+    `columns`: names of its columns, if not the usual ones. `unit`: unit of its times, if the name of their column does
+    not contain it. Raises `TableError`, `SettingError`, OSError, and ValueError of Arrow.
     """
     columns, units = dict(columns or {}), _known_unit(unit)
     frame = read_columns(path) if ending(path) == ".parquet" else read_texts(path)
@@ -96,9 +96,9 @@ def read_times(path: Path, columns: Mapping[str, str] | None = None, unit: str |
 def checked_times(
     frame: pd.DataFrame, called: Mapping[str, str] | None = None, scales: Mapping[str, float] | None = None
 ) -> pd.DataFrame:
-    """Return recorded times with names as text and numbers as numbers; raises `TableError` for the first bad row.
+    """Convert recorded times: names to text, and numbers to numeric types. Raises `TableError` for the first bad row.
 
-    called: names of the columns in their file. scales: how many of a column's units are a second.
+    `called`: names of the columns in their file. `scales`: units of a column per second.
     """
     called, scales = called or {}, scales or {}
     if frame.empty:
@@ -124,7 +124,7 @@ def checked_times(
 
 
 def own_times(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of what workers do themselves, where that was recorded; else all."""
+    """Return the rows of the workers' computing if there are any; else all rows."""
     if "phase" not in frame:
         return frame
     rows = frame[(frame["phase"] == COMPUTE_PHASE) | frame["phase"].astype(str).str.startswith(LAYER_PREFIX)]
@@ -132,7 +132,7 @@ def own_times(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def place(frame: pd.DataFrame, row: int) -> str:
-    """Name the place of a row, counted from 0, in the file that a table was read from."""
+    """Return the position of a row (counted from 0) in the file of the table, such as "line 3"."""
     known = frame.index.name in ("line", "row")
     return f"{frame.index.name} {frame.index[row]}" if known else f"row {row + 1}"
 
@@ -144,7 +144,7 @@ def _known_unit(unit: str | None) -> str | None:
 
 
 def _usual(ours: str, names: Sequence[str], frame: pd.DataFrame) -> str | None:
-    """Find a column by its usual names; raises `TableError` where it has both, and they differ."""
+    """Find a column by its usual names; raises `TableError` if both exist and differ."""
     there = [name for name in (ours, OTHER_NAMES.get(ours)) if name in names]
     if len(there) > 1 and not frame[there[0]].equals(frame[there[1]]):
         raise TableError(f"has columns {there[0]!r} and {there[1]!r}, which differ; rename one of them")
@@ -152,9 +152,9 @@ def _usual(ours: str, names: Sequence[str], frame: pd.DataFrame) -> str | None:
 
 
 def _letters_of(name: str) -> list[str]:
-    """Split a column's name into words, in small letters.
+    """Split a column's name into words, in lower case.
 
-    >>> _words("stepTime_ms"), _words("took [us]")
+    >>> _letters_of("stepTime_ms"), _letters_of("took [us]")
     (['step', 'time', 'ms'], ['took', 'us'])
     """
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
@@ -162,7 +162,7 @@ def _letters_of(name: str) -> list[str]:
 
 
 def unit_of(name: str) -> str | None:
-    """Return the unit that a column's name says.
+    """Return the unit that a column's name contains, or None.
 
     >>> unit_of("took_ms"), unit_of("Duration (µs)"), unit_of("took")
     ('ms', 'us', None)
@@ -173,7 +173,7 @@ def unit_of(name: str) -> str | None:
 
 
 def _timed(names: Sequence[str]) -> str | None:
-    """Find the one column whose name says that it holds durations, and in which unit."""
+    """Find the one column whose name contains the word for a duration and its unit."""
     found = [name for name in names if unit_of(name) and {*_letters_of(name)} <= _TIMES | {*UNITS}]
     if len(found) > 1:
         raise TableError(f"has the times {', '.join(map(repr, found))}; call the one to read seconds")
@@ -181,7 +181,7 @@ def _timed(names: Sequence[str]) -> str | None:
 
 
 def _per_second(name: str, unit: str | None, ours: str, chosen: bool) -> float:
-    """Return how many of a column's units are a second; raises `TableError` where its name leaves that open."""
+    """Return the number of a column's units per second; raises `TableError` if its name is ambiguous."""
     named_unit = None if name in ("seconds", "processor_seconds") else unit_of(name)
     if named_unit and unit and named_unit != unit:
         raise TableError(
@@ -202,9 +202,10 @@ def _lacks(missing: list[str], names: Sequence[str]) -> str:
 
 
 def _names(frame: pd.DataFrame, given: pd.Series[Any], name: str, from_file: bool) -> pd.Series[Any]:
-    """Names as text, whole numbers as such where they are workers'; "" where no row has one that may be missing.
+    """Convert names to text; an optional name that is missing in all rows becomes "".
 
-    In a file, an empty field is a missing name; elsewhere "" is one, such as the host of a master.
+    Whole numbers as names of workers are normalised. In a file, an empty field is a missing name. Elsewhere "" is a
+    name, such as the host of a master.
     """
     found = identifiers(given) if name == "worker" else texts(given)
     if from_file and any(map(is_escaped, found)):
@@ -214,9 +215,11 @@ def _names(frame: pd.DataFrame, given: pd.Series[Any], name: str, from_file: boo
         found = plain
     missing = (found if from_file or name == "worker" else given).isna().to_numpy()
     if name == "worker":
-        refuse(frame, missing, None, f"{given.name} is empty: whose time is it? Leave the row out, or say it")
+        refuse(frame, missing, None, f"{given.name} is empty; fill it in, or leave the row out")
     elif missing.any() and not missing.all():
-        refuse(frame, missing, None, f"{given.name} is empty; say it in every row, or leave the column out")
+        refuse(
+            frame, missing, None, f"{given.name} is empty; fill it in for every row, or leave the column out"
+        )
     elif found.isna().any():
         return found.fillna(COMPUTE_PHASE if name == "phase" else "")
     return found
@@ -243,7 +246,7 @@ def _step(value: Any) -> int | None:
 
 
 def _amounts(frame: pd.DataFrame, given: pd.Series[Any], name: str) -> pd.Series[Any]:
-    """Numbers of 0 and more: times of every row, other amounts only where they are known."""
+    """Convert numbers, which must be at least 0; times are required in each row, other numbers may be empty."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(given.dtype) and not pd.api.types.is_bool_dtype(given.dtype):
@@ -258,9 +261,9 @@ def _amounts(frame: pd.DataFrame, given: pd.Series[Any], name: str) -> pd.Series
         refuse(frame, wrong, given, why)
     elif name == "samples":
         wrong = ~empty & ~(np.isfinite(found) & (found > 0))
-        refuse(frame, wrong, given, "a time is for more than 0 samples; leave it empty where nobody knows")
+        refuse(frame, wrong, given, "a time is for more than 0 samples; leave it empty if unknown")
     else:
-        why = "a processor's seconds are finite and at least 0; leave them empty where nobody knows them"
+        why = "a processor's seconds are finite and at least 0; leave them empty if unknown"
         refuse(frame, wrong & ~empty, given, why)
     return pd.Series(found, given.index, dtype=np.float64, name=given.name)
 

@@ -1,7 +1,7 @@
 """Ring all-reduce: reduce-scatter, then all-gather, 2(N-1) steps of a slice of p/N each (paper 1, section II-B).
 
-`ring_finish` is the clock of those steps, computed for all nodes at once; `ring_steps` is the same thing as a
-program of explicit messages. Tests hold the two equal.
+`ring_finish` computes the times of these steps for all nodes at once. `ring_steps` is the same algorithm as a program
+of explicit messages. Tests compare the two.
 """
 
 import itertools
@@ -17,36 +17,36 @@ from workbench.core.contract.plan import even_sizes
 from workbench.core.contract.protocol import Node, Recv, Send
 
 SLICE_KIND = "slice"
-MAX_RING_NODES = 256  # nodes; with more, their ways cost more than the steps
+MAX_RING_NODES = 256  # nodes of the closed form; with more, simulating the steps is faster
 
 
 def slice_sizes(floats: int, n: int) -> Array:
-    """Floats in each of the n slices of a vector (they differ by one at most)."""
+    """Return the number of floats in each of the n slices of a vector, which differ by at most one."""
     return even_sizes(floats, n).astype(float)
 
 
 def bytes_sent(floats: int, n: int, place: int, width: int = BYTES_PER_FLOAT) -> int:
-    """Bytes that the node at a place sends in one all-reduce: all slices twice, but for one each way.
+    """Return the bytes that a node sends in one all-reduce: all slices twice, except one slice in each phase.
 
-    `width`: bytes of a number.
+    `place`: position of the node in the ring, from 0. `width`: bytes of one float.
 
     >>> [bytes_sent(5, 2, place) for place in (0, 1)]
     [40, 40]
     """
-    size, rest = divmod(floats, n)  # see `slice_sizes`, which would make a simulated round quadratic in n
+    size, rest = divmod(floats, n)  # calling `slice_sizes` would make a simulated round quadratic in n
     spared = 2 * size + ((place + 1) % n < rest) + ((place + 2) % n < rest)
     return width * (2 * floats - spared)
 
 
 def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tuple[Array, Array]:
-    """When each node has the sum, and when its port is free again; both shape (n,), seconds.
+    """Return when each node has the sum, and when its port is free again; both shape (n,), s.
 
-    At step k node i sends slice i-k; it goes on to step k+1 once it has received slice i-1-k. A message is at
-    the next node's port after the latency and occupies it for its transfer. The last of all ways ends it.
+    At step k, node i sends slice i-k. It continues with step k+1 once it has received slice i-1-k. A message reaches
+    the port of the next node after the latency, and occupies it for its transfer. The longest path determines the end.
     """
     n = len(entry)
     if n > 1 and not link.latency and not link.bandwidth:
-        # Every step hands a maximum on, the last has seen all.
+        # Every step passes a maximum on, so the last step has the maximum over all nodes.
         last = np.full(n, max(entry.max(), port_free.max()))
         return last, last.copy()
     rate = link.width / (link.bandwidth or np.inf)
@@ -74,7 +74,7 @@ def _by_steps(entry: Array, port_free: Array, transfer: Array, latency: float) -
 
 @lru_cache(maxsize=2)
 def _ways(floats: int, n: int, latency: float, rate: float) -> Array:
-    """Seconds of the longest way to node i from node j's entry, and from its port: shape (n, 2n)."""
+    """Return the length of the longest path to node i from node j's entry, and from its port: shape (n, 2n), s."""
     hops, moved = _hops(floats, n)
     longest: Array = (latency * hops + rate * moved).max(axis=0)
     return longest
@@ -82,11 +82,12 @@ def _ways(floats: int, n: int, latency: float, rate: float) -> Array:
 
 @lru_cache(maxsize=2)
 def _hops(floats: int, n: int) -> tuple[Array, Array]:
-    """Hops to the next node on such ways, and floats that pass ports, each (2, n, 2n): once round more, or not.
+    """Return the hops of the longest paths, and the floats that pass ports on them, each (2, n, 2n).
 
-    Each of the 2(n-1) steps is a hop, which stays with its slice, or a wait in a port for the slice before. From an
-    entry the first is a hop (a wait there is for no port), from a port a wait; the other hops are best with the
-    largest slice on the way.
+    The first axis is for paths with the fewest hops, and for those with one more turn around the ring. Each of the
+    2(n-1) steps is a hop to the next node, with the same slice, or a wait in a port for the slice before. From an entry
+    the first step is a hop, since there is no port to wait for. From a port the first step is a wait. The other hops
+    take longest with the largest slice on the path.
     """
     size, steps = slice_sizes(floats, n), 2 * (n - 1)
     before = size[(np.arange(n)[:, None] - np.arange(steps + 1)) % n]  # [j, s]: slice j - s
@@ -106,10 +107,10 @@ def _hops(floats: int, n: int) -> tuple[Array, Array]:
 def ring_steps(
     node: Node, value: Array, round: int, came: dict[tuple[int, int], Array]
 ) -> Generator[Any, Any, Array]:
-    """Explicit messages of the ring for one worker; ranks 1..n stand in the ring in order.
+    """Run the all-reduce of one worker with explicit messages, and return the sum. Ranks 1..n form the ring in order.
 
-    `came`: slices by round and step, kept from round to round: where a message's time is drawn by its length, a later
-    one may overtake those before it.
+    `came`: received slices by round and step. It is kept from round to round, because a message may overtake earlier
+    ones if sending times are drawn.
     """
     n = node.plan.workers
     i = node.rank - 1

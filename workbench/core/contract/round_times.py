@@ -1,8 +1,8 @@
-"""Rounds without an event loop: order statistics over drawn times, vectorised over rounds and workers.
+"""Round times without an event loop: order statistics over drawn times, vectorised over rounds and workers.
 
-A scheme's `round_times` says how a round ends. With the same seed these are the event engine's very own rounds (same
-draws, same rules, the same ties between what arrives at one moment), as long as rounds do not reach into one another;
-the ring's do, and carry their state from round to round.
+A scheme's `round_times` computes the end of each round. With the same seed, the result equals that of the event engine:
+draws, rules and tie-breaks are the same. This holds if rounds do not overlap. The rounds of the ring do, and pass their
+state on from round to round.
 """
 
 from __future__ import annotations
@@ -20,28 +20,27 @@ from workbench.core.contract.links import Link
 from workbench.core.contract.protocol import REL_TOL
 from workbench.core.contract.ring import ring_finish
 
-AnswersNeeded = Callable[
-    [NDArray[np.int64]], NDArray[np.int64]
-]  # order of arrival (m, n) -> answers needed (m,)
-TieOrder = Callable[[NDArray[np.int64]], Array]
-MAX_TIMES_PER_BATCH = 2_000_000  # drawn times held at once
+# Order of arrival (rounds, workers) -> number of answers needed (rounds,).
+AnswersNeeded = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+TieOrder = Callable[[NDArray[np.int64]], Array]  # rounds -> tie-break of each worker (rounds, workers)
+MAX_TIMES_PER_BATCH = 2_000_000  # drawn times in memory at once
 
 
 def _not_available(*_: Any) -> Any:
     raise RunError(
-        "round_times: a scheme asks for single draws or parts of loads, of which these times tell nothing"
+        "round_times: a scheme asks for single draws or parts of loads, which these times do not have"
     )
 
 
 @dataclass(frozen=True)
 class SampledTimes:
-    """Some rounds of drawn times: what a scheme's `round_times` works on.
+    """Drawn times of some rounds: the input of a scheme's `round_times`.
 
-    `seconds`, `send` and `progress` are drawn; `link`, `floats` (p), `decode_rate` (floats/s) and `samples` are the
-    experiment's; `tie_order`: who comes first; `state`: what the rounds before left behind. `first_round`,
-    `load_seconds`, `send_seconds` and `tie_order_of`: for schemes whose workers go through the draws at their own pace
-    (see `Compute.draw`), to which `seconds` and `send` say nothing. `total_rounds` and `block`: for schemes whose
-    rounds reach into later ones.
+    `seconds`, `send` and `progress` are drawn. `link`, `floats` (p), `decode_rate` (floats/s) and `samples` are those
+    of the experiment. `tie_order`: order of simultaneous arrivals. `state`: state after the rounds before.
+
+    Self-paced schemes (see `Compute.draw`) use `first_round`, `load_seconds`, `send_seconds` and `tie_order_of` in
+    place of `seconds` and `send`. Schemes whose rounds overlap use `total_rounds` and `block`.
 
     >>> draws = SampledTimes(np.ones((2, 3)), lambda floats: 0.0, Link(), 10, lambda which: np.zeros((2, 3)))
     >>> draws.decode_seconds(answers=3)
@@ -49,27 +48,26 @@ class SampledTimes:
     """
 
     seconds: Array  # (rounds, workers) to compute the whole load
-    send: Callable[[float], Array | float]  # floats -> extra seconds of sending, (rounds, workers) or 0
+    send: Callable[[float], Array | float]  # floats -> additional seconds of sending, (rounds, workers) or 0
     link: Link
     floats: int  # model size p
-    tie_order: TieOrder  # which of these rounds -> who comes first at one moment, (those rounds, workers)
-    decode_rate: float | None = None
-    state: Any = None  # what the rounds before left behind
-    samples: int = 0  # of the data set
-    # Portions (workers, m), which rounds -> seconds until each portion is done, (those rounds, workers, m).
+    tie_order: (
+        TieOrder  # indices of some of these rounds -> tie-break of each worker, (those rounds, workers)
+    )
+    decode_rate: float | None = None  # floats/s
+    state: Any = None  # state after the rounds before these
+    samples: int = 0  # size of the data set
+    # Portions (workers, m), slice of rounds -> seconds until each portion is done, (those rounds, workers, m).
     progress: Callable[[NDArray[np.int64], slice], Array] = _not_available
     first_round: int = 0  # number of the first of these rounds
-    load_seconds: Callable[[int], Array] = (
-        _not_available  # draw -> seconds of everybody's whole load with it, (workers,)
-    )
+    # Index of a draw -> seconds of each worker's whole load, (workers,).
+    load_seconds: Callable[[int], Array] = _not_available
     total_rounds: int = 0  # rounds of the whole run
-    block: Callable[[range], SampledTimes] = (
-        _not_available  # the draws of some rounds, also of those after these and the last
-    )
-    send_seconds: Callable[[Iterable[int], float], Array | float] = (
-        _not_available  # draws, share of a model -> as `send`
-    )
-    tie_order_of: Callable[[int], Array] = _not_available  # any round -> who comes first, (workers,)
+    # Any rounds of the run, also later ones -> their draws.
+    block: Callable[[range], SampledTimes] = _not_available
+    # Indices of draws, share of a model -> additional seconds of sending, (draws, workers) or 0.
+    send_seconds: Callable[[Iterable[int], float], Array | float] = _not_available
+    tie_order_of: Callable[[int], Array] = _not_available  # any round -> tie-break of each worker, (workers,)
 
     @classmethod
     def measured(
@@ -81,7 +79,7 @@ class SampledTimes:
         samples: int,
         decode_rate: float | None = None,
     ) -> SampledTimes:
-        """Measured times instead of drawn ones: within a load time goes evenly, and lower ranks come first.
+        """Return measured times in place of drawn ones: samples of a load take equal times, lower ranks come first.
 
         >>> draws = SampledTimes.measured(np.array([[1.0, 3.0]]), lambda floats: 0.0, Link(), 10, samples=4)
         >>> star_round_times(draws, needed=2).seconds
@@ -98,24 +96,24 @@ class SampledTimes:
         return cls(seconds, send, link, floats, tie_order, decode_rate, samples=samples, progress=progress)
 
     def decode_seconds(self, answers: Any) -> Any:
-        """Seconds to combine so many messages; of each round, where they are several numbers."""
+        """Return the seconds for combining that many messages; `answers` may be an array."""
         return 0.0 if self.decode_rate is None else answers * self.floats / self.decode_rate
 
     def arrival_times(self, length: float) -> Array:
-        """When the workers' answers of so many floats arrive, (rounds, workers)."""
+        """Return the arrival times of the workers' answers of `length` floats, (rounds, workers), s."""
         return self.seconds + self.send(length) + self.link.latency + self.downlink_seconds
 
     @property
     def downlink_seconds(self) -> float:
-        """Seconds for a model to go one hop down."""
+        """Seconds that a model takes for one hop to a child."""
         return self.link.latency + self.link.transfer(self.floats) if self.link.downloads else 0.0
 
 
 @dataclass(frozen=True)
 class RoundTimes:
-    """Outcome of every round: seconds, gradient messages received, bytes received; each (rounds,).
+    """Result of each round: seconds, gradient messages received, and bytes received; each (rounds,).
 
-    `state`: what the next rounds must know.
+    `state`: state that the next rounds need.
 
     >>> RoundTimes(np.array([0.5]), np.array([3.0]), np.array([240.0])).seconds.shape
     (1,)
@@ -128,9 +126,9 @@ class RoundTimes:
 
 
 def port_departures(arrivals: Array, transfer: float) -> Array:
-    """When each message has come through the port, in order of arrival; shape like `arrivals`, sorted.
+    """Return when each message has passed the port, in order of arrival; shape of `arrivals`, sorted, s.
 
-    The j-th arrival is through at max over i <= j of t_(i) + (j-i+1) transfer (paper 1, section III-C).
+    The j-th arrival passes at max over i <= j of t_(i) + (j-i+1) transfer (paper 1, section III-C).
     """
     ordered = np.sort(arrivals, axis=-1)
     if transfer in (0.0, np.inf):
@@ -142,11 +140,9 @@ def port_departures(arrivals: Array, transfer: float) -> Array:
 def star_round_times(
     draws: SampledTimes, needed: int | AnswersNeeded, floats: int | None = None, share: float | None = None
 ) -> RoundTimes:
-    """A master and its workers: the round ends when `needed` answers of `floats` numbers are through the port.
+    """Return the rounds of a star: each ends when `needed` answers of `floats` floats have passed the port.
 
-    `share`: as in `Send`.
-
-    `draws`: times of some rounds, s.
+    `draws`: times of some rounds, s. `share`: as in `Send`.
 
     >>> draws = SampledTimes.measured(np.array([[1.0, 2.0, 4.0]]), lambda floats: 0.0, Link(), 10, samples=6)
     >>> star_round_times(draws, needed=2).seconds.tolist()
@@ -166,9 +162,9 @@ def star_round_times(
 
 
 def arrival_order(arrivals: Array, ties: TieOrder) -> NDArray[np.int64]:
-    """Messages in order of arrival, (rounds, messages); those that come at one moment in the order of `ties`.
+    """Return the indices of the messages in order of arrival, (rounds, messages); `ties` orders simultaneous ones.
 
-    `arrivals` (rounds, workers * k): a worker's k messages stand side by side, in the order in which it sends them.
+    `arrivals` (rounds, workers * k): the k messages of a worker are adjacent, in the order in which it sends them.
     """
     found = np.argsort(arrivals, axis=1, kind="stable")
     ordered = np.take_along_axis(arrivals, found, axis=1)
@@ -183,14 +179,16 @@ def arrival_order(arrivals: Array, ties: TieOrder) -> NDArray[np.int64]:
 
 
 def places(order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Place of every message in an order of arrival; both (rounds, messages)."""
+    """Return the position of each message in an order of arrival; both (rounds, messages)."""
     place = np.empty_like(order)
     np.put_along_axis(place, order, np.arange(order.shape[1])[None], axis=1)
     return place
 
 
 def deadline_round_times(draws: SampledTimes, deadline: float) -> RoundTimes:
-    """A master that takes what is through the port `deadline` seconds after the round's start, be it nothing.
+    """Return the rounds of a master that takes the answers that have passed the port by a deadline, perhaps none.
+
+    `deadline`: s after the start of the round.
 
     `draws`: times of some rounds, s.
 
@@ -206,27 +204,30 @@ def deadline_round_times(draws: SampledTimes, deadline: float) -> RoundTimes:
 
 
 class WaitResult(NamedTuple):
-    """Rounds of a master that waits for 1 + tolerance times the fastest worker; see `tolerant_answers`."""
+    """Rounds of a master that waits (1 + tolerance) times as long as the fastest worker (see `tolerant_answers`)."""
 
     late_workers: NDArray[np.bool_]  # (rounds, workers)
-    seconds: Array  # until then, or until all are there, (rounds,)
-    messages: NDArray[np.int64]  # that came until then
-    last_answer: Array  # until all are there
-    all: int  # messages
+    seconds: Array  # (rounds,) until the wait ends, or until all answers have come, if that is earlier
+    messages: NDArray[np.int64]  # (rounds,) messages that have come by then
+    last_answer: Array  # (rounds,) seconds until all answers have come
+    all: int  # messages of all workers in a round
 
     def round_times(
         self, draws: SampledTimes, drop: NDArray[np.bool_], combined: NDArray[np.int64]
     ) -> RoundTimes:
-        """Rounds that drop who is late where they may, and else wait for all; of `combined` answers."""
+        """Return rounds that drop late workers where `drop` is True, and wait for all answers elsewhere.
+
+        `combined`: number of answers that are decoded in each round, (rounds,).
+        """
         count = np.where(drop, self.messages, self.all).astype(float)
         seconds = np.where(drop, self.seconds, self.last_answer) + draws.decode_seconds(combined)
         return RoundTimes(seconds, count, count * (draws.link.width * draws.floats))
 
 
 def wait_for(draws: SampledTimes, tolerance: float, number: int = 1) -> WaitResult:
-    """Who is late in each round, where a worker answers with `number` messages at once.
+    """Return the late workers of each round, if each worker answers with `number` messages at once.
 
-    `draws`: times of some rounds, s.
+    A worker is late after (1 + `tolerance`) times the time of the fastest. `draws`: times of some rounds, s.
 
     >>> draws = SampledTimes.measured(np.array([[1.0, 1.9, 4.0]]), lambda floats: 0.0, Link(), 10, samples=6)
     >>> round = wait_for(draws, tolerance=1.0)
@@ -250,7 +251,7 @@ def wait_for(draws: SampledTimes, tolerance: float, number: int = 1) -> WaitResu
 
 
 def earlier(one: RoundTimes, other: RoundTimes) -> RoundTimes:
-    """Two rules joined with |: of every round the outcome that comes first, which is the one with fewer messages."""
+    """Return the earlier result of each round, for two rules joined with |: the one with fewer messages."""
     as_many = one.messages == other.messages
     first = (one.messages < other.messages) | (as_many & (one.seconds <= other.seconds))
     fields = ("seconds", "messages", "bytes")
@@ -258,9 +259,10 @@ def earlier(one: RoundTimes, other: RoundTimes) -> RoundTimes:
 
 
 def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: int) -> RoundTimes:
-    """A regular tree, ranks layer by layer: every parent goes on with `needed` of its children's sums.
+    """Return the rounds of a regular tree: each parent waits for `needed` of its children's sums.
 
-    `draws`: of all workers; `children` per parent, `layers` of workers.
+    Ranks are numbered layer by layer. `draws`: times of all workers, s. `children`: number per parent. `layers`: number
+    of layers of workers.
 
     >>> seconds = np.array([[1.0, 2.0, 4.0, 1.0, 1.0, 1.0]])
     >>> draws = SampledTimes.measured(seconds, lambda floats: 0.0, Link(), 10, samples=6)
@@ -271,15 +273,15 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
     transfer, hop = link.transfer(draws.floats), link.latency
     send = draws.send(draws.floats)
     bounds = np.cumsum([0] + [children**layer for layer in range(1, layers + 1)])
-    below: Array | None = None  # when the sums of the layer below are decoded, per parent
-    # through the port at, and how many are taken in if the round lasts
+    below: Array | None = None  # per parent: when the sums of the layer below are decoded
+    # Per layer: when messages have passed the port, and how many are received if the round is long enough.
     passed: list[tuple[Array, Array]] = []
     for layer in range(layers, 0, -1):
         here = slice(bounds[layer - 1], bounds[layer])
         seconds = draws.seconds[:, here] + layer * draws.downlink_seconds
         if below is not None:
             through = passed[-1][0]
-            # What comes before it is through with its own.
+            # Messages that come before the parent has finished its own work.
             early = np.count_nonzero(through <= seconds[:, :, None] * REL_TOL, axis=2)
             passed[-1] = (through, np.maximum(early, needed))
             seconds = np.maximum(seconds, below) + draws.decode_seconds(needed)
@@ -298,7 +300,7 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
 
 
 def ring_round_times(draws: SampledTimes) -> RoundTimes:
-    """The ring: a worker starts its next round as soon as it has the sum, so rounds overlap a little.
+    """Return the rounds of a ring: a worker starts its next round as soon as it has the sum, so rounds may overlap.
 
     `draws`: times of some rounds, s.
 

@@ -1,4 +1,7 @@
-"""What a scheme is: parameters, a plan, a program, and round times; and what schemes declare their parameters with."""
+"""Base classes of schemes, and helpers for declaring their parameters.
+
+A scheme consists of parameters, a plan, a program and round times.
+"""
 
 from __future__ import annotations
 
@@ -19,93 +22,91 @@ from workbench.core.contract.plan import Plan, star_plan
 from workbench.core.contract.protocol import Node, Program
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 
-MIN_DIGITS = 6  # that decoding must keep, unless a scheme is told otherwise
+MIN_DIGITS = 6  # default number of decimal digits that decoding must keep
 
 
 class Scheme(Family):
-    """A frozen, validated bag of numbers; defining a subclass with a `name` registers it.
+    """Base class of schemes: frozen, validated parameters. Defining a subclass with a `name` registers it.
 
     >>> import workbench as wb
     >>> [scheme for scheme in wb.schemes.names() if not wb.schemes.get(scheme).exact][:3]
     ['ASGD', 'AdaptiveK', 'BGC']
     """
 
-    name: ClassVar[str] = ""  # what users see: "CR", "GC" ...
-    title: ClassVar[str] = ""  # a few words
+    name: ClassVar[str] = ""  # name that users type, such as "CR"
+    title: ClassVar[str] = ""  # description in a few words
     paper: ClassVar[str] = ""  # source
-    exact: ClassVar[bool] = True  # commits the full gradient, whatever the stragglers
-    delayed: ClassVar[bool] = False  # of older models, so that it does not learn what other exact schemes do
-    numeric: ClassVar[bool] = False  # its decisions depend on the numbers, so messages must carry them
-    optimiser: ClassVar[str] = "gd"  # that its paper defines it with; experiments may take another
-    optimiser_args: ClassVar[
-        Mapping[str, float]
-    ] = {}  # its numbers there, where an experiment leaves them open
-    precision_knob: ClassVar[tuple[str, int] | None] = (
-        None  # number, and direction, in which codes keep more digits
-    )
-    self_paced: ClassVar[bool] = False  # its workers go through drawn times on their own: see `Compute.draw`
-    non_preemptive: ClassVar[bool] = (
-        False  # its workers end what they begin, so what they sent tells what they did
-    )
-    clock_driven: ClassVar[bool] = (
-        False  # its nodes look at the clock, so who answered does not tell what they did
-    )
-    data_dependent: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
+    exact: ClassVar[bool] = True  # it commits the full gradient, whichever workers straggle
+    delayed: ClassVar[bool] = False  # it commits gradients at older models, unlike other exact schemes
+    numeric: ClassVar[bool] = False  # its decisions depend on the values, so messages must carry them
+    optimiser: ClassVar[str] = "gd"  # optimiser that its paper uses; an experiment may choose another
+    # Parameters of that optimiser in its paper, used unless the experiment sets them.
+    optimiser_args: ClassVar[Mapping[str, float]] = {}
+    # Parameter, and direction (+1 or -1) of change, with which its codes keep more digits.
+    precision_knob: ClassVar[tuple[str, int] | None] = None
+    self_paced: ClassVar[bool] = False  # its workers draw times at their own pace: see `Compute.draw`
+    # Its workers finish all work that they begin, so their messages show all that they did.
+    non_preemptive: ClassVar[bool] = False
+    # Its nodes read the clock, so the answers do not show all that the workers did.
+    clock_driven: ClassVar[bool] = False
+    data_dependent: ClassVar[bool] = False  # gradients decide which workers it asks; a forecast asks all
     catalogue: ClassVar[Catalogue[Scheme]] = Catalogue(
         "scheme", "workbench.core.schemes", "workbench.schemes"
     )
 
     @property
     def epochs_per_round(self) -> int:
-        """How many times a worker goes through its load in a round."""
+        """Number of times that a worker processes its load in a round."""
         return 1
 
     @property
     def is_exact(self) -> bool:
-        """Does it commit the full gradient with these very numbers? Where `exact` says so it always does."""
+        """Whether it commits the full gradient with these parameters; always True if `exact` is."""
         return self.exact
 
     @classmethod
     def candidates(cls, workers: int) -> Iterable[dict[str, Any]]:
-        """Parameters (`scheme_args`) that the planner tries with so many workers; `check` refuses what does not fit.
+        """Return the parameters (`scheme_args`) that the planner tries for that many workers.
 
-        Schemes with numbers of their own override it; see `some` and `divisors`.
+        Candidates that `check` refuses are skipped. Override it in schemes with parameters, with the help of
+        `log_spaced_ints` and `divisors`.
         """
         return [{}]
 
     def own_step(self, smoothness: float) -> float | None:
-        """Step that its commits are made for, where they are no gradients; None where they are."""
+        """Return the step for which its commits are made, or None if its commits are gradients."""
         return None
 
     def measured(self, draws: Callable[[], SampledTimes], workers: int) -> dict[str, Any]:
-        """Parameters (`scheme_args`) left open that times of some rounds tell; see `forecasting.settled`."""
+        """Return open parameters (`scheme_args`) that it chooses from the times of some rounds.
+
+        See `forecasting.settled`.
+        """
         return {}
 
     def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:
-        """Draws of a run; all are kept where workers go through them on their own: the last may be at the first."""
+        """Return the delays of a run. A self-paced scheme caches all rounds, as its workers are in different ones."""
         return DelayStream(delays, seed, workers, rounds if self.self_paced else CACHED_ROUNDS)
 
     def check(self, workers: int) -> None:
-        """Raise `SettingError` if this many workers do not fit; the message lists what would."""
+        """Raise `SettingError` if that number of workers does not fit; the message contains numbers that do."""
 
     def check_problem(self, problem: str) -> None:
-        """Raise `SettingError` if the scheme is not made for the problem of that name; the message says why."""
+        """Raise `SettingError` if the scheme does not support the problem of that name; the message has the reason."""
 
     def check_samples(self, workers: int, samples: int) -> None:
-        """Raise `SettingError` if so many samples cannot be shared out; the message says how many could."""
+        """Raise `SettingError` if that many samples cannot be divided; the message contains numbers that can."""
 
     def check_batch(self, plan: Plan, sampler: BatchSampler) -> None:
-        """Raise `SettingError` if rounds cannot be of mini-batches; the message says why, or which could.
+        """Raise `SettingError` if rounds cannot use mini-batches; the message has the reason or a batch that fits.
 
-        By default every part of the data has samples in a batch, and nothing but whole samples is encoded.
+        By default every part of the data needs a sample in each batch, and encoded data are refused.
         """
         batch, least = sampler.batch, int(np.count_nonzero(plan.sizes))
         if plan.blocks is not None:
             why = f"{self.name} encodes the data themselves, so it has no single samples; leave it empty"
         elif plan.batch is not None:
-            why = (
-                f"scheme_args.worker_batch = {plan.batch} already says what a worker takes; give one of both"
-            )
+            why = f"scheme_args.worker_batch = {plan.batch} already sets what a worker takes; give only one of them"
         elif sampler.strata < least:
             why = f"{self.name} cuts the data into {least} parts, each of which needs a sample; take {least} or more"
         else:
@@ -114,42 +115,45 @@ class Scheme(Family):
 
     @abstractmethod
     def plan(self, workers: int, samples: int) -> Plan:
-        """Say who holds which parts of a data set of that many samples, and who talks to whom."""
+        """Return the plan for that many samples: the allocation of parts, and which ranks communicate."""
 
     @abstractmethod
     def program(self, node: Node) -> Program:
-        """Say what one node does, as a generator of effects."""
+        """Return the program of one node, as a generator of effects."""
 
     @abstractmethod
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Round times over drawn compute times, vectorised: what `forecast` shows."""
+        """Return the round times for drawn computing times, vectorised over rounds; `forecast` uses it."""
 
     def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
-        """Worker of the plan whose parts each worker takes in a round, (workers,); None: its own, always.
+        """Return the index of the worker in the plan whose parts each worker computes in a round, (workers,).
 
-        Counted from 0. Schemes that shuffle override it; `round_plan` and `encoding`, delays and forecasts follow.
+        Indices count from 0. None: each worker always computes its own parts. Schemes that shuffle override it;
+        `round_plan`, `encoding`, delays and forecasts use it.
         """
         return None
 
     def round_plan(self, plan: Plan, round: int) -> Plan:
-        """Plan as it is in one round."""
+        """Return the plan of one round."""
         rows = self.rows(plan.workers, round)
         return plan if rows is None else plan.shuffled(rows)
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """Codes whose decoding may cost digits; `wb.run` warns beforehand where it costs too many."""
+        """Return the codes whose decoding may lose digits; `wb.run` warns before a run that would lose too many."""
         return []
 
     def encoding(self, plan: Plan, round: int) -> Array:
-        """Encoding matrix of a round, shape (ranks, parts)."""
+        """Return the encoding matrix of a round, shape (ranks, parts)."""
         return self.round_plan(plan, round).matrix()
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
-        """Samples that each worker goes through per round, shape (workers,), without drawing the whole plan."""
+        """Return the samples that each worker processes per round, shape (workers,); no plan need be drawn for it."""
         return self.plan(workers, samples).loads[1:]
 
     def tolerated(self, workers: int) -> tuple[int, int] | None:
-        """How many may be late, and of how many: a tree's parent has few children; None: it has no such number.
+        """Return the number of stragglers that is tolerated, and among how many workers; None if there is none.
+
+        In a tree, these are the stragglers among the children of one parent.
 
         >>> from workbench.core.schemes import get
         >>> get("CR")(children=4, layers=3, stragglers=1).tolerated(84)
@@ -161,9 +165,9 @@ class Scheme(Family):
 
 
 def decoded_together(names: Mapping[str, Any], args: Mapping[str, Any], workers: int) -> int:
-    """Among how many the stragglers of a scheme are: a parent's children, a group's workers, all workers.
+    """Return the number of workers whose answers are decoded together: a parent's children, a group, or all workers.
 
-    names: fields that the scheme has; args: their values, as far as they are given.
+    `names`: fields of the scheme. `args`: their values, as far as they are given.
     """
     if "children" in names:
         children = args.get("children")
@@ -173,27 +177,27 @@ def decoded_together(names: Mapping[str, Any], args: Mapping[str, Any], workers:
 
 
 class Coded(Scheme):
-    """A scheme with one code; on a star, unless it plans otherwise, with a row of it for each worker."""
+    """Base of schemes with one code. The default plan is a star, with one row of the code for each worker."""
 
     @abstractmethod
     def build_code(self, workers: int) -> GradientCode:
-        """Encoding matrix and decoder."""
+        """Return the code: its encoding matrix and its decoder."""
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """The one code."""
+        """Return the one code."""
         return [self.build_code(workers)]
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """A part per column of the code."""
+        """Return a star with one part for each column of the code."""
         return star_plan(self.build_code(workers).matrix, samples)
 
 
 def least_digits_field() -> Any:
-    """Declare the field `least_digits` of a scheme with codes that may keep too few digits; see `precision`."""
+    """Declare the field `least_digits` of a scheme whose codes may keep too few digits (see `precision`)."""
     return setting(
         MIN_DIGITS,
-        "of the 16 decimal digits of a number, how many decoding must keep; before a run, a code that keeps"
-        " fewer is refused. 0 = run it all the same",
+        "decimal digits, of 16, that decoding must keep; a code that keeps fewer is refused before the run;"
+        " 0 = accept every code",
         "digits",
         ge=0,
         le=15,
@@ -201,7 +205,7 @@ def least_digits_field() -> Any:
 
 
 def log_spaced_ints(low: int, high: int, count: int = 8) -> list[int]:
-    """Whole numbers from low to high, ends included, denser at the low end; none where high is below low.
+    """Return whole numbers from low to high, both included, denser at the low end; none if high is below low.
 
     >>> log_spaced_ints(1, 100, 5)
     [1, 3, 10, 32, 100]
@@ -213,7 +217,7 @@ def log_spaced_ints(low: int, high: int, count: int = 8) -> list[int]:
 
 
 def divisors(number: int) -> list[int]:
-    """All divisors, ascending.
+    """Return all divisors of a number, ascending.
 
     >>> divisors(12)
     [1, 2, 3, 4, 6, 12]

@@ -1,10 +1,13 @@
-"""Workers that are real processes: cores that they share, and work that they cannot leave at once.
+"""Effects of real processes on round times: workers share cores, and cannot stop computing at once.
 
-Times of workers with a core of their own become those of workers that share some, and back: whoever is at work gets
-the same share of the cores (processor sharing). On the virtual clock who is late drops its work as soon as a newer
-model is there; a process goes on to the end of the piece that it is at, takes part in the next round later, and uses
-its share of the cores till then. Nor does a node hear at once that it has all it needs: as long as all cores are taken
-it waits until those before it have had a slice each, and what is over within a slice is computed to its end.
+Times of workers on separate cores are converted to those of workers that share cores, and back. All workers that
+compute get equal shares of the cores (processor sharing).
+
+On the virtual clock, a late worker drops its work as soon as a newer model arrives. A process finishes the current
+piece of its work first. It begins the next round later, and uses its share of the cores until then.
+
+A node also notices late that it has enough answers. While all cores are busy, it waits until each process before it
+has had one time slice. Work that takes less than a slice is completed.
 """
 
 from collections.abc import Callable
@@ -17,13 +20,13 @@ from numpy.typing import NDArray
 from workbench.core.base.types import Array
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 
-TIME_SLICE_S = 4e-3  # s for which Linux lets a process go on, by default (a tick of its clock at 250 Hz)
+TIME_SLICE_S = 4e-3  # s; default time slice of Linux (one tick of its clock at 250 Hz)
 
 
 def slowed(alone: Array, cores: float) -> Array:
-    """When workers that begin at once are done on so many cores, if each alone took so long; both (rounds, workers).
+    """Return the times of workers that begin together on shared cores, given those on separate cores.
 
-    Processor sharing: Kleinrock, Journal of the ACM 14 (1967).
+    Both (rounds, workers), s. Processor sharing: Kleinrock, Journal of the ACM 14 (1967).
 
     >>> slowed(np.array([[1.0, 2.0]]), cores=1.0)
     array([[2., 3.]])
@@ -32,7 +35,7 @@ def slowed(alone: Array, cores: float) -> Array:
 
 
 def undisturbed(shared: Array, cores: float) -> Array:
-    """How long each would take alone, the inverse of `slowed`.
+    """Return the times of workers on separate cores, the inverse of `slowed`; both (rounds, workers), s.
 
     >>> undisturbed(np.array([[2.0, 3.0]]), cores=1.0)
     array([[1., 2.]])
@@ -41,7 +44,10 @@ def undisturbed(shared: Array, cores: float) -> Array:
 
 
 def _paced(times: Array, cores: float, factor: Callable[[Array], Array]) -> Array:
-    """Times of which each stretch lasts `factor` (of workers at work for each core, 1 at least) times as long."""
+    """Return times in which each interval between two ends of work is multiplied by `factor`.
+
+    `factor` is a function of the number of busy workers per core, which is at least 1.
+    """
     workers = times.shape[1]
     if workers <= cores:
         return times
@@ -55,12 +61,12 @@ def _paced(times: Array, cores: float, factor: Callable[[Array], Array]) -> Arra
 
 @dataclass(frozen=True)
 class Sharing:
-    """Where workers run, and when one looks whether its work is still wanted.
+    """Hosts and cores of the workers, and how often a worker checks whether its work is still needed.
 
-    `places`: workers of each host, counted from 0; `cores`: of each, over the share of one that a worker takes while it
-    is at work; `piece`: the share of its work that a worker goes through before it looks; `extra`: what a
-    worker's messages take of a core beside its task, s, below 0 for less; `relayed`: what the last sum takes on its way
-    through the nodes above, one after another, s. The master is on the first host.
+    `places`: workers of each host, counted from 0. The master is on the first host. `cores`: cores of each host,
+    divided by the share of a core that a computing worker uses. `piece`: share of its work after which a worker checks.
+    `extra`: processor time of a worker's messages, in addition to its task, s; may be negative. `relayed`: time of the
+    last sum through the nodes above, one after another, s.
     """
 
     places: tuple[NDArray[np.int64], ...]
@@ -70,14 +76,17 @@ class Sharing:
     relayed: float = 0.0
 
     def slowed(self, alone: Array) -> Array:
-        """Times as they are where all workers work at once, (rounds, workers)."""
+        """Return the times of workers that all compute at once, (rounds, workers), s, given those of each alone."""
         found = np.array(alone, dtype=float)
         for place, cores in zip(self.places, self.cores, strict=True):
             found[:, place] = slowed(found[:, place], cores)
         return found
 
     def shared(self, draws: SampledTimes, left: Array | None = None) -> SampledTimes:
-        """The same draws on shared cores; `left`: of earlier work, seconds alone, (workers,), in their only round."""
+        """Return the draws on shared cores.
+
+        `left`: remaining time of earlier work on separate cores, (workers,), s; only for draws of one round.
+        """
         before = np.zeros(draws.seconds.shape[1]) if left is None else left
         tasks = self.tasks(draws)
         alone = tasks + before
@@ -99,11 +108,14 @@ class Sharing:
         return replace(draws, seconds=seconds, progress=progress)
 
     def tasks(self, draws: SampledTimes) -> Array:
-        """What everybody has to do, seconds alone, (rounds, workers); half of it at least is no message's."""
+        """Return the times of tasks and messages on separate cores, (rounds, workers), s: at least half the task's."""
         return np.asarray(np.maximum(draws.seconds + self.extra, draws.seconds / 2))
 
     def got(self, alone: Array, end: Array) -> Array:
-        """What each has had of the cores at some moment of every round, (rounds,), of what it has to do."""
+        """Return the processor time that each worker has had by the time `end` of each round, (rounds, workers), s.
+
+        `alone`: its times on separate cores, (rounds, workers), s. `end`: (rounds,), s.
+        """
         there, had = self.slowed(alone), np.empty_like(alone)
         for row, moment in enumerate(end):
             for place in self.places:
@@ -112,7 +124,7 @@ class Sharing:
         return np.minimum(had, alone)
 
     def ended(self, odds: RoundTimes, draws: SampledTimes, left: Array | float = 0.0) -> RoundTimes:
-        """The same rounds with the master's wait for a core once it could end them: see above."""
+        """Return the rounds with the time that the master waits for a core before it can end each of them."""
         alone, place, cores = self.tasks(draws) + left, self.places[0], self.cores[0]
         rest = (alone - self.got(alone, odds.seconds))[:, place]
         waits = np.minimum(rest, TIME_SLICE_S).sum(axis=1) / cores
@@ -120,11 +132,14 @@ class Sharing:
         return self.passed_on(replace(odds, seconds=odds.seconds + np.where(full, waits, 0.0)))
 
     def passed_on(self, odds: RoundTimes) -> RoundTimes:
-        """The same rounds with the last sum's way through the nodes above, which work at nothing else then."""
+        """Return the rounds with the time of the last sum through the nodes above, which are idle then."""
         return replace(odds, seconds=odds.seconds + self.relayed)
 
     def left(self, draws: SampledTimes, left: Array, end: float) -> Array:
-        """What workers still have to do, seconds alone, when a newer model is there; the rest: see `shared`."""
+        """Return the remaining time of each worker on separate cores when a newer model comes at `end`, (workers,), s.
+
+        `left`: as in `shared`.
+        """
         tasks = self.tasks(draws)[0]
         done = self.got((left + tasks)[None], np.array([end]))[0] - left
         piece = np.maximum(self.piece * tasks, 1e-12)
@@ -137,7 +152,10 @@ class Sharing:
         odds: Callable[[SampledTimes], RoundTimes],
         rounds: int,
     ) -> RoundTimes:
-        """Rounds one after another, each with what those before left; `draws`: of some, given what they carry."""
+        """Return all rounds, computed one after another with the work that remains from the round before.
+
+        `draws(rounds, state)`: draws of some rounds. `odds(draws)`: their round times.
+        """
         found, carry, left = [], None, None
         for r in range(rounds):
             alone = draws(range(r, r + 1), carry)

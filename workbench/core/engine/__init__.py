@@ -1,1 +1,1 @@
-"""Two engines answer the same programs."""
+"""Parts of engines that are common to all: both engines run the same programs. `virtual` is the simulator."""

@@ -1,4 +1,4 @@
-"""When a rank is through with its work, from the drawn delays."""
+"""Computing times of a run, from the drawn delays."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from workbench.core.contract.plan import Plan, Work
 from workbench.core.contract.protocol import Compute
 from workbench.core.contract.scheme import Scheme
 
-CACHED_ROUNDS = 64  # rounds whose computing times are at hand; workers on their own draws are not all at one
+CACHED_ROUNDS = 64  # rounds whose computing times are cached; self-paced workers are in different rounds
 
 
 def loaded(effect: Compute) -> int:
-    """Return how many samples of the data set some work is for; a round's mini-batch has a share of them.
+    """Return the number of samples of the data set that some work is for, before mini-batches of the experiment.
 
     >>> from workbench.core.contract.plan import uncoded_plan
     >>> loaded(Compute(uncoded_plan(3, 10).work[1], model=None, round=3, batch=2))
@@ -24,24 +24,24 @@ def loaded(effect: Compute) -> int:
 
 
 class ComputeTimes:
-    """Computing times of one run: whole loads, parts of them, mini-batches."""
+    """Computing times of one run: of whole loads, of parts of them, and of mini-batches."""
 
     def __init__(self, scheme: Scheme, plan: Plan, delays: DelayStream) -> None:
         self.scheme, self.plan, self.delays = scheme, plan, delays
-        self.computing: dict[int, tuple[Plan, list[float]]] = {}  # round -> seconds of whole loads, by worker
-        self.progress: dict[int, list[list[float]]] = {}  # round -> worker -> seconds until each part
-        self.stretches: dict[int, tuple[Any, ...]] = {}  # rank -> round, next part, now, when its load began
-        self.places: dict[int, tuple[Work, Work, int, bool]] = {}  # by the id of a work
+        self.computing: dict[int, tuple[Plan, list[float]]] = {}  # round -> plan, seconds of whole loads
+        self.progress: dict[int, list[list[float]]] = {}  # round -> worker -> seconds until each part is done
+        self.stretches: dict[int, tuple[Any, ...]] = {}  # rank -> round, next part, now, begin of its load
+        self.places: dict[int, tuple[Work, Work, int, bool]] = {}  # id of a work -> result of `_place`
 
     def end(self, now: float, r: int, effect: Compute) -> float:
-        """When a rank will be through with some work, begun now."""
+        """Return the time at which a rank will have finished some work that it begins now, s."""
         samples = loaded(effect)
         draw = effect.round if effect.draw is None else effect.draw
         if draw not in self.computing:
             self.draw(draw)
         plan, seconds = self.computing[draw]
         work = plan.work[r]
-        if effect.work is work and effect.batch is plan.batch is None:  # a whole load, as nearly always
+        if effect.work is work and effect.batch is plan.batch is None:  # a whole load, the most frequent case
             return now + seconds[r - 1]
         if samples != plan.loads[r] or len(effect.work.parts) != len(work.parts):
             several = isinstance(effect.model, tuple)
@@ -52,7 +52,7 @@ class ComputeTimes:
         return now + seconds[r - 1]
 
     def _place(self, work: Work, own: Work) -> tuple[int, bool]:
-        """Where some work begins in a rank's whole load, and whether its parts follow one another there."""
+        """Return the index of a work's first part in the rank's load, and whether its parts are consecutive there."""
         known = self.places.get(id(work))
         if known is None or known[0] is not work or known[1] is not own:
             slots = np.flatnonzero(own.parts == work.parts[0])
@@ -62,10 +62,10 @@ class ComputeTimes:
         return known[2:]
 
     def _stretch_end(self, now: float, r: int, effect: Compute, draw: int, first: int, plan: Plan) -> float:
-        """When a rank will be through with consecutive parts of its load, the `first` of them and on.
+        """Return the time at which a rank will have finished consecutive parts of its load, from part `first` on, s.
 
-        Counted from where the rank began its load, if it has gone on without a pause: who has the same pace and
-        has gone through as many samples is then done at the very same time, however they are cut.
+        If the rank has computed without a pause, the time is counted from the begin of its load. Workers of the same
+        speed then finish the same number of samples at exactly the same time, whatever the sizes of their parts.
         """
         if draw not in self.progress:
             self.progress = {k: v for k, v in self.progress.items() if k >= draw - 1}
@@ -80,12 +80,13 @@ class ComputeTimes:
         return end
 
     def draw(self, round: int) -> None:
-        """Look up who holds what in a round, and how long everybody's whole load takes.
+        """Compute and cache the plan of a round and the seconds of each worker's whole load.
 
-        A first round may be drawn beforehand: the first time can take a second, for a table of recorded times.
+        An engine may call it for the first round before the run, because reading a table of recorded times takes up to
+        a second.
         """
         if len(self.computing) >= CACHED_ROUNDS:
             self.computing.pop(min(self.computing))
         plan = self.scheme.round_plan(self.plan, round)
-        apart = plan if plan.batch is None else None  # a mini-batch has one draw, whatever the parts
+        apart = plan if plan.batch is None else None  # a mini-batch has one draw for all its parts
         self.computing[round] = (plan, self.delays.whole(round, plan.loads[1:], apart).tolist())

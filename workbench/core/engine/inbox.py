@@ -1,4 +1,4 @@
-"""What a node has received and its program has not asked for yet; both engines keep one for each rank."""
+"""Inbox: the messages that a node has received and its program has not used yet. Engines have one for each rank."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from workbench.core.contract.protocol import Match, Message
 
 
 class Inbox(list[tuple[Any, ...]]):
-    """Messages in order of arrival, each first in a tuple with what its engine notes about it.
+    """Tuples in order of arrival: a message first, then data of the engine about it.
 
-    `floor`: kind -> first round that is still wanted.
+    `floor`: kind -> first round whose messages are not yet closed.
     """
 
     __slots__ = ("floor",)
@@ -17,7 +17,7 @@ class Inbox(list[tuple[Any, ...]]):
         self.floor: dict[str, int] = {}
 
     def find(self, match: Match) -> int | None:
-        """Place of the first message that matches."""
+        """Return the index of the first message that matches, or None."""
         for i, message in enumerate(self):
             _, kind, round, _, _ = message[0]
             if kind in match and round >= match[kind]:
@@ -25,11 +25,11 @@ class Inbox(list[tuple[Any, ...]]):
         return None
 
     def late(self, message: Message) -> bool:
-        """Is a message of a round that is over?"""
+        """Return whether a message is of a closed round."""
         return message.round < self.floor.get(message.kind, 0)
 
     def close(self, kind: str, round: int) -> list[tuple[Any, ...]]:
-        """Rounds before `round` are over for messages of that kind; returns those that were here for nothing."""
+        """Close the rounds before `round` for messages of a kind; remove and return the messages of these rounds."""
         if round > self.floor.get(kind, 0):
             self.floor[kind] = round
         gone = (

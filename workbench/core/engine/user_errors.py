@@ -1,4 +1,4 @@
-"""Whose error it is: one in a user's own program names scheme, rank, round and the user's line."""
+"""Errors in user-defined programs: their messages contain the scheme, rank, round and line."""
 
 from collections.abc import Generator, Iterable
 from inspect import CO_GENERATOR
@@ -14,7 +14,7 @@ from workbench.core.contract.scheme import Scheme
 def program_of(scheme: Scheme, node: Node, faults: Iterable[Fault] = ()) -> Generator[Any, Any, Any]:
     """Return the program of one node, with its faults.
 
-    Raises `RunError` where a user-defined one cannot begin, or yields nothing.
+    Raises `RunError` if a user-defined program fails at the start, or is not a generator.
     """
     try:
         program = scheme.program(node)
@@ -28,7 +28,7 @@ def program_of(scheme: Scheme, node: Node, faults: Iterable[Fault] = ()) -> Gene
 
 
 def reraise_as_user_error(error: Exception, scheme: Scheme, rank: int, round: int) -> None:
-    """Raise an error that arose in a user's own code as `RunError`, in one sentence; leave others alone."""
+    """Raise an error from user-defined code as a `RunError` of one sentence; ignore other errors."""
     if (fault := fault_of(error)) is None:
         return
     program = fault.code.co_flags & CO_GENERATOR or fault.code.co_name == "program"
@@ -41,7 +41,7 @@ def reraise_as_user_error(error: Exception, scheme: Scheme, rank: int, round: in
 
 
 def note_interrupt(error: KeyboardInterrupt, scheme: Scheme, rank: int, round: int) -> None:
-    """Note on a Ctrl-C the line of a user's own program that it found at work: one that never yields is ended so."""
+    """Add the interrupted line of a user-defined program to a `KeyboardInterrupt`: it may be one that never yields."""
     if (fault := fault_of(error)) is not None:
         error.add_note(
             f"{scheme.name}: the program of rank {rank} was at work in round {round} ({fault.line})"

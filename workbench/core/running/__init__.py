@@ -1,1 +1,1 @@
-"""Runs: begun, watched, stopped, gone on with, replayed; on the virtual clock or on real processes."""
+"""Runs on the virtual clock or on real processes: start, watch, stop, resume and replay them."""

@@ -1,4 +1,4 @@
-"""Digits that decoding keeps, looked at before a run: too few are refused, not many are warned of."""
+"""Check before a run of the digits that decoding keeps: an error if there are too few, a warning if there are few."""
 
 from bisect import bisect_left
 from functools import lru_cache
@@ -7,13 +7,13 @@ from workbench.core.base.settings import SettingError
 from workbench.core.codes.quality import FLOAT64_DIGITS, loses, lost
 from workbench.core.contract.scheme import MIN_DIGITS, Scheme
 
-MAX_LOST_DIGITS_SHARE = 0.5  # of the digits may be lost without a word
+MAX_LOST_DIGITS_SHARE = 0.5  # share of the digits that may be lost without a warning
 
 
 def lost_digits(scheme: Scheme, workers: int) -> tuple[str, ...]:
-    """Say of each code that would lose more than half of a number's digits which one loses fewer.
+    """Return a warning for each code that would lose more than half of the digits, with a better code.
 
-    Raises `SettingError` where a code keeps fewer than the scheme's `least_digits`.
+    Raises `SettingError` if a code keeps fewer than the scheme's `least_digits`.
     """
     gone = _lost(scheme, workers)
     if gone and FLOAT64_DIGITS - max(gone) < _least(scheme):
@@ -35,7 +35,7 @@ def _lost(scheme: Scheme, workers: int) -> tuple[float, ...]:
 
 def _refusal(scheme: Scheme, workers: int, digits: float) -> str:
     worst = max(scheme.codes(workers), key=lost)
-    # else it names a direction, made precise below
+    # Without "=", the text contains only a direction, for which `_nearest` finds the value.
     remedies = [worst.instead] if "=" in worst.instead else []
     name = scheme.precision_knob[0] if scheme.precision_knob else "least_digits"
     near = _nearest(scheme, workers)
@@ -49,7 +49,7 @@ def _refusal(scheme: Scheme, workers: int, digits: float) -> str:
 
 
 def _nearest(scheme: Scheme, workers: int) -> Scheme | None:
-    """The scheme with the nearest number whose codes keep enough, digits growing with the distance."""
+    """Return the scheme with the nearest value of `precision_knob` whose codes keep enough digits, or None."""
     if scheme.precision_knob is None:
         return None
     name, sign = scheme.precision_knob

@@ -1,4 +1,4 @@
-"""A run that is under way, of whichever engine: watched while it goes on, stopped between rounds."""
+"""A run of any engine, which can be watched while it runs and stopped between rounds."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,10 +27,10 @@ Rows = dict[str, NDArray[Any]]
 
 
 class Engine(NamedTuple):
-    """How the runs of an engine are started, and how they are run while the caller waits.
+    """Functions that start the runs of an engine, and that run them while the caller waits.
 
-    `start(experiments, **options)` and `run(experiments, progress=..., **options)` return one `Run` each. `options` is
-    the function whose parameters are the engine's options. An engine is registered as an entry point.
+    `start(experiments, **options)` and `run(experiments, progress=..., **options)` return one `Run` per experiment.
+    The parameters of the function `options` are the engine's options. An engine is registered as an entry point.
     """
 
     options: Callable[..., Any]
@@ -39,14 +39,14 @@ class Engine(NamedTuple):
 
 
 class RunCancelled(Exception):
-    """A run was stopped before it began."""
+    """Error: a run was stopped before it began."""
 
 
 class Run:
-    """A run that is under way. Every method may be called from any thread and at any time.
+    """Run of an experiment, finished or not. Every method may be called from any thread and at any time.
 
-    `experiment`, `engine`; `folder`: its run folder, where the engine keeps one; `note`: what it is doing now, in
-    words; `error`: what ended it, where it failed; `warnings`: what the user should know of it, in sentences.
+    `experiment`, `engine`: its experiment, and the name of its engine. `folder`: its run folder, or None. `note`: text
+    on its current activity. `error`: the error that ended it, or None. `warnings`: sentences for the user.
 
     >>> import workbench as wb
     >>> run = wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5))
@@ -57,7 +57,7 @@ class Run:
     def __init__(self, experiment: Experiment, engine: str, folder: Path | None = None) -> None:
         self.experiment, self.engine, self.folder = experiment, engine, folder
         self.note = "waiting"
-        # How much of what precedes the first round is done, where that is known.
+        # Share of the work before the first round that is done, or None if unknown.
         self.stage: float | None = None
         self.error: Exception | None = None
         self.warnings: tuple[str, ...] = ()
@@ -65,26 +65,26 @@ class Run:
         self._trace: Trace | None = None
         self._wanted, self._over = Event(), Event()
         self._wanted.set()
-        self.wanted = self._wanted.is_set  # has nobody stopped it?
+        self.wanted = self._wanted.is_set  # whether it has not been stopped
         self.resting: AbstractContextManager[Any] = (
             nullcontext()
-        )  # within it, this process does nothing for the run
+        )  # pauses the work of this process for the run
 
     @property
     def state(self) -> State:
-        """Where it is: waiting, running, finished, stopped or failed."""
+        """State of the run: waiting, running, finished, stopped or failed."""
         return self._state
 
     @property
     def label(self) -> str:
-        """What legends show."""
+        """Name of the run in legends."""
         return self.experiment.scheme
 
     def rows(self, first: int = 0) -> Rows:
-        """Columns of the rounds from `first` on, as far as they are done; the names are those of `Trace.rounds`.
+        """Return the columns of the finished rounds from `first` on, with the names of `Trace.rounds`.
 
-        Arrays of equal length: round, time (s since start), loss (NaN: not evaluated yet), metrics, messages,
-        bytes, samples, stale and others. Empty before the first round is done.
+        Arrays of equal length: round, time (s since start), loss (NaN: not evaluated yet), metrics, messages, bytes,
+        samples, stale and others. They are empty before the first round is finished.
         """
         if self._trace is None:
             return self._so_far(first)
@@ -92,18 +92,18 @@ class Run:
 
     @property
     def rounds_done(self) -> int:
-        """Rounds that are done."""
+        """Number of finished rounds."""
         return len(self.rows()["round"])
 
     @property
     def changes(self) -> list[Change]:
-        """Changes of scheme so far, where scheme selection is adaptive (`adaptive = True`)."""
+        """Changes of scheme so far, in an adaptive run (`adaptive = True`)."""
         return [] if self._trace is None else self._trace.changes
 
     def watcher(self) -> Callable[[], Rows]:
-        """Begin to watch its events: a call of what this returns gives those that are new, as `Trace.events` has them.
+        """Return a function whose calls return the new events since the call before, in the form of `Trace.events`.
 
-        Of a run that is over: all of them, once. They come a moment late and not in order of time.
+        For a finished run, the first call returns all events. Events come with a short delay and not in order of time.
         """
         seen: list[Trace] = []
 
@@ -116,15 +116,15 @@ class Run:
         return new
 
     def stop(self) -> None:
-        """Ask it to end after the round that it is in; returns at once."""
+        """Ask the run to end after the current round; return at once."""
         self._wanted.clear()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is over, at most that many seconds; says whether it is."""
+        """Wait until the run has ended, for at most `timeout` seconds. Return whether it has."""
         return self._over.wait(timeout)
 
     def result(self) -> Trace:
-        """Wait for its trace; raises the error of a run that failed. After a stop: the rounds that there were."""
+        """Wait for the trace and return it; a stopped run has fewer rounds. Raises the error of a failed run."""
         self.wait()
         if self.error is not None:
             raise self.error
@@ -135,7 +135,7 @@ class Run:
         return f"<{self.label} on {self.engine}: {self.state}, {self.note}>"
 
     def _so_far(self, first: int) -> Rows:
-        """Rows of a run that is not over."""
+        """Return the rows of a run that has not ended."""
         return no_rows()
 
     def _begin(self, note: str) -> None:
@@ -157,7 +157,7 @@ class Run:
 
 
 def checked(experiments: object) -> list[Experiment]:
-    """Experiments as a list, one alone as well, as they are defined now; raises `SettingError` for anything else."""
+    """Return one experiment or several as a list, with their newest classes. Raises `SettingError` for other values."""
     alone = not isinstance(experiments, Iterable) or isinstance(experiments, Experiment | str | Mapping)
     found: list[Any] = [experiments] if alone else list(experiments)  # type: ignore[call-overload]
     for e in found:
@@ -168,21 +168,21 @@ def checked(experiments: object) -> list[Experiment]:
 
 
 def in_background(work: Callable[[], object], name: str) -> None:
-    """Work in a thread of its own.
+    """Run a function in a new thread.
 
-    plotly and scikit-learn both import narwhals, whose modules import one another in a circle. Where the thread reads a
-    data set while the notebook draws its first figure, they may wait for each other, which Python ends with an error in
-    one of them: so it is imported before.
+    plotly and scikit-learn both import narwhals, whose modules have circular imports. If the thread reads a data set
+    while the notebook draws its first figure, their imports may deadlock, and Python raises an error in one of them.
+    narwhals is therefore imported first.
     """
     with suppress(ImportError):
         import narwhals.stable.v1  # noqa: F401
-    # In this context: what may be run on behalf of a folder is limited there, too, see `base.trust`.
+    # In a copy of the context, so that the limits of `base.trust` hold in the thread as well.
     Thread(target=copy_context().run, args=(work,), name=name, daemon=True).start()
 
 
 @contextmanager
 def failing(run: Run) -> Iterator[None]:
-    """Turn an error of a run's thread into the run's own."""
+    """Store an exception of the block as the error of a run."""
     try:
         yield
     except Exception as error:
@@ -191,7 +191,7 @@ def failing(run: Run) -> Iterator[None]:
 
 @kinds_checked
 def recorded(trace: Trace) -> Run:
-    """A finished run of a trace that was kept, for plots that show runs."""
+    """Return a finished run for a saved trace, for plots that show runs."""
     run, rounds = Run(trace.experiment, trace.engine), len(trace.columns["time"])
     stopped = rounds < run.experiment.rounds
     note = f"recorded, {rounds} of {run.experiment.rounds} rounds" if stopped else "recorded"
@@ -200,7 +200,7 @@ def recorded(trace: Trace) -> Run:
 
 
 def tell(run: Run, level: int = 5) -> None:
-    """Warn of what came up while it ran, but for its code's digits, of which `compare` has warned before."""
+    """Issue the warnings of a run, except those on its code's digits, which `compare` has issued before."""
     known = lost_digits(run.experiment.built_scheme, run.experiment.workers)
     for text in run.warnings:
         if text not in known:
@@ -208,12 +208,15 @@ def tell(run: Run, level: int = 5) -> None:
 
 
 def no_rows() -> Rows:
-    """Rows of a run that has not begun."""
+    """Return the empty rows of a run that has not begun."""
     return {name: np.zeros(0) for name in ("round", "time", "loss", "messages", "bytes", "samples", "stale")}
 
 
 def watched(run: Run, progress: bool, stop: bool = True, level: int = 4) -> Trace:
-    """Wait for a run with a progress bar; Ctrl-C stops the run, or else only the watching. `level`: see `tell`."""
+    """Wait for a run with a progress bar, and return its trace.
+
+    `stop`: whether Ctrl-C stops the run; otherwise it ends only the wait. `level`: stack level of the warnings.
+    """
     try:
         with Bar(f"{run.label} on mpi", "round", run.experiment.rounds, progress) as bar:
             while not run.wait(0.1):

@@ -1,4 +1,4 @@
-"""Runs on the virtual clock: simulate first, then learn together, round by round, while somebody may look on."""
+"""Runs on the virtual clock: simulate all runs first, then compute their models together, round by round."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,17 +29,17 @@ Look = Callable[[Timeline], None]  # called after every simulated round
 def start_simulated(
     experiments: Sequence[Experiment], numeric: bool = False, events: bool = True
 ) -> list[Run]:
-    """Simulate, then learn, in a thread; rows appear as the learning goes on.
+    """Start a thread that simulates the runs and then computes their models; rows appear round by round.
 
     Parameters
     ----------
     experiments
-        What to run.
+        Experiments to run.
     numeric
-        Messages carry the real vectors, which checks a code's arithmetic and costs every worker's work; otherwise they
-        carry coefficients, and equal iterates are computed once for all.
+        Messages carry the real vectors, which checks a code's arithmetic but takes the work of all workers. By default
+        they carry coefficients, and equal models of several runs are computed once.
     events
-        Keep the event table.
+        Store the event table.
     """
     runs = [SimulatedRun(e, numeric, events) for e in experiments]
     in_background(lambda: work(runs), "workbench-simulation")
@@ -49,7 +49,7 @@ def start_simulated(
 def run_simulated(
     experiments: Sequence[Experiment], numeric: bool = False, events: bool = True, progress: bool = False
 ) -> list[Run]:
-    """The same in this thread, with progress bars."""
+    """Run experiments as `start_simulated` does, but in this thread and with progress bars."""
     runs = [_AwaitedRun(e, numeric, events) for e in experiments]
     work(runs, progress)
     for run in runs:
@@ -58,9 +58,9 @@ def run_simulated(
 
 
 def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | None = None) -> Timeline:
-    """Simulate one experiment; what it commits stays in `arithmetic`. `watch`: called after every round.
+    """Simulate one experiment; its commits are stored in `arithmetic`. `watch`: called after every round.
 
-    An adaptive run is simulated segment by segment, each with a scheme of its own.
+    An adaptive run is simulated in segments, each with one scheme.
     """
     _, floats = e.shape()
     controller = e.adaptive_controller() if e.adaptive else None
@@ -96,7 +96,7 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
 
 
 class SimulatedRun(Run):
-    """One experiment on the virtual clock. Its rows are those rounds of which the loss is known."""
+    """Run of one experiment on the virtual clock. Its rows are the rounds whose loss is known."""
 
     def __init__(self, experiment: Experiment, numeric: bool, events: bool) -> None:
         super().__init__(experiment, "sim")
@@ -115,16 +115,16 @@ class SimulatedRun(Run):
 
     @property
     def changes(self) -> list[Change]:
-        """Those of the rounds of which the loss is known."""
+        """Changes of scheme in rounds whose loss is known."""
         return [change for change in self.timeline.changes if change.round <= max(self._done, 1)]
 
     def watcher(self) -> Callable[[], Rows]:
-        """As of any run; while it is simulated, rounds come before their losses do."""
+        """See `Run.watcher`. During simulation, events of a round come before its loss is known."""
         seen = 0
 
         def new() -> Rows:
             nonlocal seen
-            # more than come from look to look
+            # more events than occur between two calls
             rows = self.timeline.events[seen : seen + 2 * EVENTS_PER_BATCH]
             seen += len(rows)
             return events_as_columns(rows)
@@ -132,13 +132,13 @@ class SimulatedRun(Run):
         return new
 
     def prepare(self) -> Problem:
-        """Open the data; looks at the code as well."""
+        """Check the digits of the code, open the data, and return the problem."""
         self._begin("opening the data")
         self.warnings = lost_digits(self.experiment.built_scheme, self.experiment.workers)
         return self.experiment.build_problem()
 
     def simulate(self, arithmetic: Arithmetic) -> bool:
-        """Go through the virtual clock; False: stopped on the way."""
+        """Simulate all rounds; return False if the run was stopped before the last one."""
         try:
             self.timeline = timeline(self.experiment, arithmetic, self.events, self.watch(arithmetic))
         except _Halt:
@@ -146,7 +146,7 @@ class SimulatedRun(Run):
         return True
 
     def watch(self, arithmetic: Arithmetic) -> Look | None:
-        """What is called after every simulated round."""
+        """Return the callback after each simulated round, or None."""
 
         def look(timeline: Timeline) -> None:
             self.timeline = timeline
@@ -157,20 +157,19 @@ class SimulatedRun(Run):
                 self.publish(arithmetic.learnt, arithmetic.models[k], k)
             if not self.wanted():
                 raise _Halt
-            with (
-                self.resting
-            ):  # who looks on goes first: NumPy's calls would wait for Python's lock one by one
+            # Pause while another thread reads the run: its NumPy calls would wait for the GIL one by one.
+            with self.resting:
                 pass
 
         return look
 
     def publish(self, learnt: Learnt, model: Array, rounds: int) -> None:
-        """So many rounds are known; `model` is the one after the last of them."""
+        """Publish the first `rounds` rounds; `model`: model after the last of them."""
         self._learnt, self._model, self._done = learnt, model, rounds
         self.note = f"round {rounds} of {self.experiment.rounds}"
 
     def conclude(self, problem: Problem) -> None:
-        """Make the trace of the rounds that there are."""
+        """Make the trace of the published rounds, and end the run."""
         k, rounds = self._done, self.experiment.rounds
         model = problem.start() if self._model is None else self._model
         every = self.experiment.evaluation_interval
@@ -187,7 +186,7 @@ class SimulatedRun(Run):
 
 
 class _AwaitedRun(SimulatedRun):
-    """One that nobody looks at while it is simulated; what goes wrong is the caller's at once."""
+    """Run that the caller waits for: it is not watched during simulation, and errors are raised at once."""
 
     def watch(self, arithmetic: Arithmetic) -> Look | None:
         return super().watch(arithmetic) if isinstance(arithmetic, _Evaluating) else None
@@ -198,11 +197,11 @@ class _AwaitedRun(SimulatedRun):
 
 
 class _Halt(Exception):
-    """The user stopped the run."""
+    """Signal that the user stopped the run."""
 
 
 class _Evaluating(Numbers):
-    """Numbers that evaluate every new model at once."""
+    """Arithmetic with real vectors that evaluates each new model at once."""
 
     def __init__(self, e: Experiment, problem: Problem) -> None:
         super().__init__(e.plan, problem, e.build_optimiser(), e.seed)
@@ -224,7 +223,7 @@ class _Evaluating(Numbers):
 
 
 def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
-    """Simulate each run, learn together what shares a problem, then those whose messages carry numbers."""
+    """Simulate each run, then learn the runs with equal problems together, then run those with real vectors."""
     together = [r for r in runs if not r.numeric]
     ready: list[tuple[SimulatedRun, Problem, Commits]] = []
     with Bar("simulating", "scheme", len(together), progress) as bar:
@@ -242,7 +241,7 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
             bar.update(i + 1)
     for key, problem in {key_of(p): p for _, p, _ in ready}.items():
         _learn_together(problem, [(r, c) for r, p, c in ready if key_of(p) == key], progress)
-    for run in [r for r in runs if r.numeric]:  # these learn while they are simulated
+    for run in [r for r in runs if r.numeric]:  # these compute models during the simulation
         with failing(run):
             problem, e = run.prepare(), run.experiment
             run.simulate(_Evaluating(e, problem))
@@ -252,11 +251,11 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
 def _learn_together(
     problem: Problem, members: Sequence[tuple[SimulatedRun, Commits]], progress: bool
 ) -> None:
-    """Follow all; a run leaves when its rounds are done or when it is stopped."""
+    """Compute the models of all runs, round by round; a run ends after its last round, or when it is stopped."""
     going = [run for run, _ in members]
     try:
         with Bar("learning", "round", max(run.experiment.rounds for run in going), progress) as bar:
-            models = [problem.start()] * len(members)  # of the last round whose loss is known
+            models = [problem.start()] * len(members)  # models after the last round whose loss is known
             for t, learnt in enumerate(follow(problem, [commits for _, commits in members])):
                 for (run, _), known, model in zip(members, learnt, models, strict=True):
                     if run not in going:

@@ -1,4 +1,4 @@
-"""The quickstart: experiment -> plan -> engine -> trace; waited for, or under way.
+"""Start of runs, in the background or while the caller waits: experiment -> plan -> engine -> trace.
 
 >>> import workbench as wb
 >>> run = wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5))
@@ -25,10 +25,10 @@ from workbench.core.trace.trace import Trace
 
 INTERNAL = ("substitutes", "make")  # parameters of starters that are not options
 F = TypeVar("F", bound=Callable[..., Any])
-_ENTRY = re.compile(r"^(\w+)\n((?:    .*\n?)+)", re.MULTILINE)  # of a docstring's list of parameters
+_ENTRY = re.compile(r"^(\w+)\n((?:    .*\n?)+)", re.MULTILINE)  # one parameter in a docstring's list
 
 
-_missing: dict[str, SettingError] = {}  # engines that are registered and cannot be loaded
+_missing: dict[str, SettingError] = {}  # errors of registered engines that cannot be loaded
 
 
 def _registered() -> dict[str, Engine]:
@@ -55,22 +55,22 @@ def _engine(name: str, options: dict[str, Any]) -> Engine:
 
 
 def options_of(starter: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return the options of what starts an engine's runs: parameters with a default, but for those of `INTERNAL`.
+    """Return the options of an engine: parameters of `starter` with a default, except those in `INTERNAL`.
 
-    They are not taken from its docstring, which ``python -OO`` removes.
+    They are not read from its docstring, which ``python -OO`` removes.
     """
     known = inspect.signature(starter, eval_str=True).parameters
     return {name: p for name, p in known.items() if p.default is not p.empty and name not in INTERNAL}
 
 
 def _entries(function: Callable[..., Any]) -> list[tuple[str, str]]:
-    """Names and descriptions of the parameters that a docstring lists."""
+    """Return the names and descriptions of the parameters in a docstring's list."""
     section = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")[2]
     return _ENTRY.findall(re.split(r"\n\n\w[\w ]*\n-+\n", section)[0] + "\n")
 
 
 def passes_on(**starters: Callable[..., Any]) -> Callable[[F], F]:
-    """Show the options of these engines in the signature and in the help of a function that takes them as **options."""
+    """Decorate a function with **options: add the options of these engines to its signature and docstring."""
 
     def shown(function: F) -> F:
         signature = inspect.signature(function, eval_str=True)
@@ -93,12 +93,12 @@ def passes_on(**starters: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def check_options(engine: str, starter: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Refuse options that an engine does not know, and flags and numbers that are none; raises `SettingError`."""
+    """Raise `SettingError` for unknown options of an engine, and for flags and numbers of the wrong type."""
     known = options_of(starter)
     for name, value in options.items():
         if name not in known:
             raise SettingError(
-                f"{name} = {value!r:.60}: means nothing to engine = {engine!r}; leave it out, or take one of"
+                f"{name} = {value!r:.60}: is not an option of engine = {engine!r}; leave it out, or take one of"
                 f" {', '.join(known)}"
             )
         if type(default := known[name].default) in (bool, float):
@@ -107,9 +107,9 @@ def check_options(engine: str, starter: Callable[..., Any], options: Mapping[str
 
 @passes_on(**{name: engine.options for name, engine in ENGINES.items()})
 def run(experiment: Experiment, engine: str = "sim", *, progress: bool = False, **options: Any) -> Trace:
-    """Run one experiment and wait for its trace; see `compare`.
+    """Run one experiment and return its trace (see `compare` for errors).
 
-    engine: "sim" or "mpi". progress: show a bar once a run takes over a second.
+    `engine`: "sim" or "mpi". `progress`: show a progress bar for a run of more than a second.
 
     >>> spec = {"scheme_args": {"children": 2, "layers": 2}, "workers": 6, "rounds": 3}
     >>> len(run(Experiment(**spec)).rounds)
@@ -122,12 +122,13 @@ def run(experiment: Experiment, engine: str = "sim", *, progress: bool = False, 
 def compare(
     experiments: Sequence[Experiment], engine: str = "sim", *, progress: bool = False, **options: Any
 ) -> list[Trace]:
-    """Run several experiments on the same stragglers (same seed = same draws); one trace each, in order.
+    """Run several experiments with the same stragglers (same seed = same draws), and return their traces, in order.
 
-    engine: "sim", the virtual clock, or "mpi", real processes. progress: show a bar once a run takes over a second.
+    `engine`: "sim", the virtual clock, or "mpi", real processes. `progress`: show a progress bar for a run of more than
+    a second.
 
-    Raises `SettingError` for an unknown engine or option, or a code that keeps too few digits, `DataError` for data
-    that cannot be had, `RunError` for a run that cannot go on.
+    Raises `SettingError` for an unknown engine or option, or a code that keeps too few digits. Raises `DataError` if
+    the data cannot be loaded, and `RunError` if a run cannot continue.
 
     >>> pair = [Experiment(scheme=name, workers=4, rounds=5) for name in ("UMW", "RAR")]
     >>> one, other = compare(pair)
@@ -151,12 +152,12 @@ def _compare(
 
 @passes_on(**{name: engine.options for name, engine in ENGINES.items()})
 def start(experiment: Experiment, engine: str = "sim", **options: Any) -> Run:
-    """Start a run and return at once; the kernel stays free.
+    """Start a run in the background and return it at once.
 
     Raises
     ------
     SettingError
-        The engine or an option is unknown, or this is no experiment. What goes wrong later is raised by `Run.result`.
+        The engine or an option is unknown, or `experiment` is not an experiment. `Run.result` raises later errors.
 
     Examples
     --------
@@ -168,12 +169,10 @@ def start(experiment: Experiment, engine: str = "sim", **options: Any) -> Run:
 
 @passes_on(**{name: engine.options for name, engine in ENGINES.items()})
 def start_all(experiments: Sequence[Experiment], engine: str = "sim", **options: Any) -> list[Run]:
-    """Start several runs on the same stragglers; one `Run` each, in order.
+    """Start several runs with the same stragglers, and return one `Run` for each experiment, in order.
 
-    On the virtual clock they share all work that they have in common, as in `wb.compare`. An engine that serves
-    one run at a time lets the others wait.
-
-    `experiments`, `engine` and options: as in `wb.compare`.
+    On the virtual clock, work that several runs have in common is done once. If an engine can run only one experiment
+    at a time, the others wait. `experiments`, `engine` and options: as in `wb.compare`.
 
     >>> import workbench as wb
     >>> runs = start_all([wb.Experiment(scheme=name, workers=4, rounds=5) for name in ("UMW", "SGD")])

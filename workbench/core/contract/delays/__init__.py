@@ -1,13 +1,14 @@
-"""Delay models: how long a worker takes for its samples. Seconds and samples everywhere.
+"""Delay models: the time that a worker takes for its samples. Times are in seconds, loads in samples.
 
-To add one, add a file with a subclass of `DelayModel` that has a `kind`; nothing else needs an edit.
+To add a delay model, add a file with a subclass of `DelayModel` that has a `kind`.
 
-Draws are keyed by (seed, round, slot) and by the worker's place in the drawn vector, never by who asks
-first, so all schemes that are compared meet the same stragglers.
+Draws depend on (seed, round, slot) and on the index of the worker, but not on the order of the calls. All schemes that
+are compared therefore have the same stragglers.
 
-Delay models of few values (constant, heterogeneous, markov, replay) let several workers take the very same time. Who
-of them comes first is drawn too, per (seed, round, worker) from a stream of its own (`DelayStream.ties`): nobody's
-rank counts, and schemes that are compared on a seed share it. Where no times are equal it is never asked for.
+Some delay models have few values (constant, heterogeneous, markov, replay), so that several workers can take exactly
+the same time. Their order of arrival is then drawn per (seed, round, worker), from a separate random stream
+(`DelayStream.ties`). No rank is favoured, and schemes that are compared share the order. It is drawn only if times are
+equal.
 """
 
 from workbench.core.contract.delays.base import (

@@ -1,4 +1,7 @@
-"""What a delay model is, random numbers of a round and seconds that follow from them; and the draws of one run."""
+"""Base classes of delay models, and `DelayStream`, the draws of one run.
+
+A delay model draws the random numbers of a round, and computes seconds from them.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +18,25 @@ from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
 
-# random stream of who comes first at one moment; delays have 0, mini-batches 1, permutations 4
+# Random stream of the order of simultaneous arrivals. Delays use stream 0, mini-batches 1, permutations 4.
 TIES_STREAM = 5
 
 
 class CounterRNG:
-    """Counter-based random numbers: a fresh generator for every (round, slot) of a seed."""
+    """Counter-based random numbers: one independent generator for each (round, slot) of a seed."""
 
     def __init__(self, seed: int, stream: int = 0) -> None:
         self.key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
         self.stream = stream
 
     def rng(self, round: int, slot: int = 0) -> np.random.Generator:
-        """Generator of that round; slot tells parts apart (-1 serves the whole run's draws)."""
+        """Return the generator of a round. `slot`: index of a part; round -1 is for draws of the whole run."""
         counter = np.array([0, slot + 1, self.stream, round + 1], dtype=np.uint64)
         return np.random.Generator(np.random.Philox(key=self.key, counter=counter))
 
 
 class DelayModel(KindFamily):
-    """Base class: `draw` gives the random numbers of a round, `compute` turns them into seconds.
+    """Base class of delay models: `draw` returns the random numbers of a round, `compute` turns them into seconds.
 
     >>> sorted(delay_models())[:3]
     ['changing', 'constant', 'exponential']
@@ -42,55 +45,56 @@ class DelayModel(KindFamily):
     catalogue: ClassVar[Catalogue[DelayModel]] = Catalogue(
         "delays.kind", "workbench.core.contract.delays", "workbench.delays"
     )
-    markovian: ClassVar[bool] = False  # does a round's draw depend on the round before?
-    per_run: ClassVar[bool] = False  # are some workers slower than others for a whole run?
+    markovian: ClassVar[bool] = False  # whether a round's draw depends on that of the round before
+    per_run: ClassVar[bool] = False  # whether some workers are slower than others for a whole run
 
     @abstractmethod
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """Random numbers of a round, shape (k, workers); `before` is the last round's, for models with memory."""
+        """Return the random numbers of a round, shape (k, workers).
+
+        `before`: those of the round before, if the delay model is `markovian`.
+        """
 
     @abstractmethod
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds to go through `samples` samples, per worker."""
+        """Return the seconds that each worker takes for its `samples`; both (workers,)."""
 
     def expected(self, samples: int) -> float | None:
-        """Mean seconds for so many samples, over workers and rounds; None: the delay model does not declare it."""
+        """Return the mean seconds for that many samples, over workers and rounds; None if not declared."""
         return None
 
     def quantile(self, q: float, samples: int) -> float | None:
-        """Quantile q of the seconds for so many samples; None if the delay model does not declare it."""
+        """Return the quantile q of the seconds for that many samples; None if not declared."""
         return None
 
     def check(self, workers: int) -> None:
-        """Refuse, with the field's name, a run that lacks a worker whom the delay model names."""
+        """Raise `SettingError` if a field names a worker that the run does not have."""
 
     def check_loads(self, loads: NDArray[Any]) -> None:
-        """Refuse, before anything starts, a run whose workers go through `loads` samples in a round."""
+        """Raise `SettingError` if there are no times for these `loads`, samples per worker and round."""
 
     def sending(self, draw: Array, share: float) -> Array | None:
-        """Seconds that sending `share` of a model takes a worker, None for no such delay (see `TwoPart`)."""
+        """Return the seconds that each worker takes to send `share` of a model; None if sending takes no time."""
         return None
 
 
 class PerSample(DelayModel):
-    """Base of delay models whose times grow with a worker's samples; the cost of starting counts as samples, too.
+    """Base of delay models whose times are proportional to a worker's samples plus `fixed`.
 
     >>> from workbench.core.contract.delays import Constant
     >>> Constant(shift=2.0, fixed=3.0).compute(np.zeros((1, 2)), np.array([0, 1])).tolist()
     [0.0, 8.0]
     """
 
-    fixed: float = setting(
-        0.0, "what a task costs before its first sample, as so many samples more", "samples", ge=0
-    )
+    fixed: float = setting(0.0, "start-up cost of a task, as a number of additional samples", "samples", ge=0)
 
     def work(self, samples: NDArray[Any]) -> NDArray[Any]:
-        """Samples to take time for; who has none does not begin."""
+        """Return the samples plus `fixed`, for workers with at least one sample."""
         return np.where(np.asarray(samples) > 0, samples + self.fixed, 0.0) if self.fixed else samples
 
 
 def law_of(value: Any) -> DelayModel:
-    """Build the delay model of some fields, its kind among them; a delay model is returned as it is."""
+    """Build a delay model from fields, which include its kind; a delay model is returned unchanged."""
     return cast(DelayModel, DelayModel.from_fields(value))
 
 
@@ -99,7 +103,7 @@ Delays = Annotated[SerializeAsAny[DelayModel], BeforeValidator(law_of)]
 
 
 def delay_models() -> Catalogue[DelayModel]:
-    """All delay models by their kind.
+    """Return all delay models by their kind.
 
     >>> sorted(delay_models())[:2]
     ['changing', 'constant']
@@ -107,14 +111,14 @@ def delay_models() -> Catalogue[DelayModel]:
     return DelayModel.catalogue
 
 
-CACHED_ROUNDS = 4  # rounds whose draws are at hand
+CACHED_ROUNDS = 4  # rounds whose draws are cached
 
 
 class DelayStream:
-    """The draws of one run: which worker takes how long in which round.
+    """Delays of one run: the time that each worker takes in each round.
 
-    `first`: it goes on after so many rounds of others, on the same workers. `share`: of each load, what a mini-batch
-    has of it on average; what a task costs before its first sample stays.
+    `first`: number of rounds that the same workers ran before this run. `share`: mean share of a load that a
+    mini-batch has; the start-up cost of a task does not depend on it.
     """
 
     share = 1.0
@@ -129,11 +133,11 @@ class DelayStream:
         self._ties: dict[int, Array] = {}
 
     def ties(self, round: int) -> Array:
-        """Who of several comes first at one moment of a round: the lower number, (workers,), uniform in [0, 1).
+        """Return the tie-break of each worker in a round, (workers,), uniform in [0, 1): the lowest comes first.
 
-        >>> from workbench.core.contract.delays import Constant as delay model
-        >>> three, five = (DelayStream(law(), seed=1, workers=n).ties(round=7) for n in (3, 5))
-        >>> bool((three == five[:3]).all())  # a worker's number is its own
+        >>> from workbench.core.contract.delays import Constant
+        >>> three, five = (DelayStream(Constant(), seed=1, workers=n).ties(round=7) for n in (3, 5))
+        >>> bool((three == five[:3]).all())  # a worker's tie-break does not depend on the number of workers
         True
         """
         if round not in self._ties:
@@ -143,11 +147,11 @@ class DelayStream:
         return self._ties[round]
 
     def draw(self, round: int, slot: int = 0) -> Array:
-        """Random numbers of a round, shape (k, workers); remembered for a few rounds."""
+        """Return the random numbers of a round, shape (k, workers); a few rounds are cached."""
         return self._drawn(self.first + round, slot)
 
     def _drawn(self, round: int, slot: int) -> Array:
-        """The same, of all rounds, those before the first too."""
+        """Return the random numbers of a round, counted from the first one of these workers."""
         if (round, slot) not in self._draws:
             before = self._before(round)
             self._draws[round, slot] = self.model.draw(self.keyed, round, self.workers, slot, before)
@@ -164,20 +168,20 @@ class DelayStream:
         return self._draws[round - 1, 0]
 
     def whole(self, round: int, loads: NDArray[Any], plan: Plan | None = None) -> Array:
-        """Seconds that every worker takes for its whole load of a round; both (workers,).
+        """Return the seconds that each worker takes for its whole load of a round; both (workers,).
 
-        The plan is needed where every part has a draw of its own.
+        `plan` is needed if each part has its own draw.
         """
         if not self.parts_apart or plan is None:
             return self._seconds(self.draw(round), loads)
         return self.progress(round, plan.portions)[:, -1]
 
     def progress(self, round: int, portions: NDArray[Any]) -> Array:
-        """Seconds after which every worker has gone through its first, second, ... portion of samples.
+        """Return the seconds after which each worker has processed its first, second, ... portion of samples.
 
-        Both (workers, portions). With one draw per worker the time depends on the samples done so far only.
+        Both (workers, portions). With one draw per worker, the time depends only on the samples done so far.
         """
-        if getattr(self.model, "as_recorded", False):  # the draw's seconds, shared out
+        if getattr(self.model, "as_recorded", False):  # the recorded seconds, in proportion to the samples
             done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1), 1)[:, None]
             done[:, -1] = 1.0
             return np.asarray(self._seconds(self.draw(round), portions.sum(axis=1))[:, None] * done)
@@ -189,7 +193,7 @@ class DelayStream:
         return np.cumsum(np.stack(each, axis=1), axis=1)
 
     def piece(self, round: int, worker: int, slot: int, samples: int) -> float:
-        """Seconds that a worker (counted from 0) takes for its `slot`-th part."""
+        """Return the seconds that a worker (counted from 0) takes for its `slot`-th part."""
         draw = self.draw(round, slot if self.parts_apart else 0)[:, worker : worker + 1]
         return float(self._seconds(draw, np.array([samples]))[0])
 
@@ -197,11 +201,11 @@ class DelayStream:
         return self.model.compute(draw, samples if self.share == 1.0 else samples * self.share)
 
     def sending(self, round: int, share: float) -> Array | None:
-        """Seconds that sending `share` of a model takes each worker, or None."""
+        """Return the seconds that each worker takes to send `share` of a model, or None."""
         return self.model.sending(self.draw(round), share)
 
     def sent(self, rounds: Iterable[int], share: float) -> Array | float:
-        """Likewise of several rounds, (rounds, workers), or 0."""
+        """Return the seconds that each worker takes to send `share` of a model, (rounds, workers), or 0."""
         rows = [self.sending(r, share) for r in rounds]
         known = [row for row in rows if row is not None]
         return np.stack(known) if known and len(known) == len(rows) else 0.0

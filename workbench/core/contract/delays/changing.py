@@ -1,4 +1,4 @@
-"""A delay model that becomes another one in the middle of a run: the case that adaptive selection is for."""
+"""Delay model that is replaced by another one during a run: the use case of adaptive selection."""
 
 from typing import Any, ClassVar, Self
 
@@ -14,7 +14,9 @@ from workbench.core.contract.delays.independent import ShiftedExponential
 
 
 class Changing(DelayModel):
-    """One delay model up to a round, another from then on, for all workers or for one; either may change again.
+    """One delay model before a round, and another one from that round on, for all workers or for one.
+
+    Each of the two may be `changing` itself.
 
     >>> from workbench.core.contract.delays import Constant
     >>> law = Changing(before=Constant(), after=Constant(shift=2e-4), at=3, worker=2)
@@ -22,20 +24,23 @@ class Changing(DelayModel):
     [[0.0005, 0.0005, 0.0005], [0.0005, 0.002, 0.0005]]
     """
 
-    markovian: ClassVar[bool] = True  # the delay models may have one
+    markovian: ClassVar[bool] = True  # either delay model may be markovian
     per_run: ClassVar[bool] = True
     kind = "changing"
-    before: Delays = setting(ShiftedExponential(), "law of the first rounds")
-    after: Delays = setting(ShiftedExponential(shift=2e-4, rate=5e3), "law of the others")
-    at: int = setting(50, "first round of the others", ge=0)
-    worker: int | None = setting(None, "rank of the only worker that changes, from 1; empty = all do", ge=1)
+    before: Delays = setting(ShiftedExponential(), "delay model of the rounds before `at`")
+    after: Delays = setting(ShiftedExponential(shift=2e-4, rate=5e3), "delay model from round `at` on")
+    at: int = setting(50, "first round with the delay model `after`", ge=0)
+    worker: int | None = setting(
+        None, "rank of the only worker that changes, from 1; empty = all workers", ge=1
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         for name, delay_model in (("before", self.before), ("after", self.after)):
             if getattr(delay_model, "as_recorded", False) or getattr(delay_model, "per", "worker") == "part":
                 raise SettingError(
-                    f"{name}: times as they were recorded, or a draw for each part, cannot change; take another law"
+                    f"{name}: times as they were recorded, or a draw for each part, cannot change; take another"
+                    " delay model"
                 )
         return self
 
@@ -51,7 +56,10 @@ class Changing(DelayModel):
             delay_model.check_loads(loads)
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """Draws of both delay models, one above the other, and in the first row which of them counts for whom."""
+        """Return the draws of both delay models, stacked.
+
+        The first row is 1 for workers that have changed, the second is the number of rows of the first delay model.
+        """
         _, *own = (None, None, None) if before is None else self._each(before)
         one = self.before.draw(keyed, round, workers, slot, own[0])
         other = self.after.draw(keyed, round, workers, slot, own[1])
@@ -69,7 +77,7 @@ class Changing(DelayModel):
         return np.where(changed, self.after.compute(other, samples), self.before.compute(one, samples))
 
     def sending(self, draw: Array, share: float) -> Array | None:
-        """Likewise; a delay model without a sending time has none."""
+        """Return each worker's seconds of sending, 0 with a delay model that has none; None if neither has any."""
         changed, one, other = self._each(draw)
         before, after = self.before.sending(one, share), self.after.sending(other, share)
         if before is None and after is None:

@@ -1,4 +1,4 @@
-"""Laws whose times are drawn anew in every round, whoever was slow before."""
+"""Delay models whose times are independent from round to round."""
 
 from typing import Any, Literal
 
@@ -11,7 +11,9 @@ from workbench.core.contract.delays.base import CounterRNG, DelayModel, PerSampl
 
 
 class ShiftedExponential(PerSample):
-    """Paper 1, section III-C: samples * shift + Exp(mean samples / rate); paper 5 draws one X a worker too.
+    """Shifted exponential times: samples * shift + Exp(mean samples / rate) (paper 1, section III-C).
+
+    Paper 5 also uses one draw per worker.
 
     >>> model = ShiftedExponential(shift=1e-3, rate=1e3)
     >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
@@ -19,10 +21,10 @@ class ShiftedExponential(PerSample):
     """
 
     kind = "shifted_exponential"
-    shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
+    shift: float = setting(5e-5, "minimum time of one sample", "s/sample", ge=0)
     rate: float = setting(2e4, "rate of the exponential part", "samples/s", gt=0)
     per: Literal["worker", "part"] = setting(
-        "worker", "one draw for a worker's whole round, or an independent one for each of its parts"
+        "worker", "one draw per worker and round, or an independent draw for each of its parts"
     )
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
@@ -39,7 +41,7 @@ class ShiftedExponential(PerSample):
 
 
 class Exponential(DelayModel):
-    """Paper 3: a worker's answer takes Exp(mean) seconds, whatever its load.
+    """Exponential times, independent of the load: a worker's answer takes Exp(mean) seconds (paper 3).
 
     >>> model = Exponential(mean=1e-3)
     >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
@@ -53,7 +55,7 @@ class Exponential(DelayModel):
         return keyed.rng(round, slot).standard_exponential((1, workers))
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: mean * E, load or no load (nothing to compute costs nothing)."""
+        """Return mean * E for each worker that has samples, and 0 for the others, s."""
         return np.asarray(np.where(np.asarray(samples) > 0, self.mean * draw[0], 0.0))
 
     def expected(self, samples: int) -> float:
@@ -64,9 +66,10 @@ class Exponential(DelayModel):
 
 
 class TwoPart(DelayModel):
-    """Paper 2, section V: samples * (t1 + Exp(rate lambda1)) + share * (t2 + Exp(rate lambda2)).
+    """Computing and sending times: samples * (t1 + Exp(rate lambda1)) + share * (t2 + Exp(rate lambda2)).
 
-    The second part is the sending of a message, `share` = its length over the model's (1/m).
+    Source: paper 2, section V. The second part is the time to send a message, whose length is `share` of the model's
+    (1/m in the paper).
 
     >>> model = TwoPart()
     >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
@@ -74,13 +77,13 @@ class TwoPart(DelayModel):
     """
 
     kind = "two_part"
-    t1: float = setting(1.6, "least computing time of one sample", "s/sample", ge=0)
+    t1: float = setting(1.6, "minimum computing time of one sample", "s/sample", ge=0)
     lambda1: float = setting(0.8, "rate of the computing time's exponential part", "samples/s", gt=0)
-    t2: float = setting(6.0, "least sending time of a whole gradient", "s", ge=0)
+    t2: float = setting(6.0, "minimum sending time of a whole gradient", "s", ge=0)
     lambda2: float = setting(0.1, "rate of the sending time's exponential part", "1/s", gt=0)
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """Two standard exponentials per worker: computing, sending."""
+        """Return two standard exponential numbers per worker, for computing and for sending: (2, workers)."""
         rng = keyed.rng(round, slot)
         return rng.standard_exponential((workers, 2)).T
 
@@ -88,11 +91,11 @@ class TwoPart(DelayModel):
         return np.asarray(samples * (self.t1 + draw[0] / self.lambda1))
 
     def expected(self, samples: int) -> float:
-        """Computing: samples * (t1 + 1 / lambda1)."""
+        """Return the mean computing time, samples * (t1 + 1 / lambda1), s."""
         return samples * (self.t1 + 1 / self.lambda1)
 
     def quantile(self, q: float, samples: int) -> float:
-        """Computing: samples * (t1 - log(1 - q) / lambda1)."""
+        """Return the quantile of the computing time, samples * (t1 - log(1 - q) / lambda1), s."""
         return float(samples * (self.t1 - np.log1p(-q) / self.lambda1))
 
     def sending(self, draw: Array, share: float) -> Array | None:
@@ -100,7 +103,7 @@ class TwoPart(DelayModel):
 
 
 class Constant(PerSample):
-    """No randomness: samples * shift.
+    """Constant times, without randomness: samples * shift.
 
     >>> model = Constant(shift=0.5)
     >>> model.compute(model.draw(CounterRNG(0), 0, 2, 0, None), np.array([10, 20])).tolist()
@@ -108,7 +111,7 @@ class Constant(PerSample):
     """
 
     kind = "constant"
-    shift: float = setting(5e-5, "time for one sample", "s/sample", ge=0)
+    shift: float = setting(5e-5, "time of one sample", "s/sample", ge=0)
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         return np.zeros((1, workers))
@@ -124,7 +127,7 @@ class Constant(PerSample):
 
 
 class Pareto(PerSample):
-    """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2.
+    """Heavy-tailed times: samples * shift * U^(-1/shape). The variance is infinite for shape <= 2.
 
     >>> model = Pareto()
     >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
@@ -132,18 +135,23 @@ class Pareto(PerSample):
     """
 
     kind = "pareto"
-    shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
-    shape: float = setting(2.5, "tail exponent; the smaller the heavier, the mean is finite above 1", gt=1)
+    shift: float = setting(5e-5, "minimum time of one sample", "s/sample", ge=0)
+    shape: float = setting(
+        2.5, "tail exponent: the smaller, the heavier the tail; the mean is finite above 1", gt=1
+    )
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """One Pareto variate >= 1 per worker (through an exponential, so that no U is 0)."""
+        """Return one Pareto number >= 1 per worker; it is drawn as exp(E / shape), which avoids U = 0."""
         return np.exp(keyed.rng(round, slot).standard_exponential((1, workers)) / self.shape)
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         return np.asarray(self.work(samples) * self.shift * draw[0])
 
     def expected(self, samples: int) -> float | None:
-        """Samples * shift * shape / (shape - 1); of a tail without variance the mean of draws says little of it."""
+        """Return samples * shift * shape / (shape - 1), s, or None if the variance is infinite.
+
+        A sample mean is then too far from the expected value to be compared with it.
+        """
         return (samples + self.fixed) * self.shift * self.shape / (self.shape - 1) if self.shape > 2 else None
 
     def quantile(self, q: float, samples: int) -> float:

@@ -1,4 +1,4 @@
-"""The delay model that replays recorded times."""
+"""Delay model that replays recorded times."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from workbench.core.contract.recorded import ENDINGS, own_times, place, read_tim
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_NAMED = 8  # recordings that a sentence names
+MAX_NAMED = 8  # recordings that an error message lists
 
 
 class Replay(PerSample):
-    r"""A recorded run: a table as `wb.traces.load` reads it, of worker, step, seconds and perhaps recording, samples.
+    r"""Replay of recorded times from a table, as `wb.traces.load` reads it.
 
-    A worker takes the times of one recorded worker, drawn for the run, from a drawn start and in recorded order,
-    round and round. Several recordings are of different tasks: each is scaled to the median of the first.
-    A row that does not say whose time it is, or that repeats another one, is refused with its line.
+    Its columns are worker, step, seconds, and optionally recording and samples. Each worker takes the times of one
+    recorded worker, which is drawn for the run. It begins at a drawn step, continues in recorded order, and begins
+    again after the last step. If the table has several recordings, each is scaled to the median of the first. A row
+    without a worker, or one that repeats another row, raises an error with its line.
 
-    A time is for as many samples as `samples` says, or the table's own column samples. Another load takes
-    proportionally longer. Where neither says it, only loads of one sample are accepted.
+    A recorded time is for `samples` samples, or for those of the column samples. The time of another load is
+    proportional to it. With neither of them, only loads of one sample are accepted.
 
-    `as_recorded`: nothing is drawn and nothing follows the load. Worker i takes the i-th recorded worker's seconds,
-    from the first iteration on, whatever it has to do; at the end of its recording it begins again. More workers than
-    were recorded are refused, and so are several experiments. With a `slope`, what it has to do beyond the recorded
-    samples takes so much longer: delays + (load - base load) * slope, as in the search of Krishnan et al. 2023.
+    `as_recorded`: nothing is drawn, and times do not depend on the load. Worker i takes the seconds of the i-th
+    recorded worker from the first step on, and begins again after the last one. More workers than were recorded raise
+    an error, and so do several recordings. With `slope`, samples beyond the recorded ones add time:
+    delays + (load - base load) * slope, as in the search of Krishnan et al. 2023.
 
     >>> import tempfile
     >>> table = Path(tempfile.mkdtemp()) / "times.csv"
@@ -47,42 +48,43 @@ class Replay(PerSample):
     per_run = True
     kind = "replay"
     path: str = setting(description="table of recorded times: .csv or .parquet with worker, step, seconds")
-    experiment: str | None = setting(None, "take this recording of the table only; empty = all")
+    experiment: str | None = setting(None, "name of the only recording to use; empty = all of the table")
     samples: float | None = setting(
         None,
-        "how many samples a recorded time is for; empty = as the table's column samples says",
+        "number of samples that a recorded time is for; empty = that of the table's column samples",
         "samples",
         gt=0,
     )
-    scale: float = setting(1.0, "multiply the recorded seconds by this", gt=0)
+    scale: float = setting(1.0, "factor on the recorded seconds", gt=0)
     block: int | None = setting(
         None,
-        "iterations that are taken in one go; then others are drawn; empty = all of them, in order",
+        "number of consecutive recorded steps after which a new start is drawn; empty = no new start",
         ge=1,
     )
     resample_seed: int | None = setting(
         None,
-        "seed by which iterations are drawn again first, as another recording may have them; empty = as recorded",
+        "seed of a bootstrap sample of the recorded steps, which represents another recording; empty = as recorded",
         ge=0,
     )
     common_start: bool = setting(
-        False, "all workers begin at one recorded iteration: what held all of them up at once does so again"
+        False, "all workers begin at the same recorded step, so that delays of all of them stay simultaneous"
     )
     same_workers: bool = setting(
-        False, "worker i takes the times of the i-th recorded one, from a drawn start: the very workers again"
+        False, "worker i takes the times of the i-th recorded worker, from a drawn start"
     )
     as_recorded: bool = setting(
-        False, "worker i takes recorded worker i's seconds from the first on, as they are, whatever the load"
+        False,
+        "worker i takes the seconds of recorded worker i, unchanged and from the first step on, at any load",
     )
     slope: float = setting(
         0.0,
-        "what a sample beyond the recorded task's adds to seconds taken as recorded; 0 = nothing follows the load",
+        "time that each sample beyond the recorded ones adds, with as_recorded; 0 = times do not depend on the load",
         "s/sample",
         ge=0,
     )
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """Recorded seconds, one per worker."""
+        """Return the recorded seconds, (1, workers)."""
         times, lengths, _ = self._times()
         if self.as_recorded:
             return self._own(times, lengths, round, workers)
@@ -101,14 +103,14 @@ class Replay(PerSample):
         return times[row, place][None]
 
     def _times(self) -> Times:
-        """The recorded times; for one number of samples where the model takes that from the table."""
+        """Return the recorded times, scaled to one number of samples if that comes from the table."""
         recorded = self.as_recorded
         return _times(
             self.path, self.experiment, not recorded, one_load=self.samples is None and not recorded
         )
 
     def _own(self, times: Array, lengths: NDArray[np.int64], round: int, workers: int) -> Array:
-        """Each worker's own recorded seconds of a round."""
+        """Return the recorded seconds of each worker in a round."""
         if workers > len(times):
             raise SettingError(
                 f"delays.as_recorded: {workers} workers, and {self.path!r} has {len(times)}; take {len(times)}"
@@ -118,9 +120,9 @@ class Replay(PerSample):
         return times[rows, round % lengths[rows]][None]
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: recorded * scale * samples / recorded samples; as recorded: * scale, and by the slope more.
+        """Return recorded * scale * samples / recorded samples, s; with `as_recorded`, recorded * scale + slope term.
 
-        Raises `SettingError` where nothing says how many samples a recorded time is for, and that makes a difference.
+        Raises `SettingError` if the number of recorded samples is needed and unknown.
         """
         if self.as_recorded:
             more = self.slope * (np.asarray(samples) - self.recorded_samples(samples)) if self.slope else 0.0
@@ -128,11 +130,11 @@ class Replay(PerSample):
         return np.asarray(draw[0] * (self.scale / self.recorded_samples(samples)) * self.work(samples))
 
     def check_loads(self, loads: NDArray[Any]) -> None:
-        """Read the table, and refuse workers or loads that it has no times for."""
+        """Read the table, and raise `SettingError` if it has no times for these workers or loads."""
         self.compute(self.draw(CounterRNG(0), 0, len(loads), 0, None), loads)
 
     def recorded_samples(self, loads: NDArray[Any]) -> float:
-        """How many samples a recorded time is for."""
+        """Return the number of samples that a recorded time is for; raises `SettingError` if it is unknown."""
         if self.samples is not None:
             return self.samples
         found = self._times().samples
@@ -145,7 +147,7 @@ class Replay(PerSample):
 
 
 def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rounds drawn with replacement, in blocks of neighbours so that what is correlated stays together: (rounds,)."""
+    """Draw rounds with replacement, (rounds,), in blocks of consecutive ones, which keeps their correlation."""
     block = max(1, round(rounds**0.5))
     starts = rng.integers(0, rounds, -(-rounds // block))
     return np.asarray((starts[:, None] + np.arange(block)).ravel()[:rounds] % rounds)
@@ -153,25 +155,25 @@ def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=64)
 def resampled_indices(rounds: int, seed: int) -> NDArray[np.int64]:
-    """Which of so many recorded iterations stand for them in another recording: see `resampled`."""
+    """Return the recorded steps that replace steps 0 to `rounds` - 1, drawn by `resampled`."""
     return resampled(rounds, np.random.default_rng(seed))
 
 
 class Times(NamedTuple):
-    """Recorded seconds, one row a worker, padded with NaN; their numbers; the samples that a time is for, if known."""
+    """Recorded times of all workers."""
 
-    seconds: Array
-    lengths: NDArray[np.int64]
-    samples: float | None
+    seconds: Array  # (workers, steps), padded with NaN
+    lengths: NDArray[np.int64]  # (workers,) number of recorded steps
+    samples: float | None  # number of samples that a time is for, if known
 
 
 def recorded(
     path: str, experiment: str | None = None, scaled: bool = True
 ) -> tuple[Array, NDArray[np.int64]]:
-    """Read a table of recorded times: (seconds, lengths), one row a recorded worker, padded with NaN.
+    """Read a table of recorded times: (seconds, lengths), one row for each recorded worker, padded with NaN.
 
-    `scaled`: several recordings are brought to one median; without it, several are refused.
-    Raises `SettingError` where the table is missing or does not fit.
+    `scaled`: scale several recordings to the same median. Without it, several raise an error.
+    Raises `SettingError` if the table is missing or does not fit.
     """
     found = _times(path, experiment, scaled)
     return found.seconds, found.lengths
@@ -187,7 +189,7 @@ def _times(path: str, experiment: str | None, scaled: bool, one_load: bool = Fal
 
 @lru_cache(maxsize=8)
 def _read(path: str, experiment: str | None, scaled: bool, one_load: bool, stamp: tuple[int, int]) -> Times:
-    """The same, read again once the file has changed."""
+    """Read and cache a table; `stamp` (modification time and size of the file) is part of the cache's key."""
     table = _table(path)
     jobs = in_order(table["recording"].unique().tolist())
     if experiment is not None:
@@ -202,7 +204,7 @@ def _read(path: str, experiment: str | None, scaled: bool, one_load: bool, stamp
         )
     known = table["samples"].notna().all()
     samples = float(table["samples"].median()) if known else None
-    if one_load and samples is not None:  # what was recorded for other loads would have taken so long
+    if one_load and samples is not None:  # scale the times to the median load
         table = table.assign(seconds=table["seconds"] * (samples / table["samples"]))
     medians = table.groupby("recording")["seconds"].median()
     if len(jobs) > 1:
@@ -218,7 +220,7 @@ def _read(path: str, experiment: str | None, scaled: bool, one_load: bool, stamp
 
 
 def _by_worker(table: pd.DataFrame, jobs: list[str]) -> tuple[Array, NDArray[np.int64]]:
-    """Seconds in the order of the steps, one row a worker, padded with NaN; and how many each has."""
+    """Return the seconds in the order of the steps, (workers, steps), padded with NaN, and the number of steps."""
     groups = dict(iter(table.sort_values("step", kind="stable").groupby(["recording", "worker"])["seconds"]))
     workers = {job: in_order(table["worker"][table["recording"] == job].unique().tolist()) for job in jobs}
     rows = [groups[job, worker].to_numpy(float) for job in jobs for worker in workers[job]]
@@ -230,7 +232,7 @@ def _by_worker(table: pd.DataFrame, jobs: list[str]) -> tuple[Array, NDArray[np.
 
 
 def _table(path: str) -> pd.DataFrame:
-    """Seconds and samples of what each worker did itself, by recording and step."""
+    """Return the seconds and samples of each worker's computing, by recording and step."""
     file = Path(path).expanduser()
     try:
         table = own_times(read_times(file))
@@ -247,7 +249,7 @@ def _table(path: str) -> pd.DataFrame:
     )
     if "phase" not in table:
         return table
-    keys = ["recording", "worker", "step"]  # several phases are one time
+    keys = ["recording", "worker", "step"]  # the phases of a step are added up
     first = table.groupby(keys)[["samples"]].transform("first")
     total = table.groupby(keys)["seconds"].transform("sum")
     return table.assign(seconds=total, samples=first["samples"])[~table.duplicated(keys)]

@@ -1,4 +1,4 @@
-"""Laws of workers that are slow or fast: for the whole run, or for a while."""
+"""Delay models of workers that are slow or fast: for the whole run, or for some rounds."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,31 +14,33 @@ from workbench.core.contract.delays.base import CounterRNG, PerSample
 
 
 class _Slower(PerSample):
-    """A worker takes `factor` times as long while the first row of its draw is 1: a share of all rounds."""
+    """Base of delay models in which a worker takes `factor` times as long while the first row of its draw is 1."""
 
-    if TYPE_CHECKING:  # fields of each delay model, in its own order
+    if TYPE_CHECKING:  # each subclass declares these fields, because it determines their order
         shift: float
         factor: float
 
     @property
     @abstractmethod
     def _share(self) -> float:
-        """Of workers and rounds that are slower."""
+        """Share of all (worker, round) pairs that are slower."""
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
 
     def expected(self, samples: int) -> float | None:
-        """Samples * shift * (1 + share of the slower * (factor - 1))."""
+        """Return samples * shift * (1 + share of slower rounds * (factor - 1)), s."""
         return (samples + self.fixed) * self.shift * (1 + self._share * (self.factor - 1))
 
     def quantile(self, q: float, samples: int) -> float | None:
-        """That of who is not slower, up to the share of those."""
+        """Return the time of a fast round up to q = 1 - share of slower rounds, and that of a slower one above it."""
         return (samples + self.fixed) * self.shift * (1.0 if q <= 1 - self._share else self.factor)
 
 
 class Heterogeneous(_Slower):
-    """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration.
+    """Slow and active workers: a worker is slow or active for the whole run (paper 4, section II).
+
+    Each straggles in a round with a probability that is higher for slow workers.
 
     >>> model = Heterogeneous()
     >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
@@ -47,10 +49,10 @@ class Heterogeneous(_Slower):
 
     per_run = True
     kind = "heterogeneous"
-    shift: float = setting(5e-5, "time for one sample of a worker that does not straggle", "s/sample", ge=0)
+    shift: float = setting(5e-5, "time of one sample on a worker that does not straggle", "s/sample", ge=0)
     slow: float = setting(0.3, "probability that a worker is slow for the whole run (phat)", ge=0, le=1)
     slow_workers: tuple[int, ...] | None = setting(
-        None, "ranks of the slow workers, from 1, whatever the share is; empty = drawn once a run"
+        None, "ranks of the slow workers, from 1, in place of `slow`; empty = drawn once per run"
     )
     slow_straggles: float = setting(
         0.8, "probability that a slow worker straggles in a round (p_ss)", ge=0, le=1
@@ -58,7 +60,7 @@ class Heterogeneous(_Slower):
     active_straggles: float = setting(
         0.01, "probability that an active worker straggles in a round (p_as)", ge=0, le=1
     )
-    factor: float = setting(10.0, "how many times longer a straggling worker takes", ge=1)
+    factor: float = setting(10.0, "computing time of a straggling worker over that of others", ge=1)
 
     @field_validator("slow_workers")
     @classmethod
@@ -74,7 +76,7 @@ class Heterogeneous(_Slower):
             )
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """Straggle or not (1 or 0), slow or not, per worker."""
+        """Return two rows per worker: 1 if it straggles, else 0, and 1 if it is slow, else 0."""
         if self.slow_workers is None:
             slow = keyed.rng(-1).random(workers) < self.slow
         else:
@@ -83,11 +85,11 @@ class Heterogeneous(_Slower):
         return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
 
     def expected(self, samples: int) -> float | None:
-        """Of those who are given the share hangs on how many workers there are."""
+        """Return the mean seconds, or None with `slow_workers`: their share depends on the number of workers."""
         return None if self.slow_workers is not None else super().expected(samples)
 
     def quantile(self, q: float, samples: int) -> float | None:
-        """Likewise."""
+        """Return the quantile q of the seconds, or None with `slow_workers` (see `expected`)."""
         return None if self.slow_workers is not None else super().quantile(q, samples)
 
     @property
@@ -96,7 +98,9 @@ class Heterogeneous(_Slower):
 
 
 class Markov(_Slower):
-    """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary.
+    """Bursts: a worker that becomes slow stays slow for several rounds.
+
+    Its state is a Markov chain over the rounds, which starts in the stationary distribution.
 
     >>> model = Markov()
     >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
@@ -105,13 +109,13 @@ class Markov(_Slower):
 
     markovian: ClassVar[bool] = True
     kind = "markov"
-    shift: float = setting(5e-5, "time for one sample of a worker in its fast state", "s/sample", ge=0)
-    p_slow: float = setting(0.02, "probability per round that a fast worker turns slow", gt=0, le=1)
-    p_recover: float = setting(0.1, "probability per round that a slow worker recovers", gt=0, le=1)
-    factor: float = setting(10.0, "how many times longer a slow worker takes", ge=1)
+    shift: float = setting(5e-5, "time of one sample on a worker in its fast state", "s/sample", ge=0)
+    p_slow: float = setting(0.02, "probability per round that a fast worker becomes slow", gt=0, le=1)
+    p_recover: float = setting(0.1, "probability per round that a slow worker becomes fast", gt=0, le=1)
+    factor: float = setting(10.0, "computing time of a slow worker over that of a fast one", ge=1)
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """State per worker: 1 slow, 0 fast."""
+        """Return the state of each worker: 1 slow, 0 fast; shape (1, workers)."""
         u = keyed.rng(round, slot).random((1, workers))
         if before is None:
             return (u < self.p_slow / (self.p_slow + self.p_recover)).astype(float)
@@ -119,5 +123,5 @@ class Markov(_Slower):
 
     @property
     def _share(self) -> float:
-        """In the long run and, as chains start stationary, from the first round."""
+        """Stationary probability of the slow state, which holds from the first round."""
         return self.p_slow / (self.p_slow + self.p_recover)

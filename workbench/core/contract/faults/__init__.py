@@ -1,8 +1,7 @@
-"""Faults: what one worker does wrong. They have the same meaning on the simulator and on MPI.
+"""Faults of single workers, with the same meaning in the simulator and on MPI.
 
 A fault changes the worker's program, which both engines execute: `Fault.begin` yields effects once, `Fault.change`
-replaces effects. To add one, add a file with a subclass of `Fault` (or of `WrongAnswer`) that has a `kind`; nothing
-else needs an edit.
+replaces effects. To add a fault, add a file with a subclass of `Fault` (or of `WrongAnswer`) that has a `kind`.
 """
 
 from workbench.core.contract.faults.base import Fault, Faults, Lasting, fault_from, with_faults

@@ -1,4 +1,4 @@
-"""What a fault is: a worker, a round, and a change to the worker's program."""
+"""Base classes of faults: a worker, a round, and a change to the worker's program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench.core.contract.protocol import Compute, Effect, Hold, Node, Progra
 
 
 class Fault(KindFamily):
-    """What one worker does wrong from a round on. Subclasses have a `kind`.
+    """Fault of one worker from a round on. Subclasses have a `kind`.
 
     >>> import workbench as wb
     >>> e = wb.Experiment(scheme="GC", workers=6, faults=[{"kind": "kill", "worker": 2, "round": 10}])
@@ -24,29 +24,31 @@ class Fault(KindFamily):
     catalogue: ClassVar[Catalogue[Fault]] = Catalogue(
         "kind", "workbench.core.contract.faults", "workbench.faults"
     )
-    for_good: ClassVar[bool] = False  # does the worker never answer again?
-    changes_times: ClassVar[bool] = True  # a forecast cannot count it
-    changes_answers: ClassVar[bool] = False  # the simulator's messages carry numbers instead of weights
+    for_good: ClassVar[bool] = False  # whether the worker never answers again
+    changes_times: ClassVar[bool] = True  # it changes times, so that forecasts refuse it
+    changes_answers: ClassVar[bool] = (
+        False  # it changes answers, so that simulated messages carry real vectors
+    )
 
     worker: int = setting(description="rank of the worker, from 1", ge=1)
-    round: int = setting(description="round in which it begins, from 0", ge=0)
+    round: int = setting(description="first round with the fault, from 0", ge=0)
 
     def active(self, round: int) -> bool:
-        """Return whether the fault has begun, and is not over yet."""
+        """Return whether the worker has the fault in a round."""
         return round >= self.round
 
     def begin(self, round: int) -> Program:
-        """Yield effects once, before the worker's first computation from the fault's round on."""
+        """Yield effects once, before the first computation of the worker in a round with the fault."""
         yield from ()
 
     def change(self, effect: Effect) -> Effect:
-        """Return what the worker does instead of an effect of an active round."""
+        """Return the effect that replaces an effect of the worker's program in a round with the fault."""
         return effect
 
     def program(self, program: Program, node: Node) -> Program:
-        """Return a worker's program with this fault in it."""
+        """Return a worker's program with this fault."""
         answer, noted = None, -1
-        pending = self.for_good or node.first <= self.round  # a run that is resumed has the pause behind it
+        pending = self.for_good or node.first <= self.round  # a resumed run does not repeat a past pause
         while True:
             try:
                 effect = program.send(answer)
@@ -71,7 +73,7 @@ class Lasting(Fault):
     last: int | None = setting(None, "last round with the fault; empty = to the end of the run", ge=0)
 
     def active(self, round: int) -> bool:
-        """Return whether a round is in the fault's range."""
+        """Return whether a round is one of the fault's rounds."""
         return self.round <= round and (self.last is None or round <= self.last)
 
     @model_validator(mode="after")
@@ -84,7 +86,7 @@ class Lasting(Fault):
 
 
 def fault_from(value: Any) -> Fault:
-    """Build the fault of some fields, its kind among them (default: kill); a fault is returned as it is."""
+    """Build a fault from fields, which include its kind (default: kill); a fault is returned unchanged."""
     return cast(Fault, Fault.from_fields(value, "kill"))
 
 

@@ -1,4 +1,4 @@
-"""Workers that die. The simulator has one death; on real processes they differ in what the system notices."""
+"""Faults of workers that die. They are equal in the simulator; real processes end in different ways."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from workbench.core.contract.protocol import Crash, Program
 
 
 class Kill(Fault):
-    """The worker dies instead of computing: killed by a signal on real processes."""
+    """The worker dies instead of computing; a real process is killed by a signal."""
 
     kind = "kill"
     for_good: ClassVar[bool] = True
@@ -18,7 +18,7 @@ class Kill(Fault):
 
 
 class Segfault(Kill):
-    """The worker dies of a memory fault of its own."""
+    """The worker dies of a segmentation fault."""
 
     kind = "segfault"
 

@@ -1,4 +1,4 @@
-"""Workers that are late beyond what the delay model draws."""
+"""Faults of workers that are late, in addition to the delay model."""
 
 from workbench.core.base.settings import setting
 from workbench.core.contract.faults.base import Fault, Lasting
@@ -10,7 +10,7 @@ class Pause(Fault):
 
     kind = "pause"
 
-    seconds: float = setting(1.0, "how long it does nothing", "s", gt=0)
+    seconds: float = setting(1.0, "duration of the pause", "s", gt=0)
 
     def begin(self, round: int) -> Program:
         """Do nothing for some seconds."""
@@ -18,17 +18,17 @@ class Pause(Fault):
 
 
 class Slow(Lasting):
-    """The worker's computing takes `factor` times as long (below 1: it is faster).
+    """The worker's computing takes `factor` times as long; below 1, it is faster.
 
-    Where no times are drawn (`emulate="nothing"`), it waits after computing, so it cannot become faster.
+    Without drawn times (`emulate="nothing"`), the worker waits after computing, so it cannot become faster.
     """
 
     kind = "slow"
 
-    factor: float = setting(2.0, "computing time over what it would be", gt=0)
+    factor: float = setting(2.0, "computing time over that without the fault", gt=0)
 
     def change(self, effect: Effect) -> Effect:
-        """Stretch a computation."""
+        """Multiply the time of a computation."""
         if isinstance(effect, Compute) and self.factor != 1.0:
             return effect._replace(slowdown=effect.slowdown * self.factor)
         return effect

@@ -1,7 +1,7 @@
-"""Workers that answer wrongly by a rule: the attacks of the literature on Byzantine gradients.
+"""Faults of workers that send wrong answers: attacks from the literature on Byzantine gradients.
 
-A rule replaces the vector of a worker's answer: what it sends to its parent, or puts into an all-reduce. Messages to
-children stay right.
+A fault replaces the vector of a worker's answer, which it sends to its parent or adds to an all-reduce. Messages to
+children are unchanged.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.faults.base import Lasting
 from workbench.core.contract.protocol import MODEL, AllReduce, Effect, Send
 
-NOISE = 6  # random stream of noise; see `contract.delays.base.TIES_STREAM`
+NOISE = 6  # random stream of the noise (see `contract.delays.base.TIES_STREAM`)
 NUMBER_SLOT = 2**32  # slots of the random stream for each answer of a round
 
 
 class WrongAnswer(Lasting):
-    """Base of the rules. A rule of your own is a subclass with a `kind` and an `answer`."""
+    """Base of faults that change answers. A user-defined one is a subclass with a `kind` and an `answer`."""
 
     changes_times: ClassVar[bool] = False
     changes_answers: ClassVar[bool] = True
 
     @abstractmethod
     def answer(self, value: Array, round: int, number: int) -> Array:
-        """Return what is sent in place of an answer, of the same shape. `number` counts answers of one round."""
+        """Return the array that replaces an answer, of the same shape. `number`: index of the answer in its round."""
 
     def change(self, effect: Effect) -> Effect:
         """Replace the vector of an answer."""
@@ -59,7 +59,7 @@ class SignFlip(WrongAnswer):
     factor: float = setting(1.0, "magnitude over that of the right answer", gt=0)
 
     def answer(self, value: Array, round: int, number: int) -> Array:
-        """Return the opposite."""
+        """Return -factor times the answer."""
         return -self.factor * value
 
 
@@ -74,7 +74,7 @@ class Scale(WrongAnswer):
     factor: float = setting(10.0, "magnitude over that of the right answer", gt=0)
 
     def answer(self, value: Array, round: int, number: int) -> Array:
-        """Return a multiple."""
+        """Return factor times the answer."""
         return self.factor * value
 
 
@@ -83,7 +83,7 @@ class Noise(WrongAnswer):
 
     Xie, Koyejo and Gupta, Generalized Byzantine-tolerant SGD, 2018, send the noise alone; Wu, Ling, Chen and Giannakis,
     Federated variance-reduced stochastic gradient descent, IEEE Transactions on Signal Processing 2020, add it to the
-    mean of the right answers. Here it is added to the worker's own, as workers do not know the others'.
+    mean of the right answers. Here it is added to the answer of the worker, which has no access to the others.
     """
 
     kind = "noise"
@@ -92,28 +92,28 @@ class Noise(WrongAnswer):
     seed: int = setting(0, "seed of the noise", ge=0)
 
     def answer(self, value: Array, round: int, number: int) -> Array:
-        """Add noise that depends on seed, worker, round and number alone."""
+        """Add noise that depends only on seed, worker, round and number."""
         rng = CounterRNG(self.seed, NOISE).rng(round, self.worker + NUMBER_SLOT * number)
         return value + self.deviation * rng.standard_normal(value.shape)
 
 
 class SameValue(WrongAnswer):
-    """The worker sends the same number in all places: the same-value attack.
+    """The worker sends the same value in all coordinates: the same-value attack.
 
     Li, Xu, Chen, Giannakis and Ling, RSA: Byzantine-robust stochastic aggregation methods, AAAI 2019 (value 100).
     """
 
     kind = "same_value"
 
-    value: float = setting(100.0, "number that it sends in all places")
+    value: float = setting(100.0, "value of all coordinates of its answers")
 
     def answer(self, value: Array, round: int, number: int) -> Array:
-        """Return the same number in all places."""
+        """Return an array with the same value in all coordinates."""
         return np.full_like(value, self.value)
 
 
 class Zeros(WrongAnswer):
-    """The worker sends zeros: the same-value attack with value 0, a worker that does no work and answers."""
+    """The worker sends zeros: the same-value attack with value 0, as if it answered without computing."""
 
     kind = "zeros"
 

@@ -1,7 +1,6 @@
 """Optimisers: from a gradient sum to the next model. Schedules: the step of each round.
 
-To add one, add a file with a subclass of `Optimiser` that has a `name`, or of `Schedule` that has a `kind`. Nothing
-else needs an edit.
+To add one, add a file with a subclass of `Optimiser` that has a `name`, or of `Schedule` that has a `kind`.
 """
 
 from workbench.core.contract.optimisers.base import (

@@ -13,7 +13,7 @@ from workbench.core.contract.optimisers.schedules import ConstantSchedule, Sched
 from workbench.core.contract.problem import Problem
 
 State = dict[str, Any]
-Updated = tuple[Array, State]  # the next model, and what to remember
+Updated = tuple[Array, State]  # the next model and state
 
 
 class Optimiser(Family):
@@ -29,32 +29,32 @@ class Optimiser(Family):
     )
 
     def start(self, problem: Problem) -> State:
-        """State of round 0; an automatic step is 1 / (the problem's smoothness)."""
+        """Return the state of round 0; an automatic step is 1 / (the problem's smoothness)."""
         return {}
 
     @abstractmethod
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
-        """Next model and state; `gradient` is the sum over samples, `t` the round from 0."""
+        """Return the next model and state. `gradient`: sum over samples. `t`: round, from 0."""
 
     def candidates(self, smoothness: float) -> list[Self]:
-        """Grid that `wb.tune` chooses from, around 1 / smoothness; this one alone where nothing is tuned."""
+        """Return the grid that `wb.tune` chooses from, around 1 / smoothness; only itself if nothing is tuned."""
         return [self]
 
     def scaled(self, times: float, smoothness: float) -> Self:
-        """The same with so many times its automatic step, which is 1 / smoothness where not said otherwise."""
+        """Return a copy with `times` times the automatic step, which is 1 / smoothness by default."""
         return self
 
     def near(self) -> list[Self]:
-        """What lies between this one and its neighbours on that grid, or beyond its ends."""
+        """Return optimisers between this one and its neighbours on the grid of `candidates`, or beyond its ends."""
         return []
 
     def for_rounds(self, rounds: int) -> Self:
-        """Return the optimiser of a run of so many rounds, for schedules that depend on it."""
+        """Return the optimiser for a run of that many rounds, for schedules that depend on the number."""
         return self
 
     @property
     def summary(self) -> str:
-        """Its step in words, empty where it has none."""
+        """Its step as text, such as "step 0.5"; empty if it has none."""
         return ""
 
 
@@ -71,7 +71,7 @@ class Scheduled(Optimiser):
         return self.schedule.factor_at(t)
 
     def for_rounds(self, rounds: int) -> Self:
-        """Fill in what the schedule takes from the number of rounds."""
+        """Return a copy whose schedule is that of a run of `rounds` rounds."""
         schedule = self.schedule.for_rounds(rounds)
         return self if schedule is self.schedule else self.model_copy(update={"schedule": schedule})
 
@@ -83,17 +83,17 @@ class Scheduled(Optimiser):
     @property
     @abstractmethod
     def step_summary(self) -> str:
-        """The step before the schedule, in words."""
+        """Its step without the schedule, as text."""
 
 
 def mean_gradient(model: Array, gradient: Array, problem: Problem) -> Array:
-    """Return the gradient of the objective, `l2` included, from the sum over the samples' losses."""
+    """Return the gradient of the objective, `l2` included, given the sum of the samples' gradients."""
     mean = gradient / problem.samples
-    return mean + problem.l2 * model if problem.l2 else mean  # long models take a while to go through
+    return mean + problem.l2 * model if problem.l2 else mean  # saves one pass over a long model
 
 
 def smoothness_of(problem: Problem, field: str) -> float:
-    """The problem's smoothness, from which an empty field follows; raises `SettingError` where nothing can."""
+    """Return the problem's smoothness, from which an empty field is computed; raises `SettingError` if it cannot be."""
     found = problem.smoothness()
     if found > 0 and isfinite(1 / found) and isfinite(found):
         return found
@@ -109,7 +109,7 @@ def smoothness_of(problem: Problem, field: str) -> float:
 
 
 def optimiser_class(name: str) -> type[Optimiser]:
-    """Class of an optimiser; raises `SettingError` with the nearest name.
+    """Return the class of an optimiser; raises `SettingError` with the most similar name.
 
     >>> optimiser_class("gd").__name__
     'GradientDescent'

@@ -1,4 +1,4 @@
-"""Gradient steps: plain, accelerated, with decreasing steps, and scaled coordinate by coordinate.
+"""Gradient steps: plain, accelerated, with decreasing steps, and scaled for each coordinate.
 
 `l2` of a problem is part of the objective: it is in the loss, and once in the gradient (see `mean_gradient`).
 `weight_decay` is not in the loss. In `sgd` and `adam` it is coupled: `weight_decay * model` is added to the gradient.
@@ -22,12 +22,12 @@ OFFSET_ROUNDS = (300.0, 3000.0)  # tuned c2, rounds
 TUNED_RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # tuned learning rates, in units of the default
 NEARBY_STEPS = tuple(
     2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2)
-)  # steps around the best of these, in units of it
+)  # steps tried around the best, in units of the best
 CLIP_EPSILON = 1e-6  # added to the norm, as in `torch.nn.utils.clip_grad_norm_`
 
 
 class Stepping(Scheduled):
-    """Base of optimisers with a step, which follows from the problem where none is given."""
+    """Base of optimisers with a step, which is computed from the problem if it is empty."""
 
     step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
 
@@ -46,12 +46,12 @@ class Stepping(Scheduled):
         return "step 1/L" if self.step is None else f"step {self.step:.3g}"
 
     def first_step(self, problem: Problem) -> float:
-        """The step of round 0."""
+        """Return the step of round 0."""
         return 1.0 / smoothness_of(problem, "step") if self.step is None else self.step
 
 
 class GradientDescent(Stepping):
-    """theta -= step * mean gradient; `step` shrinks by `decay` at each milestone.
+    """Gradient descent: theta -= step * mean gradient. The step is multiplied by `decay` at each milestone.
 
     >>> GradientDescent(step=0.5, decay=0.1, milestones=(50,)).summary
     'step 0.5'
@@ -68,11 +68,11 @@ class GradientDescent(Stepping):
         step = state["step"] * stepwise(self.decay, t, self.milestones) * self.factor_at(t)
         move = mean_gradient(model, gradient, problem)
         move *= step
-        return model - move, state  # in the model's numbers, whatever the gradient's
+        return model - move, state
 
 
 class Nesterov(Stepping):
-    """Nesterov's accelerated gradient, momentum t/(t+3) or a constant.
+    """Nesterov's accelerated gradient, with momentum t/(t+3) or a constant.
 
     >>> Nesterov(momentum=0.9).summary
     'step 1/L'
@@ -85,16 +85,16 @@ class Nesterov(Stepping):
         return {"step": self.first_step(problem), "before": problem.start()}
 
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
-        """Gradient step, then extrapolate: the model is the point at which the next gradient is taken."""
+        """Take a gradient step, then extrapolate: the model is the point at which the next gradient is computed."""
         momentum = t / (t + 3) if self.momentum is None else self.momentum
         descended = model - state["step"] * self.factor_at(t) * mean_gradient(model, gradient, problem)
         return descended + momentum * (descended - state["before"]), {**state, "before": descended}
 
 
 class InverseTime(Scheduled):
-    """Step c1/(t + c2), as paper 1 gives its SGD baseline (section IV-A).
+    """Gradient descent with step c1/(t + c2), the SGD baseline of paper 1 (section IV-A).
 
-    `gd` with the schedule `inverse_time` takes the same steps, where its step is c1 / c2 and its offset c2.
+    `gd` with the schedule `inverse_time` takes the same steps if its step is c1 / c2 and its offset is c2.
 
     >>> InverseTime(c1=200.0).summary
     'step 200 / (t + 100)'
@@ -102,12 +102,12 @@ class InverseTime(Scheduled):
 
     name: ClassVar[str] = "inverse_time"
     c1: float | None = setting(
-        None, "numerator; empty = c2 / smoothness, so that the first step is GD's", gt=0
+        None, "numerator; empty = c2 / smoothness, so that the first step is that of gd", gt=0
     )
     c2: float = setting(100.0, "offset in rounds", gt=0)
 
     def candidates(self, smoothness: float) -> list[Self]:
-        """First steps around 1 / smoothness, each with a slow and a fast decline."""
+        """Return optimisers with first steps around 1 / smoothness, each with a slow and a fast decrease."""
         return [self.replace(c2=c2).scaled(k, smoothness) for k, c2 in product(FIRST_STEPS, OFFSET_ROUNDS)]
 
     def scaled(self, times: float, smoothness: float) -> Self:
@@ -147,7 +147,7 @@ class Penalised(Scheduled):
         return mean
 
     def coupled(self, model: Array, gradient: Array, problem: Problem) -> Array:
-        """Return the same with `weight_decay * model` added to it."""
+        """Return the clipped mean gradient plus `weight_decay * model`."""
         mean = self.clipped(model, gradient, problem)
         return mean + self.weight_decay * model if self.weight_decay else mean
 
@@ -188,8 +188,8 @@ class Moments(Scheduled):
     """Base of optimisers with moments of the gradient and a learning rate, which does not depend on the problem."""
 
     rate: float = setting(0.001, "learning rate", gt=0)
-    beta1: float = setting(0.9, "memory of the gradient", ge=0, lt=1)
-    beta2: float = setting(0.999, "memory of its square", ge=0, lt=1)
+    beta1: float = setting(0.9, "decay rate of the average gradient", ge=0, lt=1)
+    beta2: float = setting(0.999, "decay rate of the average squared gradient", ge=0, lt=1)
 
     def scaled(self, times: float, smoothness: float) -> Self:
         """Return the optimiser with `times` the default learning rate."""
@@ -208,8 +208,9 @@ class Moments(Scheduled):
 
 
 class AMSGrad(Moments):
-    """Paper 3, equations (8a) to (8c): h, v, vhat; vhat is the running maximum, coordinate by coordinate.
+    """AMSGrad: steps scaled for each coordinate (paper 3, equations (8a) to (8c)).
 
+    The state has h, the average gradient, and vhat, the running maximum of the average squared gradient.
     PyTorch's variant, with bias correction, is `adam` with `max_square`.
 
     >>> AMSGrad(rate=0.001).summary
@@ -218,7 +219,7 @@ class AMSGrad(Moments):
 
     name: ClassVar[str] = "amsgrad"
     rate: float = setting(0.01, "learning rate", gt=0)
-    eps: float = setting(1e-8, "added under the root", gt=0)
+    eps: float = setting(1e-8, "constant added under the square root", gt=0)
 
     def start(self, problem: Problem) -> State:
         return {"h": np.zeros(problem.size), "vhat": np.zeros(problem.size)}
@@ -243,7 +244,7 @@ class Adam(Penalised, Moments):
     """
 
     name: ClassVar[str] = "adam"
-    eps: float = setting(1e-8, "added to the root", gt=0)
+    eps: float = setting(1e-8, "constant added to the square root", gt=0)
     max_square: bool = setting(False, "divide by the largest second moment so far (PyTorch's amsgrad=True)")
 
     def start(self, problem: Problem) -> State:

@@ -13,7 +13,7 @@ from workbench.core.base.settings import SettingError, setting
 
 
 class Schedule(KindFamily):
-    """Base class: `share_at` is the step of a round over the full step; warm-up comes before it, for every schedule.
+    """Base class of schedules: `share_at` returns the step of a round over the full step. Every schedule has a warm-up.
 
     To add one, add a file with a subclass that has a `kind` and a `share_at`.
 
@@ -48,17 +48,17 @@ class Schedule(KindFamily):
         return start + (1 - start) * t / self.warmup
 
     def for_rounds(self, rounds: int) -> Self:
-        """Return the schedule of a run of so many rounds, for schedules that depend on it."""
+        """Return the schedule for a run of that many rounds, for schedules that depend on the number."""
         return self
 
     @property
     def summary(self) -> str:
-        """The schedule in words."""
+        """The schedule as text."""
         return self.written_kind + (f" after {self.warmup} rounds of warm-up" if self.warmup else "")
 
 
 class ConstantSchedule(Schedule):
-    """The full step in every round after the warm-up."""
+    """Constant step: the full step in every round after the warm-up."""
 
     kind = "constant"
 
@@ -67,7 +67,7 @@ class ConstantSchedule(Schedule):
 
 
 class InverseTimeSchedule(Schedule):
-    """offset / (t + offset): the formula of the optimiser `inverse_time`, relative to its first step.
+    """Inverse time: offset / (t + offset), the formula of the optimiser `inverse_time` over its first step.
 
     >>> InverseTimeSchedule(offset=10).share_at(10)
     0.5
@@ -86,7 +86,7 @@ def inverse_time(numerator: float, t: int, offset: float) -> float:
 
 
 class StepSchedule(Schedule):
-    """The step shrinks by the factor `decay` at milestones (paper 1, figure 13), or every so many rounds.
+    """Steps: the step is multiplied by `decay` at milestones (paper 1, figure 13), or after each `every` rounds.
 
     >>> [StepSchedule(decay=0.5, milestones=(2, 3)).share_at(t) for t in range(5)]
     [1.0, 1.0, 0.5, 0.25, 0.25]
@@ -123,7 +123,7 @@ def stepwise(decay: float, t: int, milestones: tuple[int, ...]) -> float:
 
 
 class ExponentialSchedule(Schedule):
-    """The step shrinks by the factor `decay` in every round.
+    """Exponential decay: the step is multiplied by `decay` in every round.
 
     >>> ExponentialSchedule(decay=0.5).share_at(3)
     0.125
@@ -137,7 +137,7 @@ class ExponentialSchedule(Schedule):
 
 
 class CosineSchedule(Schedule):
-    """Half a cosine wave from the full step to the share `end`, where it stays (Loshchilov and Hutter 2017).
+    """Cosine: half a wave from the full step to the share `end`, which it then keeps (Loshchilov and Hutter 2017).
 
     >>> CosineSchedule(length=100).share_at(50)
     0.5
@@ -167,7 +167,7 @@ class CosineSchedule(Schedule):
 
 
 def schedule_from(value: Any) -> Schedule:
-    """Build the schedule of some fields, its kind among them (default: constant); a schedule is returned as it is."""
+    """Build a schedule from fields, which include its kind (default: constant); a schedule is returned unchanged."""
     found: Schedule = Schedule.from_fields(value, "constant")
     return found
 

@@ -1,12 +1,12 @@
-"""What messages carry on the virtual clock: coefficients (cheap) or the real vectors (to check the codes).
+"""Values of messages on the virtual clock: coefficients (cheap) or the real vectors (to check the codes).
 
-All linear algebra of a program works on either. With coefficients, the value of a message is the vector of
-weights that its parts have in it, so what a scheme commits is its decoding vector (the Unit problem), and the
-gradient is evaluated later, once, as one weighted pass over the data (see `learning`).
+The linear algebra of a program works with both. With coefficients, the value of a message is the vector of the weights
+of its parts. A scheme then commits its decoding vector (the Unit problem). The gradient is computed later, in one
+weighted pass over the data (see `learning`).
 
-A scheme that treats coordinates apart (blocks of m, as paper 2 does) sets `coordinates` = m in its plan. A value
-of p numbers is then an array (m, parts * m): for each coordinate modulo m, the weights of every part's
-coordinates. Reshaping a value's first axis does the same to both kinds.
+A scheme that treats coordinates separately (blocks of m, as in paper 2) sets `coordinates` = m in its plan. A value of
+p floats is then an array (m, parts * m): for each coordinate modulo m, the weights of the coordinates of each part.
+Reshaping the first axis of a value has the same effect on both kinds.
 """
 
 from typing import Any, cast
@@ -26,15 +26,14 @@ from workbench.core.contract.weights import VERSION_STRIDE, Decoding, SparseWeig
 from workbench.core.engine.compute_times import loaded
 from workbench.core.problems.base import Problem, Quadratic, Slice
 
-MIN_DENSE_PARTS = (
-    2**26
-)  # weights of all messages of a round, 8 bytes each, above which only those of few parts are kept
+# Weights (8 bytes each) of all messages of a round; if there are more, they are stored as `SparseWeights`.
+MIN_DENSE_PARTS = 2**26
 EXACT_TOLERANCE = 1e-8  # a decoding vector this close to all ones is the full gradient
-BATCHES_STREAM = 1  # random stream of mini-batches; delays have stream 0
+BATCHES_STREAM = 1  # random stream of mini-batches; delays use stream 0
 
 
 def models_and_jobs(effect: Compute) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """Model, and commit whose draws count, of each row of some work's coefficients.
+    """Return the model of each row of a work's coefficients, and the commit whose random numbers it uses.
 
     >>> from workbench.core.contract.plan import uncoded_plan
     >>> models_and_jobs(Compute(uncoded_plan(3, 10).work[1], model=5, round=7))
@@ -47,13 +46,13 @@ def models_and_jobs(effect: Compute) -> tuple[tuple[Any, ...], tuple[int, ...]]:
 
 
 class _OnPlan:
-    """What both kinds of arithmetic know of the run: its plan, and its mini-batches if it has some."""
+    """Base of both kinds of arithmetic, with the plan and the mini-batches of the run."""
 
     plan: Plan
     sampler: BatchSampler | None = None
 
     def samples_of(self, effect: Compute) -> int:
-        """Return how many samples some work goes through: those of its job's mini-batch, or all."""
+        """Return the number of samples that some work processes: those of its job's mini-batch, or all."""
         work, sampler = effect.work, self.sampler
         if sampler is None:
             return loaded(effect)
@@ -67,37 +66,37 @@ class _OnPlan:
 
 
 class Coefficients(_OnPlan):
-    """Messages carry weights over parts; a model is just its round's number.
+    """Arithmetic in which messages carry the weights of parts, and a model is the number of its round.
 
-    Where a plan has several versions in use, they carry weights over (part, version); see `mixed`.
+    If the plan has several versions, messages carry weights of (part, version) pairs (see `contract.weights`).
     """
 
     l2 = 0.0
 
     def __init__(self, plan: Plan, sampler: BatchSampler | None = None) -> None:
         self.sampler = sampler
-        self.weights: list[Decoding] = []  # per round
+        self.weights: list[Decoding] = []  # committed weights of each round
         self.turn(plan)
 
     def turn(self, plan: Plan) -> None:
-        """Go on with another plan."""
+        """Continue with another plan."""
         self.plan = plan
         self._rows: dict[int, tuple[Work, Array]] = {}
-        self._own = plan.versions == 1  # every message is of its round's own model
+        self._own = plan.versions == 1  # all gradients of a round are at the model of that round
         self._thin = not self._own or (plan.ranks * plan.parts > MIN_DENSE_PARTS and plan.coordinates == 1)
-        self._residual = 0.0  # of the newest round
+        self._residual = 0.0  # residual of the newest round
         m = plan.coordinates
         self._ones = np.ones(plan.parts) if m == 1 else np.tile(np.eye(m), plan.parts)
 
     def start(self) -> int:
-        """Model of the first round."""
+        """Return the model of the first round."""
         return len(self.weights)
 
     def compute(self, rank: int, effect: Compute) -> Any:
-        """Row (or rows) of the encoding matrix."""
+        """Return the row (or rows) of the encoding matrix for some work."""
         work = effect.work
         known = self._rows.get(id(work))
-        if known is not None:  # as nearly always
+        if known is not None:  # the most frequent case
             return known[1]
         if work.coefficients.ndim == 2 and (isinstance(effect.model, tuple) or not self._own):
             rows = zip(work.coefficients, *models_and_jobs(effect), strict=True)
@@ -108,7 +107,7 @@ class Coefficients(_OnPlan):
         weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
         if work.coefficients.ndim == 1:
             weights[work.parts] = work.coefficients
-        else:  # two rows may take the same part, each at a place of its own
+        else:  # the rows may have the same part at different positions
             for row, coefficients in zip(weights, work.coefficients, strict=True):
                 row += np.bincount(work.parts, coefficients, self.plan.parts)
         spread = self._spread(weights)
@@ -123,7 +122,7 @@ class Coefficients(_OnPlan):
         )
 
     def _spread(self, weights: Array) -> Array:
-        """Weights (..., parts) as a value of p numbers; see the module's docstring."""
+        """Return weights (..., parts) as a value of p floats (see the module's docstring)."""
         m = self.plan.coordinates
         if m == 1:
             return weights
@@ -131,21 +130,21 @@ class Coefficients(_OnPlan):
         return spread.reshape(*weights.shape[:-1], m, self.plan.parts * m)
 
     def smoothness(self, work: Work) -> float:
-        """No data, no curvature."""
+        """Return 1, because there are no data."""
         return 1.0
 
     def constant(self, work: Work) -> float:
-        """Weights say nothing of the model: a scheme that asks is `numeric`, and its numbers are carried."""
+        """Return 0; schemes that need the constant are `numeric`, and run with `Numbers`."""
         return 0.0
 
     def ring_sum(self, values: list[Any]) -> Any:
-        """Sum of the workers' weights."""
+        """Return the sum of the workers' weights."""
         return plain_sum(values)
 
     def commit(self, round: int, gradient: Any, residual: float) -> tuple[int, float]:
-        """Keep the decoding vector, of the first who commits a round, or 0; returns the next model and |b - 1|^2.
+        """Store the decoding vector of the first node that commits a round; return the next model and |b - 1|^2.
 
-        b: of each part the weight, that of all versions together.
+        b has the weight of each part, summed over the versions. `gradient` may be 0.
         """
         if round == len(self.weights):
             total, parts, stale = gradient, self.plan.parts, None
@@ -169,7 +168,7 @@ class Coefficients(_OnPlan):
 
 
 class Numbers(_OnPlan):
-    """Messages carry the real vectors."""
+    """Arithmetic in which messages carry the real vectors."""
 
     def __init__(self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int = 0) -> None:
         self.plan, self.problem, self.optimiser = plan, problem, optimiser
@@ -178,18 +177,18 @@ class Numbers(_OnPlan):
         self.gradients: list[Array] = []
         self._state = optimiser.start(problem)
         self._keyed = CounterRNG(seed, BATCHES_STREAM)
-        self._blocks: dict[int, tuple[Work, list[Array]]] = {}  # encoded data of each work
+        self._blocks: dict[int, tuple[Work, list[Array]]] = {}  # id of a work -> its encoded data
 
     def turn(self, plan: Plan) -> None:
-        """Go on with another plan."""
+        """Continue with another plan."""
         self.plan = plan
 
     def start(self) -> Array:
-        """Model of the first round."""
+        """Return the model of the first round."""
         return self.models[-1]
 
     def compute(self, rank: int, effect: Compute) -> Array:
-        """Weighted sum of the parts' gradients; several where the work has several rows of coefficients."""
+        """Return the weighted sum of the parts' gradients, or one sum for each row of coefficients."""
         work = effect.work
         if isinstance(work, Blend):
             return self._blended(work, effect.model)
@@ -200,12 +199,12 @@ class Numbers(_OnPlan):
         return self._problem(effect).gradient(self._slices(work), effect.model)
 
     def _problem(self, effect: Compute) -> Problem:
-        """The problem with the draws of the commit that some work is for."""
+        """Return the problem with the random numbers of the commit that some work is for."""
         _, (job,) = models_and_jobs(effect)
         return in_round(self.problem, job)
 
     def _rows_of(self, rank: int, effect: Compute) -> Array:
-        """A sum for each row of coefficients, at a model of its own where there are several."""
+        """Return a sum for each row of coefficients, each at its own model if there are several."""
         work, several = effect.work, isinstance(effect.model, tuple)
         sums = []
         for row, model, job in zip(work.coefficients, *models_and_jobs(effect), strict=True):
@@ -216,7 +215,7 @@ class Numbers(_OnPlan):
 
     @property
     def l2(self) -> float:
-        """Weight of the objective's regularisation."""
+        """Regularisation constant of the objective."""
         return self.problem.l2
 
     @property
@@ -224,7 +223,7 @@ class Numbers(_OnPlan):
         return cast(Quadratic, self.problem)  # schemes refuse other problems, see `Scheme.check_problem`
 
     def _blended(self, work: Blend, model: Array) -> Array:
-        """Sum over the work's blocks, which are made once and kept as long as the run lasts."""
+        """Return the sum over the work's blocks of encoded data, which are made once and cached for the run."""
         if id(work) not in self._blocks:
             numbers = np.unique(work.blocks)
             slices = [self._slices(work.block(number)) for number in numbers]
@@ -238,7 +237,7 @@ class Numbers(_OnPlan):
         return [(int(bounds[p]), int(bounds[p + 1]), float(c)) for p, c in pairs]
 
     def _batch(self, rank: int, effect: Compute, size: int) -> Array:
-        """A mini-batch drawn without replacement, keyed by (seed, draw, rank), scaled to stand for all."""
+        """Return the gradient of a mini-batch, drawn by (seed, draw, rank) and scaled up to represent the work."""
         places, weights = rows_of(self._slices(effect.work))
         draw = effect.round if effect.draw is None else effect.draw
         chosen = self._keyed.rng(draw, rank).choice(len(places), size, replace=False)
@@ -247,15 +246,15 @@ class Numbers(_OnPlan):
         return self._problem(effect).gradient(picked, effect.model)
 
     def smoothness(self, work: Work) -> float:
-        """Smoothness of the mean loss over the work's samples."""
+        """Return the smoothness of the mean loss over the work's samples."""
         return self.problem.smoothness(self._slices(work))
 
     def constant(self, work: Work) -> Array:
-        """The constant part of the work's gradient."""
+        """Return the constant part of the work's gradient."""
         return self._quadratic.constant(self._slices(work))
 
     def ring_sum(self, values: list[Array]) -> Array:
-        """Sum slice by slice in the order in which the ring adds: slice j starts at worker j."""
+        """Return the sum, added in the order of the ring: slice j starts at worker j."""
         n = len(values)
         pieces = [np.array_split(v, n) for v in values]
         total = [pieces[j][j] for j in range(n)]
@@ -264,7 +263,7 @@ class Numbers(_OnPlan):
         return np.concatenate(total)
 
     def commit(self, round: int, gradient: Array, residual: float) -> tuple[Array, float]:
-        """Update the model. A scheme that got nothing may commit 0."""
+        """Update the model and return it with the residual. A scheme without answers may commit 0."""
         if round + 1 == len(self.models):
             estimate, newest = np.broadcast_to(gradient, self.models[-1].shape), self.models[-1]
             model, self._state = self.optimiser.update(self._state, newest, estimate, self.problem, round)
@@ -273,4 +272,4 @@ class Numbers(_OnPlan):
         return self.models[round + 1], residual
 
 
-Arithmetic = Coefficients | Numbers  # how an engine computes values and commits them
+Arithmetic = Coefficients | Numbers  # how the engine computes and commits values

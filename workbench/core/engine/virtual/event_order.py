@@ -1,7 +1,8 @@
-"""Which of several events of one moment comes first on the virtual clock.
+"""Event order: which of several simultaneous events on the virtual clock comes first.
 
-From the leaves of the tree up; at one node: what arrives, what it has computed, a model from above, its bells. Messages
-that arrive together are taken in the order of their senders' drawn ties, so that no rank is favoured.
+Events are ordered from the leaves of the tree up. At one node the order is: messages that arrive, its finished work, a
+model from its parent, its timers. Simultaneous messages are ordered by the drawn tie-breaks of their senders, so that
+no rank is favoured.
 """
 
 from collections.abc import Callable
@@ -10,22 +11,22 @@ from typing import Any
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.plan import Plan
 
-TRANSFERRED, ARRIVED, COMPUTED, MODEL_ARRIVED, TIMER = range(5)  # what happens to a node, in this order
-# Time, serial, what, to which rank, ...
+TRANSFERRED, ARRIVED, COMPUTED, MODEL_ARRIVED, TIMER = range(5)  # stages of simultaneous events at a node
+# Time, serial number, stage, handler, arguments of the handler, which begin with the rank.
 Queued = tuple[float, int, int, Callable[..., None], tuple[Any, ...]]
-SortKey = tuple[int, int, float, int, Queued]  # a key, and the event
+SortKey = tuple[int, int, float, int, Queued]  # the four parts of the key, and the event
 
 
 class EventOrder:
-    """Keys of the events of one moment; the ties of a round are drawn when they are first needed."""
+    """Sort keys of simultaneous events; the tie-breaks of a round are drawn when they are first needed."""
 
     def __init__(self, plan: Plan, delays: DelayStream) -> None:
         self.delays = delays
         self.heights = (-plan.depth).tolist()
-        self.ties: dict[int, list[float]] = {}  # by round
+        self.ties: dict[int, list[float]] = {}  # round -> tie-break of each worker
 
     def key(self, event: Queued) -> SortKey:
-        """Leaves first, then what it is, then who sent it or when it was due, then what was caused first."""
+        """Return the key of an event: height in the tree, stage, tie-break of the sender or time, serial number."""
         due, serial, what, _, args = event
         if what == ARRIVED:
             message = args[1]

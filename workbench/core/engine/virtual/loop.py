@@ -1,6 +1,6 @@
-"""Event loop of the virtual clock: time moves from event to event.
+"""Event loop of the virtual clock: time advances from event to event.
 
-Times that differ by rounding at most (`simultaneous`) are one moment; `event_order` has the order of its events.
+Events whose times differ only by rounding (`simultaneous`) are ordered by `event_order`.
 """
 
 from abc import ABC, abstractmethod
@@ -17,20 +17,20 @@ from workbench.core.engine.virtual.event_order import COMPUTED, EventOrder, Queu
 
 
 class EventLoop(ABC):
-    """A queue of future events, and deliveries of messages that happen now."""
+    """Queue of future events, and of messages that are delivered at the current time."""
 
     def __init__(self, plan: Plan, delays: DelayStream, start: float) -> None:
         self.plan, self.now, self.serial = plan, start, 0
         self.heap: list[Queued] = []
         self.event_order = EventOrder(plan, delays).key
-        self.due: list[SortKey] | None = None  # what is left of this moment, if there are several events
-        self.ready: deque[tuple[int, Message, float, int]] = deque()  # deliveries at this very time
-        self.open = len(plan.committers)  # programs that have to end
+        self.due: list[SortKey] | None = None  # remaining simultaneous events, or None if there is only one
+        self.ready: deque[tuple[int, Message, float, int]] = deque()  # deliveries at the current time
+        self.open = len(plan.committers)  # number of committers whose programs have not ended
 
     def loop(self) -> None:
         """Process events until the programs of all committers have ended."""
         heap, soon = self.heap, self.ready
-        # In a ring every message has one possible sender.
+        # In a ring, each node receives from one sender, so that the order of simultaneous events does not matter.
         near = REL_TOL if self.plan.parent.max() >= 0 else -1.0
         while self.open:
             if soon:
@@ -46,14 +46,14 @@ class EventLoop(ABC):
                 raise self._stalled()
 
     def _simultaneous(self, first: Queued) -> None:
-        """Go through several events of one moment, and through what they cause at it."""
+        """Process several simultaneous events, and those that they cause at the same time."""
         heap, limit = self.heap, first[0] * REL_TOL
         due = self.due = []
         heappush(heap, first)
         while heap and heap[0][0] <= limit:
             event = heappop(heap)
             if event[2] == COMPUTED and not self.plan.children[event[4][0]]:
-                self._fire(event)  # a leaf has computed: nothing else of this moment comes before that
+                self._fire(event)  # a leaf's finished work comes before all other simultaneous events
             else:
                 heappush(due, self.event_order(event))
         while due and self.open:
@@ -78,8 +78,8 @@ class EventLoop(ABC):
     def _deliver(
         self, to: int, message: Message, sent: float, floats: int, begun: float | None = None
     ) -> None:
-        """Hand a message to a node."""
+        """Deliver a message to a node."""
 
     @abstractmethod
     def _stalled(self) -> RunError:
-        """Return the error for programs that wait although nothing can happen."""
+        """Return the error for a deadlock: programs wait, and there is no event."""

@@ -1,7 +1,7 @@
 """Messages on the virtual clock: links, ports and inboxes.
 
-A receiver's port takes one message at a time (see `links`). A message whose round is over when its turn comes is
-refused, dropped and counted, and costs no port time: its header is enough to know.
+A receiver's port takes one message at a time (see `links`). A message of a closed round is dropped and counted when its
+turn comes. It takes no port time, because its header is enough to refuse it.
 """
 
 from abc import abstractmethod
@@ -22,14 +22,14 @@ from workbench.core.engine.virtual.loop import EventLoop
 
 
 class Blocked:
-    """The type of `BLOCKED`: the node waits for an event."""
+    """Type of `BLOCKED`, the result of a handler if the node waits for an event."""
 
 
 BLOCKED = Blocked()
 
 
 class RankState:
-    """The state of one node: its program, its inbox and its port."""
+    """State of one node: its program, its inbox and its port."""
 
     __slots__ = ("alive", "done", "floor", "inbox", "port", "queue", "resume", "ticket", "unless", "waits")
 
@@ -37,17 +37,21 @@ class RankState:
         self.resume = resume
         self.inbox = Inbox()
         self.floor = self.inbox.floor
-        self.queue: deque[tuple[Message, float, int]] = deque()  # at the port: message, sent at, floats
-        self.port: tuple[Message, float, int, float] | None = None  # in transfer: ..., begun at
+        self.queue: deque[tuple[Message, float, int]] = (
+            deque()
+        )  # waiting at the port: message, sent at, floats
+        self.port: tuple[Message, float, int, float] | None = (
+            None  # in transfer: message, sent at, floats, begun at
+        )
         self.waits: Match | None = None  # the match of a blocked Recv
         self.unless: Match | None = None  # the match that ends a running Compute
-        self.ticket = 0  # a wake-up with an older ticket is void
+        self.ticket = 0  # events with an older ticket are ignored
         self.done = False
         self.alive = True
 
 
 class Network(EventLoop):
-    """Nodes that send messages to one another, and wait for them."""
+    """Event loop with nodes that send and receive messages."""
 
     ranks: list[RankState]
 
@@ -66,12 +70,12 @@ class Network(EventLoop):
     ) -> None:
         super().__init__(plan, delays, start)
         self.delays, self.link, self.floats, self.controller = delays, link, floats, controller
-        self.timeline, self.last = timeline, last  # what follows on the last round counts as of that round
+        self.timeline, self.last = timeline, last  # messages of later rounds are counted in the last round
         self.log = timeline.events.append if record else (lambda row: None)
         self.latency, self.width = link.latency, link.width
-        self.instant = delays.sending(0, 1.0) is None  # sending takes no time of its own
-        self.transfers: dict[int, float] = {}  # seconds by floats
-        self.sending: dict[tuple[int, float], list[float] | None] = {}
+        self.instant = delays.sending(0, 1.0) is None  # the delay model has no sending time
+        self.transfers: dict[int, float] = {}  # floats -> seconds of the transfer
+        self.sending: dict[tuple[int, float], list[float] | None] = {}  # (round, share) -> seconds per worker
 
     @abstractmethod
     def _resume(self, r: int, answer: Any) -> None:
@@ -107,7 +111,7 @@ class Network(EventLoop):
         return None
 
     def _send_down(self, targets: Iterable[int], message: Message, floats: int) -> None:
-        """What comes from above has a way of its own: it never queues behind what comes from below."""
+        """Send a model to children; it does not pass their ports, and so never waits behind answers."""
         link = self.link
         if not link.downloads:
             self.ready.extend((to, message, self.now, floats) for to in targets)
@@ -119,7 +123,7 @@ class Network(EventLoop):
     def _deliver_all(
         self, r: int, targets: tuple[int, ...], message: Message, sent: float, floats: int
     ) -> None:
-        """What a node has told others."""
+        """Deliver a model to all its receivers."""
         self.ready.extend((to, message, sent, floats) for to in targets)
 
     def _sending(self, r: int, round: int, share: float) -> float:
@@ -154,7 +158,7 @@ class Network(EventLoop):
     def _transferred(self, to: int, current: tuple[Message, float, int, float]) -> None:
         rank = self.ranks[to]
         if rank.port is not current:
-            return  # cut off: its round was over
+            return  # the transfer was cancelled, because its round had been closed
         message, sent, floats, begun = current
         rank.port = None
         self._deliver(to, message, sent, floats, begun)
@@ -197,7 +201,7 @@ class Network(EventLoop):
         line, round = self.timeline, message.round if message.round < self.last else self.last
         line.handled += 2  # a send and its receipt
         if message.kind == MODEL:
-            line.downloads[round] += floats > 0  # without one it is a mere word: stop, or the end
+            line.downloads[round] += floats > 0  # a message without floats is not a model: stop, or the end
         else:
             line.messages[round] += 1
             line.bytes[round] += self.width * floats

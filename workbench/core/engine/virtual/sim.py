@@ -1,6 +1,6 @@
 """Discrete-event engine: programs on a virtual clock.
 
-`loop` has the events, `network` the messages, this module what nodes compute.
+`loop` handles the events, `network` the messages, and this module the computations of the nodes.
 """
 
 import gc
@@ -43,28 +43,28 @@ from workbench.core.engine.virtual.network import BLOCKED, Network, RankState
 
 @dataclass(frozen=True)
 class SimSetup:
-    """All that a simulated run needs besides the scheme and its plan."""
+    """Settings of a simulated run, apart from the scheme and its plan."""
 
     rounds: int
     floats: int  # model size p
     delays: DelayStream
     link: Link
-    decode_rate: float | None = None  # floats/s, None: decoding is free
+    decode_rate: float | None = None  # floats/s; None: decoding takes no time
     faults: Sequence[Fault] = ()
-    record: bool = True  # keep the events
-    watch: Callable[[Timeline], None] | None = None  # called after every round; what it raises ends the run
-    controller: AdaptiveController | None = None  # sees who takes how long
-    start: float = 0.0  # when it begins, s
+    record: bool = True  # store the events
+    watch: Callable[[Timeline], None] | None = None  # called after every round; an exception ends the run
+    controller: AdaptiveController | None = None  # receives the measured times
+    start: float = 0.0  # begin of the run, s
 
 
 def simulate(
     scheme: Scheme, plan: Plan, setup: SimSetup, arithmetic: Arithmetic, timeline: Timeline | None = None
 ) -> Timeline:
-    """Run every node's program on the virtual clock; raises `RunError` when the run cannot go on.
+    """Run the programs of all nodes on the virtual clock. Raises `RunError` if the run cannot continue.
 
-    `line`: rounds of this run that are over already, which goes on after them.
+    `timeline`: finished rounds of this run, after which it continues.
     """
-    with _uncollected():  # nothing here is cyclic garbage, and looking for it costs a third of the time
+    with _uncollected():  # there is no cyclic garbage here, and searching for it takes a third of the time
         return _Simulation(scheme, plan, setup, arithmetic, timeline or Timeline()).run()
 
 
