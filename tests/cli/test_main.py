@@ -43,6 +43,18 @@ def test_run_command_writes_a_folder(
     assert "exists already" in capsys.readouterr().err
 
 
+def test_run_command_with_mini_batches(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert call(monkeypatch, "run", *SMALL, "--set", "batch=64", "-o", str(out)) == 0
+    assert "UMW: 3 rounds of 64 samples, " in capsys.readouterr().out
+    e = wb.Experiment.read(wb.Trace.load(out).experiment.write(tmp_path / "again.yaml"))
+    assert (e.batch, e.evaluate_every) == (64, None)
+    assert call(monkeypatch, "run", *SMALL, "--set", "batch=2") == 2
+    assert "batch = 2: UMW cuts the data into 4 parts" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("argv", "error"),
     [

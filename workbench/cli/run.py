@@ -174,7 +174,8 @@ def echo(trace: Trace) -> None:
     time, loss = (float(trace.columns[name][-1]) for name in ("time", "loss"))
     kind = "measured" if trace.info.get("measured") else "simulated"
     reached = f"loss {loss:.6g}" if math.isfinite(loss) else "the loss is no longer finite"
-    click.echo(f"{e.scheme}: {k} rounds, {in_seconds(time)} ({kind}, {trace.engine}), {reached}")
+    of = "" if e.batch is None else f" of {e.batch} samples"
+    click.echo(f"{e.scheme}: {k} rounds{of}, {in_seconds(time)} ({kind}, {trace.engine}), {reached}")
     overrun = trace.info.get("overrun_share", 0.0)
     if overrun:
         click.echo(f"{overrun:.1%} of the computations took longer than the time drawn for them")

@@ -209,7 +209,7 @@ def test_plan_names_no_slow_worker_where_all_straggle_alike() -> None:
     advice = advise(profile, schemes=["UMW"])
     assert not [note for note in advice.notes if "very machines" in note]
     assert not getattr(advice.best.experiment.delays, "slow_workers", None)
-    with pytest.raises(SettingError, match=r"machines = 'new': the profile is of the very machines"):
+    with pytest.raises(SettingError, match=r"machines = 'new': the profile is of these machines"):
         advise(profile.here(12), schemes=["UMW"], machines="new")
 
 

@@ -285,7 +285,7 @@ def test_diagnose_uses_the_ledgers_of_ranks(what: str, tmp_path: Path) -> None:
     assert (one.who, one.what) == (same.who, same.what) == ("host b", what)
     assert one.more == pytest.approx(same.more) == pytest.approx(0.5, abs=0.04)
     assert one.low <= one.cost <= one.high
-    fields = {"waiting": "waiting for a processor that somebody", "slower core": "its processor needs 5"}
+    fields = {"waiting": "waiting for a processor that another", "slower core": "its processor needs 5"}
     assert fields[what] in str(found)
     assert found.mitigations
     best = found.mitigations[0]

@@ -107,7 +107,7 @@ def test_diagnose_names_port_and_decoding_of_a_run() -> None:
 
 
 def test_diagnose_refuses_runs_without_a_round_model() -> None:
-    with pytest.raises(SettingError, match="cannot be told from its draws alone"):
+    with pytest.raises(SettingError, match="its draws alone do not determine"):
         wb.diagnose(run("CADA", rounds=10))
     with pytest.raises(SettingError, match="answer several times a round"):
         wb.diagnose(run("UC-MMC", rounds=10))

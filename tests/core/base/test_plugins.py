@@ -170,7 +170,7 @@ assert wb.forecast(e).mean == 0.06
 
 def test_plugins_are_available_on_the_command_line(tiny: Path) -> None:
     calls = {
-        "--help": "tiny       Say hello from far away.",
+        "--help": "tiny        Say hello from far away.",
         "tiny": "hello",
         "schemes": "TINY     A tiny scheme",
         "delays steps": "step               of the first worker",
@@ -235,7 +235,7 @@ def test_plugins_that_are_broken_are_reported_and_skipped(tiny: Path) -> None:
         "workbench: warning: package lame 0.1: what it adds to workbench.schemes cannot be used (LAME = lame:Lame:"
         " ModuleNotFoundError: No module named 'nothing_there'); fix the package, or uninstall it\n"
     ) in text
-    assert "lame       of package lame 0.1" in python(tiny, "-m", "workbench", "--help")
+    assert "lame        of package lame 0.1" in python(tiny, "-m", "workbench", "--help")
     script = "from workbench.cli.main import main; import sys; sys.argv = ['workbench', 'lame']; main()"
     failing = f"try:\n    exec({script!r})\nexcept SystemExit as end:\n    assert end.code == 2"
     assert python(tiny, "-c", failing).startswith(

@@ -16,6 +16,8 @@ from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler, chosen_rows
 from workbench.core.contract.problem import Request, gradient_of_rows, rows_of
+from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
+from workbench.core.running.simulated import timeline
 
 STEP = 0.3
 DATA = {"samples": 240, "features": 3}
@@ -161,6 +163,27 @@ def test_batch_of_an_asynchronous_worker_covers_its_part() -> None:
         steps[rank] += 1
     assert min(steps.values()) > e.sampler.batches_per_epoch
     np.testing.assert_allclose(trace.model, models[-1], rtol=1e-9, atol=1e-13)
+
+
+def test_drop_compute_divides_by_the_samples_of_the_batch_that_were_computed() -> None:
+    args = {"micro_batches": 7, "threshold": 5e-4}
+    e = experiment("DropCompute", scheme_args=args, batch=50, delays={"kind": "exponential", "mean": 3e-4})
+    numbers, plan = Numbers(e.plan, e.build_problem(), e.build_optimiser()), e.plan
+    timeline(e, numbers, events=False)
+    weights, plain = Coefficients(e.plan, e.sampler), e.replace(batch=None).build_problem()
+    timeline(e, weights, events=False)
+    assert e.sampler is not None
+    left_out = 0
+    for job, (found, decoding) in enumerate(zip(numbers.gradients, weights.weights, strict=True)):
+        kept = np.ones(plan.parts, dtype=bool) if decoding is None else np.asarray(decoding) > 0
+        rows = e.sampler.rows(job)
+        computed = rows[kept[np.searchsorted(plan.bounds, rows, side="right") - 1]]
+        mean = gradient_of_rows(
+            plain, computed, np.full(len(computed), 1 / len(computed)), numbers.models[job]
+        )
+        np.testing.assert_allclose(found / plan.samples, mean, rtol=1e-9, atol=1e-12)
+        left_out += len(rows) - len(computed)
+    assert left_out
 
 
 def test_batches_are_equal_for_all_schemes_of_a_seed() -> None:

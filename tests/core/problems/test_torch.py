@@ -51,7 +51,7 @@ def net(**args: Any) -> wb.Experiment:
 
 def plain(e: wb.Experiment) -> list[float]:
     """Return the losses of a plain loop: all samples, their mean loss, one step, and again."""
-    args = e.problem_spec.own()
+    args = e.problem_spec.model_args()
     kind = getattr(torch, e.problem_spec.precision)
     torch.manual_seed(0)
     module = args["module"]().to(kind)
@@ -345,3 +345,50 @@ def test_torch_problem_gradient_is_equal_on_cuda_and_cpu(precision: str, digits:
         problem = net(**DIGITS, precision=precision, device=device).build_problem()
         found.append(problem.gradient([(0, 40, 1.0), (40, 60, -0.5)], problem.start()))
     assert np.abs(found[1] - found[0]).max() < digits * np.abs(found[0]).max()
+
+
+# ------------------------------------------------------------------------------------------------ held-out samples
+
+
+class TwoScores(nn.Module):
+    """Scores of two classes, linear in the columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Linear(30, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scores(x)
+
+
+def two_blobs() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return 90 numbered samples of 30 columns, a third of them of class 1."""
+    X = torch.arange(2700, dtype=torch.float64).reshape(90, 30) / 2700
+    return X, (torch.arange(90) % 3 == 0).long()
+
+
+def test_torch_held_out_metrics_equal_plain_pytorch() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    e = net(module=TwoScores, data="breast_cancer", test=0.25)
+    trace, data = wb.run(e), e.problem_spec.open()  # type: ignore[attr-defined]
+    weight, bias = trace.model[:60].reshape(2, 30), trace.model[60:]
+    scores = torch.tensor(np.asarray(data.X_test) @ weight.T + bias)
+    y = torch.tensor(np.array(data.y_test), dtype=torch.long)
+    last = trace.rounds.iloc[-1]
+    assert last["test_loss"] == pytest.approx(nn.functional.cross_entropy(scores, y).item(), rel=1e-9)
+    assert last["test_accuracy"] == (scores.argmax(dim=1) == y).double().mean().item()
+    expected = roc_auc_score(y, scores[:, 1] - scores[:, 0])
+    assert last["test_auc"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_torch_held_out_samples_of_a_dataset_are_disjoint_and_stratified() -> None:
+    e = net(module=TwoScores, dataset=two_blobs, test=0.2, data_seed=3)
+    problem = e.build_problem()
+    assert problem.samples == e.shape()[0] == 72
+    parts = [np.asarray(part.X)[:, 0] for part in (problem, problem.held_out)]  # type: ignore[attr-defined]
+    assert sorted(np.concatenate(parts).tolist()) == (np.arange(90) * 30 / 2700).tolist()
+    assert int(np.asarray(problem.held_out.y).sum()) == 6  # type: ignore[attr-defined]
+    assert np.isfinite(wb.run(e).rounds["test_auc"]).all()
+    with pytest.raises(SettingError, match=r"test = 'a\.csv': dataset brings its own samples"):
+        net(module=TwoScores, dataset=two_blobs, test="a.csv")

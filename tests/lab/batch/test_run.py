@@ -223,3 +223,15 @@ def test_sweep_of_real_runs(tmp_path: Path) -> None:
     assert table["cluster"].tolist() == ["local", "local"]
     simulated = wb.run(wb.Experiment(scheme="UMW", workers=2, rounds=4)).columns["loss"][-1]
     assert table["loss"].to_numpy() == pytest.approx(simulated)
+
+
+def test_sweep_over_batch_sizes(tmp_path: Path) -> None:
+    base = {**QUICK, "problem": "logistic", "problem_args": {"samples": 240, "features": 3}}
+    found = sweep({"base": base, "grid": {"batch": [None, 60, 120]}}, tmp_path / "a", progress=False)
+    table = wb.runs(tmp_path / "a").done
+    assert len(found.named("done")) == 3
+    assert table["batch"].fillna(240).astype(int).tolist() == [240, 60, 120]
+    assert table["load"].tolist() == pytest.approx(
+        [table["load"].iloc[0] * share for share in (1, 1 / 4, 1 / 2)]
+    )
+    assert (table["rounds_done"] == base["rounds"]).all()

@@ -393,7 +393,7 @@ class Trials:
     def _numeric(self, e: Experiment, times: float | None) -> tuple[float, float]:
         """Return rounds and pace of a data dependent scheme; the simulation ends at the target, or if it diverges."""
         problem, metric, every = e.build_problem(), self.aim.metric, _interval(e)
-        numbers = Numbers(e.plan, problem, self._optimiser(e, times), e.seed)
+        numbers = Numbers(e.plan, problem, self._optimiser(e, times), e.seed, keep=False)
         found, values = [float("nan")] * 2, list[float]()
 
         def watch(timeline: Timeline) -> None:

@@ -277,21 +277,24 @@ class KindFamily(Family):
         return str(self.__dict__.get("written", self.kind))
 
     @classmethod
+    def _without_a_kind(cls, default: str) -> str:
+        return f"has no kind; give one, e.g. {{kind: {default or next(iter(cls.catalogue))}}}"
+
+    @classmethod
     def from_fields(cls, value: Any, default: str = "") -> Any:
         """Build an instance of the class that the key `kind` names; an instance is returned unchanged.
 
         `default`: kind of a dict without that key. Raises `SettingError`.
         """
-        example = f"give one, e.g. {{kind: {default or next(iter(cls.catalogue))}}}"
         if isinstance(value, cls):
-            if not value.written_kind:
-                raise ValueError(f"{type(value).__name__} has no kind; {example}")
-            return value
+            if value.written_kind:
+                return value
+            raise ValueError(f"{type(value).__name__} {cls._without_a_kind(default)}")
         if not isinstance(value, dict):
             raise PydanticKnownError("model_attributes_type")
         kind = value.get("kind", default)
         if not kind:
-            raise ValueError(f"has no kind; {example}")
+            raise ValueError(cls._without_a_kind(default))
         fields = {name: given for name, given in value.items() if name != "kind"}
         if isinstance(kind, str) and ".py:" in kind:
             found = cls.catalogue.get_class(kind)(**fields)

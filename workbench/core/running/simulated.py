@@ -15,6 +15,7 @@ from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.engine.virtual.sim import SimSetup, simulate
 from workbench.core.experiment import Experiment
 from workbench.core.problems.base import Evaluation, Problem, Request
+from workbench.core.running.memory import check_memory
 from workbench.core.running.precision import lost_digits
 from workbench.core.running.run import Rows, Run, failing, in_background, no_rows, tell
 from workbench.core.trace.assembled import assemble, columns_of, diverged
@@ -135,6 +136,7 @@ class SimulatedRun(Run):
         """Check the digits of the code, open the data, and return the problem."""
         self._begin("opening the data")
         self.warnings = lost_digits(self.experiment.built_scheme, self.experiment.workers)
+        check_memory(self.experiment, carried=self.numeric)
         return self.experiment.build_problem()
 
     def simulate(self, arithmetic: Arithmetic) -> bool:
@@ -154,7 +156,7 @@ class SimulatedRun(Run):
             self.stage = len(timeline.times) / self.experiment.rounds
             if isinstance(arithmetic, _Evaluating):
                 k = len(timeline.times)
-                self.publish(arithmetic.learnt, arithmetic.models[k], k)
+                self.publish(arithmetic.learnt, arithmetic.models[-1], k)
             if not self.wanted():
                 raise _Halt
             # Pause while another thread reads the run: its NumPy calls would wait for the GIL one by one.
@@ -204,7 +206,7 @@ class _Evaluating(Numbers):
     """Arithmetic with real vectors that evaluates each new model at once."""
 
     def __init__(self, e: Experiment, problem: Problem) -> None:
-        super().__init__(e.plan, problem, e.build_optimiser(), e.seed)
+        super().__init__(e.plan, problem, e.build_optimiser(), e.seed, keep=False)
         self.rounds, self.every = e.rounds, e.evaluation_interval
         self.learnt = Learnt(self.models[0], self._evaluate(self.models[0]))
 
@@ -213,7 +215,7 @@ class _Evaluating(Numbers):
 
     def commit(self, round: int, gradient: Any, residual: float) -> tuple[Array, float]:
         """Update the model, then evaluate it."""
-        new = round + 1 == len(self.models)
+        new = round == self.rounds_done
         answer = super().commit(round, gradient, residual)
         if new:
             self.learnt.moved(self.models[-2], self.models[-1], self.problem.truth)

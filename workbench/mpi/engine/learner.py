@@ -32,7 +32,8 @@ class Learner(Numbers):
         self.sampler = getattr(problem, "sampler", None)
         self.model, self.state = model, state
         self.gradient: Array | None = None  # newest committed gradient
-        self.latest: tuple[int, Array, Array] | None = None  # newest work of this rank: round, model, result
+        # Newest work of this rank: round, job, model, result.
+        self.latest: tuple[int, Any, Array, Array] | None = None
         self._keyed = CounterRNG(seed, BATCHES_STREAM)
         self._blocks: dict[int, tuple[Work, list[Array]]] = {}
         self._newest: tuple[Work, list[Slice]] | None = None
@@ -78,7 +79,7 @@ class Learner(Numbers):
         for piece in others:
             total = total + self.compute(rank, piece)
             yield total
-        self.latest = (effect.round, effect.model, total)
+        self.latest = (effect.round, effect.job, effect.model, total)
 
     def whole(self, rank: int, effect: Compute) -> Any:
         """Return the last value of `steps`."""

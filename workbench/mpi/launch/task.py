@@ -176,7 +176,7 @@ def data_of(e: Experiment) -> dict[str, Any] | None:
         return None
     known = catalogue().get(args.data)
     makes = known is not None and known.bundled and not any(map(is_own, args.model_args().values()))
-    makes &= not isinstance(args.test, str)  # a file of this host's
+    makes &= not isinstance(args.test, str)  # a file on this host only
     make = {"problem": e.problem, "problem_args": e.problem_args} if makes else None
     return {"key": data.folder.name, "make": make}
 

@@ -19,6 +19,7 @@ from workbench.core.base.settings import SettingError, check_kind
 from workbench.core.base.text import read_json
 from workbench.core.contract.adaptive import AdaptiveController
 from workbench.core.experiment import Experiment
+from workbench.core.running.memory import check_memory
 from workbench.core.running.precision import lost_digits
 from workbench.core.running.run import RunCancelled
 from workbench.core.trace import records
@@ -64,6 +65,8 @@ class RealRun(FollowedRun):
             self._begin("opening the data")
             e = self.experiment
             self.warnings = lost_digits(e.built_scheme, e.workers)
+            if self.cluster is not None and self.cluster.kind == "local":
+                check_memory(e, ranks=True)
             task = task_of(e, self.home, data=self.data(), controller=self._controller_state([]), **options)
             self.hand_in(task)
 

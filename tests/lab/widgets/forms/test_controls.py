@@ -170,6 +170,16 @@ def test_controls_clear_the_mark_of_a_fixed_value(controls: Controls) -> None:
     assert not reasons(controls)
 
 
+def test_controls_set_mini_batches(controls: Controls) -> None:
+    types(controls.run, batch="200", evaluate_every="5")
+    assert {(e.batch, e.evaluate_every) for e in valid(controls)} == {(200, 5)}
+    types(controls.run, batch="10000000")
+    assert not valid(controls)
+    assert "there are" in reasons(controls)[""]["batch"]
+    types(controls.run, batch="", evaluate_every="")
+    assert {(e.batch, e.evaluate_every) for e in valid(controls)} == {(None, None)}
+
+
 def test_controls_add_change_and_remove_schemes(controls: Controls) -> None:
     types(controls.schemes.further, scheme="FRC")
     assert [e.scheme for e in valid(controls)] == ["UMW", "GC", "RAR", "SGD", "CR", "FRC"]

@@ -168,11 +168,17 @@ class Coefficients(_OnPlan):
 
 
 class Numbers(_OnPlan):
-    """Arithmetic in which messages carry the real vectors."""
+    """Arithmetic in which messages carry the real vectors.
 
-    def __init__(self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int = 0) -> None:
+    `keep`: all models and committed gradients, for checks; else the two newest models only.
+    """
+
+    def __init__(
+        self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int = 0, keep: bool = True
+    ) -> None:
         self.plan, self.problem, self.optimiser = plan, problem, optimiser
         self.sampler = getattr(problem, "sampler", None)
+        self.keep, self.rounds_done = keep, 0
         self.models = [problem.start()]
         self.gradients: list[Array] = []
         self._state = optimiser.start(problem)
@@ -264,12 +270,16 @@ class Numbers(_OnPlan):
 
     def commit(self, round: int, gradient: Array, residual: float) -> tuple[Array, float]:
         """Update the model and return it with the residual. A scheme without answers may commit 0."""
-        if round + 1 == len(self.models):
+        if round == self.rounds_done:
             estimate, newest = np.broadcast_to(gradient, self.models[-1].shape), self.models[-1]
             model, self._state = self.optimiser.update(self._state, newest, estimate, self.problem, round)
-            self.gradients.append(np.array(estimate))
+            self.rounds_done = round + 1
             self.models.append(model)
-        return self.models[round + 1], residual
+            if self.keep:
+                self.gradients.append(np.array(estimate))
+            else:
+                del self.models[:-2]
+        return self.models[-1], residual  # a ring's others commit before anybody begins the next round
 
 
 Arithmetic = Coefficients | Numbers  # how the engine computes and commits values

@@ -35,7 +35,7 @@ from workbench.lab.widgets.forms.setup import (
     with_shape,
 )
 
-_RUN_FIELDS = ("rounds", "seed", "decode_rate", "faults")
+_RUN_FIELDS = ("rounds", "seed", "batch", "evaluate_every", "decode_rate", "faults")
 Reasons = dict[str, str]  # by field
 
 
@@ -56,8 +56,8 @@ class Controls(w.VBox):
         known, data = ProblemArgs.catalogue, {"data": tuple(catalogue())}
         self.problem = ChoiceForm("Problem and data", "problem", known, "logistic", data, opened=False)
         self.optimiser = ChoiceForm("Optimiser", "optimiser", Optimiser.catalogue, "gd", opened=False)
-        lines = [line for line in fields_of(Experiment) if line.name in _RUN_FIELDS]
-        lines = [replace(line, minor=line.name in _RUN_FIELDS[2:]) for line in lines]
+        known_lines = {line.name: line for line in fields_of(Experiment)}
+        lines = [replace(known_lines[name], minor=name in _RUN_FIELDS[3:]) for name in _RUN_FIELDS]
         self.run = Form("Rounds, seed, faults", lines, opened=False)
         self.preset.on_change(lambda _: self._take_preset())
         common = (self.delays, self.link, self.problem, self.optimiser, self.run)

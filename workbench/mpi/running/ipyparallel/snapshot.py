@@ -39,6 +39,8 @@ class RankSnapshot:
         Rank that receives its answers (-1: none), and ranks whose answers it receives.
     round
         Round of the newest gradient, or -1 before the first.
+    job
+        Job that names the gradient's mini-batch, where it is not the round; see `Experiment.sampler`.
     gradient, model
         For a worker: its coded gradient, shape (p,), and the model at which it was computed, shape (p,). For the
         master: the newest committed gradient, and the model after it.
@@ -54,6 +56,7 @@ class RankSnapshot:
     parent: int = -1
     children: tuple[int, ...] = ()
     round: int = -1
+    job: Any = None
     gradient: Array | None = None
     model: Array | None = None
     ledger: Ledger | None = None
@@ -67,7 +70,7 @@ class RankSnapshot:
             raise SettingError(f"rank = {self.rank}: holds no data; look at a worker that took part in a run")
         e, plan = experiment, experiment.plan
         numbers = Numbers(plan, e.build_problem(), e.build_optimiser(), e.seed)
-        effect = Compute(plan.work[self.rank], self.model, self.round, batch=plan.batch)
+        effect = Compute(plan.work[self.rank], self.model, self.round, batch=plan.batch, job=self.job)
         return numbers.compute(self.rank, effect)
 
     def __repr__(self) -> str:
@@ -84,9 +87,10 @@ def snapshot(rank_run: RankRun) -> RankSnapshot:
     """Copy the state of a rank that is worth inspecting, so that the rest can be freed."""
     plan, rank, learner = rank_run.setup.plan, rank_run.rank, rank_run.learner
     work = plan.work[rank]
-    round, model, gradient = learner.latest or (rank_run.engine.clock.round, learner.model, learner.gradient)
+    committed = (rank_run.engine.clock.round, None, learner.model, learner.gradient)
+    round, job, model, gradient = learner.latest or committed
     work_fields = {"parts": work.parts, "coefficients": work.coefficients, "samples": work.samples}
     near = {"parent": int(plan.parent[rank]), "children": plan.children[rank]}
-    newest = {} if gradient is None else {"round": round, "gradient": np.array(gradient)}
+    newest = {} if gradient is None else {"round": round, "job": job, "gradient": np.array(gradient)}
     seen: dict[str, Any] = {**work_fields, **near, **newest, "model": np.array(model)}
     return RankSnapshot(rank, rank_run.places[rank], **seen, ledger=rank_run.ledger)
