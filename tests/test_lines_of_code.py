@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from tools import lines_of_code
 
-MAX_LINES = 31_900  # of code, of the package
-MAX_CORE_LINES = 13_400
-
-
-LONG_CLASSES = {"Experiment": 253}  # the longest that they may be; what is split leaves the list
+MAX_LINES = 32_700  # of code, of the package
+MAX_CORE_LINES = 14_000
 
 
 def test_functions_classes_and_files_are_short() -> None:
-    found = {name: lines for _, name, lines, _ in lines_of_code.too_long()}
-    assert set(found) == set(LONG_CLASSES)
-    assert all(lines <= LONG_CLASSES[name] for name, lines in found.items())
+    assert not lines_of_code.too_long()
 
 
 def test_package_is_within_its_lines_of_code() -> None:

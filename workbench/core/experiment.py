@@ -129,7 +129,7 @@ class Experiment(Settings):
         if samples is not None:  # else it is checked when the data are opened
             scheme.check_samples(self.workers, samples)
         if self.batch is not None and samples is not None:
-            self._check_batch(self.batch, samples)
+            _check_batch(self, self.batch, samples)
         if self.adaptive:
             self._steerable(samples)
         with within("delays"):
@@ -141,16 +141,6 @@ class Experiment(Settings):
                 raise SettingError(f"faults.round = {fault.round}: {there_are('round', 0, self.rounds - 1)}")
         return self
 
-    def _check_batch(self, batch: int, samples: int) -> None:
-        why = ""
-        if self.problem == "unit":
-            why = "the parameters of problem = 'unit' are the plan's own parts; leave it empty, or take another problem"
-        elif batch > samples:
-            why = f"there are {samples} samples; take {span(1, samples)}, or leave it empty for all"
-        if why:
-            raise SettingError(f"batch = {batch}: {why}")
-        self.built_scheme.check_batch(self.plan, BatchSampler(samples, batch, self.seed))
-
     @cached_property
     def sampler(self) -> BatchSampler | None:
         """Sampler of the mini-batches, or None if each round processes all samples.
@@ -161,16 +151,12 @@ class Experiment(Settings):
         samples = self.problem_spec.count()
         if self.batch is None:
             return None
-        self._check_batch(self.batch, samples)  # the number of samples may have been unknown before
+        _check_batch(self, self.batch, samples)  # the number of samples may have been unknown before
         return BatchSampler(samples, self.batch, self.seed)
 
     @property
     def evaluation_interval(self) -> int:
-        """Rounds from one evaluation of loss and metrics to the next.
-
-        >>> Experiment(batch=100, rounds=100).evaluation_interval, Experiment(batch=10).evaluation_interval
-        (5, 5)
-        """
+        """Rounds from one evaluation of loss and metrics to the next."""
         if self.evaluate_every is not None or self.sampler is None:
             return self.evaluate_every or 1
         return max(1, min(self.sampler.batches_per_epoch, self.rounds // 20))
@@ -324,6 +310,17 @@ class Experiment(Settings):
         text = self.model_dump_json(indent=2) + "\n" if json else dump(self.model_dump(mode="json"))
         write_file(file, text.encode())
         return file
+
+
+def _check_batch(e: Experiment, batch: int, samples: int) -> None:
+    why = ""
+    if e.problem == "unit":
+        why = "the parameters of problem = 'unit' are the plan's own parts; leave it empty, or take another problem"
+    elif batch > samples:
+        why = f"there are {samples} samples; take {span(1, samples)}, or leave it empty for all"
+    if why:
+        raise SettingError(f"batch = {batch}: {why}")
+    e.built_scheme.check_batch(e.plan, BatchSampler(samples, batch, e.seed))
 
 
 class _Unknown(DelayModel):

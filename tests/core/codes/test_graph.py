@@ -60,5 +60,7 @@ def test_random_graphs_are_expanders() -> None:
 
 
 def test_random_regular_refuses_impossible_graphs() -> None:
-    with pytest.raises(SettingError, match=r"replication = 5: 12 workers are not the edges .*; take 1, 2, 3, 4"):
+    with pytest.raises(
+        SettingError, match=r"replication = 5: 12 workers are not the edges .*; take 1, 2, 3, 4"
+    ):
         random_regular(12, 5)

@@ -89,10 +89,9 @@ def plan(
     profile
         Result of `wb.profile`, or its file.
     problem, problem_args, workers, seed
-        As in an experiment. Default of `workers`: as many as were measured.
+        As in an experiment; `workers` defaults to as many as were measured.
     rounds, target, metric, tolerance
-        Value of the metric to reach, such as a loss, or a test_accuracy of a problem with held-out samples. Default:
-        the value of an exact scheme after `rounds` updates, less the share `tolerance` of its change until then.
+        Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, less `tolerance`.
     schemes
         Names of schemes to consider; default: all.
     effort

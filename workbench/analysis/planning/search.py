@@ -90,8 +90,7 @@ def tune(
     progress
         Show a bar if it takes over a second.
     budget
-        Max number of optimisers to try for each experiment, the same for every scheme. Each costs a run.
-        None: the size of the largest grid among the experiments, and 4 near the best.
+        Max number of optimisers to try for each experiment. None: the largest grid's size, and 4 near the best.
     schedules
         Schedules to choose from: kinds such as "cosine", or their fields. Empty: each experiment's own.
 

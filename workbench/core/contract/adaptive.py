@@ -255,10 +255,7 @@ class AdaptiveController:
         done[rank - 1] += samples
 
     def received(self, rank: int, share: float, sent: float, begun: float, end: float) -> None:
-        """Record the sending time of an answer, whose length is `share` of a model's.
-
-        It is skipped if the answer had to wait for the port. All times in s.
-        """
+        """Record the sending time (s) of an answer of `share` of a model, unless it had to wait for the port."""
         if begun > self.free * (1 + RATE_TOLERANCE) and share > 0:
             self.sends[rank - 1] = max(0.0, begun - sent - self.link.latency) / share
         self.free = end
@@ -266,10 +263,7 @@ class AdaptiveController:
     # ------------------------------------------------------------ decisions
 
     def committed(self, round: int, time: float) -> Change | None:
-        """Record the end of a round, and return a change of scheme or None.
-
-        The round before is evaluated, because its last messages have arrived by now.
-        """
+        """Record the end of a round, evaluate the round before, and return a change of scheme or None."""
         begin = self.began.get(round - 1, (0.0, self.start))[1]
         self.began[round] = (begin, time)
         last = round - 1

@@ -71,33 +71,27 @@ def load(
 ) -> DataSet:
     """Prepare a data set once, and map it into memory in all later calls.
 
-    Raises `DataError` if a parameter or the source's content does not fit, in one sentence with what would work.
-    Warns if prepared data were damaged and were built again.
+    Raises `DataError` for what does not fit. Warns if prepared data were damaged and were built again.
 
     Parameters
     ----------
     source
         "synthetic", a set that scikit-learn ships ("digits", see `catalogue`), "openml:NAME" or
         "openml:NUMBER", or the path of a .npy, .npz, .csv, .tsv (both also as .gz), .parquet, .svmlight, .libsvm or
-        .svm file.
-        "prepared:KEY" is a folder of the cache that `load` has made, perhaps on another host; the other arguments are
-        then ignored. OpenML's categories become one 0/1 column per value. They follow the numbers, most frequent
-        values first, so that `features` limits them.
+        .svm file. "prepared:KEY" is a folder of the cache, for which the other arguments are ignored. OpenML's
+        categories become 0/1 columns that follow the numbers, most frequent values first.
     task
         "regression", "binary" or "multiclass".
     samples, features
-        Number of rows (the first of the shuffled ones) and of columns (the first). Default: all; 1000 and 20 for
-        "synthetic".
+        Number of rows (the first of the shuffled ones) and of columns. Default: all; synthetic 1000 and 20.
     intercept, scale
-        Append a column of ones; standardise the columns (mean 0, variance 1; a constant column becomes 0). Default
-        for `scale`: yes, except for "synthetic".
+        Append a column of ones; standardise the columns (a constant one becomes 0). Default of `scale`: not synthetic.
     seed
         Seed that shuffles the rows and draws the synthetic samples.
     target
         Column of a .csv, .tsv or .parquet to learn. Default: the only one called target, label, class or y.
     test
-        Samples to hold out: a share of the samples, a number of at least 2, or the path of a file with the same
-        columns. A share or a number is drawn with the seed, stratified by class. Default: none.
+        Samples to hold out: a share, a number of at least 2 (both stratified by class), or a file. Default: none.
 
     >>> data = load("synthetic", "regression", samples=100, features=5, intercept=True)
     >>> data.X.shape, data.y.shape, data.truth.shape

@@ -105,8 +105,7 @@ class RankRun:
     ready: set[int] = field(default_factory=set)
     finished: set[int] = field(default_factory=set)
     ledgers: dict[int, bytes] = field(default_factory=dict)
-    # Whether a process was stopped in an all-reduce, and so can take part in no other one
-    halfway: bool = False
+    halfway: bool = False  # was a process stopped in an all-reduce? It can take part in no other one
 
     def __post_init__(self) -> None:
         task, setup = self.task, self.setup
@@ -212,10 +211,7 @@ class RankRun:
             raise rebuilt(message["error"])
 
     def committed(self, round: int, residual: float) -> None:
-        """Record a round that this node has committed. Another committer than rank 0 sends it to rank 0.
-
-        The file is written after the next model was sent, so that workers need not wait for it.
-        """
+        """Record a committed round, after the next model was sent. Other committers than rank 0 send it to rank 0."""
         if self.record is not None:
             self.progress = time.monotonic()
             steps = self.engine.steps.copy()
@@ -315,10 +311,7 @@ class RankRun:
         return clean
 
     def poll_control(self) -> None:
-        """Handle control messages and dead ranks.
-
-        Rank 0 reports the dead to their peers, which may be on other hosts.
-        """
+        """Handle control messages and dead ranks. Rank 0 reports the dead to their peers on other hosts."""
         for sender, message, data in self.control.poll():
             self._on_control(sender, message, data)
         for rank in self.watch.gone():
