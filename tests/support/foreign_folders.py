@@ -24,7 +24,7 @@ import workbench as wb
 from workbench.analysis.planning.measuring import simulated
 from workbench.cli.main import main as command
 from workbench.core.base.errors import RunError
-from workbench.core.base.files import write_sums
+from workbench.core.base.files import SUMS, write_sums
 from workbench.core.trace.layout import FILES as WRITTEN
 from workbench.lab import batch
 from workbench.mpi.running.replay import replay_arrivals
@@ -154,6 +154,15 @@ def put(spec: dict[str, Any], place: str, name: str) -> dict[str, Any]:
 def forged(folder: Path) -> None:
     """Write the hashes of a run folder's files as they are now, as the author of the changes would."""
     write_sums(folder, [*WRITTEN, *(path.name for path in folder.glob("own-*.py"))])
+
+
+def older(folder: Path, version: str = "0.1.0") -> Path:
+    """Take the hashes of a run folder away, and let it say that another version has written it."""
+    (folder / SUMS).unlink()
+    fields = json.loads((folder / "run.json").read_text())
+    fields["versions"]["straggler-workbench"] = version
+    (folder / "run.json").write_text(json.dumps(fields))
+    return folder
 
 
 def finished(root: Path, spec: dict[str, Any]) -> Path:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.support.foreign_folders import older
 from tests.support.specs import quick
 from workbench.core.base.files import SUMS, check_sums, unchanged, write_sums
 from workbench.core.trace import layout, records
@@ -66,15 +67,6 @@ def test_check_sums_names_a_truncated_file(tmp_path: Path, simulated: Path, name
         wb.SettingError, match=name if cut == -1 or name != SUMS else "is not in|has other content"
     ):
         wb.Trace.load(folder)
-
-
-def older(folder: Path, version: str = "0.1.0") -> Path:
-    """Take the hashes of a run folder away, and let it say that another version has written it."""
-    (folder / SUMS).unlink()
-    fields = json.loads((folder / "run.json").read_text())
-    fields["versions"]["straggler-workbench"] = version
-    (folder / "run.json").write_text(json.dumps(fields))
-    return folder
 
 
 @pytest.mark.parametrize("version", ["1.0.0", "1.0.0.dev1", "2.0.0", "2.1", "10.0"])

@@ -31,7 +31,7 @@ from workbench.core.contract.protocol import (
 )
 from workbench.core.engine.user_errors import program_of
 from workbench.core.experiment import Experiment
-from workbench.core.trace.records import arrivals_of, check_kept, check_rounds, read_rows
+from workbench.core.trace.records import arrivals_of, check_kept, check_rounds, read_rows, read_stretches
 from workbench.core.trace.trust import runnable
 from workbench.mpi.engine.learner import Learner
 from workbench.mpi.running.assembled import changes_of
@@ -88,7 +88,7 @@ class _Again:
         if self.mixes and not self.scheme.non_preemptive:
             why = "arrivals do not show the unfinished work of workers"
             raise RunError(f"{self.e.scheme}: commits mix several models, and {why}")
-        if self.mixes and list(self.home.glob("books-*.npz")):
+        if self.mixes and read_stretches(self.home):
             why = "commits mix several models, and the run was resumed; no arrivals connect its stretches"
             raise RunError(f"{self.e.scheme}: {why}")
         if self.scheme.clock_driven:

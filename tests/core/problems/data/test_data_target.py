@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.support.foreign_folders import older
 from workbench.core.problems.data import load
 from workbench.core.problems.data.frames import TARGET_NAMES
 from workbench.lab.widgets.forms.form import ChoiceForm
@@ -149,7 +150,7 @@ def test_target_of_folders_from_older_versions(tmp_path: Path) -> None:
     path = churn(tmp_path)
     folder = wb.run(experiment(path, target="churned")).save(tmp_path / "kept")
     experiment(path).write(folder / "spec.json")
-    (folder / "SHA256SUMS").unlink()  # there was none
+    older(folder)
     trace = wb.Trace.load(folder)
     assert len(trace.rounds) == 2
     assert len(wb.runs(tmp_path)) == 1
