@@ -34,7 +34,7 @@ NUMBERED = {  # what the papers have: figures, tables
     5: (range(1, 2), ()),
     6: ((), ()),  # its comparison only
 }
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "reproduction.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "reproduction.md"
 
 
 def named(titles: list[str]) -> set[tuple[str, int]]:

@@ -157,7 +157,7 @@ def span(ratios: Array) -> str:
 
 def claims_of(sweep: Sweep) -> list[Claim]:
     """Return the claims of the paper's text about the figure, for both readings of the groups."""
-    text = {
+    texts = {
         "time": "needs less time than CADA",
         "communication": "needs fewer messages than CADA",
         "computation": "computes no more than CADA",
@@ -165,7 +165,7 @@ def claims_of(sweep: Sweep) -> list[Claim]:
     grouped = [
         claim(f"G-CADA ({NAMES[label]}) {text}", sweep.ratio("CADA", label, cost), sweep.units)
         for label in NAMES
-        for cost, text in text.items()
+        for cost, text in texts.items()
     ]
     lazy = [
         claim(

@@ -157,10 +157,10 @@ e = wb.Experiment.read("spec.yaml")
 assert wb.Experiment.read(e.write("again.yaml")) == e == wb.Experiment(**e.model_dump())
 assert e.built_scheme.extra == 7 and e.build_optimiser().name == "tiny_descent"
 shown = Controls([e], lambda: None)
-assert shown.setup().entries[0].scheme == "TINY" and "TINY" in shown.schemes.further.lines[0].choices
+assert shown.setup().entries[0].scheme == "TINY" and "TINY" in shown.schemes.further.entries[0].choices
 for form, name in ((shown.delays, "steps"), (shown.problem, "tiny_squares"), (shown.optimiser, "tiny_descent")):
     assert form.chosen == name and name in form.classes
-assert [line.name for line in shown.delays.lines] == ["kind", "step"]
+assert [line.name for line in shown.delays.entries] == ["kind", "step"]
 trace = wb.run(e)
 assert abs(trace.columns["time"][-1] - 4 * 0.06) < 1e-12, trace.columns["time"]
 assert wb.forecast(e).mean == 0.06

@@ -91,7 +91,7 @@ def test_linear_large_data_give_the_same_gradient(kind: str, seed: int, count: i
     weights = [None, rng.standard_normal(700)]
     requests = [Request(rng.standard_normal(4), weights[i % 2], gradient=i != 3) for i in range(count)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workbench.core.problems.linear.LARGE", 0)
+        patch.setattr("workbench.core.problems.linear.MIN_TILED_BYTES", 0)
         found = large.evaluate(requests)
         alone = [large.evaluate([r])[0] for r in requests]
     for a, b, c in zip(found, alone, small.evaluate(requests), strict=True):

@@ -35,7 +35,7 @@ def test_start_help_describes_each_option(function: Callable[..., Any]) -> None:
     sim, _, mpi = text.partition('Options of engine = "mpi"')
     assert "numeric : default False" in sim
     assert "patience : default 600.0" in mpi
-    assert "Seconds without a finished round after which the run is given up." in mpi
+    assert "Seconds without a finished round after which the run fails." in mpi
     for starter in (start_simulated, start_real):
         assert all(f"{name} : default" in text for name in options_of(starter))
 

@@ -287,7 +287,7 @@ def test_theory_refuses_what_is_not_a_number(name: str) -> None:
 def test_theory_functions_have_a_case_and_documentation() -> None:
     """Public functions all refuse something, as the package says once, and say what they take and give."""
     assert {call.split("(")[0] for call, _ in WRONG} == set(theory.__all__) == set(GOOD)
-    assert "out of\nits range raises `SettingError`" in str(theory.__doc__)
+    assert "An argument out of its range\nraises `SettingError`" in str(theory.__doc__)
     for name in theory.__all__:
         text = getattr(theory, name).__doc__
         for argument in signature(getattr(theory, name)).parameters:

@@ -60,5 +60,5 @@ def test_mean_time_refuses_an_infinite_mean(power: float) -> None:
 
 @pytest.mark.parametrize("wrong", [np.nan, 2.0, -0.5])
 def test_mean_time_refuses_what_is_not_a_probability(wrong: float) -> None:
-    with pytest.raises(SettingError, match="no probabilities"):
+    with pytest.raises(SettingError, match="not probabilities"):
         mean_time(lambda t: np.full_like(t, wrong))

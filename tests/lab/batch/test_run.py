@@ -151,7 +151,7 @@ def test_sweep_notebook_must_declare_its_parameters(tmp_path: Path, missing: str
 
 
 ENDS = {  # by seed: what the notebook does, and why that is a failed run
-    0: ("", "is not a run folder"),
+    0: ("", "without a run folder"),
     1: ("import workbench as wb; wb.run(wb.Experiment(scheme='UMW')).save(folder)", "another experiment"),
     2: ("import os; os._exit(3)", "the kernel ended by itself with status 3"),
     3: ("1 / 0", "ZeroDivisionError: division by zero"),

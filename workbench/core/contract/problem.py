@@ -55,8 +55,8 @@ class Evaluation:
 class Request:
     """Model at which a problem is evaluated, with a weight for each sample.
 
-    `weights`: (samples,), or None for all ones. `gradient`: False if only the loss is needed. `round`: round whose
-    random numbers the gradient uses (dropout), or None. `test`: also compute the metrics of held-out samples.
+    `model`: (p,). `weights`: (samples,), or None for all ones. `gradient`: False if only the loss is needed. `round`:
+    round whose random numbers the gradient uses (dropout), or None. `test`: also compute the metrics of held-out samples.
 
     >>> import numpy as np
     >>> Request(np.zeros(3), weights=np.ones(10)).gradient

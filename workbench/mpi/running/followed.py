@@ -33,10 +33,10 @@ from workbench.mpi.launch.site import RunOwner
 from workbench.mpi.launch.task import not_finite, rebuilt
 from workbench.mpi.running.assembled import changes_of, put_together
 from workbench.mpi.running.ownership import (
-    END,
     check_whole,
     ended,
     owner_of,
+    read_end,
     soon,
 )
 
@@ -208,7 +208,7 @@ class FollowedRun(Run):
 
     def _conclude(self) -> None:
         """Make the trace of the finished rounds, and save it in the run folder."""
-        how = read_json(self.home / ENDED, **END)
+        how = read_end(self.home / ENDED)
         error = how["error"]
         if error is not None and not not_finite(error):
             raise rebuilt(error)

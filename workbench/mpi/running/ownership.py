@@ -40,6 +40,12 @@ END: dict[str, Any] = {
 }
 
 
+def read_end(path: Path) -> dict[str, Any]:
+    """Return how a run ended. Of a run that failed, only the error and the state are required."""
+    failed = read_json(path, "error", "state")
+    return read_json(path, **{n: kind for n, kind in END.items() if failed["error"] is None or n in failed})
+
+
 def real_folder(folder: str | Path, follow: bool = False) -> Path:
     """Return the folder of a real run. Raises `SettingError` for any other folder.
 
@@ -75,7 +81,7 @@ def locked_again(home: Path, trust: bool = False) -> Lock:
 
 def ended(home: Path) -> dict[str, Any] | None:
     """Return how the run ended, or None if it has not."""
-    return read_json(home / ENDED, **END) if (home / ENDED).exists() else None
+    return read_end(home / ENDED) if (home / ENDED).exists() else None
 
 
 def check_whole(home: Path, experiment: Experiment, counted: bool = True) -> None:

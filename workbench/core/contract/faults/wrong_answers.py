@@ -23,7 +23,11 @@ NUMBER_SLOT = 2**32  # slots of the random stream for each answer of a round
 
 
 class WrongAnswer(Lasting):
-    """Base of faults that change answers. A user-defined one is a subclass with a `kind` and an `answer`."""
+    """Base of faults that change answers. A user-defined one is a subclass with a `kind` and an `answer`.
+
+    >>> sorted(kind for kind in WrongAnswer.catalogue if issubclass(WrongAnswer.catalogue[kind], WrongAnswer))
+    ['noise', 'same_value', 'scale', 'sign_flip', 'zeros']
+    """
 
     changes_times: ClassVar[bool] = False
     changes_answers: ClassVar[bool] = True
