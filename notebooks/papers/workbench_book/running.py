@@ -152,7 +152,7 @@ def reproduce(
     --------
     >>> import tempfile
     >>> quick = Setting(quick=True, measure=False)
-    >>> found = reproduce("mmc-misprints", quick, tempfile.mkdtemp(), progress=False, said=lambda text: None)
+    >>> found = reproduce("mmc-misprints", quick, tempfile.mkdtemp(), progress=False, message=lambda text: None)
     >>> [m.confirmed for m in found[0].result.misprints]
     [True, True]
     """

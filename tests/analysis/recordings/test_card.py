@@ -83,7 +83,7 @@ def test_card_reports_that_no_law_fits() -> None:
 
 
 def test_card_refuses_a_single_worker() -> None:
-    with pytest.raises(SettingError, match="has only one worker"):
+    with pytest.raises(SettingError, match="has one worker only"):
         recording(np.ones((5, 1))).card()
 
 

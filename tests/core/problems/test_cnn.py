@@ -177,7 +177,7 @@ def test_cnn_convolutions_keep_all_digits() -> None:
 
     seen = []
     before = (cudnn.allow_tf32, cudnn.deterministic)
-    problem = exact().build_problem()
+    problem = exact().problem_spec.build(exact().plan)
     assert isinstance(problem, Cnn)
     problem.module.register_forward_hook(lambda *_: seen.append((cudnn.allow_tf32, cudnn.deterministic)))
     problem.evaluate([Request(problem.start())])

@@ -56,7 +56,7 @@ class Request:
     """Model at which a problem is evaluated, with a weight for each sample.
 
     `model`: (p,). `weights`: (samples,), or None for all ones. `gradient`: False if only the loss is needed. `round`:
-    round whose random numbers the gradient uses (dropout), or None. `test`: also compute the metrics of held-out samples.
+    round whose random numbers the gradient uses (dropout), or None. `test`: also evaluate held-out samples.
 
     >>> import numpy as np
     >>> Request(np.zeros(3), weights=np.ones(10)).gradient

@@ -65,7 +65,7 @@ class Crossing(Search):
 
     >>> found = Crossing(field="x", span={"low": 0, "high": 1}, sides=[{"s": 1}, {"s": 2}], tolerance=0.3)
     >>> cost = lambda run: (0.6 if run["s"] == 1 else run["x"]) + 0.001 * run["seed"] * run["s"]
-    >>> print(found.step(cost).words)
+    >>> print(found.step(cost).text)
     s=2 has the lower time up to x = 0.5, s=1 from 0.75 on
     """
 
