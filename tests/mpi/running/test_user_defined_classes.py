@@ -79,7 +79,9 @@ def test_user_defined_classes_of_a_cell_through_a_run_life_cycle(tmp_path: Path)
     trace = wb.Trace.load(folder)  # nobody has defined it here: it is shown by name
     assert (trace.label, trace.experiment.delays.kind) == ("Half", "pauses")
     for use in (trace.replay, lambda: wb.attach(folder), lambda: wb.forecast(trace.experiment)):
-        with pytest.raises(SettingError, match=r"kind = 'pauses': .*kept in .*own-Half.py, .*; run that first"):
+        with pytest.raises(
+            SettingError, match=r"kind = 'pauses': .*kept in .*own-Half.py, .*; run that first"
+        ):
             use()
 
 
