@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from workbench.core.running.start import start_all
+from workbench.core.trace.metrics import RISING_METRICS
 from workbench.lab.figures.labels import metric_words
 from workbench.lab.figures.speedups import AXES, speedups
 from workbench.lab.widgets.explorer.tables import speeds
@@ -135,6 +136,7 @@ def race(script: Script[Any]) -> dict[str, Any]:
     return {
         "curves": curves_of(runs), "columns": columns, "metrics": metrics, "titles": dict(AXES), "x": x, "y": y,
         "styles": {"light": look("light"), "dark": look("dark")}, "target": target, "table": told,
+        "rising": list(RISING_METRICS),
     }  # fmt: skip
 
 

@@ -216,10 +216,10 @@ function quiz(desk, el) {
 
 /** The recorded run: its rows appear at the pace of a film. */
 function race(el) {
-  const { curves, columns, metrics, titles, styles, x, y, target, table } = HERE.race;
+  const { curves, columns, metrics, titles, styles, rising, x, y, target, table } = HERE.race;
   const seconds = { 10: "10 seconds", 30: "half a minute", 120: "two minutes" };
   const idle = curves.map(({ name }) => ({ name, state: "waiting", note: "", share: 0 }));
-  const model = new Model({ curves: [], changes: [], status: [], edition: 0, active: false, x, y, scale_x: "auto", scale_y: "auto", target: null, metrics, titles, styles, page: "" }, (content) => {
+  const model = new Model({ curves: [], changes: [], status: [], edition: 0, active: false, x, y, scale_x: "auto", scale_y: "auto", target: null, metrics, titles, styles, rising, page: "" }, (content) => {
     if (giveLibrary(content, model)) return;
     if (content.kind === "from") send(content.rows);
     if (content.kind === "stop") stop();
