@@ -3,12 +3,12 @@
 The measured times give a forecast of each round for each candidate, because a worker's seconds do not depend on the
 scheme. All candidates are therefore compared on the same rounds ("full information"). An expert follows the candidate
 that was the fastest over the last H rounds. It changes only to a candidate that is faster by more than the noise of
-these rounds and the cost of the move. There is one expert for each of some H. The last one uses all rounds, and so
-follows the best fixed choice.
+these rounds and the cost of the move. There is one expert for each of some H. The expert with the longest history uses
+all rounds, and so follows the best fixed choice.
 
-The time of each expert is counted as if the run had followed it, its moves included. The run follows the expert that
-would have been the fastest so far. On the forecast rounds, the run therefore loses at most a margin per change of
-expert against the best expert. Errors of the forecasts are not part of this bound.
+The time of each expert is that of a run that follows it from the start, with the cost of its changes. The run follows
+the expert that would have been the fastest so far. Each change of expert therefore costs at most a margin, compared
+with the best expert. This bound holds for the forecast times of the rounds, which have errors.
 
 Only measured times are used: no delay model, no seed, and no later round.
 
@@ -33,21 +33,22 @@ from workbench.core.contract.links import Link
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 
 HISTORY_ROUNDS = (12, 36, 10**9)  # number of past rounds that each expert uses
-NOISE_SIGMAS = 1.0  # standard errors of a difference that noise may explain
+NOISE_SIGMAS = 1.0  # smaller differences, in standard errors, are taken for noise
 MIN_SAVED_SHARE = 0.02  # share of a round that a change must save
-# Rounds that a change must save in addition to its cost, and by which another expert must be ahead.
+# Number of mean rounds that a change must save in addition to its cost, and by which another expert must be ahead.
 MARGIN_ROUNDS = 1.0
 MIN_SEEN_ROUNDS = 3  # rounds that must have been measured before a change
 EXPLORATION_SHARE = 0.03  # exploration budget, as a share of the run's time
-NEVER_FACTOR = 1e12  # factor on a time, so that the worker is never waited for
-# At these numbers of rounds after a change, the forecasts of the last rounds are computed again.
+NEVER_FACTOR = 1e12  # factor on the time of a dead worker, so that no scheme waits for it
+# After these numbers of rounds since a change, the forecasts of the last rounds are computed again.
 ROUNDS_PER_RECHECK, MAX_CHECKS = 200, (3, 12)
 MAX_CACHED_ROUNDS = 2000  # rounds whose forecasts are used
-MOVE_COST_S_PER_SAMPLE = 1e-12  # s per sample; of two equally fast candidates, prefer the one that moves less
+# s per moved sample: of two equally fast candidates, the one that moves less is chosen
+MOVE_COST_S_PER_SAMPLE = 1e-12
 MAX_CACHED_TIMES = 64  # complete times that are stored for each worker
-RECENT_TIMES = 4  # newest complete times, from which the time of a late worker is estimated
-WINDOW_ROUNDS = 8  # rounds before and after a change of load, which show how times depend on the load
-BOUND_TOLERANCE = 1 + 1e-6  # factor on a lower bound; only times above the product exceed the bound
+RECENT_TIMES = 4  # number of newest complete times, from which the time of a late worker is estimated
+WINDOW_ROUNDS = 8  # number of rounds before and after a change of load that are compared
+BOUND_TOLERANCE = 1 + 1e-6  # factor on a lower bound, so that rounding does not count as a longer time
 RATE_TOLERANCE = 1e-9  # relative tolerance for two times that differ only by rounding
 
 
@@ -89,7 +90,7 @@ class Times:
         self.shown: list[float] = [0.0]  # estimates of `fixed`, one for each change of load
         self.before: tuple[Array, Array] | None = None  # loads and median seconds before the last change
         self.lately: deque[Array] = deque(maxlen=WINDOW_ROUNDS)  # seconds, NaN if only a lower bound is known
-        self.rows: list[Array] = []  # for each round: seconds, lower bounds of them, loads
+        self.rows: list[Array] = []  # for each round: seconds, lower bounds of the seconds, loads
 
     @property
     def fixed(self) -> float:
@@ -118,7 +119,8 @@ class Times:
     def _at_least(self, worker: int, bound: float) -> float:
         """Estimate the time of a worker that did not finish, given a lower bound.
 
-        Return the mean of its newest times above the bound, or else that of all workers' times above it.
+        Return the mean of its newest times above the bound. Without any, return the mean of all workers' times above
+        it.
         """
         times = [x for x in self.full[worker] if x > bound * BOUND_TOLERANCE]
         if times:
@@ -161,8 +163,8 @@ class Times:
 class Expert:
     """Expert that follows the candidate that was the fastest over the last `history` rounds.
 
-    `spent`: time of its rounds so far and of its moves, s. The time of a move is distributed over the rounds that were
-    left, so that an expert does not fall behind before the move can pay off.
+    `spent`: time of its rounds so far and of its moves, s. The cost of a change is distributed over the remaining
+    rounds. Otherwise an expert would fall behind before the change can pay off.
     """
 
     def __init__(self, history: int, at: int) -> None:
@@ -170,7 +172,7 @@ class Expert:
         self.spent = self.share = 0.0
 
     def follow(self, costs: Array, moves: Array, left: int) -> None:
-        """Add the time of one more round, the last of `costs`, and move if another candidate is better."""
+        """Add the time of one more round, the last row of `costs`, and change to a better candidate, if any."""
         self.spent += float(costs[-1, self.at]) + self.share
         to = self.better(costs, moves, left)
         self.share += float(moves[to]) / left if to != self.at else 0.0
@@ -199,8 +201,8 @@ class AdaptiveController:
     """Controller of adaptive selection: receives the times of each round, and decides when to change the scheme.
 
     `configurations`: the candidates. The run begins with the first, whose samples the workers store. `link`, `floats`
-    (p), `decode_rate`: those of the run. `row`: bytes of one sample. `restart`: cost of any change, s. `memory`: state
-    of an earlier segment of the run, from `as_dict`.
+    (p), `decode_rate`: those of the run. `row`: bytes of one sample. `restart`: cost of a change apart from the moved
+    samples, s. `memory`: state from the segment before, as `as_dict` returns it.
     """
 
     def __init__(
@@ -221,13 +223,14 @@ class AdaptiveController:
         self.stored = StoredParts(self.configurations[0].plan)
         self.times = Times(self.workers)
         self.sends: Array = np.zeros(self.workers)  # last measured time of sending a model, per worker, s
-        self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}  # round -> seconds, samples done in them
+        # round -> each worker's seconds, and samples done in these seconds
+        self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}
         self.began: dict[int, tuple[float, float]] = {}  # round -> its begin and end, s
         self.free = 0.0  # when the last message had passed the port, s
         self.costs: list[Array] = []  # for each round: forecast times of all candidates, s
         self.spent = self.got = 0.0  # forecast time (s) and full gradients of the run's own rounds
         self.left: int | None = None  # the candidate that was used before the last change
-        self.loss = self.lost = 0.0  # time certainly lost by the last change, and by all changes before it, s
+        self.loss = self.lost = 0.0  # proven loss by the last change, and by all changes before it, s
         self.moved = 0.0  # cost of the last change itself, s
         self.elapsed = 0.0  # time of the rounds so far, s
         self.experts = [Expert(history, 0) for history in HISTORY_ROUNDS]
@@ -255,7 +258,10 @@ class AdaptiveController:
         done[rank - 1] += samples
 
     def received(self, rank: int, share: float, sent: float, begun: float, end: float) -> None:
-        """Record the sending time (s) of an answer of `share` of a model, unless it had to wait for the port."""
+        """Record the sending time (s) of an answer, unless it had to wait for the port.
+
+        `share`: its length over a model's.
+        """
         if begun > self.free * (1 + RATE_TOLERANCE) and share > 0:
             self.sends[rank - 1] = max(0.0, begun - sent - self.link.latency) / share
         self.free = end
@@ -290,14 +296,14 @@ class AdaptiveController:
         self._forecast(first, self.times.rates(first))
         self.elapsed += end - begin
         if self.left is not None:
-            # Upper bound of the time with the earlier candidate: late workers are never waited for.
+            # Upper bound of the time with the earlier candidate, for which late workers never finish.
             rates = np.where(done >= loads, took, NEVER_FACTOR * least) / (loads + self.times.fixed)
             left = self.configurations[self.left]
             most = self._priced(left, self.round_times_of(left, rates[None]))
             self.loss += float(self.costs[-1][self.at] - most[0])
 
     def _forecast(self, first: int, rates: Array) -> None:
-        """Add the forecast times of all candidates for the rounds from `first` on, as priced by `_priced`."""
+        """Add the forecast times of all candidates for the rounds from `first` on, as `_priced` returns them."""
         del self.costs[first:]
         found = [self.round_times_of(configuration, rates) for configuration in self.configurations]
         self.spent += found[self.at].seconds[-1]
@@ -315,9 +321,9 @@ class AdaptiveController:
         )
 
     def _priced(self, configuration: Configuration, round_times: RoundTimes) -> Array:
-        """Return the times of a candidate's rounds, s, plus a price for the missing share of the full gradient.
+        """Return the times of a candidate's rounds, s, plus the time that the missing share of the gradient costs.
 
-        The price is the mean time per full gradient of the run so far.
+        A full gradient costs its mean time in the run so far.
         """
         price = self.spent / self.got if self.got else 0.0
         return np.asarray(round_times.seconds + price * (1 - self._worth(configuration, round_times)))
@@ -352,11 +358,11 @@ class AdaptiveController:
         to = self.heard.at
         if to == self.at:
             return None
-        pair = [self.at, to]  # the run may use another candidate than the expert did
+        pair = [self.at, to]  # the run's candidate may differ from the expert's
         return to if Expert(self.heard.history, 0).better(costs[:, pair], self.moves[pair], left) else None
 
     def move(self, configuration: Configuration) -> DataMove:
-        """Return the samples that a change to a candidate moves; the workers receive them in parallel."""
+        """Return the samples that workers receive, in parallel, when the run changes to a candidate."""
         missing = self.stored.missing(configuration.plan)
         most = int(missing.max())
         floats = most * self.row_bytes / self.link.width

@@ -1,8 +1,8 @@
 """Mini-batches that every rank can compute without messages: the samples of a batch follow from the seed and the job.
 
-A batch is a set of samples, not a share of a worker's load. All copies of a part therefore use the same samples. By
-linearity, the commit of an exact code is the gradient of the batch. The error of an approximate code is the same
-combination of parts as without batches.
+A batch is a set of samples of the data set. All workers that store a part therefore use the same samples of it. By
+linearity, the commit of an exact code is the gradient of the batch. An approximate code commits the same weights of
+parts as without batches.
 
 The data set is cut into strata of consecutive samples, one for each sample of a batch. A batch takes one sample from
 each stratum. Each epoch permutes the strata again, so that an epoch contains every sample once.
@@ -21,14 +21,14 @@ from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.problem import Around, Problem, Slice, gradient_of_rows, in_round
 
 BATCH_STREAM = 6  # random stream; delays use stream 0, mini-batches of a worker 1, permutations 4, ties 5
-CACHED_EPOCHS = 4  # epochs whose order is cached, because asynchronous workers are in different epochs
+CACHED_EPOCHS = 4  # number of epochs whose order is cached; asynchronous workers may be in different epochs
 
 
 class BatchSampler:
     """Samples of each job's mini-batch.
 
-    `samples`: size of the data set (d). `batch`: samples asked for (b). A batch has at most b samples, and
-    d / ceil(d / b) on average: the last stratum may be short.
+    `samples`: size of the data set (d). `batch`: samples asked for (b). A batch has at most b samples, and d / ceil(d /
+    b) on average, because the last stratum may be shorter.
 
     >>> sampler = BatchSampler(samples=10, batch=4, seed=0)
     >>> sampler.batches_per_epoch, sampler.rows(0).tolist()
@@ -58,13 +58,16 @@ class BatchSampler:
         return rows if rows[-1] < self.samples else rows[:-1]
 
     def counts(self, job: int, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many samples of a job's batch each part has, (parts,); `bounds` as in `Plan`."""
+        """Return how many samples of a job's batch are in each part, (parts,). `bounds`: as in `Plan`."""
         if self._counts is None or self._counts[0] != job or self._counts[1] is not bounds:
             self._counts = job, bounds, np.diff(np.searchsorted(self.rows(job), bounds))
         return self._counts[2]
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
-        """Return the rows of each batch of an epoch, (batches, strata); the last stratum may exceed the data."""
+        """Return the samples of each batch of an epoch, (batches, strata).
+
+        In the last stratum, numbers may exceed the data.
+        """
         if epoch not in self._orders:
             if len(self._orders) == CACHED_EPOCHS:
                 del self._orders[min(self._orders)]
@@ -86,7 +89,7 @@ class Batched(Around):
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """Key that is equal for problems whose runs can be learned together."""
+        """Key that is equal for problems whose models can be computed together."""
         return id(self.whole), self.sampler.batch, self.sampler.seed
 
     def at(self, job: int) -> Problem:
@@ -113,7 +116,7 @@ class _OfJob:
 
 
 def key_of(problem: Problem) -> object:
-    """Return what problems have in common whose runs can be learnt together."""
+    """Return a key that is equal for problems whose models can be computed together."""
     return getattr(problem, "key", id(problem))
 
 
@@ -123,7 +126,7 @@ def with_batches(problem: Problem, sampler: BatchSampler | None) -> Problem:
 
 
 def chosen_rows(slices: Sequence[Slice], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
-    """Return which of some rows are in the slices, slice after slice, and the weight of each.
+    """Return those of the `rows` that are in the slices, slice after slice, and the weight of each.
 
     >>> chosen_rows([(5, 9, 0.5), (0, 3, 2.0)], np.array([1, 4, 6, 8]))
     (array([6, 8, 1]), array([0.5, 0.5, 2. ]))

@@ -47,7 +47,7 @@ class Configuration:
 
 
 class StoredParts:
-    """Samples that each worker stores: all those of any plan so far.
+    """Samples that each worker stores: those of all plans so far.
 
     >>> held = StoredParts(Configuration("GC", {"stragglers": 1}, 4, 40).plan)
     >>> held.missing(Configuration("UMW", {}, 4, 40).plan).tolist()
@@ -106,8 +106,8 @@ def configurations_of(
 ) -> list[Configuration]:
     """Return the configurations that a run may change to, the current one first.
 
-    From an exact scheme these are all exact schemes, which commit the same gradients. From an inexact scheme they are
-    the same scheme with other numbers of answers (or deadlines), so that the commits stay comparable.
+    From an exact scheme these are all exact schemes, which commit the same gradients. From an inexact scheme, they are
+    the same scheme with other numbers of awaited answers (or deadlines). Its commits then stay comparable.
 
     `sampler`: sampler of the run's mini-batches, which not every candidate supports.
     """
@@ -120,7 +120,7 @@ def configurations_of(
             if _fits(candidate, current, problem) and candidate not in found:
                 found.append(candidate)
             if candidate.plan.answers > 1:
-                # With one answer per round, such a scheme is a coded star, and slow to forecast.
+                # With one answer per round, such a scheme equals a coded star, but its forecast is slower.
                 several.add(name)
         except SettingError:
             continue

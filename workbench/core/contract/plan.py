@@ -55,7 +55,7 @@ class Blend(Work):
     blocks: NDArray[np.int64]  # (m,)
 
     def block(self, number: int) -> Work:
-        """Return the parts of one block, with 0 samples: the engine computes their number, that of the longest part."""
+        """Return the parts of one block. `samples` is 0: the engine takes the size of the longest part."""
         of = self.blocks == number
         return Work(self.parts[of], self.coefficients[of], 0)
 
@@ -87,8 +87,8 @@ class Plan:
     batch: int | None = None  # samples that a worker draws per round from those it stores; None: all
     blocks: NDArray[np.int64] | None = None  # (parts,) number of the block of encoded data that a part is in
     coordinates: int = 1  # m, if the scheme treats the coordinates modulo m separately (see `arithmetic`)
-    versions: int = 1  # models in use at the same time, the newest included (see `weights`)
-    notes: Mapping[str, Any] = field(default_factory=dict)  # for figures: layer of a rank, code, ...
+    versions: int = 1  # number of models in use at the same time, the newest included (see `weights`)
+    notes: Mapping[str, Any] = field(default_factory=dict)  # data for figures: layer of a rank, code, ...
 
     @property
     def ranks(self) -> int:
@@ -121,7 +121,7 @@ class Plan:
 
     @cached_property
     def bounds(self) -> NDArray[np.int64]:
-        """First sample of each part, and the number of samples: shape (parts + 1,)."""
+        """First sample of each part, and at the end the number of samples: shape (parts + 1,)."""
         return np.concatenate([[0], np.cumsum(self.sizes)])
 
     @cached_property
@@ -148,12 +148,12 @@ class Plan:
 
     @cached_property
     def loads(self) -> NDArray[np.int64]:
-        """Samples that each rank processes per round: shape (ranks,)."""
+        """Number of samples that each rank processes per round: shape (ranks,)."""
         return self.stored if self.batch is None else np.minimum(self.stored, self.batch)
 
     @cached_property
     def work(self) -> list[Work]:
-        """Work of every rank; that of rank 0 is empty."""
+        """Work of every rank; empty for rank 0."""
         rows = list(zip(self.stored.tolist(), self.indptr[:-1], self.indptr[1:], strict=True))
         if self.blocks is None:
             return [Work(self.indices[a:b], self.coefficients[a:b], stored) for stored, a, b in rows]
@@ -170,7 +170,7 @@ class Plan:
         return [tuple(k) for k in kids]
 
     def shuffled(self, rows: NDArray[np.int64]) -> Plan:
-        """Return the plan in which worker i (rank i + 1) has the parts of worker rows[i]; the tree is unchanged."""
+        """Return a plan in which worker i (rank i + 1) gets the parts of worker rows[i]. The tree is unchanged."""
         places = np.concatenate([[0], rows + 1])
         counts = np.diff(self.indptr)[places]
         indptr = np.concatenate([[0], np.cumsum(counts)])
@@ -207,7 +207,7 @@ def shard_sizes(samples: int, workers: int, pieces: int) -> NDArray[np.int64]:
 def star_plan(matrix: Array, samples: int, **notes: Any) -> Plan:
     """Return the plan of a master and one worker per row of `matrix` (workers, parts).
 
-    The `samples` are cut into parts of equal size, up to 1. `notes`: data for figures.
+    The `samples` are cut into parts whose sizes differ by one at most. `notes`: data for figures.
 
     >>> star_plan(np.array([[1.0, 0.5], [0.0, 1.0]]), samples=10).stored.tolist()
     [0, 10, 5]
@@ -234,9 +234,9 @@ def even_plan(
 ) -> Plan:
     """Return the plan of a master and workers with k parts each.
 
-    `placement` (workers, k): parts of each worker, in its order. The `samples` are cut into `parts` parts of equal
-    size, up to 1; default: one part per worker. `coefficients` (workers, k): default ones. `more`: other fields of the
-    plan.
+    `placement` (workers, k): parts of each worker, in its order. The `samples` are cut into `parts` parts, whose sizes
+    differ by one at most; default: one part per worker. `coefficients` (workers, k): default 1. `more`: other fields of
+    the plan.
 
     >>> even_plan(np.array([[0, 1], [1, 0]]), samples=10).stored.tolist()
     [0, 10, 10]
@@ -253,7 +253,7 @@ def even_plan(
 
 
 def uncoded_plan(workers: int, samples: int) -> Plan:
-    """Return the plan of a master and workers with one part each: `star_plan` of the identity, without its matrix.
+    """Return the plan of a master and workers with one part each: that of `star_plan` for the identity matrix.
 
     `samples`: size of the data set, which is cut evenly.
 

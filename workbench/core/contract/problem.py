@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
 
-Slice = tuple[int, int, float]  # first sample, one past the last, weight
+Slice = tuple[int, int, float]  # first sample, last sample + 1, weight
 
 
 def rows_of(slices: Sequence[Slice]) -> tuple[NDArray[np.int64], Array]:
@@ -26,7 +26,7 @@ def rows_of(slices: Sequence[Slice]) -> tuple[NDArray[np.int64], Array]:
 
 
 def stretch(rows: NDArray[np.int64]) -> Any:
-    """Return consecutive samples as a slice, so that indexing with them copies nothing; others unchanged.
+    """Return consecutive samples as a slice, so that indexing copies nothing; other samples are returned unchanged.
 
     >>> stretch(np.array([3, 4, 5])), stretch(np.array([3, 5]))
     (slice(3, 6, None), array([3, 5]))
@@ -71,7 +71,7 @@ class Request:
 
 
 class Problem(Protocol):
-    """Objective that is minimised: (1/d) sum of sample losses + ``(l2/2) |model|^2``. Gradients are sums over samples.
+    """Objective to minimise: (1/d) sum of the samples' losses + ``(l2/2) |model|^2``. Gradients are sums over samples.
 
     >>> import workbench as wb
     >>> problem = wb.Experiment(scheme="UMW", problem="least_squares", workers=4).build_problem()
@@ -88,13 +88,16 @@ class Problem(Protocol):
         """Return the model of round 0, shape (p,)."""
 
     def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
-        """Return the weighted sum of the gradients over some slices of the data, shape (p,): a worker's task."""
+        """Return the weighted sum of the gradients over slices of the data, shape (p,). Workers compute this."""
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
         """Return loss, metrics and weighted gradient at several models, in one pass over the data."""
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
-        """Return the Lipschitz constant of the gradient of the objective, or of the mean loss over `slices` with l2."""
+        """Return the Lipschitz constant of the objective's gradient.
+
+        With `slices`, the objective is their mean loss plus l2.
+        """
 
 
 class Around:
@@ -121,7 +124,8 @@ class Around:
 def gradient_of_rows(problem: Problem, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:
     """Return the weighted sum of the gradients of some samples, shape (p,).
 
-    A problem may define `rows_gradient(rows, weights, model)` for it. Otherwise `gradient` is called with slices.
+    The method `rows_gradient(rows, weights, model)` of the problem is called, if it has one. Otherwise `gradient` is
+    called with slices.
 
     >>> import workbench as wb
     >>> problem = wb.Experiment(problem="least_squares").build_problem()
@@ -142,8 +146,8 @@ def gradient_of_rows(problem: Problem, rows: NDArray[np.int64], weights: Array, 
 def in_round(problem: Problem, round: int, batch: NDArray[np.int64] | None = None) -> Problem:
     """Return the problem whose gradients are for the commit of a round.
 
-    A problem with random numbers, such as dropout, defines `at(round)` for it. `batch`: samples of the mini-batch,
-    ascending, for problems that define `among(batch)`.
+    A problem with random numbers, such as dropout, defines the method `at(round)`. `batch`: samples of the mini-batch,
+    ascending, for problems with a method `among(batch)`.
 
     >>> import workbench as wb
     >>> problem = wb.Experiment(problem="least_squares").build_problem()

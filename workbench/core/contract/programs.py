@@ -38,19 +38,21 @@ from workbench.core.contract.weights import SparseWeights
 
 Answer = tuple[int, int]  # rank, index of its message in the round
 Answers = dict[Answer, Message]
-# Round, answers -> decoded value, residual |b - 1|^2 (nan if unknown).
+# Function of the round and its answers. It returns the decoded value and the residual |b - 1|^2 (nan if unknown).
 Combine = Callable[[int, Answers], tuple[Any, float]]
-AnswerProgram = Generator[Any, Any, tuple[Any, float, int]]  # gradient, residual, combined answers
+# returns gradient, residual, and the number of combined answers
+AnswerProgram = Generator[Any, Any, tuple[Any, float, int]]
 INFINITY = float("inf")
-MAX_BLOCK_BYTES = 2**19  # bytes of values that are added up together, so that they fit into the cache
-MIN_BLOCK_VALUES = 16  # minimum number of values that are added up together
+MAX_BLOCK_BYTES = 2**19  # bytes of the blocks that are added up, which fit into the cache
+MIN_BLOCK_VALUES = 16  # minimum length of a block that is added up
 
 
 @dataclass(frozen=True)
 class StopRule:
-    """Rule for when a parent stops waiting for answers. Join rules with & and |."""
+    """Rule that decides when a parent stops waiting for answers. The operators & and | combine rules."""
 
-    ready: Callable[[Collection[Answer], float, float], bool]  # (answers, start of the round, now) -> stop?
+    # function of the answers, the start of the round and the time now
+    ready: Callable[[Collection[Answer], float, float], bool]
     timers: tuple[float, ...] = ()  # times at which to evaluate the rule, s after the start of the round
 
     def __or__(self, other: StopRule) -> StopRule:
@@ -63,14 +65,14 @@ class StopRule:
 
 
 class LostChildren:
-    """Children that will not answer: dead ones, and those whose answer of a round was refused."""
+    """Children that will not answer: dead children, and those whose answer of a round was refused."""
 
     def __init__(self) -> None:
         self.gone: set[int] = set()
         self.refused: dict[int, dict[int, str]] = {}  # round -> rank -> reason
 
     def add(self, message: Message) -> None:
-        """Add the child of a `PEER_LOST` message. A message with a value, the reason, is about its round only."""
+        """Add the child of a `PEER_LOST` message. A message with a value, the reason, counts for its round only."""
         if message.value is None:
             self.gone.add(message.src)
         else:
@@ -146,9 +148,9 @@ def tolerant_answers(
 ) -> Generator[Any, Any, tuple[dict[int, list[Any]], frozenset[int]]]:
     """Wait (1 + tolerance) times as long as the fastest child took for its `number` answers.
 
-    If the late children may not be dropped, wait for all. `follows(late)`: whether the parent can continue without
-    them. Return the values of the others by rank, and the late ranks. Raises `QuorumLost` if all missing children will
-    never answer, and may not be dropped.
+    If the late children may not be dropped, wait for all. `follows(late)`: whether the parent can continue without the
+    late children. Return the values of the children that are not late, by rank, and the late ranks. Raises `QuorumLost`
+    if no missing child will answer, and they may not be dropped.
     """
     got: dict[int, dict[int, Any]] = {rank: {} for rank in node.children}
     start, until, late = node.clock(), None, frozenset(node.children)
@@ -191,7 +193,7 @@ def tolerant_program(node: Node, rule: StopRule, tolerance: float, combine: Comb
 
 
 def _before(timer: float | None, now: float) -> float:
-    """Return the arrival time for the event order: a message that arrives exactly at a timer comes before it."""
+    """Return the arrival time in the event order: of simultaneous events, the message comes before the timer."""
     if timer is not None and simultaneous(now, timer):
         return math.nextafter(timer, -INFINITY)
     return now
@@ -228,7 +230,7 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
 
 
 def _one_by_one(weights: Array, values: Sequence[Array]) -> Array:
-    """Return the weighted sum without copying the values: for long values, copies cost more than the products."""
+    """Return the weighted sum without copies of the values. For long values, copies take longer than the products."""
     total = weights[0] * values[0]
     term = np.empty_like(total) if len(values) > 1 else total
     for weight, value in zip(weights[1:], values[1:], strict=True):
@@ -266,7 +268,7 @@ def decoded(decode: Callable[[tuple[int, ...]], Decoding], values: Mapping[int, 
 def decoder(make: Callable[[], GradientCode], first: int) -> Combine:
     """Return a function that decodes the answers of ranks first, first + 1, ... with the code.
 
-    The code is made at the first call, because most ranks of a real run are leaves that never decode.
+    The code is made at the first call. Most ranks of a real run are leaves, which never decode.
     """
     code = cache(make)
 
@@ -291,7 +293,10 @@ def master_program(node: Node, answers: Callable[[int, Any, LostChildren], Answe
 
 
 def parent_program(node: Node, rule: StopRule, combine: Combine) -> Program:
-    """Run a master that gathers by a rule: a faster `master_program`, with one generator less for each effect."""
+    """Run a master that gathers by a rule.
+
+    It is faster than `master_program`: one generator less handles each effect.
+    """
     model, lost = node.model, LostChildren()
     for r in node.span:
         yield Send(node.children, MODEL, r, model)
@@ -328,7 +333,7 @@ def child_program(node: Node, rule: StopRule, combine: Combine) -> Program:
 
 
 def coded_program(node: Node, rule: StopRule, combine: Combine) -> Program:
-    """Run `parent_program` at the master and `child_program` at other nodes, which all decode in the same way."""
+    """Run `parent_program` at the master and `child_program` at other nodes, with the same rule and decoding."""
     program = parent_program if node.rank == MASTER else child_program
     return program(node, rule, combine)
 
@@ -336,7 +341,7 @@ def coded_program(node: Node, rule: StopRule, combine: Combine) -> Program:
 def answer(
     node: Node, job: Message, work: Work | None = None, kind: str = CODED, batch: int | None = None
 ) -> Program:
-    """Compute the node's work, or the given one, and send it, unless a newer model comes first.
+    """Compute the node's work (or `work`) and send the result, unless a newer model comes first.
 
     A model of None means that the answer is no longer needed.
     """

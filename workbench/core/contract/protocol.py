@@ -19,7 +19,7 @@ Crash      a fault: the node dies                               never
 ========== ==================================================== ==================================
 
 A match is data, not a function: `{kind: first round that still counts}`. A late answer can therefore not be taken for
-a new one. The engine drops the messages that a Close names, and counts them as stale.
+a new one. The engine drops the messages that a Close refers to, and counts them as stale.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from workbench.core.contract.plan import Plan, Work
 
 Match = Mapping[str, int]
 
-REL_TOL = 1 + 2.0**-50  # two times with a smaller quotient differ only by rounding: they are simultaneous
-ABS_TOL = 1e-9  # s; two times this close are simultaneous as well: converting between clocks rounds them
+REL_TOL = 1 + 2.0**-50  # two times whose quotient is smaller differ only by rounding, and are simultaneous
+# s; two times whose difference is smaller are simultaneous as well, because conversions between clocks round
+ABS_TOL = 1e-9
 
 MODEL, CODED, PEER_LOST = "model", "coded", "lost"
 NO_RANK = -1  # in arrival logs, in place of a rank: no message had come by a deadline
@@ -72,12 +73,12 @@ class Compute(NamedTuple):
     """Compute the gradient of `work` at `model`.
 
     `unless`: a message that matches it pre-empts the computation, whose answer is then None.
-    `model`: a model, or a tuple of models with one for each row of the work's coefficients. With a tuple, the delays
-    treat the work as one task, whatever its parts.
-    `batch`: use only that many samples, drawn for this rank and draw; their sum is scaled up to represent the work.
+    `model`: a model, or a tuple of models with one for each row of the work's coefficients. With a tuple, the whole
+    work is one task with one drawn time.
+    `batch`: use only that many samples, drawn for this rank and draw. The sum is scaled up to the size of the work.
     `draw`: index of the drawn time of the worker, from 0; by default the round.
-    `job`: the commit that the gradient is for (a tuple if `model` is one); by default the round. The random numbers of
-    a problem (dropout) depend on the job, so that the gradient does not depend on the round in which it is computed.
+    `job`: the commit that the gradient is for (a tuple if `model` is a tuple); by default the round. Random numbers of
+    a problem (dropout) depend on the job, and not on the round in which the gradient is computed.
     `slowdown`: factor on the computing time; only faults set it.
 
     >>> from workbench.core.contract.plan import uncoded_plan
@@ -99,10 +100,10 @@ class Send(NamedTuple):
     """Send `value` to one rank or to several.
 
     `kind`, `round`: fields that the receiver's `Recv` matches. `floats`: length on the wire (default: a whole model).
-    `number`: index of the message among those of one round. `share`: share of a model's sending time that it takes
-    (default: floats / model size), for messages that padding makes longer than in the paper. `draw`: as in `Compute`.
-    `every`: deliver a model even if a newer one follows. Otherwise a slow receiver on real links may get only the
-    newest.
+    `number`: index of the message among those of one round. `share`: sending time over that of a model (default: floats
+    / model size). It differs where padding makes a message longer than in the paper. `draw`: as in `Compute`.
+    `every`: deliver a model even if a newer model follows. Otherwise a slow receiver on real links may get only the
+    newest model.
 
     >>> Send(to=0, kind="coded", round=3, floats=10).number
     0
@@ -123,7 +124,7 @@ class Recv(NamedTuple):
     """Wait for the oldest message whose kind is in `match` and whose round is at least match[kind].
 
     `until`: absolute time, s, at which the wait ends. A message that arrives exactly then is still received, and a past
-    time polls. With None the wait has no limit, but the engine raises an error if no message can come. `latest`: take
+    time polls. With None, the wait has no limit. The engine raises an error if no message can come. `latest`: take
     the newest message instead, and drop older ones.
 
     >>> Recv({"coded": 3}, until=1.5).latest
@@ -147,7 +148,7 @@ class Close(NamedTuple):
 
 
 class Decode(NamedTuple):
-    """Multiply and add `floats` numbers; takes time only with `decode_rate` in the experiment.
+    """Multiply and add `floats` values. This takes time only if the experiment sets `decode_rate`.
 
     >>> Decode(floats=1000)
     Decode(floats=1000)
@@ -226,12 +227,13 @@ class Node:
     model: Any  # the model of the first round
     clock: Callable[[], float]
     smoothness: Callable[[Work], float] = lambda work: 1.0  # smoothness of the mean loss over some work
-    constant: Callable[[Work], Any] = _no_constant  # see `Quadratic`; computed before the run
-    l2: float = 0.0  # regularisation; the optimiser applies it, unless a worker has its own model
-    first: int = 0  # first round: above 0 if the run is resumed
-    # Sampler of a job's mini-batch, for which programs must set `Compute.job`; None: gradients over all samples.
+    constant: Callable[[Work], Any] = _no_constant  # constant term of a `Quadratic`, computed before the run
+    l2: float = 0.0  # regularisation; programs need it only where workers update their own models
+    first: int = 0  # first round; above 0 if the run is resumed
+    # Sampler of each job's mini-batch, or None for gradients over all samples. With a sampler, programs must set
+    # `Compute.job`.
     sampler: BatchSampler | None = None
-    step: int = 0  # first step of a worker that counts its own steps: above 0 if the run is resumed
+    step: int = 0  # first step of a worker that counts its own steps; above 0 if the run is resumed
 
     @property
     def span(self) -> range:

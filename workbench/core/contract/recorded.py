@@ -1,7 +1,7 @@
 """Tables of recorded times: worker, step and duration. `wb.traces.load` and the delay model "replay" read them here.
 
-Names are text: 1e5 and 100000 are two workers, and a host may be called NA. Times are in seconds, unless the name of
-their column contains another unit (`took_ms`, `time [us]`).
+Names are text: 1e5 and 100000 are different workers, and a host may be called NA. Times are in seconds, unless the name
+of their column contains another unit (`took_ms`, `time [us]`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OTHER_NAMES = {"step": "iteration", "recording": "experiment"}  # alternative na
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 # Phases of a worker's computing: as a whole, and in one layer of the model.
 COMPUTE_PHASE, LAYER_PREFIX = "compute", "compute: "
-MIN_TIMESTAMP_S = 1e8  # s; a larger time (three years) must be a point in time, not a duration
+MIN_TIMESTAMP_S = 1e8  # s; larger values (over three years) are points in time, not durations
 MAX_STEP = 2**63 - 1
 _SPELLINGS = {
     "s": "s sec secs second seconds",
@@ -47,7 +47,7 @@ _SPELLINGS = {
 }
 UNITS = {name: unit for unit, names in _SPELLINGS.items() for name in names.split()}
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "min": 1 / 60, "h": 1 / 3600}
-_AMBIGUOUS_UNITS = {"m", "min", "mins"}  # minutes, the minimum, or metres
+_AMBIGUOUS_UNITS = {"m", "min", "mins"}  # may mean minutes, the minimum, or metres
 _TIMES = {
     *[
         "duration",
@@ -66,10 +66,10 @@ _TIMES = {
 
 
 def read_times(path: Path, columns: Mapping[str, str] | None = None, unit: str | None = None) -> pd.DataFrame:
-    """Read a table of recorded times: those of `COLUMNS` that it has, in seconds. The index is the line of each row.
+    """Read the columns of a table that are in `COLUMNS`, with times in seconds. The index is the line of each row.
 
-    `columns`: names of its columns, if not the usual ones. `unit`: unit of its times, if the name of their column does
-    not contain it. Raises `TableError`, `SettingError`, OSError, and ValueError of Arrow.
+    `columns`: names of its columns, if they are not the usual names. `unit`: unit of its times, if the column's name
+    does not contain the unit. Raises `TableError`, `SettingError`, OSError, and ValueError of Arrow.
     """
     columns, units = dict(columns or {}), _known_unit(unit)
     frame = read_columns(path) if ending(path) == ".parquet" else read_texts(path)
@@ -124,7 +124,7 @@ def checked_times(
 
 
 def own_times(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the workers' computing if there are any; else all rows."""
+    """Return the rows of the phases in which workers compute, or all rows if there are none."""
     if "phase" not in frame:
         return frame
     rows = frame[(frame["phase"] == COMPUTE_PHASE) | frame["phase"].astype(str).str.startswith(LAYER_PREFIX)]
@@ -144,7 +144,7 @@ def _known_unit(unit: str | None) -> str | None:
 
 
 def _usual(ours: str, names: Sequence[str], frame: pd.DataFrame) -> str | None:
-    """Find a column by its usual names; raises `TableError` if both exist and differ."""
+    """Find a column by its usual names. Raises `TableError` if two of these columns exist and differ."""
     there = [name for name in (ours, OTHER_NAMES.get(ours)) if name in names]
     if len(there) > 1 and not frame[there[0]].equals(frame[there[1]]):
         raise TableError(f"has columns {there[0]!r} and {there[1]!r}, which differ; rename one of them")
@@ -173,7 +173,7 @@ def unit_of(name: str) -> str | None:
 
 
 def _timed(names: Sequence[str]) -> str | None:
-    """Find the one column whose name contains the word for a duration and its unit."""
+    """Find the only column whose name contains a word for a duration and a unit."""
     found = [name for name in names if unit_of(name) and {*_letters_of(name)} <= _TIMES | {*UNITS}]
     if len(found) > 1:
         raise TableError(f"has the times {', '.join(map(repr, found))}; call the one to read seconds")
@@ -204,7 +204,7 @@ def _lacks(missing: list[str], names: Sequence[str]) -> str:
 def _names(frame: pd.DataFrame, given: pd.Series[Any], name: str, from_file: bool) -> pd.Series[Any]:
     """Convert names to text; an optional name that is missing in all rows becomes "".
 
-    Whole numbers as names of workers are normalised. In a file, an empty field is a missing name. Elsewhere "" is a
+    Whole numbers that name workers are normalised. In a file, an empty field is a missing name. In a frame, "" is a
     name, such as the host of a master.
     """
     found = identifiers(given) if name == "worker" else texts(given)
@@ -246,7 +246,7 @@ def _step(value: Any) -> int | None:
 
 
 def _amounts(frame: pd.DataFrame, given: pd.Series[Any], name: str) -> pd.Series[Any]:
-    """Convert numbers, which must be at least 0; times are required in each row, other numbers may be empty."""
+    """Convert numbers, which must be at least 0. A time is required in each row; other numbers may be empty."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(given.dtype) and not pd.api.types.is_bool_dtype(given.dtype):

@@ -17,7 +17,8 @@ from workbench.core.contract.plan import even_sizes
 from workbench.core.contract.protocol import Node, Recv, Send
 
 SLICE_KIND = "slice"
-MAX_RING_NODES = 256  # nodes of the closed form; with more, simulating the steps is faster
+# max number of nodes for the closed form; with more nodes, simulating the steps is faster
+MAX_RING_NODES = 256
 
 
 def slice_sizes(floats: int, n: int) -> Array:
@@ -39,14 +40,14 @@ def bytes_sent(floats: int, n: int, place: int, width: int = BYTES_PER_FLOAT) ->
 
 
 def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tuple[Array, Array]:
-    """Return when each node has the sum, and when its port is free again; both shape (n,), s.
+    """Return the times when each node has the sum, and when its port is free again; both shape (n,), s.
 
     At step k, node i sends slice i-k. It continues with step k+1 once it has received slice i-1-k. A message reaches
     the port of the next node after the latency, and occupies it for its transfer. The longest path determines the end.
     """
     n = len(entry)
     if n > 1 and not link.latency and not link.bandwidth:
-        # Every step passes a maximum on, so the last step has the maximum over all nodes.
+        # Every node passes its maximum on, so after the last step each node has the maximum over all nodes.
         last = np.full(n, max(entry.max(), port_free.max()))
         return last, last.copy()
     rate = link.width / (link.bandwidth or np.inf)
@@ -74,7 +75,7 @@ def _by_steps(entry: Array, port_free: Array, transfer: Array, latency: float) -
 
 @lru_cache(maxsize=2)
 def _ways(floats: int, n: int, latency: float, rate: float) -> Array:
-    """Return the length of the longest path to node i from node j's entry, and from its port: shape (n, 2n), s."""
+    """Return the length of the longest path to node i from node j's entry, and from node j's port: (n, 2n), s."""
     hops, moved = _hops(floats, n)
     longest: Array = (latency * hops + rate * moved).max(axis=0)
     return longest
@@ -84,17 +85,17 @@ def _ways(floats: int, n: int, latency: float, rate: float) -> Array:
 def _hops(floats: int, n: int) -> tuple[Array, Array]:
     """Return the hops of the longest paths, and the floats that pass ports on them, each (2, n, 2n).
 
-    The first axis is for paths with the fewest hops, and for those with one more turn around the ring. Each of the
-    2(n-1) steps is a hop to the next node, with the same slice, or a wait in a port for the slice before. From an entry
-    the first step is a hop, since there is no port to wait for. From a port the first step is a wait. The other hops
-    take longest with the largest slice on the path.
+    A path begins when a node enters the all-reduce, or when its port becomes free. It has 2(n-1) steps. In each step
+    the slice moves on to the next node (a hop), or waits in a port for the slice before. A path from an entry begins
+    with a hop, and a path from a port with a wait. The longest paths have the fewest hops, or n hops more (first axis),
+    and make the other hops with the largest slice on the path.
     """
     size, steps = slice_sizes(floats, n), 2 * (n - 1)
     before = size[(np.arange(n)[:, None] - np.arange(steps + 1)) % n]  # [j, s]: slice j - s
     total, largest = before.cumsum(axis=1), np.maximum.accumulate(before, axis=1)
     node, source = np.ogrid[:n, :n]
     found = []
-    for first in (1, 0):  # is the first step a hop?
+    for first in (1, 0):  # 1: the first step is a hop
         least = (node - source - first) % n + first
         more = np.where(least + n + 1 - first <= steps, least + n, least)
         hops = np.stack([least, more])
@@ -109,8 +110,8 @@ def ring_steps(
 ) -> Generator[Any, Any, Array]:
     """Run the all-reduce of one worker with explicit messages, and return the sum. Ranks 1..n form the ring in order.
 
-    `came`: received slices by round and step. It is kept from round to round, because a message may overtake earlier
-    ones if sending times are drawn.
+    `came`: received slices by round and step. The caller keeps it for the next rounds, because messages may overtake
+    one another if sending times are drawn.
     """
     n = node.plan.workers
     i = node.rank - 1

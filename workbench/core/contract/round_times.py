@@ -1,8 +1,8 @@
 """Round times without an event loop: order statistics over drawn times, vectorised over rounds and workers.
 
 A scheme's `round_times` computes the end of each round. With the same seed, the result equals that of the event engine:
-draws, rules and tie-breaks are the same. This holds if rounds do not overlap. The rounds of the ring do, and pass their
-state on from round to round.
+draws, rules and tie-breaks are the same. This holds if rounds do not overlap. The rounds of the ring overlap, so each
+of them needs the state of the round before.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from workbench.core.contract.links import Link
 from workbench.core.contract.protocol import REL_TOL
 from workbench.core.contract.ring import ring_finish
 
-# Order of arrival (rounds, workers) -> number of answers needed (rounds,).
+# Function of the order of arrival, (rounds, workers). It returns the number of needed answers, (rounds,).
 AnswersNeeded = Callable[[NDArray[np.int64]], NDArray[np.int64]]
-TieOrder = Callable[[NDArray[np.int64]], Array]  # rounds -> tie-break of each worker (rounds, workers)
-MAX_TIMES_PER_BATCH = 2_000_000  # drawn times in memory at once
+# returns the tie-break of each worker in some rounds, (rounds, workers)
+TieOrder = Callable[[NDArray[np.int64]], Array]
+MAX_TIMES_PER_BATCH = 2_000_000  # max number of drawn times in memory
 
 
 def _not_available(*_: Any) -> Any:
@@ -47,23 +48,22 @@ class SampledTimes:
     0.0
     """
 
-    seconds: Array  # (rounds, workers) to compute the whole load
+    seconds: Array  # (rounds, workers): time to compute the whole load
     send: Callable[[float], Array | float]  # floats -> additional seconds of sending, (rounds, workers) or 0
     link: Link
     floats: int  # model size p
-    tie_order: (
-        TieOrder  # indices of some of these rounds -> tie-break of each worker, (those rounds, workers)
-    )
+    tie_order: TieOrder  # indices of some of these rounds -> tie-break of each worker, (rounds, workers)
     decode_rate: float | None = None  # floats/s
-    state: Any = None  # state after the rounds before these
+    state: Any = None  # state after the earlier rounds
     samples: int = 0  # size of the data set
-    # Portions (workers, m), slice of rounds -> seconds until each portion is done, (those rounds, workers, m).
+    # Function of portions (workers, m) and a slice of rounds. It returns when each portion is done, (rounds, workers,
+    # m), s.
     progress: Callable[[NDArray[np.int64], slice], Array] = _not_available
-    first_round: int = 0  # number of the first of these rounds
+    first_round: int = 0  # number of the first round
     # Index of a draw -> seconds of each worker's whole load, (workers,).
     load_seconds: Callable[[int], Array] = _not_available
     total_rounds: int = 0  # rounds of the whole run
-    # Any rounds of the run, also later ones -> their draws.
+    # Function that returns the draws of any rounds of the run, also of later rounds.
     block: Callable[[range], SampledTimes] = _not_available
     # Indices of draws, share of a model -> additional seconds of sending, (draws, workers) or 0.
     send_seconds: Callable[[Iterable[int], float], Array | float] = _not_available
@@ -79,7 +79,9 @@ class SampledTimes:
         samples: int,
         decode_rate: float | None = None,
     ) -> SampledTimes:
-        """Return measured times in place of drawn ones: samples of a load take equal times, lower ranks come first.
+        """Return measured times as if they were drawn.
+
+        All samples of a load take equal times; of equal times, the lower rank comes first.
 
         >>> draws = SampledTimes.measured(np.array([[1.0, 3.0]]), lambda floats: 0.0, Link(), 10, samples=4)
         >>> star_round_times(draws, needed=2).seconds
@@ -96,7 +98,7 @@ class SampledTimes:
         return cls(seconds, send, link, floats, tie_order, decode_rate, samples=samples, progress=progress)
 
     def decode_seconds(self, answers: Any) -> Any:
-        """Return the seconds for combining that many messages; `answers` may be an array."""
+        """Return the seconds that combining `answers` messages takes; `answers` may be an array."""
         return 0.0 if self.decode_rate is None else answers * self.floats / self.decode_rate
 
     def arrival_times(self, length: float) -> Array:
@@ -105,7 +107,7 @@ class SampledTimes:
 
     @property
     def downlink_seconds(self) -> float:
-        """Seconds that a model takes for one hop to a child."""
+        """Seconds from sending a model until a child has it."""
         return self.link.latency + self.link.transfer(self.floats) if self.link.downloads else 0.0
 
 
@@ -186,7 +188,7 @@ def places(order: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def deadline_round_times(draws: SampledTimes, deadline: float) -> RoundTimes:
-    """Return the rounds of a master that takes the answers that have passed the port by a deadline, perhaps none.
+    """Return the rounds of a master that takes the answers which have passed the port by a deadline, if there are any.
 
     `deadline`: s after the start of the round.
 
@@ -208,14 +210,16 @@ class WaitResult(NamedTuple):
 
     late_workers: NDArray[np.bool_]  # (rounds, workers)
     seconds: Array  # (rounds,) until the wait ends, or until all answers have come, if that is earlier
-    messages: NDArray[np.int64]  # (rounds,) messages that have come by then
+    messages: NDArray[np.int64]  # (rounds,) messages received during the wait
     last_answer: Array  # (rounds,) seconds until all answers have come
     all: int  # messages of all workers in a round
 
     def round_times(
         self, draws: SampledTimes, drop: NDArray[np.bool_], combined: NDArray[np.int64]
     ) -> RoundTimes:
-        """Return rounds that drop late workers where `drop` is True, and wait for all answers elsewhere.
+        """Return the round times.
+
+        Rounds with `drop` end without the late workers; in other rounds the master waits for all.
 
         `combined`: number of answers that are decoded in each round, (rounds,).
         """
@@ -251,7 +255,7 @@ def wait_for(draws: SampledTimes, tolerance: float, number: int = 1) -> WaitResu
 
 
 def earlier(one: RoundTimes, other: RoundTimes) -> RoundTimes:
-    """Return the earlier result of each round, for two rules joined with |: the one with fewer messages."""
+    """Return for each round the result with fewer messages: that of two rules joined with |."""
     as_many = one.messages == other.messages
     first = (one.messages < other.messages) | (as_many & (one.seconds <= other.seconds))
     fields = ("seconds", "messages", "bytes")
@@ -273,8 +277,8 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
     transfer, hop = link.transfer(draws.floats), link.latency
     send = draws.send(draws.floats)
     bounds = np.cumsum([0] + [children**layer for layer in range(1, layers + 1)])
-    below: Array | None = None  # per parent: when the sums of the layer below are decoded
-    # Per layer: when messages have passed the port, and how many are received if the round is long enough.
+    below: Array | None = None  # for each parent: time when the sums of the layer below are decoded
+    # For each layer: when messages have passed the port, and how many a parent receives if the round is long enough.
     passed: list[tuple[Array, Array]] = []
     for layer in range(layers, 0, -1):
         here = slice(bounds[layer - 1], bounds[layer])

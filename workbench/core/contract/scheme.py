@@ -36,20 +36,23 @@ class Scheme(Family):
     name: ClassVar[str] = ""  # name that users type, such as "CR"
     title: ClassVar[str] = ""  # description in a few words
     paper: ClassVar[str] = ""  # source
-    exact: ClassVar[bool] = True  # it commits the full gradient, whichever workers straggle
-    delayed: ClassVar[bool] = False  # it commits gradients at older models, unlike other exact schemes
-    numeric: ClassVar[bool] = False  # its decisions depend on the values, so messages must carry them
+    exact: ClassVar[bool] = True  # whether it commits the full gradient, whichever workers straggle
+    # whether it commits gradients at older models, unlike other exact schemes
+    delayed: ClassVar[bool] = False
+    # whether its decisions depend on the values, so that messages must carry them
+    numeric: ClassVar[bool] = False
     optimiser: ClassVar[str] = "gd"  # optimiser that its paper uses; an experiment may choose another
     # Parameters of that optimiser in its paper, used unless the experiment sets them.
     optimiser_args: ClassVar[Mapping[str, float]] = {}
-    # Parameter, and direction (+1 or -1) of change, with which its codes keep more digits.
+    # Parameter, and the direction (+1 or -1) in which it must change so that codes keep more digits.
     precision_knob: ClassVar[tuple[str, int] | None] = None
-    self_paced: ClassVar[bool] = False  # its workers draw times at their own pace: see `Compute.draw`
-    # Its workers finish all work that they begin, so their messages show all that they did.
+    self_paced: ClassVar[bool] = False  # whether workers draw times at their own pace (see `Compute.draw`)
+    # Whether workers finish all work that they begin, so that their messages show all of their work.
     non_preemptive: ClassVar[bool] = False
-    # Its nodes read the clock, so the answers do not show all that the workers did.
+    # Whether nodes read the clock, so that the answers do not show all work of the workers.
     clock_driven: ClassVar[bool] = False
-    data_dependent: ClassVar[bool] = False  # gradients decide which workers it asks; a forecast asks all
+    # whether gradients decide which workers compute; a forecast assumes all
+    data_dependent: ClassVar[bool] = False
     catalogue: ClassVar[Catalogue[Scheme]] = Catalogue(
         "scheme", "workbench.core.schemes", "workbench.schemes"
     )
@@ -74,28 +77,31 @@ class Scheme(Family):
         return [{}]
 
     def own_step(self, smoothness: float) -> float | None:
-        """Return the step for which its commits are made, or None if its commits are gradients."""
+        """Return the step with which its commits must be applied, or None if its commits are gradients."""
         return None
 
     def measured(self, draws: Callable[[], SampledTimes], workers: int) -> dict[str, Any]:
-        """Return open parameters (`scheme_args`) that it chooses from the times of some rounds.
+        """Return the unset parameters (`scheme_args`), chosen from the times of some rounds.
 
         See `forecasting.settled`.
         """
         return {}
 
     def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:
-        """Return the delays of a run. A self-paced scheme caches all rounds, as its workers are in different ones."""
+        """Return the delays of a run.
+
+        A self-paced scheme caches all rounds, because its workers are in different rounds.
+        """
         return DelayStream(delays, seed, workers, rounds if self.self_paced else CACHED_ROUNDS)
 
     def check(self, workers: int) -> None:
-        """Raise `SettingError` if that number of workers does not fit; the message contains numbers that do."""
+        """Raise `SettingError` if that number of workers does not fit. The message contains numbers that fit."""
 
     def check_problem(self, problem: str) -> None:
         """Raise `SettingError` if the scheme does not support the problem of that name; the message has the reason."""
 
     def check_samples(self, workers: int, samples: int) -> None:
-        """Raise `SettingError` if that many samples cannot be divided; the message contains numbers that can."""
+        """Raise `SettingError` if that many samples cannot be divided. The message contains numbers that can be."""
 
     def check_batch(self, plan: Plan, sampler: BatchSampler) -> None:
         """Raise `SettingError` if rounds cannot use mini-batches; the message has the reason or a batch that fits.
@@ -126,15 +132,15 @@ class Scheme(Family):
         """Return the round times for drawn computing times, vectorised over rounds; `forecast` uses it."""
 
     def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
-        """Return the index of the worker in the plan whose parts each worker computes in a round, (workers,).
+        """Return for each worker, (workers,), the worker of the plan whose parts it computes in a round.
 
-        Indices count from 0. None: each worker always computes its own parts. Schemes that shuffle override it;
-        `round_plan`, `encoding`, delays and forecasts use it.
+        Workers are counted from 0. None means that each worker always computes its own parts. Schemes that shuffle
+        override this method, which `round_plan`, `encoding`, delays and forecasts use.
         """
         return None
 
     def round_plan(self, plan: Plan, round: int) -> Plan:
-        """Return the plan of one round."""
+        """Return the plan with the parts as they are allocated in one round (see `rows`)."""
         rows = self.rows(plan.workers, round)
         return plan if rows is None else plan.shuffled(rows)
 
@@ -147,13 +153,13 @@ class Scheme(Family):
         return self.round_plan(plan, round).matrix()
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
-        """Return the samples that each worker processes per round, shape (workers,); no plan need be drawn for it."""
+        """Return the samples that each worker processes per round, shape (workers,). No plan is needed for this."""
         return self.plan(workers, samples).loads[1:]
 
     def tolerated(self, workers: int) -> tuple[int, int] | None:
-        """Return the number of stragglers that is tolerated, and among how many workers; None if there is none.
+        """Return the number of tolerated stragglers, and among how many workers; None if no number is tolerated.
 
-        In a tree, these are the stragglers among the children of one parent.
+        In a tree, both numbers are about the children of one parent.
 
         >>> from workbench.core.schemes import get
         >>> get("CR")(children=4, layers=3, stragglers=1).tolerated(84)
@@ -184,7 +190,7 @@ class Coded(Scheme):
         """Return the code: its encoding matrix and its decoder."""
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """Return the one code."""
+        """Return a list with the scheme's only code."""
         return [self.build_code(workers)]
 
     def plan(self, workers: int, samples: int) -> Plan:
@@ -205,7 +211,9 @@ def least_digits_field() -> Any:
 
 
 def log_spaced_ints(low: int, high: int, count: int = 8) -> list[int]:
-    """Return whole numbers from low to high, both included, denser at the low end; none if high is below low.
+    """Return whole numbers from low to high, both included, denser at the low end.
+
+    The result is empty if high is below low.
 
     >>> log_spaced_ints(1, 100, 5)
     [1, 3, 10, 32, 100]

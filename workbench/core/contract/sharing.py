@@ -1,10 +1,10 @@
-"""Effects of real processes on round times: workers share cores, and cannot stop computing at once.
+"""Differences between real processes and the virtual clock: workers share cores, and cannot stop computing at once.
 
 Times of workers on separate cores are converted to those of workers that share cores, and back. All workers that
 compute get equal shares of the cores (processor sharing).
 
 On the virtual clock, a late worker drops its work as soon as a newer model arrives. A process finishes the current
-piece of its work first. It begins the next round later, and uses its share of the cores until then.
+piece of its work first. Its next round begins later, and until then the process uses its share of the cores.
 
 A node also notices late that it has enough answers. While all cores are busy, it waits until each process before it
 has had one time slice. Work that takes less than a slice is completed.
@@ -64,9 +64,10 @@ class Sharing:
     """Hosts and cores of the workers, and how often a worker checks whether its work is still needed.
 
     `places`: workers of each host, counted from 0. The master is on the first host. `cores`: cores of each host,
-    divided by the share of a core that a computing worker uses. `piece`: share of its work after which a worker checks.
-    `extra`: processor time of a worker's messages, in addition to its task, s; may be negative. `relayed`: time of the
-    last sum through the nodes above, one after another, s.
+    divided by the share of a core that a computing worker uses. `piece`: share of its work after which a worker checks
+    for a newer model.
+    `extra`: processor time of a worker's messages, in addition to its task, s; may be negative. `relayed`: time that
+    the last sum takes through all nodes above, one after another, s.
     """
 
     places: tuple[NDArray[np.int64], ...]
@@ -108,13 +109,13 @@ class Sharing:
         return replace(draws, seconds=seconds, progress=progress)
 
     def tasks(self, draws: SampledTimes) -> Array:
-        """Return the times of tasks and messages on separate cores, (rounds, workers), s: at least half the task's."""
+        """Return the times of tasks with their messages on separate cores, (rounds, workers), s: at least half a task."""
         return np.asarray(np.maximum(draws.seconds + self.extra, draws.seconds / 2))
 
     def got(self, alone: Array, end: Array) -> Array:
-        """Return the processor time that each worker has had by the time `end` of each round, (rounds, workers), s.
+        """Return the processor time that each worker has used by the `end` of each round, (rounds, workers), s.
 
-        `alone`: its times on separate cores, (rounds, workers), s. `end`: (rounds,), s.
+        `alone`: times of the workers on separate cores, (rounds, workers), s. `end`: (rounds,), s.
         """
         there, had = self.slowed(alone), np.empty_like(alone)
         for row, moment in enumerate(end):
@@ -124,7 +125,7 @@ class Sharing:
         return np.minimum(had, alone)
 
     def ended(self, odds: RoundTimes, draws: SampledTimes, left: Array | float = 0.0) -> RoundTimes:
-        """Return the rounds with the time that the master waits for a core before it can end each of them."""
+        """Return the rounds, each extended by the time that the master waits for a core."""
         alone, place, cores = self.tasks(draws) + left, self.places[0], self.cores[0]
         rest = (alone - self.got(alone, odds.seconds))[:, place]
         waits = np.minimum(rest, TIME_SLICE_S).sum(axis=1) / cores
@@ -132,7 +133,7 @@ class Sharing:
         return self.passed_on(replace(odds, seconds=odds.seconds + np.where(full, waits, 0.0)))
 
     def passed_on(self, odds: RoundTimes) -> RoundTimes:
-        """Return the rounds with the time of the last sum through the nodes above, which are idle then."""
+        """Return the rounds, each extended by the time of the last sum through the nodes above, which are idle then."""
         return replace(odds, seconds=odds.seconds + self.relayed)
 
     def left(self, draws: SampledTimes, left: Array, end: float) -> Array:
@@ -152,9 +153,9 @@ class Sharing:
         odds: Callable[[SampledTimes], RoundTimes],
         rounds: int,
     ) -> RoundTimes:
-        """Return all rounds, computed one after another with the work that remains from the round before.
+        """Return all rounds, computed one after another. Each begins with the work that remains from the round before.
 
-        `draws(rounds, state)`: draws of some rounds. `odds(draws)`: their round times.
+        `draws(rounds, state)`: draws of some rounds. `odds(draws)`: round times of these draws.
         """
         found, carry, left = [], None, None
         for r in range(rounds):

@@ -2,7 +2,8 @@
 
 Version v is the model after v commits. `Plan.versions` is the number of versions that may be in use at the same time.
 With several versions, part p at version v has the number v * parts + p. The random numbers of a problem (dropout)
-depend on the commit that a gradient is for. For commit v + lag, lag * `VERSION_STRIDE` is added to the number.
+depend on the commit that a gradient is for. For commit v + lag, lag * `VERSION_STRIDE` is added to the number of the
+part.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class SparseWeights:
 
     def __add__(self, other: SparseWeights | float) -> SparseWeights:
         if not isinstance(other, SparseWeights):
-            return self if other == 0 else NotImplemented  # a scheme without answers has 0
+            return self if other == 0 else NotImplemented  # the sum without any answer is 0
         return SparseWeights.total(np.ones(2), [self, other])
 
     __radd__ = __add__

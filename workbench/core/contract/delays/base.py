@@ -52,7 +52,7 @@ class DelayModel(KindFamily):
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Return the random numbers of a round, shape (k, workers).
 
-        `before`: those of the round before, if the delay model is `markovian`.
+        `before`: the random numbers of the round before, if the delay model is `markovian`.
         """
 
     @abstractmethod
@@ -60,18 +60,18 @@ class DelayModel(KindFamily):
         """Return the seconds that each worker takes for its `samples`; both (workers,)."""
 
     def expected(self, samples: int) -> float | None:
-        """Return the mean seconds for that many samples, over workers and rounds; None if not declared."""
+        """Return the mean seconds for that many samples, over workers and rounds; None if the model has no formula."""
         return None
 
     def quantile(self, q: float, samples: int) -> float | None:
-        """Return the quantile q of the seconds for that many samples; None if not declared."""
+        """Return the quantile q of the seconds for that many samples; None if the model has no formula."""
         return None
 
     def check(self, workers: int) -> None:
         """Raise `SettingError` if a field names a worker that the run does not have."""
 
     def check_loads(self, loads: NDArray[Any]) -> None:
-        """Raise `SettingError` if there are no times for these `loads`, samples per worker and round."""
+        """Raise `SettingError` if the model has no times for these `loads` (samples of each worker per round)."""
 
     def sending(self, draw: Array, share: float) -> Array | None:
         """Return the seconds that each worker takes to send `share` of a model; None if sending takes no time."""
@@ -117,8 +117,8 @@ CACHED_ROUNDS = 4  # rounds whose draws are cached
 class DelayStream:
     """Delays of one run: the time that each worker takes in each round.
 
-    `first`: number of rounds that the same workers ran before this run. `share`: mean share of a load that a
-    mini-batch has; the start-up cost of a task does not depend on it.
+    `first`: number of rounds that the same workers ran before this run. `share`: mean size of a mini-batch over the
+    load. The start-up cost of a task does not depend on it.
     """
 
     share = 1.0
@@ -179,9 +179,11 @@ class DelayStream:
     def progress(self, round: int, portions: NDArray[Any]) -> Array:
         """Return the seconds after which each worker has processed its first, second, ... portion of samples.
 
-        Both (workers, portions). With one draw per worker, the time depends only on the samples done so far.
+        Samples and seconds have the shape (workers, portions). With one draw per worker, the time depends only on the
+        samples done so far.
         """
-        if getattr(self.model, "as_recorded", False):  # the recorded seconds, in proportion to the samples
+        # recorded seconds are divided in proportion to the samples
+        if getattr(self.model, "as_recorded", False):
             done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1), 1)[:, None]
             done[:, -1] = 1.0
             return np.asarray(self._seconds(self.draw(round), portions.sum(axis=1))[:, None] * done)

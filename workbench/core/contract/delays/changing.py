@@ -77,7 +77,7 @@ class Changing(DelayModel):
         return np.where(changed, self.after.compute(other, samples), self.before.compute(one, samples))
 
     def sending(self, draw: Array, share: float) -> Array | None:
-        """Return each worker's seconds of sending, 0 with a delay model that has none; None if neither has any."""
+        """Return each worker's sending time, s: 0 if its delay model has none. Return None if neither model has any."""
         changed, one, other = self._each(draw)
         before, after = self.before.sending(one, share), self.after.sending(other, share)
         if before is None and after is None:

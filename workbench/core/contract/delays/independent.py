@@ -141,7 +141,7 @@ class Pareto(PerSample):
     )
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """Return one Pareto number >= 1 per worker; it is drawn as exp(E / shape), which avoids U = 0."""
+        """Return a Pareto number >= 1 for each worker, drawn as exp(E / shape), which avoids U = 0."""
         return np.exp(keyed.rng(round, slot).standard_exponential((1, workers)) / self.shape)
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
@@ -150,7 +150,7 @@ class Pareto(PerSample):
     def expected(self, samples: int) -> float | None:
         """Return samples * shift * shape / (shape - 1), s, or None if the variance is infinite.
 
-        A sample mean is then too far from the expected value to be compared with it.
+        With infinite variance, sample means do not converge fast enough to be compared with it.
         """
         return (samples + self.fixed) * self.shift * self.shape / (self.shape - 1) if self.shape > 2 else None
 

@@ -30,7 +30,7 @@ class Replay(PerSample):
     without a worker, or one that repeats another row, raises an error with its line.
 
     A recorded time is for `samples` samples, or for those of the column samples. The time of another load is
-    proportional to it. With neither of them, only loads of one sample are accepted.
+    proportional to it. If neither is given, only loads of one sample are accepted.
 
     `as_recorded`: nothing is drawn, and times do not depend on the load. Worker i takes the seconds of the i-th
     recorded worker from the first step on, and begins again after the last one. More workers than were recorded raise
@@ -103,14 +103,17 @@ class Replay(PerSample):
         return times[row, place][None]
 
     def _times(self) -> Times:
-        """Return the recorded times, scaled to one number of samples if that comes from the table."""
+        """Return the recorded times.
+
+        If the table has the samples of each time, scale all times to the same number of samples.
+        """
         recorded = self.as_recorded
         return _times(
             self.path, self.experiment, not recorded, one_load=self.samples is None and not recorded
         )
 
     def _own(self, times: Array, lengths: NDArray[np.int64], round: int, workers: int) -> Array:
-        """Return the recorded seconds of each worker in a round."""
+        """Return the seconds of the i-th recorded worker for worker i (`as_recorded`)."""
         if workers > len(times):
             raise SettingError(
                 f"delays.as_recorded: {workers} workers, and {self.path!r} has {len(times)}; take {len(times)}"
@@ -147,7 +150,7 @@ class Replay(PerSample):
 
 
 def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw rounds with replacement, (rounds,), in blocks of consecutive ones, which keeps their correlation."""
+    """Draw rounds with replacement, (rounds,), in blocks of consecutive rounds, which keeps the correlation in time."""
     block = max(1, round(rounds**0.5))
     starts = rng.integers(0, rounds, -(-rounds // block))
     return np.asarray((starts[:, None] + np.arange(block)).ravel()[:rounds] % rounds)
@@ -172,7 +175,7 @@ def recorded(
 ) -> tuple[Array, NDArray[np.int64]]:
     """Read a table of recorded times: (seconds, lengths), one row for each recorded worker, padded with NaN.
 
-    `scaled`: scale several recordings to the same median. Without it, several raise an error.
+    `scaled`: scale several recordings to the same median. Otherwise a table with several recordings raises an error.
     Raises `SettingError` if the table is missing or does not fit.
     """
     found = _times(path, experiment, scaled)
@@ -240,7 +243,7 @@ def _table(path: str) -> pd.DataFrame:
         raise SettingError(f"delays.path: {error}") from None
     except TableError as error:
         raise SettingError(error.of(f"delays.path = {path!r}")) from None
-    except (ValueError, OSError) as error:  # Arrow's own errors are of these kinds
+    except (ValueError, OSError) as error:  # Arrow's own errors are subclasses of these
         reason = " ".join(str(error).split())
         raise SettingError(f"delays.path = {path!r}: cannot be read as a table ({reason})") from None
     table = table.assign(
@@ -249,7 +252,7 @@ def _table(path: str) -> pd.DataFrame:
     )
     if "phase" not in table:
         return table
-    keys = ["recording", "worker", "step"]  # the phases of a step are added up
+    keys = ["recording", "worker", "step"]  # the seconds of all phases of a step are added
     first = table.groupby(keys)[["samples"]].transform("first")
     total = table.groupby(keys)["seconds"].transform("sum")
     return table.assign(seconds=total, samples=first["samples"])[~table.duplicated(keys)]

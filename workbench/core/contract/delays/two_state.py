@@ -1,4 +1,4 @@
-"""Delay models of workers that are slow or fast: for the whole run, or for some rounds."""
+"""Delay models whose workers are slow or fast, for the whole run or for some rounds."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,9 +14,9 @@ from workbench.core.contract.delays.base import CounterRNG, PerSample
 
 
 class _Slower(PerSample):
-    """Base of delay models in which a worker takes `factor` times as long while the first row of its draw is 1."""
+    """Base of delay models whose workers take `factor` times as long while the first row of their draw is 1."""
 
-    if TYPE_CHECKING:  # each subclass declares these fields, because it determines their order
+    if TYPE_CHECKING:  # declared in each subclass, which determines the order of the fields
         shift: float
         factor: float
 
@@ -38,9 +38,9 @@ class _Slower(PerSample):
 
 
 class Heterogeneous(_Slower):
-    """Slow and active workers: a worker is slow or active for the whole run (paper 4, section II).
+    """Slow and active workers: every worker is one of the two for the whole run (paper 4, section II).
 
-    Each straggles in a round with a probability that is higher for slow workers.
+    In each round a worker straggles with a probability, which is higher for slow workers.
 
     >>> model = Heterogeneous()
     >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape

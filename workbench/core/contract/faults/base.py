@@ -25,9 +25,9 @@ class Fault(KindFamily):
         "kind", "workbench.core.contract.faults", "workbench.faults"
     )
     for_good: ClassVar[bool] = False  # whether the worker never answers again
-    changes_times: ClassVar[bool] = True  # it changes times, so that forecasts refuse it
+    changes_times: ClassVar[bool] = True  # whether it changes times; forecasts then refuse it
     changes_answers: ClassVar[bool] = (
-        False  # it changes answers, so that simulated messages carry real vectors
+        False  # whether it changes answers; simulated messages then carry real vectors
     )
 
     worker: int = setting(description="rank of the worker, from 1", ge=1)
@@ -68,12 +68,12 @@ class Fault(KindFamily):
 
 
 class Lasting(Fault):
-    """Base of faults that have a last round."""
+    """Base of faults that may end before the run does."""
 
     last: int | None = setting(None, "last round with the fault; empty = to the end of the run", ge=0)
 
     def active(self, round: int) -> bool:
-        """Return whether a round is one of the fault's rounds."""
+        """Return whether a round is between the fault's first and last round."""
         return self.round <= round and (self.last is None or round <= self.last)
 
     @model_validator(mode="after")

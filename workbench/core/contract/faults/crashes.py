@@ -1,4 +1,4 @@
-"""Faults of workers that die. They are equal in the simulator; real processes end in different ways."""
+"""Faults that let a worker die. In the simulator they are equal; real processes end in different ways."""
 
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ class Kill(Fault):
     for_good: ClassVar[bool] = True
 
     def begin(self, round: int) -> Program:
-        """Let the worker die."""
+        """Yield the effect with which the worker dies."""
         yield Crash(self.kind, round)
 
 

@@ -1,4 +1,4 @@
-"""Faults of workers that are late, in addition to the delay model."""
+"""Faults that make a worker late, in addition to the delay model."""
 
 from workbench.core.base.settings import setting
 from workbench.core.contract.faults.base import Fault, Lasting
@@ -13,7 +13,7 @@ class Pause(Fault):
     seconds: float = setting(1.0, "duration of the pause", "s", gt=0)
 
     def begin(self, round: int) -> Program:
-        """Do nothing for some seconds."""
+        """Yield the effect that pauses the worker."""
         yield Hold(self.seconds, round)
 
 

@@ -1,4 +1,4 @@
-"""Faults of workers that send wrong answers: attacks from the literature on Byzantine gradients.
+"""Faults that make a worker send wrong answers: attacks from the literature on Byzantine gradients.
 
 A fault replaces the vector of a worker's answer, which it sends to its parent or adds to an all-reduce. Messages to
 children are unchanged.
@@ -19,7 +19,7 @@ from workbench.core.contract.faults.base import Lasting
 from workbench.core.contract.protocol import MODEL, AllReduce, Effect, Send
 
 NOISE = 6  # random stream of the noise (see `contract.delays.base.TIES_STREAM`)
-NUMBER_SLOT = 2**32  # slots of the random stream for each answer of a round
+NUMBER_SLOT = 2**32  # number of slots of the random stream that each answer of a round has
 
 
 class WrongAnswer(Lasting):
@@ -85,9 +85,9 @@ class Scale(WrongAnswer):
 class Noise(WrongAnswer):
     """The worker adds independent Gaussian noise to each number of its answer: a Gaussian attack.
 
-    Xie, Koyejo and Gupta, Generalized Byzantine-tolerant SGD, 2018, send the noise alone; Wu, Ling, Chen and Giannakis,
-    Federated variance-reduced stochastic gradient descent, IEEE Transactions on Signal Processing 2020, add it to the
-    mean of the right answers. Here it is added to the answer of the worker, which has no access to the others.
+    Xie, Koyejo and Gupta, Generalized Byzantine-tolerant SGD, 2018, send the noise alone. Wu, Ling, Chen and Giannakis
+    add it to the mean of the right answers (Federated variance-reduced SGD, IEEE Trans. Signal Processing 2020). Here
+    it is added to the worker's own answer, because the worker has no other answers.
     """
 
     kind = "noise"

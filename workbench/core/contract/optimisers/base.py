@@ -13,7 +13,7 @@ from workbench.core.contract.optimisers.schedules import ConstantSchedule, Sched
 from workbench.core.contract.problem import Problem
 
 State = dict[str, Any]
-Updated = tuple[Array, State]  # the next model and state
+Updated = tuple[Array, State]  # next model and next state
 
 
 class Optimiser(Family):
@@ -37,7 +37,7 @@ class Optimiser(Family):
         """Return the next model and state. `gradient`: sum over samples. `t`: round, from 0."""
 
     def candidates(self, smoothness: float) -> list[Self]:
-        """Return the grid that `wb.tune` chooses from, around 1 / smoothness; only itself if nothing is tuned."""
+        """Return the optimisers that `wb.tune` tries, with steps around 1 / smoothness; only itself if none."""
         return [self]
 
     def scaled(self, times: float, smoothness: float) -> Self:
@@ -45,7 +45,7 @@ class Optimiser(Family):
         return self
 
     def near(self) -> list[Self]:
-        """Return optimisers between this one and its neighbours on the grid of `candidates`, or beyond its ends."""
+        """Return optimisers with slightly smaller and larger steps, for a finer search than `candidates`."""
         return []
 
     def for_rounds(self, rounds: int) -> Self:
@@ -54,7 +54,7 @@ class Optimiser(Family):
 
     @property
     def summary(self) -> str:
-        """Its step as text, such as "step 0.5"; empty if it has none."""
+        """Step of the optimiser as text, such as "step 0.5"; empty if it has no step."""
         return ""
 
 
@@ -83,17 +83,18 @@ class Scheduled(Optimiser):
     @property
     @abstractmethod
     def step_summary(self) -> str:
-        """Its step without the schedule, as text."""
+        """Step without the schedule, as text."""
 
 
 def mean_gradient(model: Array, gradient: Array, problem: Problem) -> Array:
     """Return the gradient of the objective, `l2` included, given the sum of the samples' gradients."""
     mean = gradient / problem.samples
-    return mean + problem.l2 * model if problem.l2 else mean  # saves one pass over a long model
+    # without `l2`, one pass over a long model is saved
+    return mean + problem.l2 * model if problem.l2 else mean
 
 
 def smoothness_of(problem: Problem, field: str) -> float:
-    """Return the problem's smoothness, from which an empty field is computed; raises `SettingError` if it cannot be."""
+    """Return the problem's smoothness, from which an empty field is computed. Raises `SettingError` if it has none."""
     found = problem.smoothness()
     if found > 0 and isfinite(1 / found) and isfinite(found):
         return found

@@ -22,7 +22,7 @@ OFFSET_ROUNDS = (300.0, 3000.0)  # tuned c2, rounds
 TUNED_RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # tuned learning rates, in units of the default
 NEARBY_STEPS = tuple(
     2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2)
-)  # steps tried around the best, in units of the best
+)  # further steps that are tried, in units of the best step so far
 CLIP_EPSILON = 1e-6  # added to the norm, as in `torch.nn.utils.clip_grad_norm_`
 
 
@@ -140,7 +140,7 @@ class Penalised(Scheduled):
     )
 
     def clipped(self, model: Array, gradient: Array, problem: Problem) -> Array:
-        """Return the mean gradient, at most as long as `clip`."""
+        """Return the mean gradient, scaled down to the norm `clip` if it is longer."""
         mean = mean_gradient(model, gradient, problem)
         if self.clip is not None:
             mean *= min(1.0, self.clip / (float(np.linalg.norm(mean)) + CLIP_EPSILON))
@@ -236,7 +236,7 @@ class AMSGrad(Moments):
 class Adam(Penalised, Moments):
     """`torch.optim.Adam`: moments with bias correction; weight decay is coupled, a part of the gradient.
 
-    `max_square` is PyTorch's `amsgrad=True`. It is not paper 3's AMSGrad, the optimiser `amsgrad`: that has no bias
+    `max_square` is PyTorch's `amsgrad=True`. The optimiser `amsgrad` is paper 3's AMSGrad instead. It has no bias
     correction, and its second moment continues from the maximum.
 
     >>> Adam(rate=0.01).summary
@@ -291,7 +291,10 @@ def moments(mean: Array, square: Array, gradient: Array, beta1: float, beta2: fl
 def adam_move(
     mean: Array, square: Array, steps: int, rate: float, beta1: float, beta2: float, eps: float
 ) -> Array:
-    """Return what Adam's step number `steps`, from 1, subtracts from the model (Kingma and Ba 2015, algorithm 1)."""
+    """Return the array that Adam subtracts from the model (Kingma and Ba 2015, algorithm 1).
+
+    `steps`: step number, from 1.
+    """
     root = np.sqrt(square / (1 - beta2**steps))
     moved: Array = rate * (mean / (1 - beta1**steps)) / (root + eps)
     return moved

@@ -1,4 +1,7 @@
-"""Schedules: the share of an optimiser's step that a round takes. Rounds are commits, with mini-batches as well."""
+"""Schedules: the share of the optimiser's full step that is taken in each round.
+
+A round is a commit, also with mini-batches.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class ConstantSchedule(Schedule):
 
 
 class InverseTimeSchedule(Schedule):
-    """Inverse time: offset / (t + offset), the formula of the optimiser `inverse_time` over its first step.
+    """Inverse time: offset / (t + offset), the step of the optimiser `inverse_time` divided by its first step.
 
     >>> InverseTimeSchedule(offset=10).share_at(10)
     0.5
@@ -137,7 +140,7 @@ class ExponentialSchedule(Schedule):
 
 
 class CosineSchedule(Schedule):
-    """Cosine: half a wave from the full step to the share `end`, which it then keeps (Loshchilov and Hutter 2017).
+    """Cosine: half a wave from the full step to the share `end`, then constant (Loshchilov and Hutter 2017).
 
     >>> CosineSchedule(length=100).share_at(50)
     0.5
