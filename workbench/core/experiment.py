@@ -48,8 +48,8 @@ from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import Problem, ProblemArgs, problem_from
 
 MOST_SAMPLES = 10**12
-MAX_ROUNDS = 10**8  # rounds, whose trace takes 20 GB
-MAX_WORKERS = 10**6  # workers, whose encoding matrix takes 8 TB
+MAX_ROUNDS = 10**8  # rounds; a trace of this length takes 20 GB
+MAX_WORKERS = 10**6  # workers; their encoding matrix takes 8 TB
 
 
 _MADE_OF = {  # cached property -> fields from which it is made
@@ -126,7 +126,7 @@ class Experiment(Settings):
         self.problem_spec.model_args()  # raises an error if a named model cannot be found
         samples = self.problem_spec.declared_samples()
         scheme.check_problem(self.problem)
-        if samples is not None:  # else it is checked when the data are opened
+        if samples is not None:  # otherwise this is checked when the data are opened
             scheme.check_samples(self.workers, samples)
         if self.batch is not None and samples is not None:
             _check_batch(self, self.batch, samples)
@@ -170,7 +170,7 @@ class Experiment(Settings):
 
     @property
     def share(self) -> float:
-        """Mean share of its load that a worker processes in a round: below 1 with mini-batches."""
+        """Mean share of a worker's load that it processes in a round: below 1 with mini-batches."""
         return 1.0 if self.sampler is None else self.sampler.share
 
     def _steerable(self, samples: int | None) -> None:
@@ -211,7 +211,7 @@ class Experiment(Settings):
         return _within("optimiser_args", cls, {**own, **self.optimiser_args}).for_rounds(self.rounds)
 
     def current(self) -> Experiment:
-        """Return the experiment with the newest classes of its names: itself, unless a notebook cell was run again.
+        """Return the experiment with the newest classes: itself, unless a cell that defines one of them was run again.
 
         Raises `SettingError` if a new class no longer accepts the parameters.
 
@@ -234,7 +234,7 @@ class Experiment(Settings):
 
     @property
     def line(self) -> Link:
-        """The link, with the number of bytes per float of the problem."""
+        """Link with the problem's number of bytes per float."""
         return self.link.carrying(self.problem_spec.width)
 
     @cached_property
@@ -250,7 +250,7 @@ class Experiment(Settings):
         return tuple(getattr(self, name) for name in type(self).model_fields)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy the experiment with some fields changed; cached properties that depend on them are dropped."""
+        """Return a copy with some fields changed, without the cached properties that depend on them."""
         copy = super().model_copy(update=update, deep=deep)
         for made, fields in _MADE_OF.items():
             if not fields.isdisjoint(update or ()):
@@ -272,7 +272,7 @@ class Experiment(Settings):
         return with_batches(problem_from(self.problem_spec, self.plan), self.sampler)
 
     def shape(self) -> tuple[int, int]:
-        """Return the numbers of samples d and parameters p; only the size of the data is read."""
+        """Return the number of samples d and of parameters p, for which only the size of the data is read."""
         args = self.problem_spec
         return args.count(), args.size(self.plan if self.problem == "unit" else None)
 
@@ -324,7 +324,7 @@ def _check_batch(e: Experiment, batch: int, samples: int) -> None:
 
 
 class _Unknown(DelayModel):
-    """Delay model of a `Description`: kind and parameters without the code, so that it cannot be drawn from."""
+    """Delay model of a `Description`: kind and parameters. It has no code, so it draws no times."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -342,13 +342,13 @@ class _Unknown(DelayModel):
 
 
 class _UnknownFault(Fault):
-    """Fault of a `Description`: kind and parameters without the code."""
+    """Fault of a `Description`: kind and parameters, without code."""
 
     model_config = ConfigDict(extra="allow")
 
 
 def _known_or(unknown: type[KindFamily], build: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that builds settings with a known class, or with `unknown` if code would have to run."""
+    """Return a function that builds settings, of class `unknown` if their own class needs code that may not run."""
 
     def described(value: Any) -> Any:
         with limited() as now:
@@ -365,7 +365,7 @@ def _known_or(unknown: type[KindFamily], build: Callable[[Any], Any]) -> Callabl
 
 
 class Description(Experiment):
-    """Experiment that was read from a file, and that names code that was not run, or a name that is not known here.
+    """Experiment from a file that names code which was not run, or an unknown name.
 
     Its fields describe the run. Methods and properties that need the code raise `error`.
 
@@ -386,17 +386,17 @@ class Description(Experiment):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """Skip the checks, because they need the code."""
+        """Skip the checks of `Experiment`, because they need the code."""
         return self
 
     @property
     def error(self) -> SettingError:
-        """Error that is raised by everything that needs the code, with the name and the remedy."""
+        """Error that methods raise if they need the code. It contains the name and what to do."""
         return SettingError(self._why)
 
     @property
     def names_code(self) -> bool:
-        """Whether it names code that was not run; otherwise it has a name that is not known here."""
+        """Whether it names code that was not run. Otherwise one of its names is unknown."""
         return self._code
 
     @property
@@ -419,19 +419,19 @@ class Description(Experiment):
         raise self.error
 
     def current(self) -> Experiment:
-        """Raise `error`, because a description cannot be run."""
+        """Raise `error`: without its code, a description cannot be run."""
         raise self.error
 
     def replace(self, *given: Never, **changes: Any) -> Any:
-        """Return a copy with some fields changed: an ordinary experiment if all its names are now known."""
+        """Return a copy with some fields changed. It is an ordinary experiment if all its names are now known."""
         return described({**self.spec, **changes})
 
 
 def described(spec: Mapping[str, Any], hint: str = "", unknown: str = "") -> Experiment:
-    """Make an experiment from fields that were read, without running code that they name (see `Description`).
+    """Make an experiment from the fields of a file, without running code that they name (see `Description`).
 
-    `hint`: call that runs the code, for the error message. `unknown`: text that is added to the error about an unknown
-    name. Raises `SettingError` if the fields are wrong.
+    `hint`: call that runs the code, for the error message. `unknown`: text to add to the error about an unknown name.
+    Raises `SettingError` if the fields are wrong.
     """
     with limited() as now:
         try:

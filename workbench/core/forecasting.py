@@ -21,7 +21,7 @@ from workbench.core.contract.scheme import Scheme
 from workbench.core.contract.sharing import Sharing
 from workbench.core.experiment import Experiment
 
-MAX_ROUNDS = 1_000_000  # rounds of one forecast, which take some minutes
+MAX_ROUNDS = 1_000_000  # rounds of one forecast; the maximum takes some minutes
 MEASURED_ROUNDS = 50  # rounds from which a scheme chooses parameters, as in DropCompute's program
 
 
@@ -46,7 +46,7 @@ class Forecast:
         >>> Forecast(np.full(100, 0.1), 1.0, 1.0, 8.0).std
         0.0
         """
-        with np.errstate(over="ignore", invalid="ignore"):  # round times may be close to the largest float
+        with np.errstate(over="ignore", invalid="ignore"):  # squares of round times may overflow
             found = float(self.seconds.std())
         return found if found > 1e-12 * self.mean else 0.0
 
@@ -54,8 +54,8 @@ class Forecast:
     def error(self) -> float:
         """Standard error of `mean`, s, as if rounds were independent.
 
-        Other seeds differ by more if the delays of several rounds are correlated. Worker speeds may last for the
-        whole run (heterogeneous, replay), and a slow spell may last several rounds (markov).
+        Other seeds differ by more if the delays of several rounds are correlated. Workers may be slow for the whole run
+        (heterogeneous, replay), or for several rounds (markov).
         """
         return self.std / float(np.sqrt(len(self.seconds)))
 
@@ -70,8 +70,8 @@ def forecast(
     """Sample round times of an experiment, without reading its data.
 
     Defaults of `rounds` and `seed`: those of the experiment. `sharing`: the workers are processes that share cores,
-    and cannot stop computing at once. It is ignored for schemes that are self-paced, or whose rounds overlap. Raises
-    `SettingError` if an argument cannot be used.
+    and cannot stop computing at once. `sharing` is ignored for schemes that are self-paced, or whose rounds overlap.
+    Raises `SettingError` if an argument cannot be used.
 
     >>> forecast(Experiment(scheme="UMW", workers=4), rounds=10, seed=1).seconds.shape
     (10,)
@@ -85,7 +85,7 @@ def forecast(
 
 
 def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = None) -> Array:
-    """Return the time of the first round under each seed, (seeds,), s: the sampling error of many runs at little cost.
+    """Return the time of the first round for each seed, (seeds,), s. This shows the sampling error at little cost.
 
     The times are those of `forecast` with one round, except for late workers that are still busy.
 
@@ -115,7 +115,8 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
         ),
     )
     found = scheme.round_times(draws if sharing is None else sharing.shared(draws), e.workers)
-    if found.state is not None:  # a round depends on the one before, but these rounds are of different runs
+    # the scheme needs the state of the round before, but these rounds are of different runs
+    if found.state is not None:
         return np.array([_forecast(e, 1, seed, sharing).mean for seed in seeds])
     return found.seconds if sharing is None else sharing.ended(found, draws).seconds
 
@@ -135,7 +136,7 @@ def settled(experiment: Experiment, rounds: int = MEASURED_ROUNDS) -> Experiment
     return e.replace(scheme_args={**e.scheme_args, **found}) if found else experiment
 
 
-@np.errstate(over="ignore", invalid="ignore")  # with a very slow link, the end of a transfer may overflow
+@np.errstate(over="ignore", invalid="ignore")  # the end of a transfer may overflow on a very slow link
 def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Sharing | None) -> Forecast:
     workers, scheme = e.workers, e.built_scheme
     total = e.rounds if rounds is None else rounds
@@ -149,7 +150,7 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
         draws = draws if sharing is None else sharing.shared(draws)
         odds = scheme.round_times(draws, workers)
         late = (draws.seconds.max(axis=1) > odds.seconds).any()
-        # If there is a state, it includes the workers that are still busy.
+        # A state already includes the workers that are still busy.
         if sharing is not None and odds.state is None and late:
             batches = [sharing.round_times(drawn, lambda draws: scheme.round_times(draws, workers), total)]
             break
@@ -157,7 +158,7 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
         carry = odds.state
     names = ("seconds", "messages", "bytes")
     seconds, messages, size = (np.concatenate([getattr(b, name) for b in batches]) for name in names)
-    seconds[np.isnan(seconds)] = np.inf  # difference of two times that overflowed
+    seconds[np.isnan(seconds)] = np.inf  # NaN is the difference of two times that overflowed
     return Forecast(seconds, e.load, float(messages.mean()), float(size.mean()))
 
 
@@ -168,7 +169,8 @@ def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Sampl
     loads = scheme.loads(workers, samples)
     stream = e.delay_stream(total, seed)
     plan = scheme.plan(workers, samples) if stream.parts_apart else None
-    plan = None if plan and plan.batch else plan  # a mini-batch has one draw, whatever the parts
+    # a mini-batch has one draw, whatever parts its samples are in
+    plan = None if plan and plan.batch else plan
 
     def drawn(chosen: range, carry: Any = None) -> SampledTimes:
         seconds = (

@@ -1,1 +1,1 @@
-"""General helpers that do not depend on the domain: settings, text, files, errors."""
+"""General helpers without knowledge of schemes or runs: settings, text, files, errors."""

@@ -17,8 +17,8 @@ _TYPE_TEXTS = {int: "a whole number", float: "a number", bool: "True or False", 
 def kinds_checked(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function: turn an error caused by an argument of the wrong type into a `SettingError` that names it.
 
-    The types are compared only after an error, so that the function may accept more than its annotations. Its own
-    `SettingError` is not changed.
+    The types are compared only after an error, so that the function may accept more types than its annotations name. A
+    `SettingError` of the function is not changed.
 
     >>> @kinds_checked
     ... def half(number: float) -> float:
@@ -44,7 +44,7 @@ def kinds_checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _misfit(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> str:
-    """Return the message for the first argument of the wrong type; empty if all fit, or their number is wrong."""
+    """Return the message for the first argument of the wrong type; empty if all fit, or if their number is wrong."""
     parameters = signature(function)
     try:
         given = parameters.bind(*args, **named).arguments
@@ -59,7 +59,10 @@ def _misfit(function: Callable[..., Any], args: Sequence[Any], named: Mapping[st
 
 
 def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function's arguments; that of its result may exist only for type checkers."""
+    """Return the annotations of a function's arguments.
+
+    Its result is left out, because that type may exist only for type checkers.
+    """
     named = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
     return get_type_hints(SimpleNamespace(__annotations__=named), globalns=function.__globals__)
 
@@ -71,7 +74,7 @@ def fits(kind: Any, value: Any) -> bool:
     (True, False, True)
     """
     origin, inner = get_origin(kind), get_args(kind)
-    if kind is Any:  # `isinstance` cannot be used with it
+    if kind is Any:  # `isinstance` does not support Any
         return True
     if origin is Annotated:
         return fits(inner[0], value)
@@ -92,7 +95,7 @@ def fits(kind: Any, value: Any) -> bool:
 
 
 def _text(kind: Any) -> str:
-    """Return a text for the values of an annotated type.
+    """Return a text for the values that an annotation allows.
 
     >>> _text(Sequence[int] | None)
     'a list of a whole number, or None'

@@ -24,7 +24,7 @@ def to_bytes(arrays: Mapping[str, Any]) -> bytes:
 
 
 def joined(arrays: Mapping[str, Any]) -> bytes:
-    """Return raw arrays after a header of one line; for many small arrays this takes a tenth of an archive's time.
+    """Return raw arrays after a header of one line. For many small arrays, it takes a tenth of the time of `to_bytes`.
 
     >>> from_bytes(joined({"x": [1.0, 2.0], "name": "CR"}))
     {'x': array([1., 2.]), 'name': array('CR', dtype='<U2')}
@@ -36,7 +36,7 @@ def joined(arrays: Mapping[str, Any]) -> bytes:
 
 
 def from_bytes(archive: bytes) -> dict[str, Any]:
-    """Return the arrays of an archive. Raises ValueError if it is damaged or has other content.
+    """Return the arrays of `to_bytes`. Raises ValueError if the archive is damaged or has other content.
 
     >>> from_bytes(to_bytes({"x": [1.0, 2.0]})[:-1])
     Traceback (most recent call last):
@@ -52,7 +52,7 @@ def from_bytes(archive: bytes) -> dict[str, Any]:
 
 
 def _parted(whole: bytes) -> dict[str, Any]:
-    """Return the arrays of `joined`, which are writable."""
+    """Return the arrays of `joined` as writable arrays."""
     if whole[:8] != b"%08x" % zlib.crc32(memoryview(whole)[8:]):
         raise ValueError("its sum is another")
     place = whole.index(b"\n") + 1

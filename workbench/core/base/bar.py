@@ -1,4 +1,4 @@
-"""Progress bar with the time left, which is shown only after a second."""
+"""Progress bar with the remaining time, which is shown only after a second."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 class Bar:
     """Progress bar up to `total`.
 
-    `wanted`: whether it is shown; None: in a notebook or a terminal. `done`: number of steps that are done at the
-    start. `leave`: keep the last state visible at the end. `form`: `bar_format` of tqdm.
+    `wanted`: whether it is shown; None: in a notebook or a terminal. `done`: number of steps that are already done.
+    `leave`: keep the last state visible at the end. `form`: `bar_format` of tqdm.
 
     >>> with Bar("reading", "file", 3, wanted=False) as bar:
     ...     bar.update(1)
@@ -57,12 +57,12 @@ class Bar:
         if self.bar is not None and text != self.bar.postfix:
             late = time.time() >= self.bar.start_t + self.bar.delay
             self.bar.set_postfix_str(text, refresh=late)
-            if late:  # otherwise tqdm would treat the bar as never shown, and not update it at the end
+            if late:  # otherwise tqdm would not update at the end a bar that was shown late
                 self.bar.last_print_t = time.time()
 
 
 class _Output:
-    """Output of plain text in a notebook in place of a terminal; each line replaces the one before.
+    """Plain text output for tqdm in a notebook, in place of a terminal. Each line replaces the line before.
 
     A widget would show an error, or a bar at 0, to readers without a kernel.
     """
@@ -71,7 +71,10 @@ class _Output:
         self.handle: Any = None
 
     def write(self, text: str) -> None:
-        """Show text that begins with a carriage return; other text only moves the cursor of a terminal."""
+        """Show text that begins with a carriage return.
+
+        Other text is ignored, because it moves the cursor of a terminal.
+        """
         if not text.startswith("\r"):
             return
         from IPython.display import display

@@ -1,7 +1,9 @@
-"""User-defined classes by value (pickled), sent from a user's kernel only to ranks and kernels of the same user.
+"""User-defined classes by value (pickled).
 
-They are part of a task's description, or are in a private folder until they are received. No saved file contains any:
-a run folder has the source instead.
+They are sent from a user's kernel only to ranks and kernels of the same user.
+
+They are part of a task's description, or are in a private folder until they are received. No saved file contains
+pickled classes: a run folder has their source.
 """
 
 import base64
@@ -43,7 +45,7 @@ def sent(classes: Sequence[Any]) -> str:
 
 
 def received(code: str) -> list[Any]:
-    """Return the classes and functions of `sent`. Only for text of the same user's client, because it is unpickled."""
+    """Unpickle the classes and functions of `sent`. Call it only for text from the same user's client."""
     import cloudpickle
 
     found: list[tuple[Any, Source | None]] = cloudpickle.loads(base64.b64decode(code))
@@ -54,7 +56,7 @@ def received(code: str) -> list[Any]:
 
 
 def register(code: str) -> None:
-    """Register classes and functions of `sent` by their names in this process, in place of others."""
+    """Register the classes and functions of `sent` by name in this process, in place of others with these names."""
     things = received(code)
     for thing in things:
         if (family := getattr(thing, "catalogue", None)) is not None:
@@ -75,7 +77,7 @@ def _source(cls: Any) -> Source | None:
 
 @contextmanager
 def _by_value(classes: Sequence[Any]) -> Iterator[None]:
-    """Pickle modules of loose files by value within the block, because other processes cannot import them."""
+    """Pickle modules of user files by value within the block, because other processes cannot import them."""
     import cloudpickle
 
     loose = [module for module in list(sys.modules.values()) if _loose(module, classes)]
@@ -110,7 +112,7 @@ def _largest(classes: Sequence[Any]) -> str:
 
 
 def _blamed(classes: Sequence[Any], least: float) -> tuple[str, str] | None:
-    """Return the variable that cannot be pickled, or needs at least `least` bytes, and the type of its value."""
+    """Return name and type of the variable that cannot be pickled, or that needs at least `least` bytes."""
     import cloudpickle
 
     seen: set[int] = set()
@@ -118,7 +120,7 @@ def _blamed(classes: Sequence[Any], least: float) -> tuple[str, str] | None:
     def wrong(value: Any) -> bool:
         try:
             return len(cloudpickle.dumps(value)) >= least
-        except Exception:  # it cannot be sent at all
+        except Exception:  # it cannot be pickled
             return True
 
     def look(function: Any, where: str) -> tuple[str, str] | None:
@@ -134,7 +136,7 @@ def _blamed(classes: Sequence[Any], least: float) -> tuple[str, str] | None:
         return None
 
     for cls in classes:
-        for name, value in vars(cls).items():  # attributes, which most functions do not have
+        for name, value in vars(cls).items():  # attributes of a class; few functions have any
             if not callable(value) and not name.startswith("_") and wrong(value):
                 return f"{cls.__name__}.{name}", f"a {type(value).__name__}"
         for function in functions_of(cls):

@@ -22,7 +22,7 @@ MIN_INODES = 100  # free inodes of a file system, below which a run is not start
 
 
 def reason(error: OSError, path: Path | None = None) -> str:
-    """Return why a file or folder cannot be written: the message of the system, and the used-up resource if known.
+    """Return why a file or folder cannot be written: the system's message, and the exhausted resource if it is known.
 
     >>> reason(OSError(errno.EROFS, "Read-only file system"))
     'Read-only file system'
@@ -42,7 +42,7 @@ def reason(error: OSError, path: Path | None = None) -> str:
 
 
 def sentence_of(error: OSError) -> str:
-    """Return an error of the system as one sentence with the file, without the error number."""
+    """Return an OSError as one sentence with the file, without the error number."""
     named = [str(name) for name in (error.filename, error.filename2) if isinstance(name, str | Path)]
     where = f"{named[-1]}: " if named else ""
     return f"{where}{reason(error)}" if error.strerror else str(error) or type(error).__name__
@@ -55,7 +55,7 @@ def _file_limit() -> int:
 
 
 class PrecisionWarning(UserWarning):
-    """Decoding may lose more than half of a number's digits; the message names a better code."""
+    """Warning: decoding may lose more than half of the digits. The message names a better code."""
 
 
 class WorkbenchError(RuntimeError):
@@ -67,7 +67,7 @@ class MissingLayer(WorkbenchError, ImportError):
 
 
 class RunError(WorkbenchError):
-    """A run cannot continue. All commits before the error are correct.
+    """Error: a run cannot continue. All commits before the error are correct.
 
     >>> issubclass(QuorumLost, RunError)
     True
@@ -75,7 +75,7 @@ class RunError(WorkbenchError):
 
 
 class QuorumLost(RunError):
-    """A parent lost more children than its code tolerates.
+    """Error: a parent lost more children than its code tolerates.
 
     `parent`: rank of the parent (-1: the ring). `round`: round of the loss. `missing`: ranks of the lost children.
     `why`: reasons, by rank.
@@ -98,7 +98,7 @@ class QuorumLost(RunError):
 
 
 class Deadlock(RunError):
-    """All ranks of a run wait, and no message is under way. `waiting`: text on the waiting ranks.
+    """Error: all ranks of a run wait, and no message is under way. `waiting`: text about the waiting ranks.
 
     >>> print(Deadlock(3, "the master waits for 2 more answers"))
     round 3: nothing is left that could happen, and the master waits for 2 more answers
@@ -110,7 +110,7 @@ class Deadlock(RunError):
 
 
 class Diverged(RunError):
-    """The model is no longer finite: steps were too large."""
+    """Error: the model is no longer finite, because steps were too large."""
 
     def __init__(self, round: int) -> None:
         super().__init__(f"round {round}: the model is no longer finite; take a smaller step")
@@ -118,7 +118,7 @@ class Diverged(RunError):
 
 
 class ClusterError(RunError):
-    """The processes of a run cannot be started, or have ended. The message has the host and a remedy.
+    """Error: the processes of a run cannot be started, or have ended. The message has the host and what to do.
 
     >>> issubclass(ClusterError, RunError)
     True

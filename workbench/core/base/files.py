@@ -1,7 +1,7 @@
 """Atomic writing of files and folders, and hashes of the files in a folder.
 
-The hashes are in a file that `sha256sum -c` can read. A file that was changed later is refused with its name. A folder
-without hashes is accepted, unless the version in its run.json writes hashes.
+The hashes are in a file that `sha256sum -c` can read. A file that was changed later is refused, with its name in the
+message. A folder without hashes is accepted, unless the version in its run.json writes hashes.
 """
 
 import errno
@@ -45,7 +45,7 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
     path = Path(path)
     temporary = temporary_name(path)
     try:
-        # Unlike `tempfile`, `open` sets the permissions by the user's umask.
+        # `open` is used, because the files of `tempfile` have permissions that do not follow the user's umask.
         with temporary.open(mode, encoding="utf-8" if mode == "w" else None) as file:
             yield file
             file.flush()
@@ -84,7 +84,7 @@ def atomic_folder(path: str | os.PathLike[str], new: bool = False) -> Iterator[P
         try:
             temporary.rename(path)
         except OSError:
-            # A folder cannot replace one with content: that of the first process stays.
+            # A folder with content cannot be replaced: the folder of the process that was first stays.
             if not path.is_dir():
                 raise
             if new:
@@ -108,7 +108,7 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def write_file(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write a file atomically, text in UTF-8. Raises OSError."""
+    """Write bytes or text (in UTF-8) to a file, atomically. Raises OSError."""
     with atomic_write(path, "w" if isinstance(content, str) else "wb") as out:
         out.write(content)
 
@@ -121,8 +121,8 @@ def write_json(path: str | os.PathLike[str], fields: Mapping[str, Any], indent: 
 def private_folder(path: Path, fix: bool = True) -> Path:
     """Make a folder and its parents with access for the user only, whatever the umask.
 
-    `fix`: remove the rights of others from an existing folder, and refuse a folder of another user. Without it, only a
-    folder that all users may write to is refused.
+    `fix`: remove the rights of others from an existing folder, and refuse a folder of another user. Without `fix`, only
+    a folder that all users may write to is refused.
 
     Raises OSError if the folder cannot be made, and `SettingError` if another user could put files there.
 
@@ -139,13 +139,13 @@ def private_folder(path: Path, fix: bool = True) -> Path:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     _check_own(path, fix)
     if fix and path.stat().st_mode & 0o077:
-        with suppress(PermissionError):  # the file system may have no access rights
+        with suppress(PermissionError):  # the file system may not support access rights
             path.chmod(0o700)
     return path
 
 
 def _check_own(path: Path, strictly: bool) -> None:
-    """Raise `SettingError` if another user owns a folder or its link, or could replace it."""
+    """Raise `SettingError` if another user owns a folder (or a link to it), or could replace it."""
     if os.name == "nt":  # Windows has other access rights
         return
     for status in (path.lstat(), path.stat()):
@@ -195,7 +195,7 @@ def writable_folder(folder: Path, variable: str) -> Path:
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         probe = temporary_name(folder / "probe")
-        probe.mkdir()  # fails if the file system is read-only or full
+        probe.mkdir()  # raises an error if the file system is read-only or full
         probe.rmdir()
         room = os.statvfs(folder)
         if room.f_files and room.f_favail < MIN_INODES:
@@ -207,12 +207,12 @@ def writable_folder(folder: Path, variable: str) -> Path:
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a random name next to `path`, so that a rename stays within one file system."""
+    """Return a random path in the folder of `path`, so that a rename stays within one file system."""
     return path.with_name(f".{secrets.token_hex(8)}.tmp")
 
 
 def _sync_content(folder: Path) -> None:
-    """Synchronise every file of a folder to the disk, so that the content is there before a rename."""
+    """Synchronise every file of a folder to the disk, so that no content is missing after a rename."""
     for parent, _, names in os.walk(folder):
         for name in names:
             with (Path(parent) / name).open("rb") as file:
@@ -237,7 +237,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([^\n]+)\n")
 
 
 def write_sums(folder: Path, names: Iterable[str], more: Mapping[str, bytes] | None = None) -> None:
-    """Write the hashes of existing files `names`, and of files that will have the contents `more`.
+    """Write the hashes of the existing files `names`, and of files that are written later (`more`: name -> content).
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -256,7 +256,10 @@ def write_sums(folder: Path, names: Iterable[str], more: Mapping[str, bytes] | N
 
 
 def read_sums(folder: Path) -> dict[str, str] | None:
-    """Return the hash of each file by its name; None without hashes. Raises `SettingError` if they are damaged."""
+    """Return the hash of each file by its name; None if the folder has no hashes.
+
+    Raises `SettingError` if they are damaged.
+    """
     try:
         text = read_bytes(folder / SUMS).decode(errors="replace")
     except FileNotFoundError:
@@ -272,7 +275,7 @@ def read_sums(folder: Path) -> dict[str, str] | None:
 def check_sums(folder: Path, names: Iterable[str], whole: bool = True) -> None:
     """Raise `SettingError` for the first of the files that was changed since its hash was written.
 
-    `whole`: the files will be read as a whole, so that each must fit into memory.
+    `whole`: check also that each file fits into memory, because it will be read as a whole.
     """
     known = read_sums(folder)
     if known is None:
@@ -293,7 +296,7 @@ def check_sums(folder: Path, names: Iterable[str], whole: bool = True) -> None:
 
 
 def _had_sums(folder: Path) -> bool:
-    """Return whether the version that wrote a folder writes hashes; False if its version cannot be read."""
+    """Return whether the version that wrote a folder writes hashes; False if that version cannot be read."""
     with suppress(OSError, ValueError, LookupError, TypeError):
         versions = parse_json(read_bytes(folder / WRITER), folder / WRITER)["versions"]
         return int(str(versions["straggler-workbench"]).partition(".")[0]) >= FIRST_WITH_SUMS

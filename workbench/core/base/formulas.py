@@ -1,4 +1,4 @@
-"""Escape text in tables that a spreadsheet would read as a formula, with an apostrophe before it.
+"""Escapes for text in tables that a spreadsheet would read as a formula: an apostrophe before the text.
 
 OWASP, "CSV Injection": text that begins with =, +, -, @, a tab or a line break is computed when a file is opened.
 """
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-# Text that has an apostrophe already gets another one, so that both can be restored.
+# Text that already begins with an apostrophe gets another one, so that it can be restored.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 def escaped(value: Any) -> Any:
-    """Return text with an apostrophe before a possible formula; numbers, also as text, are unchanged.
+    """Return text with an apostrophe before a possible formula. Numbers are unchanged, also as text.
 
     >>> escaped("=cmd|' /C calc'!A0"), escaped("-1.5e3"), escaped(-2), escaped("a=b")
     ("'=cmd|' /C calc'!A0", '-1.5e3', -2, 'a=b')

@@ -1,4 +1,4 @@
-"""Means with confidence intervals, over repetitions."""
+"""Means over repetitions, with confidence intervals."""
 
 from numbers import Real
 from typing import NamedTuple
@@ -11,7 +11,10 @@ from workbench.core.base.types import Array
 
 
 class Band(NamedTuple):
-    """Mean and ends of its confidence interval, each of the shape of one repetition; NaN ends for a single one."""
+    """Mean and ends of its confidence interval, in the shape of one repetition.
+
+    The ends of a single repetition are NaN.
+    """
 
     mean: Array
     low: Array

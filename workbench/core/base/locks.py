@@ -18,14 +18,15 @@ except ImportError:  # Windows
 
 _LOCKS = Path("/proc/locks")
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-_PAUSES_BEFORE_LOOKS_S = (0.0, 0.1, 0.2)  # s before each attempt: a check by another process is short
+# s before each attempt; another process that only checks the lock has released it by then
+_PAUSES_BEFORE_LOOKS_S = (0.0, 0.1, 0.2)
 
 
 class Lock:
     """Exclusive lock on a file, for one thread or process, also among hosts with a shared disk.
 
-    On systems without file locks (Windows, some network file systems), every attempt succeeds. The file is private,
-    because any other user who could open it could also lock it.
+    On systems without file locks (Windows, some network file systems), every attempt succeeds. The file is private:
+    another user who could open it could also lock it.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / ".lock"
@@ -56,7 +57,10 @@ class Lock:
         return False
 
     def _shared(self, handle: int) -> bool:
-        """Take a lock that was released just now, or return False. Raises `SettingError` for a read lock."""
+        """Take the lock if another process has just released it, or return False.
+
+        Raises `SettingError` for a read lock.
+        """
         for _ in _PAUSES_BEFORE_LOOKS_S:
             if not _locked(handle, random.uniform(0, 0.05), shared=True):
                 return False
@@ -73,7 +77,7 @@ class Lock:
             try:
                 handle = os.open(self.path, os.O_RDONLY | _FLAGS)
             except FileNotFoundError:
-                raise error from None  # the reason why the file cannot be made
+                raise error from None  # the error from making the file
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             os.close(handle)
@@ -87,7 +91,7 @@ class Lock:
         """Release the lock; may be called several times."""
         handle, self._handle = self._handle, None
         if handle is not None:
-            # Closing would not be enough: a process that was forked meanwhile has the file open as well.
+            # The lock is released explicitly: a process that was forked meanwhile keeps the file open after a close.
             with suppress(OSError):
                 if fcntl is not None:
                     fcntl.flock(handle, fcntl.LOCK_UN)
@@ -108,7 +112,7 @@ class Lock:
 
     @property
     def locked(self) -> bool:
-        """Whether another process or thread has the lock, as far as this user can see; read locks do not count."""
+        """Whether another process or thread has the lock, as far as this user can see. Read locks do not count."""
         if not self.path.exists():
             return False
         try:
@@ -122,7 +126,7 @@ class Lock:
 
 
 def _listed(path: Path) -> bool:
-    """Return whether this machine lists a lock on a file that cannot be opened."""
+    """Return whether /proc/locks lists a lock on a file that cannot be opened."""
     try:
         status, lines = path.stat(), _LOCKS.read_text().splitlines()
     except OSError:

@@ -17,14 +17,14 @@ NEW_FIELDS = (
     "batch",
     "evaluate_every",
 )  # fields of an experiment that version 1.0 does not have; empty by default
-_DEATHS = ("kill", "segfault", "exit")  # values of the old field `how`
+_DEATHS = ("kill", "segfault", "exit")  # values of the field `how` of version 1.0
 _DOTTED = {old: new for names in _FIELDS.values() for old, new in names.items()}
 # Fields of a fitted delay model in a profile: old name -> new name.
 _FIT_FIELDS = {"gap": "correlation_gap", "odd": "worst_correlation"}
 
 
 def renamed(value: Any) -> Any:
-    """Return the content of a file with new field names, at any depth.
+    """Return the content of a file with the new field names, at any depth.
 
     >>> renamed({"delays": {"kind": "markov", "enter": 0.5}})
     {'delays': {'kind': 'markov', 'p_slow': 0.5}}
@@ -53,7 +53,7 @@ def renamed(value: Any) -> Any:
 
 
 def _with_test(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a problem that holds out a number of samples."""
+    """Convert `held_out` of version 1.0 to `test`."""
     apart, found = value["held_out"], {name: each for name, each in value.items() if name != "held_out"}
     if apart and isinstance(found.get("samples"), int):
         found["samples"] += apart
@@ -61,7 +61,7 @@ def _with_test(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spelled_as_before(value: Any) -> Any:
-    """Return settings with the field names of version 1.0, whose hash identifies the runs of a sweep.
+    """Return settings with the field names of version 1.0. Their hash identifies the runs of a sweep.
 
     >>> spelled_as_before({"delays": {"kind": "markov", "p_slow": 0.5}})
     {'delays': {'kind': 'markov', 'enter': 0.5}}
@@ -83,7 +83,7 @@ def spelled_as_before(value: Any) -> Any:
 def without_unused(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return an experiment's fields without empty ones that version 1.0 does not have.
 
-    Notebooks and keys of runs of version 1.0 then still match.
+    Notebooks and keys of runs from version 1.0 then still match.
 
     >>> without_unused({"scheme": "CR", "batch": None, "evaluate_every": 5})
     {'scheme': 'CR', 'evaluate_every': 5}
@@ -92,7 +92,7 @@ def without_unused(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(field: str, value: Any, names: Mapping[str, str]) -> Any:
-    """Return a scheme's parameters with other names, and the values of other fields unchanged."""
+    """Return the value of a field; the names in a scheme's parameters are replaced."""
     if field != "scheme_args" or not isinstance(value, Mapping):
         return value
     return {names.get(key, key): content for key, content in value.items()}

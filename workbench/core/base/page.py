@@ -2,5 +2,5 @@
 
 from typing import Any
 
-# No logo, and no button "Share chart...", which uploads the figure.
+# Without the logo, and without the button "Share chart...", which uploads the figure.
 CONFIG: dict[str, Any] = {"displaylogo": False, "showSendToCloud": False, "plotlyServerURL": ""}

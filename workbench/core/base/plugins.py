@@ -45,7 +45,7 @@ def _installed() -> Any:
 
 
 def points(group: str) -> EntryPoints:
-    """Return the entry points of all installed packages in a group, such as ``workbench.schemes``."""
+    """Return all installed entry points of a group, such as ``workbench.schemes``."""
     return _installed().select(group=group)
 
 
@@ -94,13 +94,13 @@ class Catalogue(Mapping[str, type[T]]):
         self._heard: list[WeakMethod[Callable[[], None]]] = []
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call a method after each registration of a class, as long as the method's object exists."""
+        """Call a method after each registration, as long as the object of the method exists."""
         self._heard = [*(each for each in self._heard if each() is not None), WeakMethod(callback)]
 
     def add(self, name: str, cls: type[T]) -> None:
-        """Register a class in place of one of the same name, as when a notebook's cell is run again.
+        """Register a class. It replaces a class of the same name, for example if a notebook cell is run again.
 
-        A package cannot replace a class of another package; this gives a warning.
+        A package that tries to replace a class of another package gets a warning.
         """
         taken = self._classes.get(name, cls)
         home = _home(cls)
@@ -132,7 +132,7 @@ class Catalogue(Mapping[str, type[T]]):
         return len(self._all())
 
     def get_class(self, name: object) -> type[T]:
-        """Return the class of a name, or of a loose file ("mine.py:Half").
+        """Return the class of a name, or a class of a user file ("mine.py:Half").
 
         Raises `SettingError` with the most similar name.
         """
@@ -150,7 +150,7 @@ class Catalogue(Mapping[str, type[T]]):
         return self[name]
 
     def knows(self, name: str) -> bool:
-        """Return whether there is a class of that name; newly installed packages are searched again if necessary."""
+        """Return whether there is a class of that name. If it is unknown, newly installed packages are searched."""
         if name not in self:
             invalidate_caches()
             _installed.cache_clear()
@@ -164,13 +164,17 @@ class Catalogue(Mapping[str, type[T]]):
                 self._found = True  # set first, because imported modules may look up names themselves
                 try:
                     self._find()
-                except BaseException:  # a broken workbench module, or Ctrl-C: the next look-up tries again
+                # after a broken workbench module or Ctrl-C, the next look-up tries again
+                except BaseException:
                     self._found = False
                     raise
         return self._classes
 
     def look(self) -> EntryPoints:
-        """Import every module of the family's package, and return the entry points of other packages, not loaded."""
+        """Import every module of the family's package.
+
+        Return the entry points of other packages without loading them.
+        """
         for module in iter_modules(import_module(self.package).__path__):
             try:
                 import_module(f"{self.package}.{module.name}")
@@ -201,7 +205,7 @@ class Family(Settings):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register the class under its name. Raises `SettingError` for a field that an attribute of a base hides."""
+        """Register the class under its name. Raises `SettingError` for a field with the name of a base's attribute."""
         super().__pydantic_init_subclass__(**kwargs)
         bases = [base for base in cls.__mro__[1:] if issubclass(base, Settings)]
         for name, base in ((n, b) for n in cls.model_fields for b in bases if n in vars(b)):
@@ -214,7 +218,7 @@ class Family(Settings):
 
 
 def _name(cls: type) -> str:
-    """Return the class's `name`, else its `kind`."""
+    """Return the `name` of a class, or else its `kind`."""
     return str(getattr(cls, "name", "") or getattr(cls, "kind", ""))
 
 
@@ -236,16 +240,19 @@ class KindFamily(Family):
     @model_validator(mode="before")
     @classmethod
     def _without_kind(cls, data: Any) -> Any:
-        """Remove the key `kind`, which `model_dump` writes, because the class is already chosen."""
+        """Remove the key `kind`, which `model_dump` writes. It is not a field, because the class is already chosen."""
         if isinstance(data, dict) and data.get("kind", "") == cls.kind:
             return {name: value for name, value in data.items() if name != "kind"}
         return data
 
     @model_serializer(mode="wrap")
     def _with_kind(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Write the kind first; a class of a loose file is written as FILE.py:NAME, so that it can be found again.
+        """Write `kind` before the fields.
 
-        With the context `OWN_KINDS`, the kind of the class is written: ranks receive the class and not the file.
+        A class of a user file is written as FILE.py:NAME, so that it can be found again.
+
+        With the context `OWN_KINDS`, the kind of the class itself is written, because ranks receive the class and not
+        the file.
         """
         fields: dict[str, Any] = handler(self)
         wanted = "kind" not in (info.exclude or ()) and (info.include is None or "kind" in info.include)
@@ -254,7 +261,7 @@ class KindFamily(Family):
 
     @classmethod
     def nested_in(cls, settings: Settings) -> "list[KindFamily]":
-        """Return the settings with a kind that are fields of others, at any depth.
+        """Return the settings with a `kind` that are fields of the given settings, at any depth.
 
         >>> from workbench.core.contract.optimisers import GradientDescent
         >>> [part.kind for part in KindFamily.nested_in(GradientDescent(schedule={"kind": "cosine"}))]
@@ -266,7 +273,7 @@ class KindFamily(Family):
 
     @property
     def newest(self) -> type[Any]:
-        """Class that its kind names now: a new one if its cell was run again, or its loose file changed."""
+        """Newest class of its kind: a new class if its cell was run again, or its user file was changed."""
         if ".py:" in self.written_kind:
             return self.catalogue.get_class(self.written_kind)
         return self.catalogue.get(self.kind, type(self))
@@ -284,7 +291,7 @@ class KindFamily(Family):
     def from_fields(cls, value: Any, default: str = "") -> Any:
         """Build an instance of the class that the key `kind` names; an instance is returned unchanged.
 
-        `default`: kind of a dict without that key. Raises `SettingError`.
+        `default`: kind for a dict without that key. Raises `SettingError`.
         """
         if isinstance(value, cls):
             if value.written_kind:
@@ -298,7 +305,7 @@ class KindFamily(Family):
         fields = {name: given for name, given in value.items() if name != "kind"}
         if isinstance(kind, str) and ".py:" in kind:
             found = cls.catalogue.get_class(kind)(**fields)
-            found.__dict__["written"] = kind  # not a field, so that it does not count in comparisons
+            found.__dict__["written"] = kind  # not a field, so that comparisons ignore it
             return found
         if not isinstance(kind, str) or not cls.catalogue.knows(kind):
             error = SettingError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, cls.catalogue))}")

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from workbench.core.base.settings import SettingError
 
-# NumPy is imported late: it takes time, and its threads prevent some system calls of Linux.
+# NumPy is imported when it is needed: it takes time, and some system calls of Linux fail in a process with threads.
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
@@ -31,10 +31,11 @@ MAX_FILE_BYTES = "WORKBENCH_MAX_FILE_BYTES"  # environment variable: bytes of me
 MEMORY_SHARE = 0.5  # default limit, as a share of the available memory
 UNCHECKED_BYTES = 2**24  # bytes of memory below which a file is not compared with the available memory
 PIECE_BYTES = 2**20  # bytes that are read or decompressed at once
-FIELD_BYTES = 64  # bytes of memory for a number or short text in a table or list, with its references
+FIELD_BYTES = 64  # bytes of memory for a number or a short text in a table or list, with references
 GROUP_BYTES = 240  # bytes of memory for a small dict
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # surrogate in JSON; matches whole pairs as well
+# half of a surrogate pair in JSON; it also matches whole pairs
+_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONE_SURROGATE_BYTES = re.compile(rb"\\u[dD][89a-fA-F]")
 _KINDS = {
     stat.S_ISFIFO: "a named pipe",
@@ -84,8 +85,8 @@ def _available() -> int:
 def check_size(path: Where, size: float, unpacked: str = "", most: float = math.inf) -> None:
     """Raise `SettingError` if a file would take more memory than the limit.
 
-    `size`: bytes of its content. `unpacked`: text about the size, such as "unpacked". `most`: a lower limit, unless the
-    user has set one.
+    `size`: bytes of its content. `unpacked`: text about the size, such as "unpacked". `most`: a lower limit, which
+    counts unless the user has set a limit.
     """
     is_set = MAX_FILE_BYTES in os.environ
     if size <= UNCHECKED_BYTES and not is_set:
@@ -132,7 +133,8 @@ def open_regular(path: Where) -> BufferedReader:
     ...
     workbench.core.base.settings.SettingError: ...: is a folder; give a regular file
     """
-    _check_regular(path, Path(path).stat().st_mode)  # before, because opening a device may have side effects
+    # checked before opening, because opening a device may have side effects
+    _check_regular(path, Path(path).stat().st_mode)
     handle = os.open(path, _FLAGS)
     try:
         _check_regular(path, os.fstat(handle).st_mode)
@@ -143,14 +145,14 @@ def open_regular(path: Where) -> BufferedReader:
 
 
 def read_bytes(path: Where, most: float = math.inf) -> bytes:
-    """Read a regular file. Raises OSError, and `SettingError` if it is not regular, or larger than the limit or `most`.
+    """Read a regular file. Raises OSError, and `SettingError` if it is not regular, or larger than a limit.
 
-    `most`: bytes.
+    `most`: max number of bytes, in addition to the limit of memory.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         check_size(path, size, most=most)
-        return file.read(size)  # limited, because another process may append to the file
+        return file.read(size)  # not more than `size`, because another process may append to the file
 
 
 def read_text(path: Where, errors: str = "strict") -> str:
@@ -166,7 +168,7 @@ def read_gzip(path: Where) -> bytes:
     limit, found, packed = memory_limit(), bytearray(), read_bytes(path)
     if not packed:
         raise EOFError("the file is empty")
-    while packed:  # several archives may follow one another
+    while packed:  # a file may consist of several archives
         unpacker = zlib.decompressobj(wbits=31)
         while packed and not unpacker.eof:
             try:
@@ -216,7 +218,7 @@ def check_json_size(text: str | bytes, where: Where) -> None:
 
 
 def check_characters(found: Any) -> None:
-    """Raise ValueError if a text in nested fields and lists has half of a surrogate pair, which cannot be written."""
+    """Raise ValueError if a text in nested fields and lists has half of a surrogate pair, which UTF-8 cannot encode."""
     try:
         json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -224,7 +226,10 @@ def check_characters(found: Any) -> None:
 
 
 def read_npy(path: Where, mapped: bool = False) -> "NDArray[Any]":
-    """Read an array, without pickle. Raises OSError, ValueError and `SettingError`. `mapped`: return a memory map."""
+    """Read an array from a .npy file, without pickle. Raises OSError, ValueError and `SettingError`.
+
+    `mapped`: return a memory map.
+    """
     import numpy as np
 
     with open_regular(path) as file:
@@ -272,7 +277,7 @@ def names_in(path: Where) -> list[str]:
 
 
 def arrays_in(file: IO[bytes], where: Where, names: Iterable[str] | None = None) -> "dict[str, NDArray[Any]]":
-    """Read arrays of an open archive, as `read_npz` does, and check their checksums. `where`: its name in messages."""
+    """Read arrays of an open archive, as `read_npz` does, and verify their checksums. `where`: name for messages."""
     import numpy as np
 
     with zipfile.ZipFile(file) as whole:
@@ -296,7 +301,7 @@ def first_line(path: Where) -> bytes:
 
 
 def read_table(path: Where, **options: Any) -> "pd.DataFrame":
-    """Read a .csv table with pandas and its `options`. Raises the errors of pandas, OSError and `SettingError`."""
+    """Read a .csv table with `pandas.read_csv` and its `options`. Raises its errors, OSError and `SettingError`."""
     import pandas as pd
 
     with open_table(path) as file:
@@ -369,7 +374,7 @@ def _chunks(found: "pq.FileMetaData") -> Iterator[tuple[int, int, Any]]:
 
 
 def _numbers(found: "pq.FileMetaData") -> int:
-    """Return the bytes of all columns without text; repeated values need much more memory than space in the file."""
+    """Return the bytes of memory of all columns without text. Repeated values take much less space in the file."""
     widths = [
         _WIDTHS.get(of.physical_type) or max(of.length, 1)
         for of in map(found.schema.column, range(found.num_columns))
@@ -381,7 +386,7 @@ def _numbers(found: "pq.FileMetaData") -> int:
 
 
 def _texts(table: "pq.ParquetFile") -> list[int]:
-    """Return the columns of text that may need much memory, if each value were as long as its whole chunk."""
+    """Return the text columns that would need much memory if each value were as long as its whole chunk."""
     most: dict[int, int] = {}
     for column, values, chunk in _chunks(table.metadata):
         if chunk.physical_type == "BYTE_ARRAY":
@@ -390,13 +395,14 @@ def _texts(table: "pq.ParquetFile") -> list[int]:
 
 
 def _text(file: BufferedReader, found: "pq.FileMetaData", column: int) -> int:
-    """Return the bytes of a column's text, computed without expanding repeated values."""
+    """Return the bytes of memory of a text column, computed without expanding repeated values."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     path = found.schema.column(column).path
     with pq.ParquetFile(file, metadata=found, read_dictionary=[path]) as table:
-        if path not in table.schema_arrow.names:  # nested in lists or fields: return an upper bound
+        # for columns nested in lists or fields, return an upper bound
+        if path not in table.schema_arrow.names:
             return sum(n * chunk.total_uncompressed_size for at, n, chunk in _chunks(found) if at == column)
         size = 0
         for batch in table.iter_batches(columns=[path]):

@@ -1,4 +1,4 @@
-"""Tables of results, which notebooks and `print` show without the row numbers of pandas."""
+"""Tables of results, which are shown without the row numbers of pandas."""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def results(rows: Any, columns: Any = None) -> "pd.DataFrame":
-    """Return a table that is shown without row numbers, like its files.
+    """Return a table that is shown without row numbers.
 
     >>> print(results({"scheme": ["CR", "GC"], "share": [0.5, 0.25]}).sort_values("share"))
     scheme  share
@@ -28,7 +28,8 @@ def _kind() -> "type[pd.DataFrame]":
             return Results
 
         def __reduce__(self) -> Any:
-            plain = pd.DataFrame(self)  # so that other processes need not import this class
+            # pickled as a plain frame, so that other processes need not import this class
+            plain = pd.DataFrame(self)
             plain.attrs = self.attrs
             return pd.DataFrame.copy, (plain,)
 
@@ -39,7 +40,7 @@ def _kind() -> "type[pd.DataFrame]":
             return str(self.to_html(notebook=True, **self._shown()))
 
         def _shown(self) -> dict[str, Any]:
-            """Return options of pandas, which show the index only if it has names."""
+            """Return options for `to_string` and `to_html`, which show the index only if it has names."""
             rows, columns = pd.get_option("display.max_rows"), pd.get_option("display.max_columns") or None
             named = self.index.names != [None] or not pd.api.types.is_integer_dtype(self.index)
             return {"index": named, "max_rows": rows, "max_cols": columns}

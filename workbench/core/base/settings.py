@@ -21,7 +21,8 @@ from workbench.core.base.errors import reason
 from workbench.core.base.type_checks import find_mismatch, limit_of, range_of
 
 MAX_NAME_BYTES = 255  # bytes in the name of a file or folder
-MAX_PATH_BYTES = 3800  # bytes in a path: the system allows 4095, and names of files in a run folder are added
+# bytes in a path: the system allows 4095, and file names in a run folder are added to the path
+MAX_PATH_BYTES = 3800
 _BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
 _RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 _NUMBERS = (*_RANGES, "finite_number", "float_type")  # types of errors whose message shows the field's range
@@ -54,9 +55,9 @@ def setting(default: Any = ..., description: str = "", unit: str = "", **constra
 
 
 def at_most(most: int) -> AfterValidator:
-    """Return a validator that refuses larger numbers, which would need too much memory or time later.
+    """Return a validator that refuses numbers above `most`, which would need too much memory or time later.
 
-    The constraint `le` is not used, because it would also be the end of a slider.
+    The constraint `le` is not used, because sliders of the forms would end there.
     """
 
     def check(value: int | None, info: ValidationInfo) -> int | None:
@@ -68,9 +69,9 @@ def at_most(most: int) -> AfterValidator:
 
 
 class Described(ModelMetaclass):
-    """Metaclass that makes a class's docstring and signature (for `help` and Jupyter's ``?``) from its fields.
+    """Metaclass that makes docstring and signature of a class from its fields, for `help` and Jupyter's ``?``.
 
-    `dir` does not list the methods of pydantic.
+    Methods of pydantic are left out of `dir`.
     """
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> None:
@@ -119,7 +120,10 @@ class Settings(BaseModel, metaclass=Described):
     @model_validator(mode="before")
     @classmethod
     def _as_it_is(cls, data: Any) -> Any:
-        """Refuse values that would have to be converted: "2", True and 2.0 are errors for a whole number."""
+        """Refuse values of other types, which pydantic would convert:
+
+        "2", True and 2.0 are errors for a whole number.
+        """
         for name, value in data.items() if isinstance(data, dict) else ():
             field = cls.model_fields.get(name)
             wrong = find_mismatch(field.annotation, value) if field else None
@@ -129,7 +133,7 @@ class Settings(BaseModel, metaclass=Described):
         return data
 
     def __new__(cls, *given: Never, **data: Any) -> Self:
-        """Refuse positional arguments; not in `__init__`, from which the visible signature is made."""
+        """Refuse positional arguments. This is not done in `__init__`, which determines the visible signature."""
         _refuse_unnamed(cls.__name__, given)
         return super().__new__(cls)
 
@@ -156,7 +160,7 @@ class Settings(BaseModel, metaclass=Described):
             return super().model_validate_json(json_data, **options)
 
     def replace(self, *given: Never, **changes: Any) -> Self:
-        """Return a copy with some fields changed, which is validated again."""
+        """Return a copy with some fields changed, after validation."""
         _refuse_unnamed("replace", given)
         return type(self)(**{**{name: getattr(self, name) for name in self.model_fields_set}, **changes})
 
@@ -174,7 +178,7 @@ def _refuse_unnamed(what: str, given: tuple[object, ...]) -> None:
 
 @contextmanager
 def _one_sentence(cls: type[BaseModel]) -> Iterator[None]:
-    """Turn pydantic's errors of several lines into a `SettingError` of one sentence."""
+    """Turn a ValidationError of pydantic, which has several lines, into a `SettingError` of one sentence."""
     try:
         yield
     except ValidationError as error:
@@ -186,7 +190,7 @@ def _one_sentence(cls: type[BaseModel]) -> Iterator[None]:
 
 @contextmanager
 def within(field: str) -> Iterator[None]:
-    """Put the name of an outer field before the field in an error, so that it has the full dotted path."""
+    """Prefix fields in errors with the name of the outer field, so that errors contain the full dotted path."""
     try:
         yield
     except SettingError as error:
@@ -201,7 +205,7 @@ def path_of(value: object, field: str) -> Path:
         raise SettingError(f"{field} = {short(value)}: {why}")
     try:
         str(value).encode()
-    except UnicodeEncodeError:  # undecodable bytes of a file's name, or half of a surrogate pair
+    except UnicodeEncodeError:  # the path has undecodable bytes, or half of a surrogate pair
         why = "is not text in UTF-8; rename the file or folder"
         raise SettingError(f"{field} = {short(str(value))}: {why}") from None
     path = Path(value)
@@ -229,7 +233,7 @@ def user_path(value: object, field: str) -> Path:
 
 
 def check_kind(field: str, value: object, kind: type) -> None:
-    """Raise `SettingError` for an argument that is not of a type bool, int or float, with the message of fields.
+    """Raise `SettingError` for an argument that is not a bool, int or float, with the message that fields have.
 
     >>> check_kind("events", True, bool)
     >>> check_kind("events", "no", bool)
@@ -242,7 +246,7 @@ def check_kind(field: str, value: object, kind: type) -> None:
 
 
 def check_ending(path: Path, endings: tuple[str, ...], field: str) -> None:
-    """Raise `SettingError` for a file with another ending."""
+    """Raise `SettingError` if a file does not have one of the `endings`."""
     if path.suffix not in endings:
         raise SettingError(f"{field} = {str(path)!r}: end it in {' or '.join(endings)}")
 
@@ -287,7 +291,7 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
 
 
 def _joined(where: str, message: str) -> str:
-    """Put the outer field before a message, with a dot if the message begins with an inner field."""
+    """Prefix a message with the outer field, and a dot if the message begins with an inner field."""
     if where and message.startswith(f"{where}."):
         return message
     if not where or message.startswith(f"{where.rsplit('.', 1)[-1]} = "):
@@ -310,7 +314,7 @@ def unknown_name(field: str, value: object, known: Mapping[str, object] | list[s
 
 
 def _close(word: str, known: Iterable[str]) -> list[str]:
-    """Return the known name that is most similar to a word, in any case, as a list of at most one name."""
+    """Return a list with the known name that is most similar to a word, in upper or lower case; empty if none is."""
     names = {name.casefold(): name for name in known}
     return [names[found] for found in get_close_matches(word.casefold(), names, n=1)]
 
@@ -320,7 +324,7 @@ def _lower(text: str) -> str:
 
 
 def short(value: object, width: int = 60) -> str:
-    """Return a value as text for an error message: on one line, and cut if it is long.
+    """Return a value as text for an error message, on one line; long text is cut.
 
     >>> short([1, 2]), short(10**5000)
     ('[1, 2]', 'a number of thousands of digits')

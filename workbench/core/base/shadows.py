@@ -1,4 +1,4 @@
-"""User files with the name of another module, such as random.py, which Python imports in its place.
+"""User files that shadow a module: a file random.py, for example, is imported in place of Python's random.
 
 Python searches the folder of the script, or the current folder, first.
 """
@@ -25,7 +25,7 @@ def shadowed(error: BaseException) -> str:
 
 
 def _installed() -> set[str]:
-    """Return the names of modules of installed packages; none if this import finds a shadowing file itself."""
+    """Return the module names of installed packages; none if a file shadows a module that this function imports."""
     try:
         from importlib.metadata import packages_distributions
 
@@ -35,7 +35,7 @@ def _installed() -> set[str]:
 
 
 def _involved(error: BaseException) -> Iterator[Path]:
-    """Yield the files of loaded modules, of the module without an attribute, and of the calls in the traceback."""
+    """Yield files that may shadow a module: of loaded modules, of an AttributeError's module, and of the traceback."""
     modules = [*sys.modules.items(), ("", getattr(error, "obj", None))]
     files = [getattr(module, "__file__", None) for name, module in modules if name != "__main__"]
     files.append(getattr(error, "path", None))

@@ -1,9 +1,9 @@
 """Source text of user-defined classes and functions, with all user-defined code that they use, and its hash.
 
-The text of a class is the whole cell or file that defines it. Definitions of other cells and files that it uses are
-appended. So are values that are not visible in the text: numbers, text, arrays, and lists, tuples, sets and dicts of
-these. Values of other types, and values that the program changes itself, are not compared; a note is appended for them.
-Data from other sources, such as files that the program reads, are not compared either.
+The text of a class is the whole cell or file that defines it. Two things are appended: definitions of other cells and
+files that it uses, and used values that the text does not contain. Such values are numbers, text, arrays, and lists,
+tuples, sets and dicts of these. Values of other types, and values that the program changes itself, are not compared; a
+note is appended for them. Data from other sources, such as files that the program reads, are not compared either.
 """
 
 import ast
@@ -28,8 +28,8 @@ USED_DEFINITIONS_HEADING = (
     "\n\n# ---- used of other cells and files, and values that are not told above ----\n"
 )
 SOURCE_ATTRIBUTE = "_workbench_source"  # attribute with the source of a class that was received by value
-VALUE_NOTE_PREFIX = "held: "  # prefix of a note on a value, which is a string statement
-MAX_SHOWN_CHARACTERS = 2_000  # characters of a value; larger values are replaced by a hash
+VALUE_NOTE_PREFIX = "held: "  # prefix of a note on a value; a note is a statement that consists of a string
+MAX_SHOWN_CHARACTERS = 2_000  # max number of characters of a value; longer values are replaced by a hash
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (tuple, list, set, frozenset, dict)
@@ -54,7 +54,8 @@ class Source:
 
 def source_of(cls: Any) -> Source:
     """Return the source of a class or function. Raises `SettingError` if its text is not available."""
-    if isinstance(kept := vars(cls).get(SOURCE_ATTRIBUTE), Source):  # received by value, without its file
+    # the class was received by value, without its file
+    if isinstance(kept := vars(cls).get(SOURCE_ATTRIBUTE), Source):
         return kept
     home = _home(cls)
     if home is None:
@@ -91,7 +92,10 @@ def digest_in(text: str, name: str) -> str:
 
 
 def _text_of(statement: ast.stmt) -> str:
-    """Return a statement as text; workbench modules are replaced by "workbench", because those of 1.0 have moved."""
+    """Return a statement as text.
+
+    Names of workbench modules become "workbench", because the modules of 1.0 have moved.
+    """
     if isinstance(statement, ast.ImportFrom) and str(statement.module).partition(".")[0] == "workbench":
         statement = ast.ImportFrom("workbench", statement.names, 0)
     return ast.unparse(statement)
@@ -99,7 +103,7 @@ def _text_of(statement: ast.stmt) -> str:
 
 @lru_cache(
     maxsize=64
-)  # parsing is not thread-safe in Python 3.11: a run's text is parsed before its thread starts
+)  # parsing is not thread-safe in Python 3.11, so the text is parsed before a run's thread starts
 def _tree(text: str) -> ast.Module:
     try:
         return ast.parse(text)
@@ -127,7 +131,7 @@ def _binds(statement: ast.stmt) -> set[str]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Definition, with the text of its cell or file, its node in the syntax tree, and the names that it can look up."""
+    """Place of a definition: text of its cell or file, node in the syntax tree, and names that it can look up."""
 
     file: str
     text: str
@@ -136,7 +140,7 @@ class _Place:
 
     @property
     def segment(self) -> str:
-        """Text of the definition alone, without indentation."""
+        """Text of the definition, without the rest of its cell or file and without indentation."""
         lines = self.text.splitlines()[_first(self.node) - 1 : self.node.end_lineno]
         return dedent("\n".join(lines))
 
@@ -146,14 +150,15 @@ def _home(thing: Any) -> _Place | None:
         return _place(thing.__code__, thing.__name__, _seen_by(thing))
     functions = [
         function for function in functions_of(thing) if is_own(function)
-    ]  # without those of pydantic
+    ]  # without the methods that pydantic adds
     names = dict(vars(sys.modules.get(thing.__module__)) if thing.__module__ in sys.modules else {})
     for function in functions:
         names |= _seen_by(function)
     for function in functions:
         if place := _place(function.__code__, thing.__name__, names):
             return place
-    texts = [("", text) for text in reversed(names.get("In", ())) if isinstance(text, str)]  # cells, in order
+    # cells of the notebook, newest first
+    texts = [("", text) for text in reversed(names.get("In", ())) if isinstance(text, str)]
     if file := names.get("__file__"):
         texts.append((file, "".join(linecache.getlines(file))))
     return next((place for file, text in texts if (place := _found(file, text, thing.__name__, names))), None)
@@ -167,7 +172,7 @@ def _seen_by(function: Any) -> dict[str, Any]:
 def _is_full(cell: Any) -> bool:
     try:
         return cell.cell_contents is not cell
-    except ValueError:  # the name is bound later, such as that of the class itself
+    except ValueError:  # a name that is bound later, such as the name of the class itself
         return False
 
 
@@ -179,7 +184,10 @@ def _place(code: CodeType, name: str, names: Mapping[str, Any]) -> _Place | None
 def _found(
     file: str, text: str, name: str, names: Mapping[str, Any], line: int | None = None
 ) -> _Place | None:
-    """Return the last definition of a name, or the one on a line; for a lambda, the statement that contains it."""
+    """Return the last definition of a name, or the definition on a line.
+
+    For a lambda, return the statement that contains it.
+    """
     try:
         tree = _tree(text)
     except SyntaxError:  # magic commands of a notebook
@@ -202,7 +210,7 @@ def _first(node: ast.stmt) -> int:
 
 
 def _beyond(thing: Any, home: _Place) -> Iterator[str]:
-    """Yield the text of used definitions in other cells or files, and of values that the text does not contain."""
+    """Yield text of definitions that it uses from other cells or files, and of values that its own text lacks."""
     given = _given(home.text)
     queue, seen, values = [home], {id(thing)}, set[str]()
     queue += [place for base in getattr(thing, "__mro__", ())[1:] if is_own(base) and (place := _home(base))]
@@ -225,7 +233,7 @@ def _beyond(thing: Any, home: _Place) -> Iterator[str]:
 
 
 def _used(place: _Place) -> Iterator[tuple[str, Any]]:
-    """Yield the names that a definition looks up with their values; for user modules, the attributes that it uses."""
+    """Yield the names that a definition looks up, with their values. For user modules, yield the used attributes."""
     looked_up = _free(symtable(place.segment, place.file, "exec")) - _imported(place.text)
     for name in sorted(looked_up & place.names.keys()):
         value = place.names[name]
@@ -246,7 +254,7 @@ def _free(table: SymbolTable) -> set[str]:
 
 
 def _changed(text: str) -> set[str]:
-    """Return the names whose values are changed in place by functions of a text."""
+    """Return the names whose values the functions in a text change in place."""
     inside = (n for f in ast.walk(_tree(text)) if isinstance(f, _DEFINITIONS) for n in ast.walk(f))
     found = [n for n in inside if isinstance(n, ast.Subscript | ast.Attribute)]
     changes = (n for n in found if not isinstance(n.ctx, ast.Load) or getattr(n, "attr", "") in _CHANGES)
@@ -261,7 +269,7 @@ def _imported(text: str) -> set[str]:
 
 def _bare(value: Any) -> Any:
     """Return a function without its wrappers, and other values unchanged."""
-    inner = getattr(value, "func", value)  # function of a functools.partial
+    inner = getattr(value, "func", value)  # `func` is the function of a functools.partial
     return inspect.unwrap(inner) if callable(inner) and not isinstance(inner, type) else inner
 
 
@@ -283,7 +291,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _value_text(name: str, value: Any) -> list[str]:
-    """Return a value as lines: an assignment if it is short and plain, else a note with its hash."""
+    """Return lines for a value: an assignment if the value is short and plain, else a note with its hash."""
     text = _nested_text(value)
     if text is None:
         note = f"a {type(value).__name__} whose values are not compared"
@@ -298,7 +306,7 @@ def _value_text(name: str, value: Any) -> list[str]:
 
 
 def _nested_text(value: Any, deep: int = 0) -> str | None:
-    """Return text that identifies a value: its repr, or a hash of an array; None for other types."""
+    """Return text that identifies a value: its repr, or the hash of an array. Return None for other types."""
     if isinstance(value, np.ndarray | np.generic):
         digest = sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
         return None if value.dtype == object else f"array {value.shape} of {value.dtype}, {digest}"

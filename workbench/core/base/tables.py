@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 TEXT_ENDINGS = tuple(ending + packed for packed in ("", ".gz") for ending in DELIMITERS)
-MAX_SHARED_TEXTS = 2**16  # different fields that are stored once, however often they occur
-MAX_WHOLE_DIGITS = 40  # digits of a whole number
-PEEKED_ROWS = 20  # rows that are searched for decimal commas
+# max number of different field texts that are shared between equal fields, to save memory
+MAX_SHARED_TEXTS = 2**16
+MAX_WHOLE_DIGITS = 40  # max number of digits of a whole number
+PEEKED_ROWS = 20  # number of rows in which decimal commas are searched
 EXACT_FLOAT = 2**53  # smallest float that represents more than one whole number
 _BOMS = (
     (b"\xff\xfe\x00\x00", "utf-32"),
@@ -68,7 +69,7 @@ class TableError(ValueError):
         self.why, self.place = why, place
 
     def of(self, file: str) -> str:
-        """Return the message with the name of the file before it."""
+        """Return an error whose message begins with the name of the file."""
         return f"{file}, {self}" if self.place else f"{file}: {self}"
 
 
@@ -81,7 +82,7 @@ class TextTable:
 
 
 def ending(path: Path) -> str:
-    """Return a file's ending in lower case; before .gz, with the ending of the compressed file.
+    """Return a file's ending in lower case. If it is .gz, the ending before it is included.
 
     >>> ending(Path("TIMES.CSV")), ending(Path("my.times.csv.gz"))
     ('.csv', '.csv.gz')
@@ -150,7 +151,7 @@ def read_columns(path: Path) -> "pd.DataFrame":
 
 
 def number(text: str) -> float | None:
-    """Convert a field to a number, also nan and inf; return None if it is not a number.
+    """Convert a field to a float, which may be nan or inf; return None if it is not a number.
 
     >>> number("1e-3"), number("1,5"), number("1_000")
     (0.001, None, None)
@@ -164,7 +165,7 @@ def number(text: str) -> float | None:
 
 
 def whole_number(text: str) -> int | None:
-    """Convert a field to a whole number, exactly; return None if it is not one.
+    """Convert a field to an exact whole number; return None if it is not a whole number.
 
     >>> whole_number("9007199254740993"), whole_number("1e3"), whole_number("2.0"), whole_number("2.5")
     (9007199254740993, 1000, 2, None)
@@ -195,7 +196,7 @@ def natural(name: object) -> tuple[Any, ...]:
 
 
 def in_order(names: Sequence[Any]) -> list[Any]:
-    """Return names sorted: numbers by size, text by the numbers in it.
+    """Return names sorted: numbers by size, text in natural order (see `natural`).
 
     >>> in_order(["10", "2"]), in_order([10, -2])
     (['2', '10'], [-2, 10])
@@ -307,12 +308,12 @@ class _Lines:
         return line
 
     def back(self, *lines: str) -> None:
-        """Push lines back, so that they are read again."""
+        """Push lines back: they will be read again."""
         self.number -= len(lines)
         self._again += reversed(lines)
 
     def _undecoded(self) -> str:
-        """Return the position of the first line that is not text, or "" if it is unknown."""
+        """Return the position of the first line that cannot be decoded, or "" if it is unknown."""
         if self._encoding != "utf-8-sig":
             return ""
         with (
@@ -348,7 +349,7 @@ def _check_separator(names: Sequence[str], delimiter: str, lines: _Lines) -> Non
     lines.back(*first)
     rows = [line.strip("\r\n") for line in first if line.strip()]
     if others[0] == " " and not (rows and " " in rows[0].strip()):
-        return  # a name of two words
+        return  # one column whose name has two words
     decimals = delimiter == "," and any(_DECIMAL_COMMA.search(row) for row in rows)
     more = "; write its decimals with a point too, not with a comma" * decimals
     wanted = _WRITTEN_WITH.get(delimiter, repr(delimiter))
@@ -356,7 +357,7 @@ def _check_separator(names: Sequence[str], delimiter: str, lines: _Lines) -> Non
 
 
 def _is_data(names: Sequence[str]) -> bool:
-    """Return whether a header is a row of numbers; 0, 1, 2, ... are names, which pandas gives to unnamed columns."""
+    """Return whether a header is a row of numbers, except 0, 1, 2, ..., which are pandas' names of unnamed columns."""
     counted = list(names[:-1]) == [str(i) for i in range(len(names) - 1)]
     return not counted and all(number(name) is not None for name in names)
 
@@ -376,7 +377,7 @@ def _records(lines: _Lines, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _plainly(reason: str) -> str:
-    """Translate an error message of Python's csv reader.
+    """Put an error message of Python's csv reader into plain words.
 
     >>> _plainly("unexpected end of data")
     'a quote (") is opened in this row and not closed'

@@ -1,7 +1,7 @@
-"""Reading and writing of YAML and JSON: 1e-3 is a number, no and 1:30 are text, NumPy values become Python's.
+"""Reading and writing of YAML and JSON. 1e-3 is a number; no and 1:30 are text; NumPy values become Python's.
 
 All YAML and JSON that a person may have written is read here: files, form fields and options of the command line. Text
-whose aliases would expand beyond the memory is refused before it is expanded.
+with aliases that would expand to more than the memory is refused before it is expanded.
 """
 
 import json
@@ -19,14 +19,14 @@ from workbench.core.base import reading
 from workbench.core.base.arguments import fits
 from workbench.core.base.settings import SettingError, Settings, path_of, short
 
-MAX_JSON_BYTES = 2**28  # bytes of a JSON file of fields; those of the package are much smaller
+MAX_JSON_BYTES = 2**28  # max number of bytes in a JSON file of fields; files of the package are much smaller
 YAML_BYTES_PER_BYTE = 100  # bytes of memory that the YAML reader needs for each byte of text
-MAX_DEPTH = 50  # levels of nested lists and fields; experiments have fewer than ten
-MAX_ALIASED_VALUES = 10_000  # values that all aliases of one text may expand to
+MAX_DEPTH = 50  # max number of levels of nested lists and fields; experiments have fewer than ten
+MAX_ALIASED_VALUES = 10_000  # max number of values in all expanded aliases of one text
 
 
 class Loader(yaml.SafeLoader):
-    """YAML loader for plain data, with numbers and booleans of YAML 1.2, which limits the size of expanded aliases."""
+    """YAML loader for plain data, with the numbers and booleans of YAML 1.2 and a limit on expanded aliases."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -64,7 +64,7 @@ class Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Refuse text that does not match its tag, and numbers of thousands of digits."""
+        """Refuse text that does not match its tag, and numbers with thousands of digits."""
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError, TypeError):
@@ -90,7 +90,7 @@ _FLOAT = re.compile(
 _BOOL = re.compile(r"(true|True|TRUE|false|False|FALSE)$")
 _NULL = re.compile(r"(~|null|Null|NULL|)$")
 _KINDS = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map")}
-Loader.yaml_constructors = {  # without dates, sets and bytes, which no field has
+Loader.yaml_constructors = {  # dates, sets and bytes are left out, because no field has these types
     tag: make for tag, make in Loader.yaml_constructors.items() if tag is None or tag in _KINDS
 }
 Loader.yaml_implicit_resolvers = {}
@@ -140,7 +140,7 @@ def _parsed(text: str) -> Any:
         try:  # the JSON parser is thirty times faster, and gives the same result
             return json.loads(text, object_pairs_hook=_once, parse_constant=_refused)
         except ValueError:
-            pass  # not JSON: the YAML loader reads it, or raises the error
+            pass  # the text is not JSON: the YAML loader reads it, or raises the error
     return Loader(text).get_single_data()
 
 
@@ -190,7 +190,7 @@ def read_text(path: Path) -> str:
 
 
 def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
-    """Read a YAML or JSON file of fields. Raises `SettingError` with its path; `example`: a field for the message."""
+    """Read a YAML or JSON file of fields. Raises `SettingError` with its path. `example`: a field, for the message."""
     file = path_of(path, "path")
     if file.is_dir() or not file.exists():
         wanted = f"give a .yaml or .json file with fields such as {example!r}"

@@ -1,8 +1,8 @@
-"""Limits on the code that a file may run: none while it is read, and only trusted code when it is run.
+"""Limits on user-defined code that a file names: reading the file runs none, running it runs only trusted code.
 
-A file may name code: a class of a loose file ("mine.py:Half"), or a function of a module ("os:abort"). Within
+A file may name code: a class of a user file ("mine.py:Half"), or a function of a module ("os:abort"). Within
 `limited`, such a name is resolved only if this process has run the code already, or if the hash of its source is
-allowed. Outside, the user has named the code, and it is run.
+allowed. Outside `limited`, a name comes from the user, and the code is run.
 
 Files that processes of the user write are signed with the user's key, as Jupyter signs notebooks (HMAC-SHA256). The key
 is in the user's data folder, and only the user can read it. Without a usable key, nothing is signed, and no signature
@@ -35,7 +35,7 @@ class Limit:
     names: list[str] = field(default_factory=list)  # refused names of code
 
     def refuse(self, name: str, field: str) -> SettingError:
-        """Record a name of code that is not resolved, and return the error for it."""
+        """Record the name of code that may not run, and return the error for it."""
         self.names.append(name)
         return self.unknown(SettingError(f"{field} = {name!r}: names code, which reading does not run"))
 
@@ -70,7 +70,7 @@ def limited(allowed: Mapping[str, str] | None = None) -> Iterator[Limit]:
 
 
 def limit_to(allowed: Mapping[str, str]) -> None:
-    """Limit this process as `limited` limits a block, in a kernel that was started by a limited process."""
+    """Limit this process as `limited` limits a block; for a kernel that a limited process starts."""
     global _everywhere
     _everywhere = Limit(allowed)
 
@@ -105,7 +105,7 @@ def _signed(key: bytes, fields: Mapping[str, Any]) -> str:
 
 
 def _key(make: bool) -> bytes | None:
-    """Return the key, with `make` a new one if there is none; None if other users could read it."""
+    """Return the key, or None if other users could read it. With `make`, a missing key is made."""
     file = key_file()
     try:
         if not file.is_absolute() or (not make and not file.exists()):
@@ -142,7 +142,7 @@ def _make(file: Path) -> None:
         try:
             os.link(temporary, file)  # a rename could replace a key that is already in use
         except OSError:
-            if not file.exists():  # a file system without links
+            if not file.exists():  # the file system does not support links
                 temporary.rename(file)
     finally:
         temporary.unlink(missing_ok=True)

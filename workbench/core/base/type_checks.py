@@ -1,4 +1,4 @@
-"""Checks that a value has the type of its field without conversion, and messages on values that would fit.
+"""Checks that a value has the type of its field without conversion, and messages with values that would fit.
 
 Pydantic converts values: "2" and 2.0 become 2, "yes" becomes True. This hides mistakes, so here a value must have the
 type of the field. NumPy scalars are accepted, because their types are registered as numbers.
@@ -19,15 +19,15 @@ NO_LIST = "is not a list; write one, such as [1, 2]"
 
 
 class TypeMismatch(NamedTuple):
-    """Value of the wrong type."""
+    """Mismatch of a value and a type."""
 
-    where: str  # its position in the field: "", or an index such as "[2]"
+    where: str  # position of the value in the field: "", or an index such as "[2]"
     value: Any
     text: str  # what is wrong with the value
 
 
 def find_mismatch(kind: Any, value: Any) -> TypeMismatch | None:
-    """Return the mismatch of a value and a type; None if there is none, or only pydantic can decide.
+    """Return the mismatch of a value and a type; None if the value fits, or if only pydantic can decide.
 
     >>> find_mismatch(int, "2").text, find_mismatch(int, 2), find_mismatch(tuple[int, ...] | None, [1, 2.0]).where
     ('is text; write 2 without quotes', None, '[1]')
@@ -100,7 +100,7 @@ def _text(kind: Any, value: str | bytes) -> str | None:
 
 
 def range_of(field: FieldInfo, value: Any) -> str:
-    """Return a text for the values that a field of numbers accepts, with the nearest one to a wrong value.
+    """Return a text for the values that a numeric field accepts, with the accepted value nearest to a wrong one.
 
     >>> from pydantic import Field
     >>> range_of(Field(default=0.0, ge=0), -0.5)
@@ -111,7 +111,8 @@ def range_of(field: FieldInfo, value: Any) -> str:
         return _whole_range(limits, value) + _empty(field)
     text = _real_range(limits, value)
     example = isinstance(field.default, float) and ", the nearest" not in text
-    example = example and field.default != limits["ge"]  # the text begins with this limit
+    # if it is the lower limit, the text already begins with it
+    example = example and field.default != limits["ge"]
     return text + (f", e.g. {field.default}" if example else "") + _empty(field)
 
 
@@ -133,7 +134,8 @@ def _whole_range(limits: dict[str, Any], value: Any) -> str:
     around: Any = (floor(value), ceil(value))
     near = {max(n, low) if low is not None else n for n in around}
     near = {min(n, high) if high is not None else n for n in near}
-    if (low == high or None in (low, high)) and near <= {low, high}:  # the nearest value is the only limit
+    # the text already contains the nearest value, because it is the only limit
+    if (low == high or None in (low, high)) and near <= {low, high}:
         return _span(low, high)
     listed = " and ".join(map(str, sorted(near)))
     return f"{_span(low, high)}, the nearest {'is' if len(near) == 1 else 'are'} {listed}"
@@ -155,7 +157,7 @@ def span(low: float, high: float) -> str:
 
 
 def there_are(what: str, low: int, high: int) -> str:
-    """Return a text for the existing workers or rounds, for an error about another one.
+    """Return a text for the existing workers or rounds, for an error about a number outside this range.
 
     >>> there_are("worker", 1, 12), there_are("round", 0, 0)
     ('there are workers 1 to 12', 'there is only round 0')
@@ -172,7 +174,7 @@ def _real_range(limits: dict[str, Any], value: Any) -> str:
     nearest = ""
     if (
         start and end and isinstance(value, Real) and not isinstance(value, bool)
-    ):  # a single limit is the nearest
+    ):  # the only limit is the nearest value
         nearest = f", the nearest is {low:g}" if low is not None and value < low else ""
         nearest = f", the nearest is {high:g}" if high is not None and value > high else nearest
     return f"take {text or 'any finite number'}{nearest}"

@@ -1,4 +1,4 @@
-"""User-defined functions and classes of notebook cells, scripts and loose files: find them, and locate their errors."""
+"""User-defined functions and classes of cells, scripts and user files: look them up, and locate their errors."""
 
 import ast
 import inspect
@@ -24,18 +24,18 @@ from workbench.core.base.settings import SettingError, user_path
 from workbench.core.base.trust import limit
 
 MAX_SOURCE_BYTES = 2**24  # bytes of a source file that is hashed
-LOOSE_MODULE_PREFIX = "own_"  # prefix of the module name of a loose file
+LOOSE_MODULE_PREFIX = "own_"  # prefix of the module name of a user file
 
 _named: dict[str, Any] = {}  # bare name in settings -> newest function or class
-_came: dict[str, Any] = {}  # in a rank: bare name -> function or class that came with its task
+_came: dict[str, Any] = {}  # on a rank: bare name -> function or class that came with the task
 _imports: dict[str, Any] = {}  # "package.module:Net" -> its value, for names that this process has used
-_used: set[tuple[str, str]] = set()  # (path, name) of definitions in loose files that this process has used
+_used: set[tuple[str, str]] = set()  # (path, name) of definitions in user files that this process has used
 
 
 def is_own(thing: Any) -> bool:
     """Return whether a class, function or module is user-defined, so that other processes cannot import it.
 
-    Such definitions are in a notebook cell, a script or a loose file.
+    Such definitions are in a notebook cell, in a script, or in a user file: a Python file outside any package.
 
     >>> is_own(is_own), is_own(int)
     (False, False)
@@ -51,7 +51,7 @@ def is_own(thing: Any) -> bool:
 
 
 def _ours(top: str) -> bool:
-    """Return whether a top-level package is the workbench, or one of its companion packages."""
+    """Return whether a top-level package is workbench or one of its companions, such as workbench_book."""
     return top.partition("_")[0] == "workbench"
 
 
@@ -61,16 +61,16 @@ def _installed(file: str) -> bool:
     return any(path.is_relative_to(place) for place in _places())
 
 
-@cache  # sysconfig takes seconds for a thousand modules
+@cache  # sysconfig would take seconds for a thousand modules
 def _places() -> set[Path]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     return {Path(sysconfig.get_path(name)).resolve() for name in names}
 
 
 def name_of(value: Any, field: str) -> str:
-    """Return the name of a function or class for settings, which contain only text. `thing_of` resolves it.
+    """Return a name of a function or class for settings, which contain only text. `thing_of` finds it by this name.
 
-    A definition of a notebook cell is registered by its bare name. Running the cell again replaces it. Raises
+    A definition of a notebook cell is registered by its bare name, and replaced if the cell is run again. Raises
     `SettingError` for a value without a name.
 
     >>> name_of(name_of, "problem_args.loss")
@@ -110,7 +110,7 @@ def thing_of(name: str, field: str) -> Any:
         raise now.refuse(name, field)
     usable = callable(newest) and (
         now is None or is_own(newest)
-    )  # under a limit, imported names do not count
+    )  # under a limit, imported names are not resolved
     if usable and (known is None or known.__module__ == "__main__"):
         _named[name] = newest
         return newest
@@ -128,7 +128,7 @@ def is_defined(name: str) -> bool:
 
 
 def note_received(things: Mapping[str, Any]) -> None:
-    """Register the functions and classes that came to this rank with a task, by name."""
+    """Register by name the functions and classes that came to this rank with a task."""
     _came.update(things)
 
 
@@ -149,7 +149,7 @@ def _imported(name: str, field: str) -> Any:
 
 
 def class_of(name: str, field: str) -> type:
-    """Return a class of a loose file, such as ``"mine.py:Half"``; a changed file is run again.
+    """Return a class of a user file, such as ``"mine.py:Half"``. A changed file is run again.
 
     Raises `SettingError` if there is no such file or class. If the file cannot be run, the message has its line.
     """
@@ -161,7 +161,7 @@ def class_of(name: str, field: str) -> type:
 
 
 def _in_file(name: str, field: str, what: str, any_name: bool = True) -> Any:
-    """Return a definition of a loose file.
+    """Return a definition of a user file.
 
     Under a limit, the file must be allowed, or have been run in this process. Without `any_name`, the name must have
     been used as well.
@@ -191,7 +191,7 @@ def _in_file(name: str, field: str, what: str, any_name: bool = True) -> Any:
 
 
 class _Loaded(NamedTuple):
-    """Loose file that was run in this process."""
+    """User file that was run in this process."""
 
     stamp: tuple[int, ...]  # modification time (ns), size (bytes) and inode
     module: ModuleType
@@ -203,11 +203,11 @@ class _Refused(Exception):
         self.error = error
 
 
-_files: dict[str, _Loaded] = {}  # path -> loose file as it was last run
+_files: dict[str, _Loaded] = {}  # path -> user file as it was last run
 
 
 def _module(name: str, field: str, file: Path) -> ModuleType:
-    """Return the module of a loose file, which is run if it has changed; the hashed bytes are those that are run."""
+    """Return the module of a user file. It is run if it has changed; the bytes that are run are the hashed bytes."""
     state, known, now = file.stat(), _files.get(str(file)), limit()
     stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
     if known is not None and known.stamp == stamp:
@@ -225,7 +225,7 @@ def _module(name: str, field: str, file: Path) -> ModuleType:
     assert spec is not None
     module = sys.modules[spec.name] = module_from_spec(spec)
     with _from_source() if now is not None else nullcontext():
-        # The spec's loader is not used, because it may run code from __pycache__, whose hash is not checked.
+        # The loader of the spec is not used: it may run code from __pycache__, whose hash is not checked.
         exec(compile(tree, str(file), "exec", dont_inherit=True), vars(module))
     _files[str(file)] = _Loaded(stamp, module, hashed)
     return module
@@ -248,8 +248,8 @@ def _from_source() -> Iterator[None]:
 def source_hash(name: str) -> str:
     """Return the hash of the source of "mine.py:Net" or "package.module:Net", without running it.
 
-    For a loose file, this is a hash of its code without comments, and of the user's files that it imports. For a module
-    of the user, it is a hash of its files. For an installed or missing module, it is empty.
+    For a user file, this is a hash of its code without comments, and of the user files that it imports. For a module of
+    the user, it is a hash of the module's files. For an installed or missing module, it is empty.
     """
     text, _, _ = name.rpartition(":")
     if ".py:" not in name:
@@ -303,7 +303,7 @@ def _imported_by(tree: ast.Module) -> Iterator[str]:
 
 
 def _own_files(top: str) -> list[Path]:
-    """Return the files of a module or package, if it is neither installed nor the workbench."""
+    """Return the files of a module or package; none if it is installed or the workbench."""
     if not top.isidentifier() or top == "workbench":
         return []
     spec = None
@@ -321,7 +321,7 @@ class Fault(NamedTuple):
     """Origin of an error in user-defined code."""
 
     code: CodeType  # the first user-defined function in the traceback
-    line: str  # file (or cell) and line of the innermost one
+    line: str  # file (or cell) and line of the innermost user-defined function
     why: str  # type and message of the error
 
     @property

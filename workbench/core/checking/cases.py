@@ -12,11 +12,11 @@ from workbench.core.experiment import Experiment
 from workbench.core.running.precision import lost_digits
 
 MAX_WORKERS = 16
-INTEGER_RANGE = 12  # maximum of a drawn whole number, less its minimum
+INTEGER_RANGE = 12  # difference between the largest and the smallest drawn whole number
 
 
 def fields(cls: type[Settings], fixed: frozenset[str] = frozenset()) -> SearchStrategy[dict[str, Any]]:
-    """Return a strategy for some fields of a class, within their ranges; fields without a simple type are left out."""
+    """Return a strategy for the fields of a class, within their ranges. Fields without a simple type are left out."""
     needed: dict[str, SearchStrategy[Any]] = {}
     optional: dict[str, SearchStrategy[Any]] = {}
     for name, field in cls.model_fields.items():
@@ -80,13 +80,13 @@ def schemes(cls: type[Scheme]) -> SearchStrategy[tuple[dict[str, Any], int]]:
 
 
 def of_one(scheme: Scheme) -> SearchStrategy[tuple[dict[str, Any], int]]:
-    """Return a strategy for the parameters of one scheme, with any number of workers; misfits are rejected later."""
+    """Return a strategy for the parameters of one scheme with any number of workers, which need not fit together."""
     args = scheme.model_dump(exclude_unset=True)
     return st.integers(1, MAX_WORKERS).map(lambda workers: (args, workers))
 
 
 def delays() -> SearchStrategy[dict[str, Any]]:
-    """Return a strategy for delay models: with all kinds of tails, correlated rounds, or simultaneous answers."""
+    """Return a strategy for delay models: short and long tails, correlated rounds, and simultaneous answers."""
     one, share = st.sampled_from, st.floats(0, 1)
     return st.one_of(
         _delay_fields("constant", shift=one([0.0, 5e-5, 0.01])),
@@ -110,7 +110,7 @@ def _delay_fields(kind: str, **fields: Any) -> SearchStrategy[dict[str, Any]]:
 
 
 def links() -> SearchStrategy[dict[str, Any]]:
-    """Return a strategy for links: free to slow ones, with and without the time of downloads."""
+    """Return a strategy for links, from free to slow, with and without the time of downloads."""
     latency, bandwidth = st.sampled_from([0.0, 1e-4, 0.3]), st.sampled_from([None, 1.0, 1e3, 1e7])
     return st.fixed_dictionaries({"latency": latency, "bandwidth": bandwidth, "downloads": st.booleans()})
 
@@ -120,7 +120,7 @@ def experiments(
 ) -> SearchStrategy[dict[str, Any]]:
     """Return a strategy for the fields of valid experiments with a scheme, on the problem "unit".
 
-    `numbers`: strategy for its parameters and the number of workers.
+    `numbers`: strategy for the scheme's parameters and the number of workers.
     """
 
     @st.composite

@@ -28,7 +28,7 @@ _MARKS = {"passes": "✓", "fails": "✗", "does not apply": "–"}
 
 @dataclass(frozen=True)
 class Checked:
-    """Results of all properties, one row each, shown as a table in a notebook and as text elsewhere."""
+    """Results, one row for each property, shown as a table in a notebook and as text elsewhere."""
 
     name: str
     rows: tuple[Row, ...]
@@ -178,7 +178,7 @@ def _kind(what: Any) -> _Kind:
         return _Kind(_made(found), delays.PROPERTIES, st.fixed_dictionaries(draw))
     if issubclass(cls, ProblemArgs):
         args = _made(found)
-        if "precision" in cls.model_fields:  # float32 could not separate wrong gradients from rounding errors
+        if "precision" in cls.model_fields:  # with float32, wrong gradients and rounding errors look alike
             args = args.replace(precision="float64")
         draw = {"seed": seeds, "far": st.sampled_from([0.0, 0.1, 1.0])}
         return _Kind(

@@ -10,8 +10,9 @@ from workbench.core.base.types import Array
 from workbench.core.checking.property import Case, Property, PropertyFailed, through_json
 from workbench.core.contract.delays import CounterRNG, DelayModel, DelayStream
 
-DRAWS_PER_CHECK = 10_000  # draws for a statistical property, rounds times workers
-ROUNDS_PER_CHECK = 400  # rounds of these draws; `per_run` delay models use few rounds of many workers
+DRAWS_PER_CHECK = 10_000  # draws for a statistical property: number of rounds times number of workers
+# rounds of these draws, except for `per_run` delay models, which use few rounds of many workers
+ROUNDS_PER_CHECK = 400
 # A failing property is tested again with this many times as many draws, because rare events need many.
 RETRY_FACTOR = 16
 MAX_MEAN_ERROR_SIGMAS = 6.0  # maximum error of a mean, in standard errors
@@ -74,7 +75,7 @@ def seeds(model: DelayModel, case: Case) -> None:
 
 
 def _drawn(model: DelayModel, case: Case, times: int) -> Array:
-    """Return the seconds of many rounds and workers, multiplied in number by `times`."""
+    """Return the seconds of `times` times as many workers and rounds as one check needs."""
     rounds = 4 if model.per_run else ROUNDS_PER_CHECK
     workers = DRAWS_PER_CHECK // rounds * (times if model.per_run or model.markovian else 1)
     many = rounds * (1 if model.per_run or model.markovian else times)

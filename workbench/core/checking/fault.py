@@ -13,7 +13,7 @@ SCHEMES: dict[str, dict[str, Any]] = {"UMW": {}, "GC": {"stragglers": 1}, "RAR":
 
 
 def _models(fault: Fault, case: Case) -> tuple[bytes, list[float]] | str:
-    """Return the last model and the times of the rounds, or the message of the error that ends the run."""
+    """Return the last model and the round times, or the message of the error that ends the run."""
     at = fault.replace(worker=1 + case["seed"] % WORKERS, round=case["seed"] % ROUNDS)
     data = {"samples": 24, "features": 3}
     shape = {"workers": WORKERS, "rounds": ROUNDS, "seed": case["seed"]}
@@ -28,7 +28,7 @@ def _models(fault: Fault, case: Case) -> tuple[bytes, list[float]] | str:
 
 
 def repeats(fault: Fault, case: Case) -> None:
-    """Check that one seed gives the same run twice, or the same error."""
+    """Check that two runs with one seed are equal, or end with the same error."""
     if _models(fault, case) != _models(fault, case):
         raise PropertyFailed(
             "two runs with one seed differ; draw from `CounterRNG(self.seed, stream).rng(round)`"

@@ -80,7 +80,7 @@ def tuned(optimiser: Optimiser, case: Case) -> None:
 
 
 def follows_schedule(optimiser: Scheduled, case: Case) -> None:
-    """Check that half the step in a round of warm-up changes the model half as much."""
+    """Check that a warm-up round with half the step changes the model by half as much."""
     problem = _bowl(case["seed"])
     moves = []
     for start in (1.0, 0.5):
@@ -94,7 +94,7 @@ def follows_schedule(optimiser: Scheduled, case: Case) -> None:
 
 
 def factors(schedule: Schedule, case: Case) -> None:
-    """Check that the share of the step is finite and at least 0 in every round, and equal in a second call."""
+    """Check that the schedule's factor is finite and at least 0 in every round, and equal in a second call."""
     rounds = range(case["seed"] % ROUNDS, ROUNDS)
     found, again = ([schedule.factor_at(t) for t in rounds] for _ in range(2))
     if not np.isfinite(found).all() or min(found) < 0:

@@ -34,7 +34,7 @@ def starts(problem: Problem, case: Case) -> None:
 
 
 def differences(problem: Problem, case: Case) -> None:
-    """Check that the gradient, sum / d + l2 * model, is that of the loss, by finite differences in any direction."""
+    """Check that sum / d + l2 * model is the gradient of the loss, by finite differences in any direction."""
     model = _model(problem, case)
     direction = np.random.default_rng(case["seed"] + 1).standard_normal(model.shape)
     direction /= float(np.linalg.norm(direction))
@@ -66,7 +66,7 @@ def slices(problem: Problem, case: Case) -> None:
 
 
 def passes(problem: Problem, case: Case) -> None:
-    """Check that `evaluate` and `gradient` agree, also with a weight for every sample."""
+    """Check that `evaluate` and `gradient` return the same gradient, also with a weight for every sample."""
     model, d = _model(problem, case), problem.samples
     rng = np.random.default_rng(case["seed"])
     cut = int(rng.integers(0, d + 1))

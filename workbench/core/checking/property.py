@@ -1,4 +1,4 @@
-"""Properties: a statement, a test that drawn cases must pass, and a reason if the property does not apply."""
+"""Properties of the contract: a statement, a test that drawn cases must pass, and where the property does not apply."""
 
 import math
 import time
@@ -19,7 +19,7 @@ T = TypeVar("T")  # type of the checked object: a class, or an instance of one
 Case = Mapping[str, Any]  # plain values, so that a case can be printed and pasted
 Verdict = Literal["passes", "fails", "does not apply"]
 EXAMPLES_PER_PROPERTY = 60  # cases drawn for each property
-# Seconds after which no further case is drawn for a property; shrinking a case may take as long again.
+# Seconds after which no further case is drawn for a property. Shrinking a case may take the same time again.
 MAX_SECONDS_PER_PROPERTY = 1.2
 
 
@@ -83,7 +83,7 @@ def run_property(
         nonlocal ends
         if time.monotonic() > ends:
             reject()
-        ends = min(ends, time.monotonic() + MAX_SECONDS_PER_PROPERTY)  # counted from the first case
+        ends = min(ends, time.monotonic() + MAX_SECONDS_PER_PROPERTY)  # the time counts from the first case
         return choose(draw)
 
     def breaks(case: Case) -> bool:
@@ -98,7 +98,7 @@ def run_property(
 
     how: dict[str, Any] = {"database": None, "deadline": None, "phases": [Phase.generate, Phase.shrink]}
     rules = settings(max_examples=examples, suppress_health_check=list(HealthCheck), **how)
-    with suppress(HypothesisException):  # no case fails, no case is valid, or the time is over
+    with suppress(HypothesisException):  # raised if no case fails, no case is valid, or the time is over
         wrong = find(in_time(), breaks, settings=rules, random=Random(seed))
     if wrong is not None:
         show = f"wb.check({name}, only={checked.name!r}, case={dict(wrong)!r})"

@@ -45,7 +45,7 @@ def _on_data(case: Case) -> Experiment:
 
 
 def _played(cls: Class, case: Case) -> tuple[Timeline, list[Decoding]]:
-    """Return the timeline of a run and its commits: weights of parts (None: all ones), or vectors if `numeric`."""
+    """Simulate a run. Return its timeline and its commits: weights of parts (None: all 1), or vectors if `numeric`."""
     if not cls.numeric:
         timeline, weights = _simulated(Experiment(**case))
         return timeline, weights.weights
@@ -54,7 +54,7 @@ def _played(cls: Class, case: Case) -> tuple[Timeline, list[Decoding]]:
 
 
 def _tolerance(e: Experiment) -> float:
-    """Return the maximum error of decoding: that of its codes, but at least 1e-8."""
+    """Return the maximum error of decoding: the error of its codes, but at least 1e-8."""
     return max([EXACT_TOLERANCE, *(10.0 ** (lost(code) - 14) for code in e.built_scheme.codes(e.workers))])
 
 
@@ -129,7 +129,7 @@ def residuals(cls: Class, case: Case) -> None:
     """Check that the residual of a commit is its error: the squared distance of the weights from all ones."""
     e = Experiment(**case)
     _, committed = _simulated(e)
-    timeline, _ = _with_numbers(e)  # only with real vectors is the residual the one that the scheme returns
+    timeline, _ = _with_numbers(e)  # with real vectors, residuals are those that the scheme returns
     for round, (weights, declared) in enumerate(zip(committed.weights, timeline.residuals, strict=True)):
         total = weights.total(e.plan.parts) if isinstance(weights, VersionedWeights) else weights
         true = 0.0 if total is None else float(((total - 1) ** 2).sum())
@@ -139,7 +139,7 @@ def residuals(cls: Class, case: Case) -> None:
 
 
 def fresh(cls: Class, case: Case) -> None:
-    """Check that real vectors give the weighted sum at the right models: no answer counts too late, or twice."""
+    """Check that the committed vector is the weighted sum of gradients at the models that its weights belong to."""
     e = _on_data(case)
     committed = [None] * e.rounds if cls.numeric else _simulated(e)[1].weights
     _, numbers = _with_numbers(e)
@@ -175,7 +175,7 @@ def forecasts(cls: Class, case: Case) -> None:
         raise PropertyFailed(
             f"round {r} takes {engine[r]:.6g} s; `round_times` says {predicted.seconds[r]:.6g} s"
         )
-    if e.link.downloads and e.plan.depth.max() > 1:  # inner nodes receive answers until the next model comes
+    if e.link.downloads and e.plan.depth.max() > 1:  # relays receive answers until the next model comes
         return
     for what in ("messages", "bytes"):
         found, expected = float(np.mean(getattr(timeline, what))), float(getattr(predicted, what))
@@ -186,7 +186,7 @@ def forecasts(cls: Class, case: Case) -> None:
 
 
 def digits(cls: Class, case: Case) -> None:
-    """Check that codes keep the estimated number of digits, so that a code with too few is refused before a run."""
+    """Check that codes keep the estimated number of digits, by which codes are refused before a run."""
     e = Experiment(**case)
     for code in e.built_scheme.codes(e.workers):
         found, judged = measured_error(code, sets=SURVIVOR_SETS), 10.0 ** (lost(code) + 1 - FLOAT64_DIGITS)
@@ -196,7 +196,7 @@ def digits(cls: Class, case: Case) -> None:
 
 
 def repeats(cls: Class, case: Case) -> None:
-    """Check that one seed gives the same run twice, so that nothing is drawn elsewhere."""
+    """Check that two runs with one seed are equal: all random numbers follow from the seed."""
     (one, a), (two, b) = _played(cls, case), _played(cls, case)
     if one.times != two.times:
         raise PropertyFailed("two runs with one seed end their rounds at different times")
@@ -206,7 +206,7 @@ def repeats(cls: Class, case: Case) -> None:
 
 
 def versions(cls: Class, case: Case) -> None:
-    """Check that no more models are in use at the same time than `versions` of the plan."""
+    """Check that the number of models in use at the same time does not exceed `versions` of the plan."""
     e = Experiment(**case)
     _, committed = _simulated(e)
     uses = last_uses(committed.weights)
@@ -252,7 +252,7 @@ def candidates(cls: Class, case: Case) -> None:
 
 
 def same(cls: Class, case: Case) -> None:
-    """Check that five rounds on real processes give as many commits as the virtual clock, and the losses if exact."""
+    """Check that five rounds on real processes have the commits of the virtual clock; if exact, also the losses."""
     e = Experiment(**(case or example(cls)))
     real = run(e, engine="mpi", emulate="nothing")
     if len(real.rounds) != e.rounds:
@@ -266,7 +266,7 @@ def same(cls: Class, case: Case) -> None:
 
 
 def example(cls: Class) -> Case:
-    """Return the first candidate that fits four workers, or more workers if none does."""
+    """Return the first candidate that fits four workers, or else the smallest larger number of workers."""
     for workers in range(4, MAX_WORKERS + 1):
         for args in cls.candidates(workers):
             try:

@@ -109,7 +109,7 @@ class Sharing:
         return replace(draws, seconds=seconds, progress=progress)
 
     def tasks(self, draws: SampledTimes) -> Array:
-        """Return the times of tasks with their messages on separate cores, (rounds, workers), s: at least half a task."""
+        """Return the times of tasks and messages on separate cores: (rounds, workers), s, at least half a task."""
         return np.asarray(np.maximum(draws.seconds + self.extra, draws.seconds / 2))
 
     def got(self, alone: Array, end: Array) -> Array:

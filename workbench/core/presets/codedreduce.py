@@ -1,9 +1,9 @@
 """Published experiments of paper 1, as presets: five schemes each, with the published speedups.
 
-The paper states tree, resiliency and data sizes. Of the cluster it states the model (section III-C) and, for figure
-13, its constants: t_c = 0.05 s per message, a = 5e-5 s per sample, a mu = 1. The presets use these everywhere.
-GISETTE has to be downloaded, so the presets use synthetic data of the same size. `on("openml:gisette")` replaces them
-by the real data.
+The paper states tree, resiliency and data sizes. It describes the cluster by a model (section III-C). Its constants are
+stated for figure 13: t_c = 0.05 s per message, a = 5e-5 s per sample, a mu = 1. The presets use these constants
+everywhere. GISETTE has to be downloaded, so the presets use synthetic data of the same size. `on("openml:gisette")`
+replaces them by the real data.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Preset(Sequence[Experiment]):
         return len(self.experiments)
 
     def replace(self, **changes: Any) -> Preset:
-        """Return the preset with changed fields in all five experiments, which are validated again."""
+        """Return the preset with some fields changed in all five experiments, which are validated again."""
         changed = tuple(e.replace(**changes) for e in self.experiments)
         return Preset(self.name, self.title, changed, self.published)
 
@@ -65,13 +65,13 @@ class Preset(Sequence[Experiment]):
 
 
 def baselines(children: int, layers: int, stragglers: int, **common: Any) -> tuple[Experiment, ...]:
-    """Return CR on a regular tree and its four baselines, at the same resiliency alpha = s/n and the same stragglers.
+    """Return CR on a regular tree and its four baselines, with the same resiliency alpha = s/n and the same delays.
 
-    GC tolerates and SGD ignores S = alpha N workers, rounded to the nearest whole number. SGD gets the step
-    c1/(t+c2), with the constants that `sgd` in `common` gives.
+    GC tolerates and SGD ignores S = alpha N workers, rounded to the nearest whole number. SGD gets the step c1/(t+c2),
+    with the constants c1 and c2 of `sgd` in `common`.
 
-    `children` (n) per parent, `layers` of workers, `stragglers` (s): max late children per parent. `common`: other
-    fields.
+    `children`: n, per parent. `layers`: number of layers of workers. `stragglers`: s, max number of late children per
+    parent. `common`: other fields.
 
     >>> [e.scheme for e in baselines(3, 2, 1, rounds=5)]
     ['UMW', 'GC', 'RAR', 'SGD', 'CR']
@@ -94,7 +94,7 @@ def baselines(children: int, layers: int, stragglers: int, **common: Any) -> tup
 def _baselines(
     tree: Sequence[int], floats: int, common: Mapping[str, Any], **_: Any
 ) -> tuple[Experiment, ...]:
-    """Return the five schemes of paper 1 on the cluster of its model."""
+    """Return the five schemes of paper 1, with the delays and link of its cluster model."""
     link = {"bandwidth": 8 * floats / MESSAGE_S}
     delays = {"kind": "shifted_exponential", "shift": SHIFT_S_PER_SAMPLE, "rate": RATE_SAMPLES_PER_S}
     children, layers, stragglers = tree
@@ -102,7 +102,9 @@ def _baselines(
 
 
 class Presets(Mapping[str, Preset]):
-    """Presets of a YAML file in this folder by name, made on request. An unknown name raises an error with all names.
+    """Presets of a YAML file in this folder by name, made when they are first used.
+
+    An unknown name raises an error with all names.
 
     >>> presets["fig9a"][0].scheme
     'UMW'

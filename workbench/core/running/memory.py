@@ -1,4 +1,4 @@
-"""Memory that a run's vectors of p numbers take, looked at before the run: what has no room is refused."""
+"""Estimate of a run's memory before it starts: a run whose vectors do not fit into free memory is refused."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from workbench.core.base.settings import SettingError
 from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.experiment import Experiment
 
-LEARNING_VECTORS = 8  # model, gradient, an optimiser's state, and copies on the way from one to the next
-WORKER_VECTORS = 4  # model, gradient, and the buffers of a message each way
-SMALL_BYTES = 2**30  # that every machine is taken to have
+LEARNING_VECTORS = 8  # vectors of the master: model, gradient, optimiser state, and temporary copies
+WORKER_VECTORS = 4  # vectors of a worker: model, gradient, and the buffers of a received and a sent message
+SMALL_BYTES = 2**30  # bytes of memory that are not checked, because every machine has them
 
 
 class Vectors(NamedTuple):
-    """Vectors of p numbers that a run holds at a time: its master, and each worker of a real one."""
+    """Numbers of vectors of p values in memory at once: at the master, and at each worker of a real run."""
 
     master: int
     worker: int
 
 
 def vectors_held(e: Experiment) -> Vectors:
-    """Return how many vectors a run holds whose messages carry vectors.
+    """Return the numbers of vectors in memory, for a run whose messages carry vectors.
 
     >>> vectors_held(Experiment(scheme="UMW", workers=10)).master
     18
     """
     plan, scheme = e.plan, e.built_scheme
-    old = plan.versions if plan.versions > 1 else 0  # models in use, or gradients at them that are kept
-    if scheme.delayed:  # answers of all jobs that are under way
+    old = plan.versions if plan.versions > 1 else 0  # models in use, or stored gradients at these models
+    if scheme.delayed:  # answers of all unfinished jobs
         old += plan.workers * (plan.versions - 1)
-    if plan.depth.max() > 1:  # relays' sums
+    if plan.depth.max() > 1:  # sums of the relays
         old += plan.workers
-    remembered = 2 * plan.workers if scheme.numeric else 0  # of each worker its last gradient and its model
-    encoded = int(plan.loads.max()) if plan.blocks is not None else 0  # rows of p numbers
+    # last gradient of each worker, and the model of that gradient
+    remembered = 2 * plan.workers if scheme.numeric else 0
+    encoded = int(plan.loads.max()) if plan.blocks is not None else 0  # encoded rows of p values
     worker = WORKER_VECTORS + encoded + 2 * (plan.answers - 1) + -(-old // plan.workers)
     return Vectors(LEARNING_VECTORS + plan.workers * plan.answers + old + remembered, worker)
 
 
 def check_memory(e: Experiment, carried: bool = True, ranks: bool = False) -> None:
-    """Raise `SettingError` where this machine has no room for what a run holds.
+    """Raise `SettingError` if the vectors of a run do not fit into the free memory of this machine.
 
-    `carried`: messages carry vectors, and not their coefficients only. `ranks`: every worker is a process of this
-    machine.
+    `carried`: messages carry vectors, instead of coefficients. `ranks`: all workers are processes of this machine.
     """
     floats = e.shape()[1]
     vector = BYTES_PER_FLOAT * floats

@@ -1,4 +1,4 @@
-"""Check before a run of the digits that decoding keeps: an error if there are too few, a warning if there are few."""
+"""Check before a run how many digits decoding keeps: an error for too few, a warning if more than half are lost."""
 
 from bisect import bisect_left
 from functools import lru_cache
@@ -35,7 +35,7 @@ def _lost(scheme: Scheme, workers: int) -> tuple[float, ...]:
 
 def _refusal(scheme: Scheme, workers: int, digits: float) -> str:
     worst = max(scheme.codes(workers), key=lost)
-    # Without "=", the text contains only a direction, for which `_nearest` finds the value.
+    # A text without "=" contains only the direction of a change, for which `_nearest` finds the value.
     remedies = [worst.instead] if "=" in worst.instead else []
     name = scheme.precision_knob[0] if scheme.precision_knob else "least_digits"
     near = _nearest(scheme, workers)
@@ -56,7 +56,7 @@ def _nearest(scheme: Scheme, workers: int) -> Scheme | None:
     now = getattr(scheme, name)
 
     def keeps(distance: int) -> Scheme | None:
-        for further in (distance, distance + 1):  # some codes exist for every other number
+        for further in (distance, distance + 1):  # some codes exist only for every second number
             try:
                 other = scheme.replace(**{name: now + sign * further})
                 other.check(workers)

@@ -27,7 +27,7 @@ Rows = dict[str, NDArray[Any]]
 
 
 class Engine(NamedTuple):
-    """Functions that start the runs of an engine, and that run them while the caller waits.
+    """Functions of an engine: one starts runs in the background, the other runs them while the caller waits.
 
     `start(experiments, **options)` and `run(experiments, progress=..., **options)` return one `Run` per experiment.
     The parameters of the function `options` are the engine's options. An engine is registered as an entry point.
@@ -57,7 +57,7 @@ class Run:
     def __init__(self, experiment: Experiment, engine: str, folder: Path | None = None) -> None:
         self.experiment, self.engine, self.folder = experiment, engine, folder
         self.note = "waiting"
-        # Share of the work before the first round that is done, or None if unknown.
+        # Finished share of the work before the first round, or None if unknown.
         self.stage: float | None = None
         self.error: Exception | None = None
         self.warnings: tuple[str, ...] = ()
@@ -65,8 +65,8 @@ class Run:
         self._trace: Trace | None = None
         self._wanted, self._over = Event(), Event()
         self._wanted.set()
-        self.wanted = self._wanted.is_set  # whether it has not been stopped
-        # Context manager in which this process pauses its work for the run.
+        self.wanted = self._wanted.is_set  # returns whether the run has not been stopped
+        # Context manager within which this process pauses its work for the run.
         self.resting: AbstractContextManager[Any] = nullcontext()
 
     @property
@@ -100,7 +100,7 @@ class Run:
         return [] if self._trace is None else self._trace.changes
 
     def watcher(self) -> Callable[[], Rows]:
-        """Return a function whose calls return the new events since the call before, in the form of `Trace.events`.
+        """Return a function that returns the events since its last call, in the form of `Trace.events`.
 
         For a finished run, the first call returns all events. Events come with a short delay and not in order of time.
         """
@@ -134,7 +134,7 @@ class Run:
         return f"<{self.label} on {self.engine}: {self.state}, {self.note}>"
 
     def _so_far(self, first: int) -> Rows:
-        """Return the rows of a run that has not ended."""
+        """Return the rows of a run that has not ended, from round `first` on."""
         return no_rows()
 
     def _begin(self, note: str) -> None:
@@ -169,13 +169,13 @@ def checked(experiments: object) -> list[Experiment]:
 def in_background(work: Callable[[], object], name: str) -> None:
     """Run a function in a new thread.
 
-    plotly and scikit-learn both import narwhals, whose modules have circular imports. If the thread reads a data set
-    while the notebook draws its first figure, their imports may deadlock, and Python raises an error in one of them.
-    narwhals is therefore imported first.
+    plotly and scikit-learn both import narwhals, whose modules have circular imports. The thread may read a data set
+    while the notebook draws its first figure. Their imports could then deadlock, which Python turns into an error.
+    Therefore narwhals is imported first.
     """
     with suppress(ImportError):
         import narwhals.stable.v1  # noqa: F401
-    # In a copy of the context, so that the limits of `base.trust` hold in the thread as well.
+    # The context is copied, so that the limits of `base.trust` hold in the thread as well.
     Thread(target=copy_context().run, args=(work,), name=name, daemon=True).start()
 
 
@@ -190,7 +190,7 @@ def failing(run: Run) -> Iterator[None]:
 
 @kinds_checked
 def recorded(trace: Trace) -> Run:
-    """Return a finished run for a saved trace, for plots that show runs."""
+    """Return a finished run that shows a saved trace, for plots that take runs."""
     run, rounds = Run(trace.experiment, trace.engine), len(trace.columns["time"])
     stopped = rounds < run.experiment.rounds
     note = f"recorded, {rounds} of {run.experiment.rounds} rounds" if stopped else "recorded"
@@ -199,7 +199,7 @@ def recorded(trace: Trace) -> Run:
 
 
 def tell(run: Run, level: int = 5) -> None:
-    """Issue the warnings of a run, except those on its code's digits, which `compare` has issued before."""
+    """Issue the warnings of a run, except those on lost digits, which `compare` has issued before."""
     known = lost_digits(run.experiment.built_scheme, run.experiment.workers)
     for text in run.warnings:
         if text not in known:
@@ -207,7 +207,7 @@ def tell(run: Run, level: int = 5) -> None:
 
 
 def no_rows() -> Rows:
-    """Return the empty rows of a run that has not begun."""
+    """Return the rows of a run that has not begun: columns of length 0."""
     return {name: np.zeros(0) for name in ("round", "time", "loss", "messages", "bytes", "samples", "stale")}
 
 

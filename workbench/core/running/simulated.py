@@ -1,4 +1,4 @@
-"""Runs on the virtual clock: simulate all runs first, then compute their models together, round by round."""
+"""Runs on the virtual clock: first all runs are simulated, then their models are computed together, round by round."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -37,8 +37,8 @@ def start_simulated(
     experiments
         Experiments to run.
     numeric
-        Messages carry the real vectors, which checks a code's arithmetic but takes the work of all workers. By default
-        they carry coefficients, and equal models of several runs are computed once.
+        Messages carry the real vectors. This checks a code's arithmetic, but computes the gradients of all workers. By
+        default messages carry coefficients, and equal models of several runs are computed once.
     events
         Store the event table.
     """
@@ -59,7 +59,7 @@ def run_simulated(
 
 
 def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | None = None) -> Timeline:
-    """Simulate one experiment; its commits are stored in `arithmetic`. `watch`: called after every round.
+    """Simulate one experiment and store its commits in `arithmetic`. `watch`: called after every round.
 
     An adaptive run is simulated in segments, each with one scheme.
     """
@@ -107,8 +107,8 @@ class SimulatedRun(Run):
         self.resting = Lock()
         self.timeline = Timeline()
         self._learnt: Learnt | None = None
-        self._model: Array | None = None  # after the last round whose loss is known
-        self._done = 0  # rounds whose loss is known
+        self._model: Array | None = None  # model after the last round whose loss is known
+        self._done = 0  # number of rounds whose loss is known
 
     def _so_far(self, first: int) -> Rows:
         learnt, k = self._learnt, self._done
@@ -120,12 +120,15 @@ class SimulatedRun(Run):
         return [change for change in self.timeline.changes if change.round <= max(self._done, 1)]
 
     def watcher(self) -> Callable[[], Rows]:
-        """See `Run.watcher`. During simulation, events of a round come before its loss is known."""
+        """Return a function that returns new events (see `Run.watcher`).
+
+        Events of a round come before its loss is known.
+        """
         seen = 0
 
         def new() -> Rows:
             nonlocal seen
-            # more events than occur between two calls
+            # number of events: more than occur between two calls
             rows = self.timeline.events[seen : seen + 2 * EVENTS_PER_BATCH]
             seen += len(rows)
             return events_as_columns(rows)
@@ -148,7 +151,7 @@ class SimulatedRun(Run):
         return True
 
     def watch(self, arithmetic: Arithmetic) -> Look | None:
-        """Return the callback after each simulated round, or None."""
+        """Return the function to call after each simulated round, or None."""
 
         def look(timeline: Timeline) -> None:
             self.timeline = timeline
@@ -159,7 +162,7 @@ class SimulatedRun(Run):
                 self.publish(arithmetic.learnt, arithmetic.models[-1], k)
             if not self.wanted():
                 raise _Halt
-            # Pause while another thread reads the run: its NumPy calls would wait for the GIL one by one.
+            # Pause while another thread reads the run. Otherwise each of its NumPy calls would wait for the GIL.
             with self.resting:
                 pass
 
@@ -171,7 +174,7 @@ class SimulatedRun(Run):
         self.note = f"round {rounds} of {self.experiment.rounds}"
 
     def conclude(self, problem: Problem) -> None:
-        """Make the trace of the published rounds, and end the run."""
+        """Make the trace of the published rounds, and mark the run as ended."""
         k, rounds = self._done, self.experiment.rounds
         model = problem.start() if self._model is None else self._model
         every = self.experiment.evaluation_interval
@@ -188,7 +191,7 @@ class SimulatedRun(Run):
 
 
 class _AwaitedRun(SimulatedRun):
-    """Run that the caller waits for: it is not watched during simulation, and errors are raised at once."""
+    """Run whose caller waits: it is not watched during simulation, and errors are raised at once."""
 
     def watch(self, arithmetic: Arithmetic) -> Look | None:
         return super().watch(arithmetic) if isinstance(arithmetic, _Evaluating) else None
@@ -225,7 +228,10 @@ class _Evaluating(Numbers):
 
 
 def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
-    """Simulate each run, then learn the runs with equal problems together, then run those with real vectors."""
+    """Simulate all runs, and compute the models of runs with equal problems together.
+
+    Then run those with real vectors.
+    """
     together = [r for r in runs if not r.numeric]
     ready: list[tuple[SimulatedRun, Problem, Commits]] = []
     with Bar("simulating", "scheme", len(together), progress) as bar:
@@ -253,7 +259,7 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
 def _learn_together(
     problem: Problem, members: Sequence[tuple[SimulatedRun, Commits]], progress: bool
 ) -> None:
-    """Compute the models of all runs, round by round; a run ends after its last round, or when it is stopped."""
+    """Compute the models of some runs, round by round. A run ends after its last round, or when it is stopped."""
     going = [run for run, _ in members]
     try:
         with Bar("learning", "round", max(run.experiment.rounds for run in going), progress) as bar:

@@ -23,7 +23,7 @@ from workbench.core.running.run import Engine, Rows, Run, State, checked, in_bac
 from workbench.core.running.simulated import run_simulated, start_simulated
 from workbench.core.trace.trace import Trace
 
-INTERNAL = ("substitutes", "make")  # parameters of starters that are not options
+INTERNAL = ("substitutes", "make")  # parameters of engine functions that are not options
 F = TypeVar("F", bound=Callable[..., Any])
 _ENTRY = re.compile(r"^(\w+)\n((?:    .*\n?)+)", re.MULTILINE)  # one parameter in a docstring's list
 
@@ -57,7 +57,7 @@ def _engine(name: str, options: dict[str, Any]) -> Engine:
 def options_of(starter: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Return the options of an engine: parameters of `starter` with a default, except those in `INTERNAL`.
 
-    They are not read from its docstring, which ``python -OO`` removes.
+    The options are not read from the docstring, because ``python -OO`` removes it.
     """
     known = inspect.signature(starter, eval_str=True).parameters
     return {name: p for name, p in known.items() if p.default is not p.empty and name not in INTERNAL}
@@ -70,7 +70,7 @@ def _entries(function: Callable[..., Any]) -> list[tuple[str, str]]:
 
 
 def passes_on(**starters: Callable[..., Any]) -> Callable[[F], F]:
-    """Decorate a function with **options: add the options of these engines to its signature and docstring."""
+    """Decorate a function that has **options: add the options of these engines to its signature and docstring."""
 
     def shown(function: F) -> F:
         signature = inspect.signature(function, eval_str=True)
@@ -171,7 +171,7 @@ def start(experiment: Experiment, engine: str = "sim", **options: Any) -> Run:
 def start_all(experiments: Sequence[Experiment], engine: str = "sim", **options: Any) -> list[Run]:
     """Start several runs with the same stragglers, and return one `Run` for each experiment, in order.
 
-    On the virtual clock, work that several runs have in common is done once. If an engine can run only one experiment
+    On the virtual clock, equal work of several runs is done once. If an engine can run only one experiment
     at a time, the others wait. `experiments`, `engine` and options: as in `wb.compare`.
 
     >>> import workbench as wb
