@@ -57,7 +57,7 @@ class Bar:
         if self.bar is not None and text != self.bar.postfix:
             late = time.time() >= self.bar.start_t + self.bar.delay
             self.bar.set_postfix_str(text, refresh=late)
-            if late:  # otherwise tqdm would not update at the end a bar that was shown late
+            if late:  # otherwise tqdm would not update the bar at its end
                 self.bar.last_print_t = time.time()
 
 

@@ -1,13 +1,13 @@
 """Distributed SGD, D-Adam, CADA and G-CADA: mini-batches, and gradients fetched only when they may have changed.
 
 F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communication-efficient and straggler-tolerant
-distributed SGD", sections II to V. The schemes deliver gradient estimates, equation (3); the update is the
-experiment's optimiser: "amsgrad", equations (8a) to (8c), for D-Adam, CADA and G-CADA, "gd" for D-SGD.
+distributed SGD", sections II to V. The schemes deliver gradient estimates, equation (3), and the experiment's optimiser
+makes the update. D-Adam, CADA and G-CADA use "amsgrad", equations (8a) to (8c); D-SGD uses "gd".
 
 `trace.rounds` holds the costs of an iteration. Communication, equation (5), is `downloads` + `messages`. Computation,
-equation (6), is `started`, in samples, or `downloads` times the mini-batch. `samples` counts only what was computed
-to the end. In G-CADA that is less, because the slower workers of a group are stopped. The stop message carries no
-model and does not count as a download.
+equation (6), is `started`, in samples, or `downloads` times the mini-batch. `samples` counts only completed gradients.
+In G-CADA that is less, because the slower workers of a group are stopped. The stop message carries no model and does
+not count as a download.
 """
 
 from dataclasses import replace
@@ -30,14 +30,14 @@ from workbench.core.schemes.uncoded import total
 class MiniBatches(Scheme):
     """Groups of workers that store the same shard and draw mini-batches from it; here each group has one worker.
 
-    A mini-batch is drawn without replacement, from a generator keyed by (seed, round, rank). So the members of a
-    group draw different ones, as in the paper: worker m computes on its own xi_m, and the group's xi_g is that of its
-    fastest worker. The sum over a mini-batch is scaled up to the shard. It estimates the sum over all samples of the
-    shard, as the optimisers expect.
+    A mini-batch is drawn without replacement, from a generator keyed by (seed, round, rank). Members of a group
+    therefore draw different mini-batches. In the paper, worker m computes on its own xi_m, and the group's xi_g is that
+    of its fastest worker. The sum over a mini-batch is scaled up to the shard. It estimates the sum over all samples of
+    the shard, as the optimisers expect.
     """
 
     paper: ClassVar[str] = "Zhu et al. 2022, section II"
-    exact: ClassVar[bool] = False  # a mini-batch gives an estimate, and so does an old gradient
+    exact: ClassVar[bool] = False  # gradients of mini-batches and old gradients are estimates
     numeric: ClassVar[bool] = True
     worker_batch: int | None = setting(
         None,
@@ -63,7 +63,7 @@ class MiniBatches(Scheme):
     def plan(self, workers: int, samples: int) -> Plan:
         """Return a plan with one part per group, stored by all workers of the group.
 
-        Raise `SettingError` as `check_samples`.
+        Raises the errors of `check_samples`.
         """
         self.check_samples(workers, samples)
         groups = self.grouping(workers)
@@ -105,8 +105,8 @@ class DAdam(DSGD):
 class CADA(MiniBatches):
     """Communication-adaptive distributed Adam: only workers whose last gradient may be outdated compute a new one.
 
-    `forecast` assumes that all workers are selected in every round. That is an upper bound of round time and
-    messages, as the real selection depends on the models, which a forecast does not compute.
+    `forecast` assumes that all workers are selected in every round. That is an upper bound of round time and messages.
+    The real selection depends on the models, which a forecast does not compute.
     """
 
     name: ClassVar[str] = "CADA"
@@ -124,16 +124,16 @@ class CADA(MiniBatches):
         return lazy_worker(node, groups, self.worker_batch)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Return round times if all groups are selected: (13) and (16) with Mbar = M and Gbar = G."""
+        """Return round times if all groups are selected: equations (13) and (16) with Mbar = M and Gbar = G."""
         return lazy_odds(draws, self.grouping(workers))
 
 
 class GCADA(CADA):
     """Grouping-based CADA: G groups store one shard each, and the fastest worker of each selected group is enough.
 
-    The paper states G = 3 and M_G = 4, but its 12292 / 9219 = 4 / 3 = (M_G + 1) / M_G means M_G = 3. The authors'
-    public script takes M_G = 12 / 4 and then G = 3, which is 9 workers. `forecast` assumes that every group is
-    selected, as in `CADA`.
+    The paper states G = 3 and M_G = 4. However, its costs 12292 and 9219 have the ratio 4 / 3 = (M_G + 1) / M_G, so
+    that M_G = 3. The authors' public script sets M_G = 12 / 4 and then G = 3, which makes 9 workers. `forecast` assumes
+    that every group is selected, as in `CADA`.
     """
 
     name: ClassVar[str] = "G-CADA"
@@ -147,7 +147,7 @@ class GCADA(CADA):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return every number of groups with more than one worker each."""
+        """Return every number of groups that gives each group more than one worker."""
         return [{"groups": g} for g in divisors(workers)[:-1]]
 
     def grouping(self, workers: int) -> Groups:

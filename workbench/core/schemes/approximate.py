@@ -57,7 +57,7 @@ class Approximate(Coded):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return configurations with low replication that wait for nearly all answers, most of them, or half."""
+        """Return configurations with low replication that wait for nearly all, most, or half of the answers."""
         late = [max(1, workers // share) for share in (12, 4, 2)]
         waits = sorted({workers - s for s in late if s < workers})
         return [{"replication": r, "wait_for": k} for r in range(1, min(4, workers) + 1) for k in waits]
@@ -75,7 +75,7 @@ class Approximate(Coded):
             between(f"scheme_args.{field}", value, 1, workers, f"there are {workers} workers")
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
-        """Return the weights of these rows' answers in a round: the optimal decoding of the paper's equation 2."""
+        """Return the weights of the answered rows in a round: the optimal decoding of the paper's equation 2."""
         return code.decode(answered)
 
     def waits_for(self, workers: int) -> int:
@@ -98,14 +98,14 @@ class Approximate(Coded):
         return partial(self.weigh, self.build_code(workers))
 
     def _answer(self, node: Node, job: Message) -> Program:
-        """Compute this round's row, unless the master has moved on to a later round."""
+        """Compute the row of this round, unless the master is already in a later round."""
         rows = self.rows(node.plan.workers, job.round)
         return answer(node, job, None if rows is None else node.plan.work[rows[node.rank - 1] + 1])
 
     def _combine(
         self, plan: Plan, weigh: Callable[[tuple[int, ...], int], Decoding], round: int, got: Answers
     ) -> tuple[Any, float]:
-        """Decode, adding up row by row of the code.
+        """Decode the answers, which are added up in the order of the code's rows.
 
         Without answers, return 0 and a residual that counts every part.
         """
@@ -124,7 +124,7 @@ class Approximate(Coded):
 
 
 class Shuffled(Approximate):
-    """Approximate scheme whose rows can change workers in every round, by a rule that every node evaluates alone."""
+    """Approximate scheme whose rows can change workers in every round. Every node computes the change itself."""
 
     shuffle: Literal["none", "random", "cyclic"] = setting(
         "none", "how rows of the code change workers every round: not at all, at random, or by one place"

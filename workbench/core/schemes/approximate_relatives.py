@@ -1,15 +1,15 @@
 """Relatives of approximate gradient coding, on the same master and workers: ErasureHead, SGC and BGC.
 
 * H. Wang, Z. Charles, D. Papailiopoulos, "ErasureHead: distributed gradient descent without delays using approximate
-  gradient coding", arXiv 1901.09671, 2019 ([9] of paper 4). Written after its abstract; its sections were not
-available.
+  gradient coding", arXiv 1901.09671, 2019 ([9] of paper 4). Implemented from the abstract; the sections were not
+  available.
 * R. Bitar, M. Wootters, S. El Rouayheb, "Stochastic gradient coding for straggler mitigation in distributed
 learning",
-  IEEE J. Sel. Areas Inf. Theory 1 (2020), pp. 277-291 ([11] of paper 4). Written after its abstract as well.
+  IEEE J. Sel. Areas Inf. Theory 1 (2020), pp. 277-291 ([11] of paper 4). Implemented from the abstract as well.
 * Z. Charles, D. Papailiopoulos, J. Ellenberg, "Approximate gradient coding via sparse random graphs", 2017, section
 5.
 
-Here SGC and BGC can be shuffled. Paper 4 leaves that for later (its section VI).
+Here SGC and BGC can be shuffled, which paper 4 leaves for later (section VI).
 """
 
 from functools import lru_cache
@@ -47,9 +47,9 @@ class ErasureHead(Grouped):
 class SGC(Shuffled):
     """Stochastic gradient coding: every part is on s random workers, and any two parts share few workers on average.
 
-    The paper's master adds up the answers, and the sum is unbiased (its abstract): decoding = "sum". By default the
-    least-squares weights of the answers are committed, as in all approximate schemes here. Their error is never
-    larger.
+    With decoding = "sum", the master adds up the answers as in the paper, and the sum is unbiased (abstract). By
+    default, it commits with the least-squares weights of the answers, as all approximate schemes here do. Their error
+    is never larger.
 
     >>> SGC().loads(workers=6, samples=60).tolist()
     [30, 20, 10, 40, 0, 20]
@@ -69,7 +69,7 @@ class SGC(Shuffled):
     )
 
     def check(self, workers: int) -> None:
-        """Raise `SettingError` if the plain sum lacks the probability that an answer is missing."""
+        """Raise `SettingError` if the plain sum is used without the probability that an answer is missing."""
         super().check(workers)
         if self.deadline is not None and self.straggling is None and self.decoding == "sum":
             raise SettingError(
@@ -78,14 +78,14 @@ class SGC(Shuffled):
             )
 
     def build_code(self, workers: int) -> GradientCode:
-        """Return every part on s workers with the coefficient 1/(s (1-p)), so that the sum is unbiased."""
+        """Return the code: every part on s workers, with the coefficient 1/(s (1-p)) that makes the sum unbiased."""
         p = self.straggling
         if p is None:
             p = 1 - self.waits_for(workers) / workers if self.deadline is None else 0.0
         return scattered(workers, self.replication, 1 / (self.replication * (1 - p)), self.code_seed)
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
-        """Return weights of 1, or the optimal weights."""
+        """Return the weights of the answers: 1 for the plain sum, else the optimal weights."""
         return plain_sum(code, answered, 1.0) if self.decoding == "sum" else code.decode(answered)
 
 

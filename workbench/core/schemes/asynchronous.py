@@ -8,8 +8,8 @@ the master updates with the mean of every K arrivals, weighted 1 / sqrt(1 + t).
 Each worker stores one part of the data. An answer is the gradient over that part, weighted as if it were the gradient
 over all data. Without damping, the weights of all parts average to one if all workers are equally fast. Otherwise
 parts of fast workers weigh more. A worker that answers twice before the next commit sends the same gradient, which
-then counts twice. So a buffer is useful only below the number of workers. With n workers an answer is (n - 1) / K
-commits old on average, whatever the delays.
+then counts twice. A buffer is therefore useful only if K is smaller than the number of workers. With n workers, an
+answer is (n - 1) / K commits old on average, for any delays.
 """
 
 from collections import deque
@@ -43,13 +43,13 @@ from workbench.core.contract.round_times import RoundTimes, SampledTimes
 from workbench.core.contract.scheme import Scheme, log_spaced_ints
 
 DAMPING = "weight (1 + t)^-damping for an answer whose model is t commits old; 0 = all weights are equal"
-# what happens at one moment, in the event engine's order
+# kinds of events, in the order in which the event engine handles simultaneous ones
 TRANSFERRED, ARRIVED, MODEL_ARRIVED, DECODED = range(4)
-Ended = tuple[float, int]  # when a commit is, and answers received since the one before
+Ended = tuple[float, int]  # time of a commit, and number of answers received since the commit before
 
 
 class Asynchronous(Scheme):
-    """Base of schemes whose master takes answers as they come and sends the newest model to each worker that answered.
+    """Base of schemes whose master uses answers when they arrive, and sends the newest model to workers that answered.
 
     `damping`: an answer whose model is t commits old has the weight (1 + t)^-damping.
     """
@@ -62,11 +62,14 @@ class Asynchronous(Scheme):
 
     @property
     def size(self) -> int:
-        """Answers that make one commit (K)."""
+        """Number of answers in one commit (K)."""
         return 1
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Return one part per worker, with room for as many versions as there are workers and answers of a commit."""
+        """Return a plan with one part per worker.
+
+        Versions in use: one for each worker, and one for each answer of a commit.
+        """
         return replace(uncoded_plan(workers, samples), versions=workers + self.size)
 
     def program(self, node: Node) -> Program:
@@ -89,7 +92,7 @@ class Asynchronous(Scheme):
                 lost.add(message)
                 if lost.gone.issuperset(node.children):
                     raise lost.quorum_lost(node.rank, version, lost.gone)
-            # Workers that answered, or were refused, continue.
+            # Workers whose answer was taken or refused get the next model.
             if version < node.rounds and message.src not in lost.gone:
                 yield Send(message.src, MODEL, version, model)
         yield Send(node.children, MODEL, node.rounds, None, floats=0)
@@ -124,7 +127,7 @@ class ASGD(Asynchronous):
 
 
 class FedBuff(Asynchronous):
-    """Buffered asynchronous aggregation: K answers make a commit, weighted by the age of their models.
+    """Buffered asynchronous aggregation: a commit is made of K answers, weighted by the age of their models.
 
     >>> FedBuff(buffer=4).plan(workers=6, samples=60).versions
     10
@@ -138,7 +141,7 @@ class FedBuff(Asynchronous):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return buffers of two to all workers' answers."""
+        """Return buffer sizes from two to the number of workers."""
         return [{"buffer": k} for k in log_spaced_ints(2, workers, 5)]
 
     @property
@@ -153,7 +156,7 @@ def _worker(node: Node) -> Program:
         model: Message = yield Recv({MODEL: 0}, latest=True)
         if model.round == node.rounds:
             return
-        batch = None if node.sampler is None else job  # its own step's
+        batch = None if node.sampler is None else job  # job number of the worker's own step
         value = yield Compute(node.work, model.value, model.round, {MODEL: node.rounds}, draw=job, job=batch)
         if value is not None:
             yield Send(node.parent, CODED, model.round, value, draw=job)
@@ -169,7 +172,7 @@ def _residual(answers: Sequence[tuple[int, float, Any]], plan: Plan) -> float:
 
 
 class _Moments:
-    """Queue of events by time; simultaneous ones are ordered by kind, then by the tie-break of the arriving answer."""
+    """Queue of events by time. Of simultaneous events, the kind decides, then the tie-break of the arriving answer."""
 
     def __init__(self, tie: Callable[[int], float]) -> None:
         self.tie = tie
@@ -188,7 +191,7 @@ class _Moments:
         if not due:
             time, _, what, who = first = heappop(ahead)
             self.limit = time * REL_TOL
-            if not ahead or ahead[0][0] > self.limit:  # mostly: no ties are drawn
+            if not ahead or ahead[0][0] > self.limit:  # the usual case, for which no tie-break is drawn
                 self.now = max(self.now, time)
                 return what, who
             heappush(ahead, first)
@@ -201,7 +204,7 @@ class _Moments:
 
 
 class _Master:
-    """Port, the master behind it, and workers that compute as soon as they receive a model."""
+    """State of a simulated run: port, inbox and versions of the master, and jobs of the workers."""
 
     def __init__(self, draws: SampledTimes, workers: int, size: int) -> None:
         self.job, self.sent, self.tie = draws.load_seconds, draws.send_seconds, draws.tie_order_of
@@ -209,7 +212,7 @@ class _Master:
         self.link, self.floats, self.size = draws.link, draws.floats, size
         self.transfer, self.decode = draws.link.transfer(draws.floats), draws.decode_seconds(1)
         self.jobs, self.versions = [0] * workers, [0] * workers
-        # computing and sending times of every worker's j-th job
+        # computing and sending times of every worker's j-th job, by j
         self.times: dict[int, tuple[Array, Array]] = {}
         self.version = self.stored = self.received = 0
 
@@ -217,7 +220,7 @@ class _Master:
         return float(self.tie(self.versions[worker])[worker])
 
     def tell(self, who: tuple[int, ...]) -> None:
-        """Give the newest model to these workers."""
+        """Send the newest model to these workers."""
         for worker in who:
             self.versions[worker] = self.version
         if self.link.downloads:
@@ -228,7 +231,7 @@ class _Master:
             self.send_model(who)
 
     def send_model(self, who: tuple[int, ...]) -> None:
-        """Let these workers compute, and queue the arrivals of their answers."""
+        """Start the next job of these workers, and queue the arrivals of their answers."""
         for worker in who:
             job = self.jobs[worker]
             if job not in self.times:
@@ -248,7 +251,7 @@ class _Master:
             self.events.add(self.events.now + self.transfer, TRANSFERRED, (worker,))
 
     def through(self) -> None:
-        """Move an answer from the port into the inbox, and start the next transfer."""
+        """Move the answer that has passed the port into the inbox, and start the next transfer."""
         self.received += 1
         self.inbox.append(self.port.popleft())
         if self.port:
@@ -269,7 +272,7 @@ class _Master:
 
 
 def _commits(draws: SampledTimes, workers: int, size: int) -> Generator[Ended, None, None]:
-    """Yield without end the seconds from commit to commit, and the answers received meanwhile."""
+    """Yield for each commit the seconds since the commit before, and the number of answers received meanwhile."""
     master, before = _Master(draws, workers, size), 0.0
     master.tell(tuple(range(workers)))
     while True:

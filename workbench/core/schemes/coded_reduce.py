@@ -32,7 +32,7 @@ class Segments(NamedTuple):
     weight: Array
 
     def take(self, first: int, last: int) -> Segments:
-        """Return samples number `first` to `last` of the set, in its order."""
+        """Return the samples from index `first` to `last` in the order of the set."""
         ends = np.cumsum(self.stop - self.start)
         begins = ends - (self.stop - self.start)
         a, b = np.maximum(first, begins) - begins, np.minimum(last, ends) - begins
@@ -41,7 +41,7 @@ class Segments(NamedTuple):
 
 
 class CR(Scheme):
-    """CodedReduce on the (n, L)-regular tree: n children per parent, L layers, any s late children per parent.
+    """CodedReduce on the (n, L)-regular tree: n children per parent, L layers, at most s late children per parent.
 
     >>> CR(children=2, layers=2, stragglers=1).loads(workers=6, samples=60).tolist()
     [30, 30, 30, 30, 30, 30]
@@ -60,7 +60,7 @@ class CR(Scheme):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return every regular tree of this many workers with every s, or the nearest tree, for the error message."""
+        """Return every regular tree of this many workers with every s. If there is none, return the nearest tree."""
         near = nearest_trees(workers, 40)
         trees = [tree for tree in near if tree_size(*tree) == workers] or near[:1]
         return [
@@ -80,7 +80,7 @@ class CR(Scheme):
     def _check_size(self, workers: int) -> None:
         """Raise `SettingError` unless the workers fill the tree.
 
-        A tree that is too deep is refused without counting it.
+        A tree that is too deep is refused before its workers are counted.
         """
         deep = self.layers > (workers if self.children == 1 else workers.bit_length())
         size = None if deep else tree_size(self.children, self.layers)
@@ -103,11 +103,11 @@ class CR(Scheme):
 
     @property
     def q(self) -> Fraction:
-        """Ratio n/(s+1) of a parent's share of the data to the data set of one child."""
+        """Ratio n/(s+1) of a parent's data set to the data set of one child."""
         return Fraction(self.children, self.stragglers + 1)
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Run Allocate (Algorithm 3 of the paper), then cut the data where the set of any node begins or ends."""
+        """Run Allocate (Algorithm 3 of the paper), then cut the data where any node's data set begins or ends."""
         segments = self.allocate(samples)
         cuts = np.unique(
             np.concatenate([[0, samples], *(np.concatenate([h.start, h.stop]) for h in segments)])
@@ -142,7 +142,7 @@ class CR(Scheme):
         return local
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
-        """Compute samples per worker from the sizes alone (milliseconds for a tree of a million workers)."""
+        """Return the samples per worker, computed from the sizes alone (milliseconds for a million workers)."""
         n, holds = self.children, (self.code().matrix != 0).astype(np.int64)
         rest, loads = np.array([samples]), []
         for layer in range(1, self.layers + 1):
@@ -154,7 +154,7 @@ class CR(Scheme):
         return np.concatenate(loads)
 
     def _own(self, sizes: NDArray[np.int64], layer: int) -> NDArray[np.int64]:
-        """Return how many samples of its subtree's set a node keeps: the share 1/(1 + q + ... + q^(layers below))."""
+        """Return how many samples of its subtree a node processes: the share 1/(1 + q + ... + q^(layers below))."""
         share = 1 / Fraction(sum(self.q**k for k in range(self.layers - layer + 1)))
         distinct, place = np.unique(sizes, return_inverse=True)
         retained = [
@@ -164,13 +164,13 @@ class CR(Scheme):
         return np.array(retained, dtype=np.int64)[place]
 
     def program(self, node: Node) -> Program:
-        """Return the program of the master, a relay or a leaf. It is the same; a leaf has no children."""
+        """Return the program of a node. It is the same for the master, relays and leaves, which have no children."""
         rule = at_least(self.children - self.stragglers)
         combine = decoder(self.code, first=node.children[0] if node.children else 0)
         return coded_program(node, rule, combine)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Compute order statistics layer by layer."""
+        """Return the round times, from order statistics layer by layer."""
         return tree_round_times(draws, self.children, self.layers, self.children - self.stragglers)
 
 

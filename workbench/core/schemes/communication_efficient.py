@@ -1,7 +1,7 @@
-"""Communication-computation efficient gradient coding, CEGC: messages of p/m numbers for d parts a worker.
+"""Communication-computation efficient gradient coding, CEGC: d parts per worker, messages of p/m values.
 
 M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018: section 3 (polynomials),
-section 5 (timing model: a round takes d T1 + T2/m until the (n-s)-th worker). Any d >= s + m (Theorem 1).
+section 5 (timing model: the (n-s)-th fastest of d T1 + T2/m). Every d >= s + m is possible (Theorem 1).
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from workbench.core.contract.scheme import Coded, least_digits_field, log_spaced
 
 
 class CEGC(Coded):
-    """Gradient coding with more load and shorter messages: each part on d workers, any s late, p/m values per message.
+    """Gradient coding with a larger load and shorter messages (p/m values): each part on d workers, any s late.
 
     >>> CEGC(load=3, stragglers=1, reduction=2).loads(workers=6, samples=60).tolist()
     [30, 30, 30, 30, 30, 30]
@@ -42,7 +42,7 @@ class CEGC(Coded):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return pairs of some m >= 2 and s, each with the least load that Theorem 1 allows."""
+        """Return pairs of s and m >= 2, each with the smallest load that Theorem 1 allows."""
         pairs = [
             (m, s - 1)
             for m in log_spaced_ints(2, min(8, workers), 3)
@@ -51,7 +51,7 @@ class CEGC(Coded):
         return [{"load": m + s, "stragglers": s, "reduction": m} for m, s in pairs if m + s <= workers]
 
     def check(self, workers: int) -> None:
-        """Raise `SettingError` for d < s + m (Theorem 1), and for anything above n."""
+        """Raise `SettingError` for d < s + m (Theorem 1), and for parameters above n."""
         with within("scheme_args"):
             self.build_code(workers)
 
@@ -59,9 +59,9 @@ class CEGC(Coded):
         return ye_abbe(workers, self.load, self.stragglers, self.reduction, self.construction, self.code_seed)
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Return cyclic windows of d parts.
+        """Return a plan with cyclic windows of d parts.
 
-        The plan's matrix is the allocation only: coefficients differ by coordinate.
+        The plan's matrix is the 0/1 allocation, because coefficients differ between coordinates.
         """
         stored = np.zeros((workers, workers))
         np.put_along_axis(stored, self.build_code(workers).windows, 1.0, axis=1)
@@ -100,7 +100,7 @@ def message_floats(floats: int, reduction: int) -> int:
 
 
 def restorer(code: YeAbbe, floats: int) -> Combine:
-    """Return a function that combines messages of p/m values to the sum of all gradients, p values."""
+    """Return a function that decodes messages of p/m values to the sum of all gradients, p values."""
 
     def combine(round: int, got: Answers) -> tuple[Any, float]:
         keys = sorted(got)

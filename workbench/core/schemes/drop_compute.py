@@ -1,16 +1,18 @@
-"""DropCompute: all workers compute micro-batches up to a time limit; those not begun by then are left out.
+"""DropCompute: all workers compute micro-batches until a time limit.
+
+Micro-batches that have not begun by then are left out.
 
 N. Giladi, S. Gottlieb, M. Shkolnik, A. Karnieli, R. Banner, E. Hoffer, K. Y. Levy, D. Soudry, "DropCompute: simple
 and more robust distributed synchronous training via compute variance reduction", 2023, and its public program
 (paper-submissions/dropcompute: `compute_timer.py`, `run_pretraining.py`). As in the program, a worker compares the
 clock with the threshold between two micro-batches. There are three differences. The first micro-batch is always
-computed. (The program may drop it too, between the forward and the backward pass, and drops nothing in its first few
-steps.) The sum is divided by the number of computed samples. (The program divides by the number of all samples.) The
-threshold may be given, or be chosen from measured times by the rule of the program's `get_best_threshold`, with one
+computed. (The program may drop it, between the forward and the backward pass. In its first few steps it drops nothing.)
+The sum is divided by the number of computed samples. (The program divides by the number of all samples.) The threshold
+can be given. Otherwise it is chosen from measured times, by the rule of the program's `get_best_threshold` with one
 difference: see `measured`.
 
-The authors add up by all-reduce. Here a master does, as in the schemes that it is compared with. A message has to
-contain the number of its micro-batches. An all-reduce would need one more value for that.
+The authors add up by all-reduce. Here a master adds up, as in the schemes that it is compared with. A message also
+contains the number of its micro-batches, which would be one more value in an all-reduce.
 """
 
 from collections.abc import Callable
@@ -45,16 +47,16 @@ from workbench.core.contract.scheme import Scheme
 from workbench.core.schemes.uncoded import check_pieces, total
 
 TRIED_THRESHOLDS = 200  # number of thresholds that are tried
-# number of micro-batches that the fastest worker finishes before the smallest threshold
+# number of micro-batches that the fastest worker can finish within the smallest threshold
 MIN_MICRO_BATCHES = 6
 
 
 class DropCompute(Scheme):
     """Synchronous, uncoded scheme in which no worker begins a micro-batch later than the threshold.
 
-    A commit is scaled up to all micro-batches. The last micro-batches of a worker are left out most often. So weights
-    average to one over all micro-batches together, but not for each single one. With the data in random order that
-    makes no difference.
+    A commit is scaled up to all micro-batches. The last micro-batches of a worker are left out most often. The weights
+    therefore average to 1 over all micro-batches, and not for each micro-batch. This makes no difference if the data
+    are in random order.
 
     >>> DropCompute(micro_batches=5).loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]
@@ -72,16 +74,16 @@ class DropCompute(Scheme):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return few and many micro-batches. The threshold, in seconds, follows from measured times."""
+        """Return configurations with few and with many micro-batches, whose threshold follows from measured times."""
         return [{"micro_batches": m} for m in (4, 12)]
 
     def measured(self, draws: Callable[[], SampledTimes], workers: int) -> dict[str, Any]:
         """Return the threshold with the largest effective speedup (computed samples per second), unless one is given.
 
-        As many thresholds are tried as in the authors' program. They lie between the time when the first worker
-        finishes a few micro-batches and the time when the last finishes all. Of equally good thresholds the one that
-        leaves out least is taken. A micro-batch in progress at the threshold counts as computed, because workers
-        finish it. The program leaves it out.
+        As many thresholds are tried as in the authors' program. The smallest is the time after which the first worker
+        has finished a few micro-batches, the largest that after which all workers have finished. Of equally good
+        thresholds, the largest is chosen. A micro-batch in progress at the threshold counts as computed, because
+        workers finish it. The program leaves such a micro-batch out.
         """
         if self.threshold is not None:
             return {}
@@ -102,14 +104,14 @@ class DropCompute(Scheme):
         return {"threshold": tried[int(np.argmax(np.round(rates, 9)))]}
 
     def check_samples(self, workers: int, samples: int) -> None:
-        """Raise `SettingError` if a micro-batch would be empty and their number was given."""
+        """Raise `SettingError` if the user has set a number of micro-batches with which one would be empty."""
         if "micro_batches" in self.model_fields_set:
             check_pieces("micro_batches", self.micro_batches, workers, samples)
 
     def plan(self, workers: int, samples: int) -> Plan:
         """Return a plan in which each micro-batch is a part of one worker.
 
-        Shards are the same as without micro-batches.
+        The samples of each worker are the same as without micro-batches.
         """
         plan = star_plan(np.repeat(np.eye(workers), self.micro_batches, axis=1), samples)
         return replace(plan, sizes=shard_sizes(samples, workers, self.micro_batches).ravel())
@@ -128,9 +130,9 @@ class DropCompute(Scheme):
         return parent_program(node, everybody, combine)
 
     def _answer(self, node: Node, job: Message, pieces: list[Work]) -> Program:
-        """Compute one micro-batch after the other, then send their sum.
+        """Compute micro-batches one after the other until the threshold, then send their sum.
 
-        Its message number is the count of micro-batches.
+        The `number` of the message is the count of its micro-batches.
         """
         sums, begun = [], node.clock()
         for piece in pieces:
@@ -159,7 +161,7 @@ class DropCompute(Scheme):
         return np.asarray(np.take_along_axis(done, last[:, :, None], axis=2)[:, :, 0])
 
     def _done(self, draws: SampledTimes, workers: int, which: slice) -> Array:
-        """Return the time at which every micro-batch would be done, (rounds, workers, micro-batches), s."""
+        """Return when each micro-batch would be done without a threshold, (rounds, workers, micro-batches), s."""
         return draws.progress(self._sizes(draws, workers), which)
 
     def _sizes(self, draws: SampledTimes, workers: int) -> NDArray[np.int64]:
@@ -168,7 +170,7 @@ class DropCompute(Scheme):
 
 
 def _mean(gone_through: NDArray[np.int64], got: Answers) -> tuple[Any, float]:
-    """Return the sum, scaled by all samples over the computed ones.
+    """Return the sum, multiplied by the number of all samples over the number of computed samples.
 
     `gone_through`: cumulative samples of each worker's first micro-batches, (workers, micro-batches).
     """

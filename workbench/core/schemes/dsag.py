@@ -1,11 +1,11 @@
-"""DSAG: the sum of the newest gradients of all pieces of the data, fresh from some workers and late from the others.
+"""DSAG: the sum of the newest gradients of all pieces of the data. Some are fresh, others are from earlier rounds.
 
 A. Severinson, E. Rosnes, S. El Rouayheb, A. Graell i Amat, "DSAG: A mixed synchronous-asynchronous iterative method
 for straggler-resilient learning", 2021, and its public program (severinson/CodedComputing.jl: `src/pca/logreg.jl`,
 `src/treegradient.jl`). The master stores the newest gradient of every piece of the data. In every iteration it waits
-for w fresh answers and a little longer. It accepts late answers if they are newer than the stored ones. It divides
-the sum by the share of the samples whose gradient it has. The authors' load balancer, which cuts the data of slow
-workers into more pieces during the run, is not implemented.
+for w fresh answers, and then a little longer. Late answers replace stored gradients that are older. The sum is divided
+by the share of the samples whose gradients are stored. The authors' load balancer, which cuts the data of slow workers
+into more pieces during the run, is not implemented.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from workbench.core.schemes.uncoded import check_pieces
 
 
 class DSAG(Scheme):
-    """Stochastic average gradient with stale answers: a worker computes one of its pieces at each model it takes.
+    """Stochastic average gradient with stale answers: a worker computes one of its pieces for each model that it takes.
 
     Workers finish the piece that they have begun, even after the master has committed, and then take the newest
-    model. A worker repeats a piece only after it has answered with all its others.
+    model. A worker repeats a piece only after it has computed all its other pieces.
 
     >>> DSAG(pieces=5).loads(workers=6, samples=60).tolist()
     [2, 2, 2, 2, 2, 2]
@@ -67,7 +67,7 @@ class DSAG(Scheme):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return one to all but one fresh answers, with whole shards and in pieces."""
+        """Return numbers of fresh answers from 1 to n - 1, with whole shards and with shards in pieces."""
         return [{"wait_for": w, "pieces": p} for w in log_spaced_ints(1, workers - 1, 5) for p in (1, 4)]
 
     def check(self, workers: int) -> None:
@@ -78,7 +78,7 @@ class DSAG(Scheme):
         check_pieces("pieces", self.pieces, workers, samples)
 
     def check_batch(self, plan: Plan, sampler: BatchSampler) -> None:
-        """Refuse mini-batches, as a worker already computes one of its pieces at a time."""
+        """Refuse mini-batches, because a worker already computes only one of its pieces at a time."""
         pieces = sampler.batches_per_epoch
         why = f"a worker computes one piece a round; leave it empty, and take scheme_args.pieces = {pieces}"
         raise SettingError(f"batch = {sampler.batch}: {why}")
@@ -90,7 +90,7 @@ class DSAG(Scheme):
     def plan(self, workers: int, samples: int) -> Plan:
         """Return a plan in which each piece has one worker.
 
-        Versions: one per stored gradient, and one per busy worker.
+        Versions in use: one per stored gradient, and one per busy worker.
         """
         plan = star_plan(np.repeat(np.eye(workers), self.pieces, axis=1), samples)
         sizes = shard_sizes(samples, workers, self.pieces).ravel()
@@ -129,10 +129,10 @@ class DSAG(Scheme):
     def _gather(
         self, node: Node, round: int, lost: LostChildren, newest: dict[int, Message]
     ) -> Generator[Any, Any, int]:
-        """Take answers until w are fresh, and a little longer. Return how many were taken."""
+        """Take answers until w of them are fresh, and a little longer. Return how many were taken."""
         start, taken, waiting = node.clock(), 0, set(node.children) - lost.gone
         needed, ask = self.waits_for(node.plan.workers), Recv({CODED: 0, PEER_LOST: 0})
-        missing = len(node.children) - needed  # answers that are not needed
+        missing = len(node.children) - needed  # number of answers that may be missing
         while waiting:
             if len(lost.of(round)) > missing:
                 raise lost.quorum_lost(node.rank, round, lost.of(round))
@@ -153,7 +153,7 @@ class DSAG(Scheme):
         return taken
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Compute round by round, and carry over busy workers and messages on their way."""
+        """Return the round times, computed one by one: busy workers and messages on their way are carried over."""
         sizes = shard_sizes(draws.samples, workers, self.pieces)
         at = draws.state or _Underway(
             0.0, np.zeros(workers), np.zeros(workers, int), np.zeros((0, 2)), 0.0, 0
@@ -171,7 +171,8 @@ class DSAG(Scheme):
     ) -> tuple[_Underway, int]:
         """Compute one round. Return the state at its end, and the number of answers received."""
         n, link, down = len(at.free), draws.link, draws.downlink_seconds
-        begins = np.maximum(at.free, at.now + down)  # with this model, if it is still the newest
+        # when each worker begins with this model, if it is still the newest
+        begins = np.maximum(at.free, at.now + down)
         place = np.arange(self.pieces) == (at.turn % self.pieces)[:, None]
         ready = begins + draws.progress(sizes * place, slice(k, k + 1))[0, :, -1]
         send = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)[k]
@@ -188,7 +189,8 @@ class DSAG(Scheme):
             end, count = max(at.now, through[fresh[-1]]), int(fresh[-1]) + 1
         now = float(end + draws.decode_seconds(count))
         begun = begins <= (now + down) * REL_TOL
-        # Messages that pass the port while the master decodes are received now, and taken in the next round.
+        # Messages that pass the port while the master decodes count as received in this round, and are used in the
+        # next.
         received = count if draws.decode_rate is None else int(np.count_nonzero(through <= now * REL_TOL))
         left = first[count:]
         late = queue[left[np.concatenate([np.ones(len(at.late), dtype=bool), begun])[left]]]
@@ -202,7 +204,7 @@ class _Underway(NamedTuple):
 
     now: float  # end of the round, s
     free: Array  # time when each worker finishes its piece, (workers,), s
-    turn: NDArray[np.int64]  # answers that each worker has begun, (workers,)
-    late: Array  # messages on their way: time of arrival at the port, and tie-break, (messages, 2)
-    port: float  # time when the port has passed the messages taken, s
-    at_hand: int  # messages that passed the port meanwhile, which the next round takes
+    turn: NDArray[np.int64]  # number of answers that each worker has begun, (workers,)
+    late: Array  # arrival time at the port and tie-break of each message on its way, (messages, 2)
+    port: float  # time when the last taken message has passed the port, s
+    at_hand: int  # number of messages that have passed the port, and that the next round uses

@@ -4,9 +4,9 @@
   communication-efficient distributed learning", arXiv 2208.03134, 2022: the algorithm with the sign of inner products.
 * C. Xu, G. Neglia, N. Sebastianelli, "Dynamic backup workers for parallel machine learning", arXiv 2004.14696, 2020.
 
-Both follow the abstracts and introductions, as the other sections were not available. So how DBW's authors estimate
-losses is not known here. The master adds up the first k answers, scales the sum by n/k, and sends the next model to
-the other workers. So round times do not depend on the k of the round before.
+Both are implemented from the abstracts and introductions, because the other sections were not available. How DBW's
+authors estimate losses is therefore unknown here. The master adds up the first k answers, scales the sum by n/k, and
+sends the next model to the other workers. Round times therefore do not depend on the k of the round before.
 """
 
 from abc import abstractmethod
@@ -50,7 +50,7 @@ class Round:
 
 
 class Choice:
-    """Rule that chooses how many answers the next round waits for."""
+    """Base of rules that choose how many answers the next round waits for."""
 
     k: int
 
@@ -60,19 +60,19 @@ class Choice:
 
 
 class FastestK(MiniBatches):
-    """Base of schemes that wait for the first k answers, with a new k every round; dead workers are not waited for."""
+    """Base of schemes that wait for the first k answers, with a new k every round, and never for dead workers."""
 
     data_dependent: ClassVar[bool] = True
 
     @abstractmethod
     def choice(self, node: Node) -> Choice:
-        """Return the rule that chooses k. Its first k is that of the first round."""
+        """Return the rule that chooses k. Its initial k is for the first round."""
 
     def program(self, node: Node) -> Program:
         return self._master(node) if node.rank == MASTER else batch_worker(node, self.worker_batch)
 
     def _master(self, node: Node) -> Program:
-        # `seen` holds the newest round, if any
+        # `seen` contains the newest round; before the first round it is empty
         n, choice, seen = node.plan.workers, self.choice(node), list[Round]()
 
         def answers(r: int, model: Any, lost: LostChildren) -> AnswerProgram:
@@ -89,14 +89,14 @@ class FastestK(MiniBatches):
         return master_program(node, answers)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Return the slowest of all workers, an upper bound of the round time, as k depends on the models."""
+        """Return the time of the slowest worker: an upper bound, because k depends on the models."""
         return star_round_times(draws, workers)
 
 
 def _first(k: int, workers: int, lost: LostChildren, seconds: list[float]) -> StopRule:
-    """Return a rule for the first k answers, or those of all living workers.
+    """Return a rule that waits for the first k answers, or for all living workers if these are fewer.
 
-    It appends the time of each to `seconds`.
+    The rule appends the time of each answer to `seconds`.
     """
 
     def ready(got: Collection[Answer], start: float, now: float) -> bool:
@@ -108,11 +108,11 @@ def _first(k: int, workers: int, lost: LostChildren, seconds: list[float]) -> St
 
 
 class AdaptiveK(FastestK):
-    """Fastest-k whose k grows once gradients turn around: then noise dominates, which more answers reduce.
+    """Fastest-k whose k grows when gradients begin to change direction, because more answers reduce noise.
 
     In every iteration a counter goes up if the inner product of the estimate with the last one is negative, else
-    down. If the counter is above the threshold, and the last change is at least the burn-in ago, k grows by one step.
-    The counter is then reset.
+    down. If the counter is above the threshold, and at least `burn_in` rounds have passed since the last change, k
+    grows by one step. The counter is then reset.
 
     >>> AdaptiveK().loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]
@@ -128,7 +128,7 @@ class AdaptiveK(FastestK):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return initial values of one answer or half of them, with small and large steps."""
+        """Return initial values of one answer and of half of the answers, with small and large steps."""
         starts = sorted({1, max(1, workers // 2)})
         return [{"start": k, "step": s} for k in starts for s in log_spaced_ints(1, max(1, workers // 4), 2)]
 
@@ -150,7 +150,7 @@ class Turns(Choice):
         self._last: Array | None = None
 
     def saw(self, round: Round) -> None:
-        """Count one inner product, and increase k if the threshold is passed."""
+        """Count one inner product, and increase k if the counter exceeds the threshold."""
         self.iterations += 1
         if self._last is not None:
             self.negative += 1 if np.vdot(round.estimate, self._last) < 0 else -1
@@ -168,13 +168,14 @@ class DBW(FastestK):
 
     Notation: step eta, smoothness L of the mean loss, squared gradient norm G, and variance V of one answer. On
     average, k answers decrease the loss by at least (eta - L eta^2 / 2) G - L eta^2 V / (2 k). G, V and L are means
-    over the last iterations, the time of the k-th answer is a mean over all. In the first round, and if no k
-    decreases the loss, the master waits for all. After a step that raised the loss, k grows by at least one.
+    over the last iterations; the time of the k-th answer is a mean over all iterations. The master waits for all
+    workers in the first round, and if no k decreases the loss. After a step that raised the loss, k grows by at least
+    one.
 
-    A scheme gets neither the step nor losses. So eta is estimated as the length of the model's move over that of the
-    estimate. The change of the loss is estimated from workers that answered both before and after the step. The mean
-    of their gradients along the step gives the rise of the loss, its change gives the curvature L. Before the first
-    such estimate, L is that of the data.
+    A scheme receives neither the step nor losses. Therefore eta is estimated as the length of the model's change over
+    the length of the gradient estimate. The change of the loss is estimated from workers that answered both before and
+    after the step. The mean of their gradients along the step gives the rise of the loss, and the change of this mean
+    gives the curvature L. Until then, L is the smoothness of the data.
 
     >>> DBW().loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]
@@ -196,13 +197,13 @@ class Gain(Choice):
     """DBW's estimates of the decrease of the loss with k answers, and of the time that they take."""
 
     def __init__(self, workers: int, samples: int, smoothness: float, window: int) -> None:
-        # Imported here, so that importing the workbench is quick and no round of a real run waits for the import.
+        # SciPy is imported here, so that importing workbench is fast, and no round of a real run waits for the import.
         from scipy.optimize import isotonic_regression
 
         self._rising = isotonic_regression
         self.k, self.workers, self.samples, self.smoothness = workers, workers, samples, smoothness
-        self._lately: deque[tuple[float, float]] = deque(maxlen=window)  # G, V
-        self._curved: deque[float] = deque(maxlen=window)  # L
+        self._lately: deque[tuple[float, float]] = deque(maxlen=window)  # estimates of G and V
+        self._curved: deque[float] = deque(maxlen=window)  # estimates of L
         self._seconds, self._times = np.zeros(workers), np.zeros(workers)
         self._last: Round | None = None
 
@@ -221,7 +222,7 @@ class Gain(Choice):
         self.k = min(self.workers, max(best, self.k + 1)) if rose > 0 else best
 
     def _rise(self, round: Round) -> float:
-        """Return how much the last step raised the mean loss; store its curvature."""
+        """Return by how much the last step raised the mean loss, and store the curvature along it."""
         last, self._last = self._last, round
         both = [] if last is None else [rank for rank in round.answers if rank in last.answers]
         if last is None or not both:
@@ -239,7 +240,7 @@ class Gain(Choice):
         return float(np.mean(lengths)), float(np.mean(variances))
 
     def _best(self, eta: float) -> int:
-        """Return the k with the largest decrease per second."""
+        """Return the k with the largest expected decrease of the loss per second."""
         length, variance = self._average
         known = np.flatnonzero(self._times)
         noise = float(np.mean(self._curved or [self.smoothness])) * eta**2 / 2

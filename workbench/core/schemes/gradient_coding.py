@@ -1,4 +1,4 @@
-"""Gradient coding, GC: any S stragglers at the master, load (S+1)/N.
+"""Gradient coding, GC: the master tolerates any S stragglers, and the load is (S+1)/N.
 
 R. Tandon, Q. Lei, A. G. Dimakis, N. Karampatziakis, "Gradient coding: avoiding stragglers in distributed
 learning", ICML 2017, Algorithms 1 and 2 (cyclic), section 3 (fractional repetition). N. Raviv et al., "Gradient
@@ -36,9 +36,9 @@ Matrix = tuple[tuple[float, ...], ...]
 class GC(Coded):
     """Gradient coding on a star: S+1 workers store every part, and any N-S answers give the full gradient.
 
-    With a `tolerance` mu, the master waits as in sequential gradient coding (`SRSGC`): for 1 + mu times what the
+    With a `tolerance` mu, the master waits as in sequential gradient coding (`SRSGC`): 1 + mu times as long as the
     fastest worker takes. Then it drops the late workers if the code allows it, and otherwise waits for all. In the
-    simulator of Krishnan et al., GC of load (s+1)/n drops at most s-1 workers. It is our GC with stragglers = s-1,
+    simulator of Krishnan et al., GC of load (s+1)/n drops at most s-1 workers. This is GC here with stragglers = s-1,
     whose load is s/n.
 
     >>> GC(stragglers=2).loads(workers=6, samples=60).tolist()
@@ -68,7 +68,7 @@ class GC(Coded):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return cyclic windows for some S, and groups of every size that divides the workers."""
+        """Return cyclic codes for some S, and fractional repetition for every possible group size."""
         windows = [{"stragglers": s} for s in log_spaced_ints(1, workers - 1)]
         groups = [{"stragglers": size - 1, "code": "fractional"} for size in divisors(workers)[1:]]
         return windows + groups
@@ -111,7 +111,7 @@ class GC(Coded):
         return coded_program(node, rule, combine)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Return the time of the (N-S)-th answer, of the last group's first answer, or of the end of the tolerance."""
+        """Return the time of the (N-S)-th answer, of the last group's first answer, or when the tolerance ends."""
         if self.tolerance is not None:
             return self._patient_odds(wait_for(draws, self.tolerance), draws)
         if self._grouped:
@@ -120,7 +120,8 @@ class GC(Coded):
 
     def _patient_odds(self, wait: WaitResult, draws: SampledTimes) -> RoundTimes:
         size = self.stragglers + 1 if self._grouped else wait.late_workers.shape[1]
-        most = self.stragglers  # max number of late workers; of each group of a fractional code, all but one
+        # max number of late workers; in a fractional code, all but one worker of each group
+        most = self.stragglers
         drop = (
             np.count_nonzero(wait.late_workers.reshape(len(wait.late_workers), -1, size), axis=2) <= most
         ).all(axis=1)

@@ -1,4 +1,4 @@
-"""Graph codes, GGC: a worker stores the two parts at the ends of its edge of a graph. Decoding takes linear time.
+"""Graph codes, GGC: a worker is an edge of a graph, and stores the parts at its two ends. Decoding takes linear time.
 
 M. Glasgow, M. Wootters, "Approximate gradient coding with optimal decoding", 2021; N. Raviv, I. Tamo, R. Tandon,
 A. G. Dimakis, "Gradient coding from cyclic MDS codes and expander graphs", 2018. The graph is a random regular one,
@@ -19,8 +19,8 @@ from workbench.core.schemes.approximate import Approximate
 class GGC(Approximate):
     """Approximate gradient coding on a random regular graph, for a large number of workers.
 
-    The least-squares estimate is committed, as in all approximate schemes here. Weights of single answers may grow
-    with the graph, to thousands with 100 000 workers. That costs as many of the 16 digits.
+    The least-squares estimate is committed, as in all approximate schemes here. Weights of single answers may grow with
+    the graph, to thousands with 100 000 workers. A weight of a thousand costs three of the 16 digits.
 
     >>> GGC(replication=3).loads(workers=6, samples=60).tolist()
     [30, 30, 30, 30, 30, 30]
@@ -33,13 +33,13 @@ class GGC(Approximate):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return every number of copies up to eight that gives a graph."""
+        """Return every number of copies up to eight for which there is a graph."""
         fits = [d for d in divisors(2 * workers) if 1 < d <= 8 and 2 * workers // d > d]
         waits = sorted({workers - max(1, workers // share) for share in (12, 4, 2)} - {0})
         return [{"replication": d, "wait_for": k} for d in fits for k in waits]
 
     def check(self, workers: int) -> None:
-        """Raise `SettingError` unless the workers are the edges of a graph with `replication` edges at each vertex."""
+        """Raise `SettingError` unless a graph can have one edge per worker and `replication` edges at each vertex."""
         graph_fits("scheme_args.replication", self.replication, workers)
         super().check(workers)
 
@@ -47,11 +47,11 @@ class GGC(Approximate):
         return random_regular(workers, self.replication, self.code_seed)
 
     def build_code(self, workers: int) -> GradientCode:
-        """Return the code as a matrix, which is too large for a very large number of workers."""
+        """Return the code as a matrix, which needs much memory with many workers."""
         return GradientCode(self.graph(workers).matrix(), 0)
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """Return no codes, as decoding inverts no matrix whose condition would have to be checked."""
+        """Return no codes to check for lost digits, because decoding inverts no matrix."""
         return []
 
     def plan(self, workers: int, samples: int) -> Plan:

@@ -1,10 +1,10 @@
-"""Gradient coding that ignores any number of stragglers, IS-GC: the master adds up plain sums of disjoint parts.
+"""Gradient coding that ignores any number of stragglers, IS-GC: the master adds up answers whose parts are disjoint.
 
 "On arbitrary ignorance of stragglers with gradient coding", 2023, after its authors' public program
 (PipelinedGradientCoding, `resnet18_cifar10.py`: IS_GC_FR, IS_GC_CR). Worker i stores c parts and sends their plain
-sum. The master waits for any w workers. It adds up the answers of a largest set of them that share no part, and
-divides by the number of parts that these cover. With fractional repetition such a set is one worker per group. With
-cyclic repetition it is a largest set of workers with pairwise distances of at least c on the circle.
+sum. The master waits for any w workers. It adds up the answers of a largest set of workers without a common part, and
+divides by the number of covered parts. With fractional repetition such a set is one worker per group. With cyclic
+repetition it is a largest set of workers with pairwise distances of at least c on the circle.
 """
 
 from bisect import bisect_left
@@ -19,15 +19,15 @@ from workbench.core.codes.checks import groups_divide
 from workbench.core.contract.delays import CounterRNG
 from workbench.core.schemes.approximate import Approximate
 
-# random stream of the place at which the circle is cut; stream 4 is for shuffling, stream 5 for ties
+# random stream of the worker at which the search starts; stream 4 is for shuffling, stream 5 for ties
 STARTS_STREAM = 6
 
 
 class ISGC(Approximate):
-    """Gradient coding for any number of answers: the sum of disjoint ones, over the share of the parts they cover.
+    """Gradient coding for any number of answers: answers with disjoint parts, divided by the share of covered parts.
 
-    A commit estimates the sum over all parts. Averaged over which workers are late, every part has the weight 1. For
-    that, the search for a largest set starts from an answer that is drawn in every round. (The authors' program
+    A commit estimates the sum over all parts. Averaged over which workers are late, every part has the weight 1. To
+    achieve this, the search for a largest set starts from an answer that is drawn in every round. (The authors' program
     always starts from the first.) Parts have equal weights, even if they differ by a sample.
 
     >>> ISGC().loads(workers=6, samples=60).tolist()
@@ -44,9 +44,9 @@ class ISGC(Approximate):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return both placements for the values of all approximate schemes.
+        """Return both placements, with the replications of other approximate schemes.
 
-        With one copy of each part it would be `Backup`.
+        One copy of each part is left out, because it is the scheme `Backup`.
         """
         tried = [args for args in super().candidates(workers) if args["replication"] > 1]
         return [{**args, "placement": kind} for args in tried for kind in ("cyclic", "fractional")]
@@ -64,7 +64,7 @@ class ISGC(Approximate):
         return circulant(workers, self.replication)
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
-        """Return weights: parts over covered parts for the answers of the set, 0 for the others."""
+        """Return the weights: the number of parts over that of covered parts for answers of the set, 0 for others."""
         size, first = (
             self.replication,
             int(CounterRNG(self.code_seed, STARTS_STREAM).rng(round).integers(len(answered))),
@@ -84,9 +84,9 @@ def largest_apart(places: Sequence[int], apart: int, around: int, first: int = 0
 
     `around` is the length of the circle.
 
-    For a given start, it is optimal to take the next place that is far enough. Some largest set starts within `apart`
-    of any place: otherwise its last place could be moved onto that place. So the starts from number `first` on, up to
-    `apart` further, are tried. Of equally large sets the first is returned.
+    For a given start, it is optimal to take always the next place that is far enough. For every place, some largest set
+    has a member less than `apart` beyond it: otherwise the member before could be moved onto the place. Therefore the
+    starts from number `first` on, up to `apart` further, are tried. Of equally large sets, the first is returned.
 
     >>> largest_apart([0, 1, 3, 4], apart=2, around=6)
     [0, 2]

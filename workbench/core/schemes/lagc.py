@@ -1,13 +1,13 @@
-"""Lazily aggregated gradient coding, LAGC, and grouped-LAG: the lazy rule over groups that use a code inside.
+"""Lazily aggregated gradient coding, LAGC, and grouped-LAG: the lazy rule selects groups, and each group uses a code.
 
 J. Zhang, O. Simeone, "LAGC: Lazily aggregated gradient coding for straggler-tolerant and communication-efficient
 distributed learning", IEEE Trans. Neural Networks and Learning Systems 32 (2021), arXiv 1905.09148.
 
-Written after the paper's abstract, as its sections were not available. This variant contains the paper's schemes as
-special cases. G groups store disjoint shards. Inside a group the shard is coded against s stragglers. The gradient of
-a selected group is decoded from its first M_G - s answers. s = M_G - 1 is grouped-LAG (the fastest worker is enough).
-s = 0 with groups of one worker is LAG. c = 0 is gradient coding in G groups. Gradients are full ones, and the load of
-a worker grows with s, which G-CADA avoids.
+Implemented from the paper's abstract, because its sections were not available. This variant has the paper's schemes as
+special cases. G groups store disjoint shards. Inside a group the shard is coded against s stragglers. The gradient of a
+selected group is decoded from its first M_G - s answers. Grouped-LAG has s = M_G - 1: the fastest worker is enough. LAG
+has s = 0 and groups of one worker. With c = 0, it is gradient coding in G groups. No mini-batches are used, and the
+load of a worker grows with s, which G-CADA avoids.
 """
 
 from functools import partial
@@ -28,9 +28,10 @@ from workbench.core.schemes.uncoded import check_stragglers
 
 
 class LAGC(Coded):
-    """Lazily aggregated gradient coding: only groups whose last gradient may be outdated compute, any s of them late.
+    """Lazily aggregated gradient coding: only groups with an outdated gradient compute, and any s members may be late.
 
-    `forecast` assumes that every group is selected. That is an upper bound, as the selection depends on the models.
+    `forecast` assumes that every group is selected. That is an upper bound, because the selection depends on the
+    models.
     """
 
     name: ClassVar[str] = "LAGC"
@@ -49,12 +50,12 @@ class LAGC(Coded):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return groups of some sizes, with one or half of each late."""
+        """Return groups of some sizes, with one late member or half of the members late."""
         pairs = {(g, s) for g in divisors(workers) for s in {1, workers // g // 2} if 0 < s < workers // g}
         return [{"groups": g, "stragglers": s} for g, s in sorted(pairs)]
 
     def check(self, workers: int) -> None:
-        """Raise `SettingError` unless groups divide the workers, and at least one worker in each is waited for."""
+        """Raise `SettingError` unless the groups divide the workers, and s is smaller than a group."""
         groups_divide("scheme_args.groups", self.groups, workers)
         size = workers // self.groups
         check_stragglers(self.stragglers, size, f"a group of {size} workers")

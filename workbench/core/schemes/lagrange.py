@@ -3,9 +3,10 @@
 S. Li, S. Kalan, Q. Yu, M. Soltanolkotabi, A. Avestimehr, "Polynomially coded regression: Optimal straggler mitigation
 via data encoding", 2018; compared in section IV of "Gradient coding with clustering and multi-message communication".
 
-The gradient is X^T X w - X^T y. A worker stores r blends of the K blocks of X, which are points of curves through the
-blocks. It sends Xt^T Xt w: a point of a curve with 2 ceil(K/r) - 1 coefficients. From that number of answers the
-master interpolates the curve, and evaluates it at the blocks' own points. X^T y is computed once, before the run.
+The gradient is X^T X w - X^T y. A worker stores r blends Xt of the K blocks of X. Blends are points on a polynomial
+through the blocks. It sends Xt^T Xt w: a point of a polynomial with 2 ceil(K/r) - 1 coefficients. From this number of
+answers the master interpolates the polynomial, and evaluates it at the points of the blocks. X^T y is computed once,
+before the run.
 """
 
 from typing import Any, ClassVar
@@ -34,20 +35,21 @@ QUADRATIC_PROBLEMS = ("least_squares", "unit")  # problems whose gradient is qua
 class LCC(Coded):
     """Lagrange coded computing: any 2 ceil(K/r) - 1 workers give the gradient of a linear regression.
 
-    The data are encoded before the run, and that is not timed. On the Unit problem part j is one sample, e_j.
+    The data are encoded before the run, which is not part of the measured time. In the problem "unit", part j is one
+    sample, e_j.
     """
 
     name: ClassVar[str] = "LCC"
     title: ClassVar[str] = "Lagrange coded computing"
     paper: ClassVar[str] = "Li et al. 2018"
-    numeric: ClassVar[bool] = True  # what a worker sends is not a combination of the parts' gradients
+    numeric: ClassVar[bool] = True  # answers are not combinations of the parts' gradients
     precision_knob: ClassVar[tuple[str, int] | None] = ("load", 1)
     load: int = setting(3, "coded blocks that a worker stores and computes (r)", "blocks", ge=1)
     least_digits: int = least_digits_field()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return some loads of two blocks or more.
+        """Return some loads of at least two blocks.
 
         With a load of one, more answers are needed than there are workers.
         """
@@ -71,7 +73,7 @@ class LCC(Coded):
         """Return a plan with K blocks. Each worker stores r blends: blend t is of the blocks t, t + r, t + 2 r, ..."""
         encoding = self.build_code(workers).encoding
         blocks, stored = np.arange(workers) % self.load, np.tile(np.arange(workers), (workers, 1))
-        # Each block belongs to one blend: the others have a 0 there.
+        # Each block belongs to one blend: other blends have the coefficient 0 for it.
         return even_plan(stored, samples, coefficients=encoding.sum(axis=1), blocks=blocks)
 
     def program(self, node: Node) -> Program:
@@ -87,7 +89,7 @@ class LCC(Coded):
 
 
 def interpolate(code: Lagrange, constant: Any) -> Combine:
-    """Return a function that sums the curve's values at the blocks, from the answers, plus the constant part -X^T y.
+    """Return a function that decodes answers: the sum of the polynomial at the blocks, plus the constant -X^T y.
 
     The residual is that of the interpolation, which is 0 up to rounding.
     """

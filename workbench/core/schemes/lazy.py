@@ -1,7 +1,8 @@
 """Base of lazy schemes: the rule that decides whose gradient is too old, and the programs that use it.
 
 Groups of workers store the same shard (in CADA, groups of one). The master keeps the last gradient of every group. In
-each round it requests a new one only from groups whose old one may be outdated, and uses the others' old ones.
+each round it requests a new gradient only from groups whose gradient may be outdated. For other groups it uses the old
+one.
 
 F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communication-efficient and straggler-tolerant
 distributed SGD", conditions (7) and (9), Algorithm 1.
@@ -33,7 +34,8 @@ from workbench.core.contract.protocol import (
 )
 from workbench.core.contract.round_times import RoundTimes, SampledTimes, port_departures
 
-Decoded = Callable[[int, Answers], Any]  # group, its answers -> its gradient
+# function of a group and its answers, which returns the group's gradient
+Decoded = Callable[[int, Answers], Any]
 AGE_HELP = "how much a model may move before a gradient is old, relative to its last steps; 0 = any move"  # the field c
 
 
@@ -41,20 +43,20 @@ class Laziness:
     """Selection of the groups that compute a new gradient: condition (9), which is (7) for groups of one worker.
 
     Group g is selected if L_g^2 |th_k - th_(k-tau_g)|^2 > c sum_(d=1..D) |th_(k+1-d) - th_(k-d)|^2 or tau_g >= D. The
-    age tau_g of a selected group becomes 1, that of the others grows by one. (So in Algorithm 1, line 8. The text
-    omits the "+1", and has "larger than D" where line 3 has "at least D".) In the first round all are selected.
+    age tau_g of a selected group becomes 1; other ages grow by one. (This is Algorithm 1, line 8. The text omits the
+    "+1", and has "larger than D" where line 3 has "at least D".) In the first round all are selected.
     """
 
     def __init__(self, smoothness: Sequence[float], c: float, max_age: int) -> None:
         self.smoothness, self.c, self.max_age = smoothness, c, max_age
         self.ages = [max_age] * len(smoothness)  # tau: no group has answered yet
-        self._seen: list[Any] = [None] * len(smoothness)  # th_(k-tau_g)
+        self._seen: list[Any] = [None] * len(smoothness)  # th_(k-tau_g), the model of its last gradient
         # |th_(k+1-d) - th_(k-d)|^2, d = 1..D
         self._steps: deque[float] = deque(maxlen=min(max_age, sys.maxsize))
         self._before: Any = None
 
     def select(self, model: Any) -> list[int]:
-        """Return the groups to ask at this model. Call it once a round."""
+        """Return the groups that compute at this model. Call it once per round."""
         if self._before is not None:
             self._steps.appendleft(_squared(model - self._before))
         self._before = model
@@ -94,12 +96,12 @@ class Groups:
         return Work(parts, np.ones(len(parts)), int(node.plan.sizes[parts].sum()))
 
     def additions(self, chosen: int) -> int:
-        """Return how many vectors the master adds up: one per group, and those decoded for the chosen groups."""
+        """Return how many vectors the master adds up: one per group, and the answers of the chosen groups."""
         return self.number + (chosen * self.needed if self.needed > 1 else 0)
 
 
 def lazy_master(node: Node, groups: Groups, c: float, max_age: int, decoded: Decoded) -> Program:
-    """Select groups, send them the model, take their first answers, commit with the last gradients of the others."""
+    """Run the master: select groups, send them the model, and commit with the last gradients of other groups."""
     works = [groups.work(node, g) for g in range(groups.number)]
     rule = Laziness([node.smoothness(w) if w.samples else 0.0 for w in works], c, max_age)
     model, lost, last = node.model, LostChildren(), dict[int, Any]()
@@ -150,7 +152,7 @@ def _still_possible(
 
 
 def lazy_worker(node: Node, groups: Groups, batch: int | None = None) -> Program:
-    """Wait until asked, then answer. A model of None means that the group's answer is no longer needed."""
+    """Answer each model that arrives. A model of None means that the group's answer is no longer needed."""
     kind = kind_of(groups.of(node.rank))
     return worker_program(node, lambda node, job: answer(node, job, kind=kind, batch=batch))
 
@@ -161,7 +163,7 @@ def batch_worker(node: Node, batch: int | None) -> Program:
 
 
 def lazy_odds(draws: SampledTimes, groups: Groups) -> RoundTimes:
-    """Return round times if every group is selected: the first answers of all groups, through one port."""
+    """Return round times if every group is selected: when the first answers of all groups have passed one port."""
     arrivals = draws.arrival_times(draws.floats)
     apart = np.sort(arrivals.reshape(len(arrivals), groups.number, groups.size), axis=2)
     first = apart[:, :, : groups.needed].reshape(len(arrivals), -1)

@@ -3,13 +3,13 @@
 S. U. Stich, "Local SGD converges fast and communicates little", ICLR 2019. A. Douillard et al., "DiLoCo: Distributed
 low-communication training of language models", 2023, algorithm 1.
 
-A commit is a sum over the samples, as a gradient is. From it the experiment's optimiser takes the outer step. The sum
-is (theta - theta_i) / unit, averaged over the workers with their samples as weights, without the regularisation,
-which the optimiser adds.
+A commit is scaled like a gradient: as a sum over the samples. The experiment's optimiser takes the outer step from it.
+The committed value is (theta - theta_i) / unit, averaged over the workers with their samples as weights. The
+regularisation is left out, because the optimiser adds it.
 
-In local SGD the unit is the inner step. With one local step the commit equals the gradient. With `gd` and the same
-step, the outer step sets the model to the average. In DiLoCo the unit is 1, and `nesterov` uses the averaged
-difference as a gradient. By default its step is 0.7 and its momentum 0.9, as in the paper.
+In local SGD, the unit is the inner step, so that with one local step the commit equals the gradient. If `gd` has the
+same step, it sets the model to the average of the workers' models. In DiLoCo the unit is 1, and `nesterov` uses the
+averaged difference as a gradient. By default its step is 0.7 and its momentum 0.9, as in the paper.
 """
 
 from abc import abstractmethod
@@ -30,7 +30,8 @@ from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_r
 from workbench.core.schemes.adaptive import MiniBatches
 from workbench.core.schemes.uncoded import check_stragglers, total
 
-Inner = Callable[[Array, Array], Array]  # model, gradient of a worker's own objective -> its next model
+# function of the model and the gradient of a worker's own objective, which returns its next model
+Inner = Callable[[Array, Array], Array]
 
 
 class LocalSteps(MiniBatches):
@@ -48,7 +49,7 @@ class LocalSteps(MiniBatches):
         return self.local_steps
 
     def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:
-        """Return a stream that caches enough rounds for the H draws of one round."""
+        """Return the delays of a run, with a cache that is large enough for the H draws of one round."""
         return DelayStream(delays, seed, workers, CACHED_ROUNDS + self.local_steps)
 
     def waits_for(self, workers: int) -> int:
@@ -81,7 +82,7 @@ class LocalSteps(MiniBatches):
         yield Send(node.parent, CODED, model_message.round, moved, draw=draw)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Return the times of a star whose workers take the sum of H draws."""
+        """Return the round times of a star in which a worker's time is the sum of H draws."""
         steps = self.local_steps
         rounds = range(draws.first_round, draws.first_round + len(draws.seconds))
         seconds = [sum(draws.load_seconds(r * steps + h) for h in range(steps)) for r in rounds]
@@ -120,9 +121,9 @@ class LocalSGD(LocalSteps):
         return self.rate or 1 / smoothness
 
     def inner(self, node: Node) -> tuple[Inner, float]:
-        """Return plain gradient steps, and the unit of the answers.
+        """Return a function for plain gradient steps, and the unit of the answers.
 
-        Without `rate`, the unit is the default step of the `gd` optimiser. So the outer step sets the model to the
+        Without `rate`, the unit is the default step of the `gd` optimiser. The outer step then sets the model to the
         average of the workers' models.
         """
         parts = np.arange(node.plan.parts)
@@ -136,8 +137,8 @@ class DiLoCo(LocalSteps):
 
     An experiment uses `optimiser="nesterov"` by default. With "gd" the outer step is plain gradient descent.
 
-    Every worker keeps its moments from round to round, so the master waits for all. A resumed run starts with moments
-    of zero.
+    Every worker keeps its moments from round to round, so that the master waits for all workers. A resumed run starts
+    with moments of zero.
 
     >>> DiLoCo(local_steps=50).optimiser
     'nesterov'
@@ -171,7 +172,7 @@ class DiLoCo(LocalSteps):
 
 
 class LocalAdamW:
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), with its moments."""
+    """AdamW of one worker (Loshchilov and Hutter 2019), with its moments."""
 
     def __init__(self, rate: float, beta1: float, beta2: float, eps: float, decay: float) -> None:
         self.numbers, self.kept = (rate, beta1, beta2, eps), 1 - rate * decay
@@ -193,6 +194,6 @@ def _step(node: Node, work: Work) -> float:
 
 
 def _average(plan: Plan, got: Answers) -> tuple[Any, float]:
-    """Return the sum over all samples. Workers that did not answer are replaced by the average of the others."""
+    """Return the sum over all samples. For workers that did not answer, the average of the answers is taken."""
     came = int(plan.stored[[rank for rank, _ in got]].sum())
     return total(got) * (plan.samples / came if came else 1.0), 0.0

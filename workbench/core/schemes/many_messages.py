@@ -46,8 +46,8 @@ from workbench.core.contract.round_times import (
 )
 
 Ints = NDArray[np.int64]
-SUM_ROW = -1  # row number of the plain sum of the cluster (hybrid rule), in place of a row of the code
-# a part, and the messages sent after it: number, parts, coefficients
+SUM_ROW = -1  # number that stands for the plain sum of the cluster (hybrid rule) instead of a row of the code
+# a part, and the messages that are sent after it: number, parts, coefficients
 Step = tuple[Work, list[tuple[int, Ints, Array]]]
 
 
@@ -55,24 +55,24 @@ class Agenda(NamedTuple):
     """Messages of the workers of a cluster: message j of worker w is row rows[w, j], ready after after[j] parts."""
 
     code: MultiMessage
-    after: Ints  # number of parts after which a message is ready, (l,), ascending
-    rows: Ints  # rows of the code, (workers, l), SUM_ROW for the plain sum
+    after: Ints  # number of parts after which each message is ready, (l,), ascending
+    rows: Ints  # row of the code for each message, (workers, l); SUM_ROW for the plain sum
 
     @classmethod
     def of(cls, code: MultiMessage) -> Agenda:
-        """Return a code's messages, sorted by when they are ready."""
+        """Return the messages of a code, in the order in which they are ready."""
         after = np.array(code.after)
         order = np.argsort(after)
         return cls(code, after[order], code.messages[:, order])
 
     def hybrid(self, load: int) -> Agenda:
-        """Replace the message after all parts by the plain sum, or add the plain sum (section III-D)."""
+        """Return the agenda with the plain sum as the message after all parts, replaced or added (section III-D)."""
         keep = self.after < load
         sums = np.full((len(self.rows), 1), SUM_ROW)
         return Agenda(self.code, np.append(self.after[keep], load), np.hstack([self.rows[:, keep], sums]))
 
     def coefficients(self, place: int, number: int) -> Array:
-        """Return the coefficients of a message over its worker's first parts, in the worker's order."""
+        """Return the coefficients of a message for the first parts of its worker, in the worker's order."""
         row, count = self.rows[place, number], self.after[number]
         if row == SUM_ROW:
             return np.ones(count)
@@ -88,12 +88,15 @@ class Agenda(NamedTuple):
         return steps
 
     def enough(self, rows: Collection[int]) -> bool:
-        """Return whether these rows decode. Any `needed` different ones do, and so does a cluster's plain sum."""
+        """Return whether these rows decode: any `needed` different rows do, and so does the plain sum."""
         return SUM_ROW in rows or len(rows) >= self.code.needed
 
 
 class Clusters(NamedTuple):
-    """Clusters of consecutive ranks with the same agenda; with `stop`, finished ones are stopped and refused."""
+    """Clusters of consecutive ranks with the same agenda.
+
+    With `stop`, the master stops finished clusters and ignores their messages.
+    """
 
     number: int
     agenda: Agenda
@@ -113,16 +116,19 @@ class Clusters(NamedTuple):
         return tuple(range(1 + cluster * self.size, 1 + (cluster + 1) * self.size))
 
     def kind(self, cluster: int) -> str:
-        """Return the kind of a cluster's messages. It differs between clusters if they are refused separately."""
+        """Return the message kind of a cluster.
+
+        With `stop`, each cluster has its own, so that the master can refuse one.
+        """
         return f"{CODED} by cluster {cluster + 1}" if self.stop else CODED
 
 
 class Tally:
-    """Messages that the master has from one cluster in a round."""
+    """Messages that the master has received from one cluster in a round."""
 
     def __init__(self, agenda: Agenda) -> None:
         self.agenda = agenda
-        self.values: dict[int, Any] = {}  # value of each row
+        self.values: dict[int, Any] = {}  # value of each received row
 
     def add(self, place: int, message: Message) -> None:
         """Add a message. If several workers send the same row, the first one is used."""
@@ -139,14 +145,14 @@ class Tally:
         return 1 if SUM_ROW in self.values else len(self.values)
 
     def decode(self) -> tuple[Any, float]:
-        """Return the cluster's gradient and |b - 1|^2. Rows are added in their order, never by arrival."""
+        """Return the cluster's gradient and |b - 1|^2. Rows are added in the order of the code, not of arrival."""
         if SUM_ROW in self.values:
             return self.values[SUM_ROW], 0.0
         return decoded(self.agenda.code.decode, self.values)
 
 
 def clusters_master(node: Node, clusters: Clusters) -> Program:
-    """Gather until every cluster is done, and add up the clusters' gradients."""
+    """Run the master: gather until every cluster is done, and commit the sum of the clusters' gradients."""
 
     def answers(r: int, model: Any, lost: LostChildren) -> AnswerProgram:
         tallies = yield from gather_clusters(node, r, clusters, lost)
@@ -159,7 +165,7 @@ def clusters_master(node: Node, clusters: Clusters) -> Program:
 def gather_clusters(
     node: Node, round: int, clusters: Clusters, lost: LostChildren
 ) -> Generator[Any, Any, list[Tally]]:
-    """Take messages until every cluster is done."""
+    """Receive messages until every cluster is done."""
     tallies = [Tally(clusters.agenda) for _ in range(clusters.number)]
     ask = Recv({PEER_LOST: 0, **{clusters.kind(c): round for c in range(clusters.number)}})
     waiting = clusters.number
@@ -181,7 +187,10 @@ def gather_clusters(
 
 
 def _finish(round: int, clusters: Clusters, cluster: int, waiting: int) -> Program:
-    """Refuse further messages of a cluster, and notify its workers. The next model stops the last cluster."""
+    """Refuse further messages of a finished cluster, and stop its workers.
+
+    The last cluster is stopped by the next model.
+    """
     if clusters.stop or not waiting:
         yield Close(clusters.kind(cluster), round + 1)
     if clusters.stop and waiting:
@@ -200,14 +209,14 @@ def check_hope(node: Node, round: int, clusters: Clusters, tallies: list[Tally],
 
 
 def clusters_worker(node: Node, clusters: Clusters) -> Program:
-    """Compute the parts one by one, and send messages in between."""
+    """Run a worker: compute the parts one by one, and send each message when its parts are done."""
     cluster, place = clusters.place(node.rank)
     steps = clusters.agenda.steps(place, node.work.split(node.plan.sizes))
     return worker_program(node, lambda node, job: _answer(node, job, steps, clusters.kind(cluster)))
 
 
 def _answer(node: Node, job: Message, steps: list[Step], kind: str) -> Program:
-    """Compute part by part, unless the master has moved on. A model of None means that the cluster is done."""
+    """Compute part by part until a newer model comes. A model of None means that the cluster is done."""
     if job.value is None:
         return
     gradients: list[Any] = []
@@ -226,8 +235,8 @@ def message_odds(draws: SampledTimes, portions: Ints, clusters: Clusters) -> Rou
 
     `portions`: samples of each worker's parts in its order, (workers, r).
 
-    A cluster is done with `needed` different rows of its code, or with its plain sum. The order of arrival decides
-    which message is first. The port keeps that order, so its speed does not change which messages are refused.
+    A cluster is done with `needed` different rows of its code, or with its plain sum. The port keeps the order of
+    arrival, so that its speed does not change which messages are refused.
     """
     at_once = max(1, MAX_TIMES_PER_BATCH // portions.size)
     extra = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)
@@ -245,14 +254,14 @@ def message_odds(draws: SampledTimes, portions: Ints, clusters: Clusters) -> Rou
 
 
 def _ties(draws: SampledTimes, start: int, which: Ints) -> Array:
-    """Return the tie-breaks of rounds that are counted from `start`."""
+    """Return the tie-breaks of the rounds `which`, counted from `start`."""
     return draws.tie_order(start + which)
 
 
 def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float) -> tuple[Array, Ints, Ints]:
-    """Return per round: the time of the last cluster, the messages received until then, and those combined.
+    """Return for each round the time of the last cluster, and the numbers of received and of combined messages.
 
-    All three are of shape (rounds,); times in s.
+    All three have the shape (rounds,). Times are in s.
     """
     by_cluster = place.reshape(len(place), clusters.number, -1)
     last, combined = decisive(by_cluster, clusters)
@@ -268,12 +277,12 @@ def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float)
 
 
 def decisive(place: Ints, clusters: Clusters) -> tuple[Ints, Ints]:
-    """Return the place of the message that completes each cluster, and how many are combined then.
+    """Return the position of the message that completes each cluster, and the number of combined messages.
 
     Both are of shape (rounds, clusters).
 
-    `place` holds places in the order of arrival, (rounds, clusters, messages). If several messages have the same row,
-    the first one is used.
+    `place`: positions of messages in the order of arrival, (rounds, clusters, messages). Of messages with the same row,
+    the first is used.
     """
     rows = clusters.agenda.rows.ravel()
     order = np.argsort(rows, kind="stable")

@@ -3,8 +3,8 @@
 E. Ozfatura, D. Gunduz, S. Ulukus, "Gradient coding with clustering and multi-message communication", DSW 2019,
 sections III-A (correlated), III-B (uncorrelated), III-C (clusters), III-D (hybrid). There are K workers and K parts
 in P clusters of K/P. Within its cluster, worker i computes the parts i, i+1, ..., i+r-1 in this order, cyclically. It
-sends a message as soon as the parts that it combines are done. With order = load = K/P one worker per cluster that
-finishes all parts is enough. That is the fractional repetition of Tandon et al. 2017.
+sends a message as soon as the parts that it combines are done. With order = load = K/P, one worker per cluster is
+enough, as in the fractional repetition of Tandon et al. 2017.
 """
 
 from abc import abstractmethod
@@ -32,7 +32,10 @@ from workbench.core.schemes.many_messages import (
 
 
 class MultiMessageScheme(Scheme):
-    """Base of schemes whose workers send messages after some numbers of parts; clusters decode separately."""
+    """Base of schemes whose workers send a message after each of some numbers of parts.
+
+    Each cluster is decoded separately.
+    """
 
     load: int = setting(3, "parts that a worker computes (r)", "parts", ge=1)
     clusters: int = setting(1, "clusters of workers, which share no parts (P)", ge=1)
@@ -54,7 +57,7 @@ class MultiMessageScheme(Scheme):
         ]
 
     def check(self, workers: int) -> None:
-        """Raise `SettingError` unless clusters divide the workers and a worker's load fits its cluster."""
+        """Raise `SettingError` unless clusters divide the workers, and the load is at most the size of a cluster."""
         groups_divide("scheme_args.clusters", self.clusters, workers)
         size = workers // self.clusters
         between("scheme_args.load", self.load, 1, size, f"a cluster of {size} workers has {size} parts")
@@ -85,13 +88,13 @@ class MultiMessageScheme(Scheme):
         return clusters_master(node, clusters) if node.rank == MASTER else clusters_worker(node, clusters)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Return the time when the last cluster's decisive message has passed the port."""
+        """Return the time when the message that completes the last cluster has passed the port."""
         portions = even_sizes(draws.samples, workers)[self.windows(workers)]
         return message_odds(draws, portions, self.build(workers))
 
 
 class UCMMC(MultiMessageScheme):
-    """Uncoded, multi-message: a worker sends each gradient when it is computed; every part must arrive once."""
+    """Uncoded, multi-message: a worker sends each gradient when it is computed. Every part must arrive once."""
 
     name: ClassVar[str] = "UC-MMC"
     title: ClassVar[str] = "Uncoded, multi-message"
@@ -130,7 +133,7 @@ class GCMMC(MultiMessageScheme):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return one message after all parts, or the first message after half of them."""
+        """Return configurations with one message after all parts, and with a first message after half of them."""
         shapes = super().candidates(workers)
         orders = [(each, m) for each in shapes for m in {each["load"], (each["load"] + 1) // 2}]
         return [{**each, "order": m} for each, m in orders if m > 1]
@@ -156,11 +159,11 @@ class GCMMC(MultiMessageScheme):
 
     @property
     def orders(self) -> tuple[int, ...]:
-        """Orders, as a tuple in both cases."""
+        """Orders as a tuple, also if the user has given a single number."""
         return (self.order,) if isinstance(self.order, int) else self.order
 
     def check(self, workers: int) -> None:
-        """Raise `SettingError` for a hybrid whose plain sum is not that of a whole cluster."""
+        """Raise `SettingError` for a hybrid whose load, and so its plain sum, does not cover the cluster."""
         super().check(workers)
         size = workers // self.clusters
         if self.hybrid and self.load != size:

@@ -1,8 +1,8 @@
-"""Pipelined gradient coding, PGC: a worker computes one part a round, and sends it with old gradients of its others.
+"""Pipelined gradient coding, PGC: a worker computes one part per round, and adds old gradients of its other parts.
 
-Written after its authors' public program (PipelinedGradientCoding, `resnet18_cifar10.py`: Pipelined_GC_CR,
+Implemented from its authors' public program (PipelinedGradientCoding, `resnet18_cifar10.py`: Pipelined_GC_CR,
 PipelinedNetwork). Worker i stores the s+1 parts i, ..., i+s, cyclically. In round t it computes one of them, number t
-modulo s+1. It sends the sum of its newest gradients of all its parts, which belong to different models. The master
+modulo s+1. It sends the sum of the newest gradients of all its parts, which belong to different models. The master
 adds up the first n-s answers and scales by n / ((n-s) (s+1)). Stragglers receive the next model and drop their old
 work, as in all schemes with rounds.
 """
@@ -31,7 +31,7 @@ from workbench.core.schemes.uncoded import SGD, total
 
 
 class PGC(SGD):
-    """Pipelined gradient coding: the load of an uncoded scheme, the redundancy of a code, gradients of old models.
+    """Pipelined gradient coding: the load of an uncoded scheme, the redundancy of a code, and gradients at old models.
 
     Round 0 is the authors' pre-training: every worker computes all its parts, and the master waits for all workers.
     From round 1 on, averaged over which workers are late, every part has the weight 1, whatever the age of its
@@ -46,7 +46,10 @@ class PGC(SGD):
     paper: ClassVar[str] = "PipelinedGradientCoding, 2023"
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Return one part per worker and round. Each of the s+1 gradients of a worker may be of another model."""
+        """Return a plan with one part per worker and round.
+
+        The s+1 gradients of a worker may belong to different models.
+        """
         return replace(uncoded_plan(workers, samples), versions=workers * (self.stragglers + 1) + 1)
 
     def rows(self, workers: int, round: int) -> NDArray[np.int64]:
@@ -72,7 +75,7 @@ class PGC(SGD):
         return float(((weights - 1) ** 2).sum())
 
     def _answer(self, node: Node, job: Message, newest: dict[int, Any]) -> Program:
-        """Compute this round's part, the first time every part. Then send the sum of the newest gradients."""
+        """Compute the part of this round (in round 0, all parts), then send the sum of the newest gradients."""
         places = range(self.stragglers + 1) if not newest else (job.round % (self.stragglers + 1),)
         for place in places:
             index = (node.rank - 1 + place) % node.plan.workers
@@ -84,7 +87,7 @@ class PGC(SGD):
         yield Send(node.parent, CODED, job.round, plain_sum([newest[index] for index in sorted(newest)]))
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Return the time of the first n-s answers of one part; in round 0 that of all workers with s+1 parts."""
+        """Return the time of the (n-s)-th answer with one part; in round 0, of the last answer with s+1 parts."""
         number = draws.first_round + np.arange(len(draws.seconds))
         seconds, sizes = draws.seconds.copy(), even_sizes(draws.samples, workers)
         if draws.first_round == 0:

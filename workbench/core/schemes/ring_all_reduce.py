@@ -29,7 +29,7 @@ class RAR(Scheme):
     )
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Return one part per worker. Workers have no parent, and every worker commits."""
+        """Return a plan with one part per worker, in which workers have no parent and every worker commits."""
         star = uncoded_plan(workers, samples)
         return replace(star, parent=np.full(workers + 1, -1), committers=tuple(range(1, workers + 1)))
 
@@ -37,7 +37,7 @@ class RAR(Scheme):
         return even_sizes(samples, workers)
 
     def program(self, node: Node) -> Program:
-        """Compute, sum around the ring, update, and repeat. The rank of the master only records."""
+        """Return the program of a worker: compute, all-reduce, update. Rank 0 only records the run."""
         model = node.model
         for r in node.span if node.rank != MASTER else ():
             value = yield Compute(node.work, model, r)

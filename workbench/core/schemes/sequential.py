@@ -4,10 +4,10 @@ M. N. Krishnan, R. Ebrahimi, A. Khisti, "Sequential gradient coding for straggle
 (SR-SGC) and 3.3 (M-SGC). Where the text is ambiguous, the authors' simulator (mamaj/Sequential-Gradient-Coding-2)
 decides.
 
-Job t is the full gradient at one model. Jobs are pipelined: job t begins in round t and ends at most T rounds later.
-So it uses the newest model that is certain to exist when round t begins: version max(0, t - T). The run is gradient
-descent with gradients that are T commits old, whatever the stragglers. (The authors train several models in turn, so
-that no job uses an old model. Here an experiment has one model.)
+Job t is the full gradient at one model. Jobs are pipelined: job t begins in round t and ends at most T rounds later. It
+uses the newest model that certainly exists when round t begins: version max(0, t - T). The run is therefore gradient
+descent with gradients that are T commits old, for any stragglers. (The authors train several models in turn, so that no
+job uses an old model. Here an experiment has one model.)
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ from workbench.core.contract.round_times import RoundTimes, SampledTimes, WaitRe
 from workbench.core.contract.scheme import Scheme, least_digits_field, log_spaced_ints
 
 Late = frozenset[int]
-CODED_PART = -1  # chunk number of a minitask's coded part, which repeats no own chunk
+# in place of a chunk number: the minitask computes a coded part instead of one of its own chunks
+CODED_PART = -1
 
 
 class Bursts:
@@ -59,20 +60,20 @@ class Bursts:
         self.late: dict[int, Late] = {}  # late workers of each round
 
     def follows(self, r: int, late: Late) -> bool:
-        """Return whether (a) at most lambda are late in any W rounds, (b) none late now was B to W-1 rounds ago."""
+        """Return whether at most lambda are late in any W rounds, and none is late again after B to W-1 rounds."""
         of = self.late
         recent = late.union(*(of.get(k, late) for k in range(r + 1 - self.window, r)))
         before = (of.get(k, frozenset()) for k in range(r + 1 - self.window, r + 1 - self.burst))
         return len(recent) <= self.stragglers and not any(late & them for them in before)
 
     def note(self, r: int, late: Late) -> None:
-        """Record which workers were late in a round, and had their answers dropped."""
+        """Record the workers whose late answers were dropped in a round."""
         self.late[r] = late
         self.late.pop(r - self.window, None)
 
 
 class Step(NamedTuple):
-    """Round of `round_times`: seconds, messages received, and how many results each decoded job combines."""
+    """Round of `round_times`: seconds, number of messages, and number of combined results for each decoded job."""
 
     seconds: float
     messages: int
@@ -80,7 +81,7 @@ class Step(NamedTuple):
 
 
 class Sequential(Scheme):
-    """Base of SR-SGC and M-SGC: their parameters, the wait rule, and round times without an event loop."""
+    """Base of SR-SGC and M-SGC: parameters, rule for waiting, and round times without an event loop."""
 
     delayed: ClassVar[bool] = True
     precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
@@ -104,7 +105,7 @@ class Sequential(Scheme):
 
     @abstractmethod
     def steps(self, draws: SampledTimes, workers: int) -> Iterator[Step]:
-        """Yield the rounds of a run in order."""
+        """Yield the rounds of a run in order, for drawn computing times."""
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
@@ -120,7 +121,7 @@ class Sequential(Scheme):
             raise SettingError(f"scheme_args.stragglers = {self.stragglers}: {why}")
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Compute the time of each job, round by round, as rounds depend on which workers were late before."""
+        """Return the time of each job, round by round, because rounds depend on which workers were late before."""
         left: Iterator[tuple[float, float]]
         left = draws.state or _jobs(self.steps(draws, workers), draws)
         seconds, messages = np.array([next(left) for _ in draws.seconds]).T
@@ -128,7 +129,7 @@ class Sequential(Scheme):
 
 
 def _jobs(steps: Iterator[Step], draws: SampledTimes) -> Iterator[tuple[float, float]]:
-    """Yield for each job the seconds since the job before, and the messages that came in between."""
+    """Yield for each job the seconds since the job before, and the number of messages received meanwhile."""
     seconds, messages = 0.0, 0
     for step in steps:
         seconds, messages = seconds + step.seconds, messages + step.messages
@@ -141,16 +142,16 @@ def _jobs(steps: Iterator[Step], draws: SampledTimes) -> Iterator[tuple[float, f
 
 
 class Repeats:
-    """Jobs of SR-SGC's master: delivered results, repetitions to request, and patterns that count."""
+    """State of SR-SGC's master: delivered results, requested repetitions, and the pattern of late workers."""
 
     def __init__(self, scheme: SRSGC, workers: int, first: int) -> None:
         self.bursts = Bursts(scheme.burst, scheme.window, scheme.stragglers)
         self.burst, self.spare, self.workers = scheme.burst, scheme.spare, workers
         self.first = self.done = first  # jobs before `done` are decoded
-        self.delivered: dict[int, set[int]] = {}  # job -> ranks
+        self.delivered: dict[int, set[int]] = {}  # job -> ranks that have delivered a result
 
     def again(self, r: int, gone: Collection[int] = ()) -> Late:
-        """Return the workers that repeat job r - B: if v > s have not delivered it, the first v - s that are alive."""
+        """Return the workers that repeat job r - B. If v > s have not delivered it, these are the first v - s alive."""
         job = r - self.burst
         if job < self.first:
             return frozenset()
@@ -161,8 +162,8 @@ class Repeats:
     def follows(self, r: int, again: Late, gone: Collection[int], late: Late) -> bool:
         """Return whether the master may drop the late workers of a round.
 
-        A dead worker is late in every round, which no pattern of bursts allows. From the first death on, the master
-        drops living workers only if job r and the repeated job are complete without them.
+        A dead worker is late in every round, which the straggler model does not allow. After a death, the master drops
+        living workers only if job r and the repeated job are complete without them.
         """
         if not gone:
             return self.bursts.follows(r, late)
@@ -174,7 +175,7 @@ class Repeats:
         )
 
     def note(self, r: int, again: Late, late: Late) -> None:
-        """Record a round. Its pattern does not count if all results are of its own job and at most s workers late."""
+        """Record a round. Its late workers do not count if no job was repeated and at most s workers were late."""
         everybody = set(range(1, self.workers + 1))
         self.delivered[r] = everybody - again - late
         if again:
@@ -183,11 +184,11 @@ class Repeats:
         self.bursts.note(r, frozenset() if harmless else late)
 
     def there(self, job: int) -> bool:
-        """Return whether a job can be decoded: n - s of its results are enough."""
+        """Return whether a job can be decoded, for which n - s results are enough."""
         return job < self.done or len(self.delivered.get(job, ())) >= self.workers - self.spare
 
     def decoded(self, r: int, rounds: int) -> list[int]:
-        """Return the jobs that can be committed after a round, in their order."""
+        """Return the jobs that can be committed after a round, in order."""
         begin = self.done
         while self.done <= min(r, rounds - 1) and self.there(self.done):
             self.done += 1
@@ -218,7 +219,7 @@ class SRSGC(Sequential):
 
     @classmethod
     def settings(cls, workers: int, longest: int, widest: int) -> Iterator[dict[str, int]]:
-        """Yield values of lambda from 1 to n, B from 1 to `longest`, and W of B + 1, 2 B + 1, ..."""
+        """Yield all lambda from 1 to n, B from 1 to `longest`, and W = B + 1, 2 B + 1, ..."""
         for stragglers in range(1, workers + 1 if workers > 1 else 1):
             for burst in range(1, longest + 1):
                 for window in range(burst + 1, widest + 1, burst):
@@ -239,17 +240,17 @@ class SRSGC(Sequential):
         return [cyclic(workers, self.spare)]
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Return a plan with one part per worker, each stored by s + 1; models of jobs are up to B commits old."""
+        """Return a plan with one part per worker, stored by s + 1 workers. Models of jobs are up to B commits old."""
         return replace(star_plan(self.codes(workers)[0].matrix, samples), versions=self.burst + 1)
 
     def program(self, node: Node) -> Program:
         if node.rank == MASTER:
             return self._master(node)
-        # A worker that repeats a job is sent that job's model. The last jobs are repeated after the last round.
+        # A worker that repeats a job receives the model of that job. The last jobs are repeated after the last round.
         return worker_program(replace(node, rounds=node.rounds + self.burst), self._answer)
 
     def _answer(self, node: Node, model: Message) -> Program:
-        """Compute the round's job, or if the model's message has number 1, repeat that of B rounds before."""
+        """Compute the job of the round. If the model's message has the number 1, repeat the job of B rounds before."""
         r = model.round
         value = yield Compute(node.work, model.value, r, {MODEL: r + 1}, job=r - self.burst * model.number)
         if value is not None:
@@ -262,7 +263,7 @@ class SRSGC(Sequential):
         for r in range(node.first, node.rounds + self.burst):
             old, again = r - self.burst, jobs.again(r, lost.gone)
             if r >= node.rounds and jobs.there(old):
-                continue  # skip jobs of the last B rounds that are complete
+                continue  # this job of the last B rounds is complete
             models[r] = versions[max(node.first, old)] if r < node.rounds else models[old]
             yield Send(sorted(again), MODEL, r, models[max(node.first, old)], number=1)
             yield Send([rank for rank in node.children if rank not in again], MODEL, r, models[r])
@@ -297,7 +298,7 @@ class SRSGC(Sequential):
 
 
 class Diagonals:
-    """Minitasks of M-SGC: minitask m of round r belongs to job r - m, so the minitasks of a job form a diagonal."""
+    """Minitasks of M-SGC: minitask m of round r belongs to job r - m. The minitasks of a job form a diagonal."""
 
     def __init__(self, scheme: MSGC, workers: int, first: int, rounds: int) -> None:
         self.own, self.minitasks = scheme.window - 1, scheme.lag + 1
@@ -309,9 +310,10 @@ class Diagonals:
         return [(m, r - m) for m in range(self.minitasks) if self.first <= r - m < self.rounds]
 
     def chunk(self, job: int, m: int, rank: int) -> int:
-        """Return the own chunk that is computed by a worker's minitask, or `CODED_PART`.
+        """Return which of its own chunks a worker computes in a minitask, or `CODED_PART`.
 
-        The first W - 1 minitasks are one chunk each. Each of the last B repeats a missing chunk, if there is one.
+        The first W - 1 minitasks are one chunk each. Each of the last B minitasks repeats a missing chunk, if there is
+        one.
         """
         if m < self.own:
             return m
@@ -323,20 +325,20 @@ class Diagonals:
         return owed[0] if owed else CODED_PART
 
     def note(self, r: int, late: Late) -> None:
-        """Record the late workers of a round; delete rounds that are too old for all jobs."""
+        """Record the late workers of a round, and delete rounds that no job needs."""
         for rank in late:
             self.missed[rank] = frozenset(k for k in self.missed[rank] if k > r - self.minitasks) | {r}
 
     def tasks(self, r: int, rank: int) -> tuple[int, ...]:
-        """Return a worker's minitasks of a round: own chunk c as c, the coded part of group j as W - 1 + j."""
+        """Return a worker's minitasks of a round: c for its own chunk c, W - 1 + j for the coded part of group j."""
         places = [(self.chunk(job, m, rank), m) for m, job in self.jobs(r)]
         return tuple(m if chunk == CODED_PART else chunk for chunk, m in places)
 
 
 class MSGC(Sequential):
-    """Multiplexed: each round, a worker does one piece of each of W - 1 + B jobs; late pieces are repeated.
+    """Multiplexed: in each round, a worker does one piece of each of W - 1 + B jobs. Late pieces are repeated.
 
-    A worker answers with W - 1 + B messages, one for each job. The first and the last rounds have fewer jobs.
+    A worker answers with W - 1 + B messages, one for each job. The first and last rounds have fewer jobs.
 
     >>> MSGC(burst=1, window=2, stragglers=2).loads(workers=4, samples=32).tolist()
     [12, 12, 12, 12]
@@ -352,7 +354,7 @@ class MSGC(Sequential):
 
     @classmethod
     def settings(cls, workers: int, longest: int, widest: int) -> Iterator[dict[str, int]]:
-        """Yield values of lambda from 1 to n, W from 2 on, and B < W, with a delay W - 2 + B of at most `longest`."""
+        """Yield all lambda from 1 to n, W from 2 on, and B < W, for which the delay W - 2 + B is at most `longest`."""
         for stragglers in range(1, workers + 1 if workers > 1 else 1):
             for window in range(2, widest + 1):
                 for burst in range(1, min(window, longest + 3 - window)):
@@ -395,7 +397,7 @@ class MSGC(Sequential):
         sums, coded = dict[int, Any](), dict[int, list[dict[int, Any]]]()  # per job: own chunks; groups
         model, late = node.model, frozenset[int]()
         for r in range(node.first, node.rounds + self.lag):
-            # The message contains whether the worker was late.
+            # The message's number is 1 for workers that were late, else 0.
             for missed, ranks in ((1, late), (0, set(node.children) - late)):
                 yield Send(sorted(ranks), MODEL, r, model, number=missed, every=True)
             jobs = rows.jobs(r)
@@ -419,13 +421,13 @@ class MSGC(Sequential):
         yield Send(node.children, MODEL, node.rounds + self.lag, None, floats=0, every=True)
 
     def _combined(self, workers: int) -> int:
-        """Return how many results make a job: all own chunks, and n - lambda of each group."""
+        """Return the number of results that a job combines: all own chunks, and n - lambda of each group."""
         return workers * (self.window - 1) + self.burst * (workers - self.stragglers)
 
     def _decoded(
         self, codes: list[GradientCode], chunks: Any, groups: list[dict[int, Any]]
     ) -> tuple[Any, float]:
-        """Return a job's gradient, the sum of its own chunks and of the decoded groups, and its residual."""
+        """Return a job's gradient (the sum of all own chunks and of the decoded groups), and its residual."""
         total, residual = chunks, 0.0
         for code in codes:
             for group in groups:
@@ -435,7 +437,10 @@ class MSGC(Sequential):
         return total, residual
 
     def _worker(self, node: Node) -> Program:
-        """Do a round's minitasks, each at the model of its job. The master sends who was late in the round before."""
+        """Run a worker: each minitask uses the model of its job.
+
+        The master sends which workers were late in the round before.
+        """
         rows = Diagonals(self, node.plan.workers, node.first, node.rounds)
         models, works = dict[int, Any](), dict[tuple[int, ...], Work]()
         while (model := (yield Recv({MODEL: 0}))).round < node.rounds + self.lag:
@@ -457,7 +462,7 @@ class MSGC(Sequential):
         """Return the places of a minitask's parts among the `held` parts of a worker."""
         own, size = self.window - 1, self.stragglers + 1
         first, length = (task, 1) if task < own else (own + (task - own) * size, size)
-        return range(first, min(first + length, held))  # no groups where lambda = n
+        return range(first, min(first + length, held))  # there are no groups if lambda = n
 
     def _work(self, node: Node, tasks: tuple[int, ...]) -> Work:
         """Return a row of coefficients for each minitask, over its own parts."""
@@ -471,12 +476,15 @@ class MSGC(Sequential):
         return Work(parts, coefficients, int(node.plan.sizes[parts].sum()))
 
     def steps(self, draws: SampledTimes, workers: int) -> Iterator[Step]:
-        """Apply the wait rule to drawn times. A repeated chunk may be one sample longer than the chunk it replaces."""
+        """Yield the rounds for drawn times.
+
+        A repeated chunk may be one sample longer than the chunk that it replaces.
+        """
         plan = self.plan(workers, draws.samples)
         rows = Diagonals(self, workers, 0, draws.total_rounds)
         bursts = Bursts(self.burst, self.window, self.stragglers)
         for r in range(draws.total_rounds + self.lag):
-            row = draws.block(range(r, r + 1))  # although it may be after the last commit
+            row = draws.block(range(r, r + 1))  # the round may be after the last commit
             row = replace(row, seconds=self._seconds(row, plan, rows, r))
             wait = wait_for(row, self.tolerance, len(rows.jobs(r)))
             late, seconds, messages = _dropped(wait, partial(bursts.follows, r))
@@ -503,7 +511,7 @@ class MSGC(Sequential):
 
 
 def _dropped(wait: WaitResult, follows: Callable[[Late], bool]) -> tuple[Late, float, int]:
-    """Return the late workers of a round that may be dropped, its seconds, and the messages received."""
+    """Return the late workers of a round that may be dropped, its seconds, and the number of received messages."""
     late: Late = frozenset((np.flatnonzero(wait.late_workers[0]) + 1).tolist())
     if follows(late):
         return late, float(wait.seconds[0]), int(wait.messages[0])

@@ -49,7 +49,7 @@ class UMW(Scheme):
 
 
 class SGD(UMW):
-    """Ignore stragglers: the master takes the sum of the first N-S answers. Use it with a step c1/(t+c2)."""
+    """Ignore stragglers: the master takes the sum of the first N-S answers. The usual step is c1/(t+c2)."""
 
     name: ClassVar[str] = "SGD"
     title: ClassVar[str] = "Ignore the stragglers"
@@ -58,7 +58,7 @@ class SGD(UMW):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return one to half of the workers as the number of ignored ones."""
+        """Return numbers of ignored workers, from one to half of the workers."""
         return [{"stragglers": s} for s in log_spaced_ints(1, workers // 2)]
 
     def check(self, workers: int) -> None:
@@ -69,7 +69,7 @@ class SGD(UMW):
 
 
 class Backup(SGD):
-    """Backup workers: SGD, scaled by N/(N-S), so that on average over late workers every part has the weight 1.
+    """Backup workers: SGD scaled by N/(N-S), so that every part has the weight 1 on average over late workers.
 
     The paper has N + b workers and takes the mean of the first N gradients. Here b is S. Each worker has its own
     shard and computes it completely in every round.
@@ -91,12 +91,12 @@ class Backup(SGD):
 
 
 def total(got: Answers) -> Any:
-    """Return the sum of the answers, by rank and never by arrival, so that the same set gives the same bits."""
+    """Return the sum of the answers in the order of ranks, not of arrival, so that equal sets give equal bits."""
     return plain_sum([got[key].value for key in sorted(got)])
 
 
 def check_stragglers(stragglers: int, workers: int, who: str = "") -> None:
-    """Raise `SettingError` for as many stragglers as workers.
+    """Raise `SettingError` if there are as many stragglers as workers.
 
     `who` names the workers if they are part of the cluster.
     """
@@ -108,7 +108,7 @@ def check_stragglers(stragglers: int, workers: int, who: str = "") -> None:
 def check_pieces(field: str, pieces: int, workers: int, samples: int) -> None:
     """Raise `SettingError` if a worker's part would be cut into more pieces than it has samples.
 
-    One piece always works.
+    One piece per worker is always accepted.
     """
     most = max(1, samples // workers)
     if pieces > most:
