@@ -1,4 +1,4 @@
-"""Matrices of gradient codes: encoding, decoding, residual and conditioning. No nodes and no times."""
+"""Matrices of gradient codes: encoding, decoding, residual and conditioning. Nodes and times are elsewhere."""
 
 from workbench.core.codes.base import Decoding, GradientCode, Span
 from workbench.core.codes.cyclic import cyclic

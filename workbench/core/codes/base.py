@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from workbench.core.base.blas import one_thread
 from workbench.core.base.types import Array
 
-# numbers cached in decoded survivor sets: a set costs its rows and its weights
+# max number of values (row numbers and weights) in the cache of decoded survivor sets
 MAX_CACHED_NUMBERS = 2_000_000
 MIN_LARGE_UNKNOWNS = 64  # min number of unknowns of a large system, whose solution takes longer than the call
-# max number of cached survivor sets: each takes some hundred bytes besides its numbers
+# max number of cached survivor sets, each of which takes some hundred bytes more
 MAX_CACHED_SETS = 20_000
 MAX_QUICK_RESIDUAL = 1e-16  # max squared residual at which the quick solution is accepted
 RANK_TOLERANCE = 1e-13  # directions weaker than the strongest by this factor count as absent
@@ -31,7 +31,7 @@ class Decoding(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Rows that decode among themselves. Every solution over all of them is `particular + c @ null`."""
+    """Rows that decode without others. Every solution over all of these rows is `particular + c @ null`."""
 
     rows: NDArray[np.int64]  # (r,)
     particular: Array  # (m, r)
@@ -42,13 +42,12 @@ class Span(NamedTuple):
 class GradientCode:
     """Row i of `matrix` holds the coefficients of worker i's message over the parts.
 
-    Decoding solves a @ matrix[answered] = target, by least squares if there is no exact solution. All weights are a =
-    a0 + c N, with any solution a0 over all workers and a basis N of the left null space (s x n). So only the s x s
-    system a[missing] = 0 has to be solved. It takes microseconds, where a new least-squares problem takes
-    milliseconds.
+    Decoding solves a @ matrix[answered] = target, by least squares if there is no exact solution. All solutions are a =
+    a0 + c N: a0 is one solution over all workers, and N (s x n) is a basis of the left null space. Only the s x s
+    system a[missing] = 0 has to be solved. It takes microseconds, where a new least-squares problem takes milliseconds.
 
-    A code may have disjoint `spans`, sets of rows that decode on their own. Then the one with the most spare rows is
-    used. Without them the rows are one span, found by a singular value decomposition.
+    A code may have disjoint `spans`, sets of rows that decode on their own. Then the span with the most spare rows is
+    used. Without `spans`, all rows are one span, found by a singular value decomposition.
 
     >>> code = GradientCode(np.array([[0.5, 1, 0], [0, 1, -1], [0.5, 0, 1]]), stragglers=1)
     >>> code.decode((1, 2)).weights.round(12).tolist()
@@ -56,8 +55,9 @@ class GradientCode:
     """
 
     matrix: Array  # (messages, parts); a code with several coordinates per message: (messages, parts * m)
-    stragglers: int  # number of missing rows that are tolerated, whichever they are
-    target: Array | None = None  # what the weights must produce: (columns,) or (m, columns); None = all ones
+    stragglers: int  # number of any missing rows that are tolerated
+    # weighted sum of the rows to reach: (columns,) or (m, columns); None = all ones
+    target: Array | None = None
     spans: tuple[Span, ...] = ()
     instead: str = field(default="fewer stragglers", repr=False)  # alternative that a warning recommends
     _known: dict[tuple[int, ...], Decoding] = field(default_factory=dict, init=False, repr=False)

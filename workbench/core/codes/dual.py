@@ -7,15 +7,15 @@ system
 
     [N ; a0][:, holders] @ b = [0 ; I_m]
 
-gives its coefficients. This is the construction of Ye and Abbe 2018, section 3, in dual form. Their V is a basis of
-the complement of N, and their blocks [X_i | I_m] V are these columns. m = 1 gives the gradient codes of Tandon et al.
-2017.
+gives its coefficients. This is the construction of Ye and Abbe 2018, section 3, in dual form. Their V is a basis of the
+complement of N, and their blocks [X_i | I_m] V are these columns. With m = 1, these are the gradient codes of Tandon et
+al. 2017.
 
 Two kinds of small systems decide how many digits are lost: the systems above, on d neighbouring columns, and N[:,
 missing], on any columns. Random numbers make both ill-conditioned. Instead, the rows are those of a Fourier basis
-with d evenly spread frequencies, k n / d rounded to integers. Then the first kind is orthogonal up to the rounding, B
-is nearly a 0/1 matrix, and the second kind is about as good as with random choices. If n and d have common factors,
-some sets of columns would be exactly dependent. A little seeded noise prevents that.
+with d evenly spread frequencies, k n / d rounded to integers. Then the first kind is orthogonal up to the rounding, and
+B is nearly a 0/1 matrix. The second kind is about as good as with random choices. If n and d have common factors, some
+sets of columns would be exactly dependent. A little seeded noise prevents that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,14 +32,15 @@ from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 
 NOISE_SHARES = (0.03, 0.01, 0.1, 0.3)  # shares of noise that are tried; large codes use only the first
-# Max number of sets of stragglers up to which candidates are evaluated on all of them, ...
+# Max number of straggler sets for which candidates are evaluated on all sets.
 MAX_ENUMERATED_SETS = 10_000
-RANDOM_SETS = 256  # ... else on this many random sets and on all runs of neighbours
+# number of random sets for evaluation if there are more sets; all runs of neighbours are added
+RANDOM_SETS = 256
 MAX_MULTIPLICATIONS = 2e8  # max multiplications spent on choosing a code; at least one candidate is made
 MAX_CANDIDATES = 25  # max number of candidates
-# number of neighbouring parts that share one factorisation, if their systems are large, ...
+# number of neighbouring parts that share one factorisation, if their systems are large
 PARTS_PER_BLOCK = 64
-MIN_BLOCKED_UNKNOWNS = 4 * PARTS_PER_BLOCK  # ... which is above this number of unknowns
+MIN_BLOCKED_UNKNOWNS = 4 * PARTS_PER_BLOCK  # min number of unknowns of a large system
 
 
 class Dual(NamedTuple):

@@ -43,10 +43,10 @@ def mds(workers: int, stragglers: int) -> GradientCode:
 
 
 def generator(n: int, s: int) -> Array:
-    """Return the coefficients, (s+1,), at most 1, of the polynomial with the s n-th roots of unity around -1 as zeros.
+    """Return the coefficients, (s+1,), of the polynomial whose zeros are the s n-th roots of unity around -1.
 
     By the q-binomial theorem at q = exp(2 pi i/n), coefficient k is the product over j = 1..k of sin(pi (s-j+1)/n) /
-    sin(pi j/n). All are positive, so no digits cancel as they would in multiplying the factors.
+    sin(pi j/n). All are positive and at most 1. No digits cancel, as they would if the factors were multiplied.
     """
     j = np.arange(1, s + 1)
     window = np.concatenate([[1.0], np.cumprod(np.sin(np.pi * (s - j + 1) / n) / np.sin(np.pi * j / n))])

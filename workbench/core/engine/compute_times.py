@@ -13,7 +13,7 @@ CACHED_ROUNDS = 64  # rounds whose computing times are cached; self-paced worker
 
 
 def loaded(effect: Compute) -> int:
-    """Return the number of samples of the data set that some work is for, before mini-batches of the experiment.
+    """Return the number of samples in the parts of some work, before mini-batches are drawn.
 
     >>> from workbench.core.contract.plan import uncoded_plan
     >>> loaded(Compute(uncoded_plan(3, 10).work[1], model=None, round=3, batch=2))
@@ -24,7 +24,7 @@ def loaded(effect: Compute) -> int:
 
 
 class ComputeTimes:
-    """Computing times of one run: of whole loads, of parts of them, and of mini-batches."""
+    """Computing times of one run, for whole loads, parts of a load, and mini-batches."""
 
     def __init__(self, scheme: Scheme, plan: Plan, delays: DelayStream) -> None:
         self.scheme, self.plan, self.delays = scheme, plan, delays

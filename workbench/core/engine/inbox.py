@@ -6,7 +6,7 @@ from workbench.core.contract.protocol import Match, Message
 
 
 class Inbox(list[tuple[Any, ...]]):
-    """Tuples in order of arrival: a message first, then data of the engine about it.
+    """Messages in order of arrival. Each entry is a tuple of the message and the engine's data about it.
 
     `floor`: kind -> first round whose messages are not yet closed.
     """

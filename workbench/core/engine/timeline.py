@@ -35,7 +35,7 @@ class Timeline:
     changes: list[Change] = field(default_factory=list)  # changes of scheme in an adaptive run
 
     def open(self, rounds: int) -> None:
-        """Set the counts of all rounds to 0, and of one more for the final messages."""
+        """Set the counts of all rounds to 0. One more round counts the final messages."""
         for name in COUNTS:
             setattr(self, name, [0] * (rounds + 1))
 

@@ -1,7 +1,7 @@
 """Problems by name: an objective and its data.
 
-To add one, add a file with its mathematics and a subclass of `ProblemArgs`, or of `OnData`, that has a `name`. Its
-fields become the form and the help. Nothing else needs an edit.
+To add one, add a file with its mathematics and a subclass of `ProblemArgs`, or of `OnData`, that has a `name`. Form and
+help are made from its fields. Nothing else needs an edit.
 """
 
 from functools import lru_cache
@@ -55,7 +55,7 @@ def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
 
 @lru_cache(maxsize=4)
 def _shared(args: ProblemArgs, identity: tuple[Any, ...]) -> Problem:
-    """Build one problem per set of fields and content: a changed file is read again, a cell's new definition used."""
+    """Build one problem for each set of fields and content, so that changed files and definitions count."""
     problem = args.build(None)  # type: ignore[arg-type]  # problems on data ignore the plan
     return args.tested(problem)
 

@@ -79,9 +79,10 @@ class ProblemArgs(Family):
         return {}
 
     def identity(self) -> tuple[Any, ...]:
-        """Return what identifies a problem besides its fields.
+        """Return data that identifies a problem in addition to its fields.
 
-        Problems that agree in both are built once. With an empty result, the problem is built every time.
+        Problems with equal fields and identity are built once. If the identity is empty, the problem is built every
+        time.
         """
         return ()
 

@@ -58,7 +58,7 @@ class Cnn(Network):
         return loss, right, gradient.astype(np.float64)
 
     def _curvature(self, rows: NDArray[np.int64]) -> float:
-        """Estimate by Hessian-vector products, because differences would cross the kinks of the ReLUs."""
+        """Estimate the curvature by Hessian-vector products. Finite differences would cross the kinks of the ReLUs."""
         t, top = self.torch, 0.0
         with self.lock, all_digits(t):
             self._put(self.first)
@@ -128,7 +128,7 @@ class CnnArgs(OnData):
 
     def build(self, plan: Plan) -> Problem:
         """Open the data. Raise `SettingError` without PyTorch, or for data of another shape."""
-        torch()  # before the data are prepared
+        torch()  # checked before the data are prepared
         if self.intercept:
             why = "the network contains biases; leave it out"
             raise SettingError(f"problem_args.intercept = True: {why}")

@@ -1,4 +1,4 @@
-"""Held-out samples: a model is tested on them, and never trained."""
+"""Held-out samples, on which a model is tested and never trained."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class Tested(Around):
 
     `test_loss`: mean loss without regularisation. `test_accuracy`: share of right answers, if there are classes.
     `test_auc`: for two classes, see `auc`. `make`: returns the same problem on the held-out samples, without
-    regularisation. A problem of two classes may have `scores(model)`, (samples,): its preference for the second class.
+    regularisation. A problem of two classes may have `scores(model)`, (samples,): the score of the second class over
+    the first.
     """
 
     def __init__(self, problem: Problem, make: Callable[[], Problem]) -> None:

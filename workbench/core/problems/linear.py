@@ -88,7 +88,7 @@ class LinearProblem(ABC):
 
     def _gathered(self, slices: Sequence[Slice], model: Array) -> Array:
         """Return the gradient of many short slices, such as a mini-batch, whose rows are gathered first."""
-        # A worker often asks for the same slices.
+        # A worker often needs the same slices again.
         if self._excerpt is None or self._excerpt[0] is not slices:
             rows, weights = rows_of(slices)
             taken = stretch(rows)  # the ranks of a host share the pages of the file
@@ -101,7 +101,8 @@ class LinearProblem(ABC):
 
     def _weighted(self, X: Array, y: Array, weights: Array, model: Array) -> Array:
         slope = (self.slope(self._scores(X, model), y).T * weights).T
-        return slope[0] * X[0] if len(X) == self.columns == 1 else self._back(slope, X)  # five times as fast
+        # this is five times as fast
+        return slope[0] * X[0] if len(X) == self.columns == 1 else self._back(slope, X)
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
         """Evaluate all requests in one pass over memory; the bits of a result do not depend on the other requests."""

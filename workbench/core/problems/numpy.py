@@ -60,7 +60,7 @@ class Function:
         return total
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
-        """Evaluate the loss on all samples, and the gradient on stretches of samples with equal weights."""
+        """Evaluate the loss on all samples, and the gradient on consecutive samples with equal weights."""
         return [self._evaluate(request) for request in requests]
 
     def _evaluate(self, request: Request) -> Evaluation:

@@ -70,7 +70,7 @@ class OnData(ProblemArgs):
         return Tested(problem, lambda: same.build(None))  # type: ignore[arg-type]  # the plan is not used
 
     def fewer(self, samples: int) -> Self:
-        """Return arguments with about this number of training samples, and as many fewer held-out ones."""
+        """Return arguments with about this number of training samples, and held-out samples in the same proportion."""
         if self.test is None or isinstance(self.test, str):
             return self.replace(samples=samples)
         whole = self.count() if self.test >= 1 else 1.0
@@ -78,7 +78,7 @@ class OnData(ProblemArgs):
         return self.replace(samples=round(samples / (1 - share)), test=share)
 
     def suits(self) -> str:
-        """Return the task that the data are prepared for."""
+        """Return the task for which the data are prepared."""
         return self.task
 
     def prepared(self) -> DataSet | None:

@@ -1,12 +1,12 @@
 """User-defined network in PyTorch, seen as a flat vector of its parameters.
 
 Schemes, optimisers and engines see only NumPy arrays. A model is (p,) numbers: the trained parameters in the order of
-`module.parameters()`. A gradient is the weighted sum over samples of the gradients of their losses. So the result of
-a sample must not depend on the other samples of its pass. Layers that mix the samples of a batch are refused.
+`module.parameters()`. A gradient is the weighted sum over samples of the gradients of their losses. The result of a
+sample must therefore not depend on the other samples of its pass. Layers that mix the samples of a batch are refused.
 
-Random numbers of training (dropout) are drawn by commit and sample, in groups of `SAMPLES_PER_DRAW`. They do not
-depend on the worker or on the round in which it computes. So replicas of a part agree, and all exact schemes have the
-same iterates.
+Random numbers of training (dropout) are drawn by commit and sample, in groups of `SAMPLES_PER_DRAW`. They do not depend
+on the worker or on the round in which it computes. Workers with the same part therefore agree, and all exact schemes
+have the same iterates.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SAMPLES_PER_DRAW = 16
 CURVATURE_SAMPLES = 512  # max number of samples of the curvature estimate
 DIFFERENCE_STEPS = {"float32": 1e-2, "float64": 1e-4}  # relative step of its finite differences
 MAX_TENSOR_BYTES = 2**26  # max bytes of samples that are converted to tensors only once
-# how such layers' names begin
+# beginnings of the names of layers that mix samples
 MIXING_LAYERS = ("BatchNorm", "SyncBatchNorm", "LazyBatchNorm", "InstanceNorm")
 
 
@@ -188,7 +188,7 @@ class Network:
         return self.l2 + (self._curvature(rows[:: -(-len(rows) // CURVATURE_SAMPLES)]) if len(rows) else 0.0)
 
     def _curvature(self, rows: NDArray[np.int64]) -> float:
-        """Estimate by differences of gradients, because not every layer has second derivatives."""
+        """Estimate the curvature by differences of gradients, because not every layer has second derivatives."""
 
         def mean(model: Array) -> Array:
             return self._pass(model, rows, np.ones(len(rows)))[2].astype(np.float64) / len(rows)

@@ -16,7 +16,7 @@ from workbench.core.problems.on_data import MAX_SAMPLES
 class Unit:
     """Problem with one coordinate per part.
 
-    A commit of all ones is exact; its squared distance from that is the error.
+    A commit of all ones is exact. The squared distance of a commit from all ones is its error.
     """
 
     l2 = 0.0
@@ -44,18 +44,18 @@ class Unit:
         return self.gradient(slices, self.start())[None]
 
     def curve(self, block: Array, model: Array) -> Array:
-        """Return block^T (block @ all ones), whatever the model, as the sum over all parts is all ones."""
+        """Return block^T (block @ all ones) for every model, because the full sum is all ones."""
         return np.asarray(block.sum(axis=1) @ block)
 
     def constant(self, slices: Sequence[Slice]) -> Array:
-        """Return zeros, as all of the gradient comes from the data."""
+        """Return zeros, because the gradient has no constant part."""
         return self.start()
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
         """Return the weight of each part as the gradient, and 0 as the loss."""
         out = []
         for r in requests:
-            gradient = np.ones(self.size)  # a part without samples adds nothing, so it cannot be missed
+            gradient = np.ones(self.size)  # a part without samples counts as present
             if r.weights is not None:
                 nonempty = np.diff(self.bounds) > 0
                 gradient[nonempty] = r.weights[self.bounds[:-1][nonempty]]
@@ -63,7 +63,7 @@ class Unit:
         return out
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
-        """Return a constant, as the loss has no curvature."""
+        """Return a constant, because the loss has no curvature."""
         return 1.0
 
 

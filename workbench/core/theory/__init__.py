@@ -34,7 +34,7 @@ def _found() -> dict[str, Any]:
 
 
 def __getattr__(name: str) -> Any:
-    """Search the modules again, as a file may have been added; `__all__` is the current list."""
+    """Search the modules again, because a file may have been added. `__all__` is the current list."""
     if name == "__all__":
         return sorted(_found())
     if not name.startswith("_") and name in (found := _found()):

@@ -23,13 +23,12 @@ def mean_time(survival: Survival, start: float = 0.0) -> float:
     `survival`: takes times, an array (m,), in s; gives P(T > t), an array (m,). Must not increase. `start`:
     lower bound of T, s. It only saves the search for a kink there.
 
-    Panels double in length from where the survival function leaves 1 to where nothing is left, and are split
-    until splitting changes nothing: kinks (a shift, a deadline) and jumps are found, since the function is
-    monotone.
+    Panels begin where the survival function leaves 1, double in length, and end where it is negligible. They are split
+    until splitting changes nothing. Kinks (a shift, a deadline) and jumps are found, because the function is monotone.
 
     Returns the mean, in the unit of the times; relative error about 1e-11 for smooth distributions. Raises
-    `SettingError` where the mean is infinite (or so much of it lies in the tail that it cannot be told from
-    infinite), or the function gives something else than probabilities.
+    `SettingError` if the mean is infinite or cannot be distinguished from infinite. It is also raised if the function
+    returns values that are not probabilities.
 
     >>> round(mean_time(lambda t: np.exp(-t / 3)), 9)
     3.0

@@ -4,8 +4,8 @@ A. Johri, A. Yardi, T. Bodas. A worker is slow with probability p-hat, for the w
 in an iteration with probability p_ss, an active one with p_as. Every part is on s workers.
 
 The error of an iteration is min over weights x of |x B_survivors - 1|^2, B with a row per worker and a column
-per part. An uncovered part costs 1, so no code with s workers per part has a smaller expected error than
-n q^s (q: probability that a worker straggles), and fractional repetition has exactly that.
+per part. An uncovered part costs 1. No code with s workers per part therefore has a smaller expected error than n q^s,
+where q is the probability that a worker straggles. Fractional repetition has exactly this error.
 """
 
 from __future__ import annotations
@@ -182,9 +182,9 @@ def crc_error(
     """Return the expected decoding error of the cyclic repetition code, over who is slow and who straggles.
 
     Returns the mean of the squared distance to the all-ones vector, 0 to n (parts); never below n q^s. Raises
-    `SettingError` where the coefficients do not fit n and s. Paper 4, theorem 2 and remark 2. For n = 8, s =
-    2, p-hat = 0.3, p_ss = 0.8, p_as = 0.01 it prints 0.5173; plain sums give 0.6244, Tandon's random
-    coefficients mostly 1.0 to 1.9.
+    `SettingError` where the coefficients do not fit n and s. Paper 4, theorem 2 and remark 2. For n = 8, s = 2, p-hat =
+    0.3, p_ss = 0.8, p_as = 0.01 it prints 0.5173. Plain sums give 0.6244, and Tandon's random coefficients mostly 1.0
+    to 1.9.
 
     Parameters
     ----------
@@ -236,8 +236,8 @@ def crc_errors(n: int, s: int, coefficients: Coefficients = "ones") -> Array:
     least-squares problem per necklace is enough. Any other matrix takes all 2^n sets.
 
     Returns shape (n + 1,): squared distances, in parts; n for r = 0. Raises `SettingError` where the
-    coefficients do not fit n and s. Paper 4, theorem 2, which prints ``|A A^+ - 1|^2`` for ``|A A^+ 1 -
-    1|^2`` and stops at r = n - s: right only for codes that tolerate s - 1 stragglers. The plain sums do so
+    coefficients do not fit n and s. Paper 4, theorem 2, which prints ``|A A^+ - 1|^2`` for ``|A A^+ 1 - 1|^2``. It
+    stops at r = n - s, which is right only for codes that tolerate s - 1 stragglers. The plain sums do so
     if s divides n, so here r runs to n. Its proof wants equal columns up to shifts, which Tandon's random
     cyclic code does not have: only its zeros are cyclic.
 

@@ -24,15 +24,14 @@ def cada_selected(
 ) -> float:
     """Return an upper bound on the average number of workers (or groups) that the adaptive rule selects per iteration.
 
-    A worker with L_m^2 <= c / d cannot break rule (7) before its age is d + 1, so it is selected at most once
-    in d + 1 iterations (and at least once in D): with d_m = floor(c / L_m^2), worker m adds
-    1 / min(d_m + 1, D).
+    A worker with L_m^2 <= c / d cannot break rule (7) before its age is d + 1. It is selected at most once in d + 1
+    iterations, and at least once in D. With d_m = floor(c / L_m^2), worker m adds 1 / min(d_m + 1, D).
 
-    Returns M-bar or G-bar, 0 to M or G. Paper 3, equations (12) and (15): M-bar = sum over d = 0..D of n_d /
-    (d + 1), n_d the number of workers with Lbar_(d+1)^2 < L_m^2 < Lbar_d^2, Lbar_d^2 = c_d / (d M^2). It
+    Returns M-bar or G-bar, 0 to M or G. Paper 3, equations (12) and (15): M-bar = sum over d = 0..D of n_d / (d + 1).
+    Here n_d is the number of workers with Lbar_(d+1)^2 < L_m^2 < Lbar_d^2, where Lbar_d^2 = c_d / (d M^2). It
     prints Lbar_0 = 0, which counts no worker of class 0 (those selected in every iteration): Lbar_0 must be
-    infinite. Class D is selected when its age is D (algorithm 1, line 3, "tau >= D"), which is 1 / D of the
-    time, not 1 / (D + 1). The M^2 belongs to a rule scaled otherwise (LAG, the paper's reference 8).
+    infinite. Class D is selected when its age is D (algorithm 1, line 3, "tau >= D"): in 1 / D of the iterations, not 1
+    / (D + 1). The M^2 belongs to a rule scaled otherwise (LAG, the paper's reference 8).
 
     `smoothness`: L_m of every worker's loss, or L_g of every group's; shape (M,) or (G,), not negative. `c`: the rule's
     constant, above 0. `max_age`: D >= 1: a worker that was not selected for D iterations is selected. `form`: "rule",

@@ -1,8 +1,8 @@
 """Paper 1, CodedReduce (CR): load per worker, resiliency for a load, and simultaneous communications.
 
 A. Reisizadeh, S. Prakash, R. Pedarsani, A. S. Avestimehr, "CodedReduce: A fast and robust framework for
-gradient aggregation in distributed learning". A regular (n, L) tree: every parent has n `children`, there are
-L `layers` of workers, N = n + n^2 + ... + n^L; every parent tolerates s `stragglers` among its children.
+gradient aggregation in distributed learning". In a regular (n, L) tree, every parent has n `children`, and there are L
+`layers` of workers: N = n + n^2 + ... + n^L. Every parent tolerates s `stragglers` among its children.
 The parallelisation gain beta is the number of communications that go on at the same time; a receiver takes one at
 a time.
 """
@@ -170,12 +170,12 @@ def cr_time_bounds(
 
     Both are (r d / mu) log(1 / alpha) + a r d, alpha = s / n, plus (n (1 - alpha) + L - 1) t_c or n L t_c.
 
-    Returns lower and upper, s. Raises `SettingError` where stragglers is 0. Paper 1, theorem 2 (equations 7
-    and 8), without the o(.) terms: these are limits, not bounds at a given n; the exact mean at any n is
-    `cr_time`. For figure 13's tree the lower term is 1.180 s and the mean 1.135 s, and with one layer and t_c
-    = 0 it is always above the mean, since H_n - H_s < log(n / s). For large t_c it is loose: every layer
-    passes on n - s messages one after another, so the communication takes at least L (n - s) t_c, which by
-    appendix D is also the most it adds.
+    Returns lower and upper, s. Raises `SettingError` where stragglers is 0. Paper 1, theorem 2 (equations 7 and 8),
+    without the o(.) terms. These are limits, not bounds at a given n. The exact mean at any n is `cr_time`. For figure
+    13's tree, the lower term is 1.180 s and the mean 1.135 s. With one layer and t_c = 0, the lower term is always
+    above the mean, because H_n - H_s < log(n / s). For large t_c it is far below the mean: every layer passes on n - s
+    messages one after another. The communication therefore takes at least L (n - s) t_c, which by appendix D is also
+    the most that it adds.
 
     Parameters
     ----------

@@ -39,9 +39,9 @@ def pgc_error(workers: int, stragglers: int) -> float:
 
     `workers`: n, also the number of parts. `stragglers`: s, 0 to n - 1; every part is with s + 1 workers.
 
-    Returns the mean squared distance to all ones, in parts: n s (n - s - 1) / ((n - s) (s + 1) (n - 1)). How many of a
-    part's s + 1 workers are among the first n - s is hypergeometric; each counts n / ((n - s) (s + 1)). The age of the
-    gradients is not part of it.
+    Returns the mean squared distance to all ones, in parts: n s (n - s - 1) / ((n - s) (s + 1) (n - 1)). Of a part's s
+    + 1 workers, a hypergeometric number is among the first n - s. Each of these counts n / ((n - s) (s + 1)). The age
+    of the gradients is not part of it.
 
     >>> pgc_error(7, 0), round(pgc_error(7, 2), 6), pgc_error(7, 6)
     (0.0, 0.622222, 0.0)

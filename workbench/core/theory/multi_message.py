@@ -1,13 +1,13 @@
 """Paper 5, multi-message communication: exact mean completion times of its schemes, and of those with one message.
 
 E. Ozfatura, D. Gunduz, S. Ulukus. K workers, K parts, every worker computes r parts (its load) in order.
-Worker i has finished x computations at x X_i, X_i = alpha + Exp(rate mu): shift alpha in s/part, rate mu in
-parts/s, and the mean is alpha + 1 / mu = 0.11 s/part for the paper's alpha = 0.01, mu = 10 (it says 10 parts
-per second; that leaves out alpha).
+Worker i has finished x computations at x X_i, where X_i = alpha + Exp(rate mu), with alpha in s/part and mu in parts/s.
+For the paper's alpha = 0.01 and mu = 10, the mean is alpha + 1 / mu = 0.11 s/part. (The paper's "10 parts per second"
+leaves out alpha.)
 
 With several messages: at time t the workers' numbers of finished parts are independent, P(at least x) = P(X <= t / x).
-So the chance that a cluster is done is a sum over these numbers, taken around the circle by a transfer matrix
-(correlated codes) or by convolution (uncorrelated ones).
+The probability that a cluster is done is a sum over these numbers: around the circle by a transfer matrix for
+correlated codes, by convolution for uncorrelated codes.
 """
 
 from __future__ import annotations
@@ -227,10 +227,10 @@ def _delayed(a: Array, k: int) -> Array:
 def _uncovered(sent: Array, size: int, m: int) -> Array:
     """Return P(at least m of the `size` messages on a circle were sent by nobody).
 
-    Worker i sends messages i, i+1, ... in order. Going round the circle, the reach c (how many messages from
-    here on are known to be sent) is max(c - 1, own): a Markov chain, and after one turn it has forgotten
-    where it began, so the trace of the turn counts every outcome once. A second index counts the uncovered
-    messages, m for more too.
+    Worker i sends messages i, i+1, ... in order. The reach c is the number of messages from a position on that are
+    known to be sent. From one worker to the next it becomes max(c - 1, own), which is a Markov chain. After one turn
+    around the circle, c does not depend on the start. The trace of the turn's matrix therefore counts every outcome
+    once. A second index counts the uncovered messages, up to m.
     """
     reach = sent.shape[1]
     step = _steps(sent)

@@ -15,8 +15,8 @@ MAX_LENGTH = 28  # about 10 million classes
 def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return one representative of every class of n-letter binary words under cyclic shifts, and its size.
 
-    The words are grown bit by bit (Fredricksen, Kessler and Maiorana), all at once: the next bit repeats the
-    one a period ago, or is a 1 where that one is 0, which makes the whole word the period. The words whose
+    All words are extended bit by bit (Fredricksen, Kessler and Maiorana). The next bit repeats the bit one period
+    earlier. If that bit is 0, the next bit may also be 1, and then the whole word becomes the period. The words whose
     period divides n are the smallest of their classes, and the period is the order of the class.
 
     `n`: length of the words, 1 to 28.

@@ -97,8 +97,8 @@ def order_statistic_mean(survival: Survival, k: int, n: int) -> float:
     Returns the mean in the unit of the times. Raises `SettingError` where k is not in 1..n, or the mean is
     infinite.
 
-    `survival`: takes times (m,), in s, and gives P(T > t) (m,), for T >= 0; with a distribution function F give 1 - F,
-    a survival function of its own is more precise in the tail. `k`, `n`: which one of how many, 1 <= k <= n.
+    `survival`: takes times (m,), in s, and returns P(T > t) (m,), for T >= 0. For a distribution function F, pass 1 -
+    F; a separate survival function is more precise in the tail. `k`, `n`: which one of how many, 1 <= k <= n.
 
     >>> pareto = lambda t: np.maximum(t, 1.0) ** -2.0
     >>> round(order_statistic_mean(pareto, 5, 10), 6)
@@ -132,7 +132,7 @@ def _check_survival(survival: Any) -> None:
         raise SettingError(f"survival = {short(survival)}: must be a function of times, such as a lambda")
     try:
         found = survival(np.zeros(1))
-    except Exception as error:  # a function of the user's may raise anything
+    except Exception as error:  # a user-defined function may raise anything
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise SettingError(
             f"survival: fails for an array of times ({why:.200}); give a function of it"

@@ -1,8 +1,7 @@
 """Paper 1: exact expected round times of CodedReduce, gradient coding, UMW, SGD and RAR, at any size; FRC as well.
 
-Model of section III-C: computing on x of the d samples takes a x + Exp(mean x / mu); a parent takes one
-message at a time, t_c each, while its children go on computing. Times in s, a (shift) in s/sample, mu (rate)
-in samples/s.
+Model of section III-C: computing on x of the d samples takes a x + Exp(mean x / mu). A parent takes one message at a
+time, t_c each, while its children continue to compute. Times are in s, a (shift) in s/sample, mu (rate) in samples/s.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ def cr_time(
 ) -> float:
     """Return the expected round time of CodedReduce on a given tree, by exact recursion over its layers and quadrature.
 
-    A relay sends when both its own work and the first n - s of its children's messages are through its port;
-    sibling subtrees are independent, so the distribution climbs the tree layer by layer.
+    A relay sends when its own work is done and the first n - s messages of its children have passed its port. Sibling
+    subtrees are independent, so that the distribution is computed layer by layer from the leaves.
 
     Returns E[T_CR], s. With transfer > 0, children may be up to 64 (400 in one layer). Our own; paper 1 gives
     the limit for many children (theorem 2, `cr_time_bounds`).
@@ -102,7 +101,7 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
         """Return 1 - P(the master is done by t)."""
         back = t_c * np.arange(depth * k + 1) if t_c else np.zeros(1)
         computed = -np.expm1(-np.maximum(t[:, None] - back - start, 0.0) / mean)
-        sent = computed  # of the leaves, at t, t - t_c, t - 2 t_c, ...
+        sent = computed  # P(a leaf has sent) at t, t - t_c, t - 2 t_c, ...
         for _ in range(depth):
             received = _through(sent, k, n) if t_c else 1.0 - order_survival(1.0 - sent, k, n)
             sent = received * computed[:, : received.shape[1]]
@@ -195,10 +194,9 @@ def through(arrived: Array, n: int) -> Array:
     `arrived`: (m, k): P(a message arrived by t - i t_c) for i = k, ..., 1 (increasing along the row), for m
     times t. `n`: messages on their way, n >= k.
 
-    The first k messages arrive at t_(1) <= ... <= t_(k) and are through at max_j t_(j) + (k-j+1) t_c: so at
-    least j messages must have arrived by t - (k-j+1) t_c, for every j. The count of arrivals is followed
-    through these k moments as a Poisson process conditioned on n arrivals in all: only positive terms, so
-    nothing cancels.
+    The first k messages arrive at t_(1) <= ... <= t_(k), and the last is through at max_j t_(j) + (k-j+1) t_c. At least
+    j messages must therefore have arrived by t - (k-j+1) t_c, for every j. The number of arrivals at these k times is a
+    Poisson process conditioned on n arrivals in total. All terms are positive, so nothing cancels.
 
     Returns (m,) probabilities.
     """

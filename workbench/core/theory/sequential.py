@@ -32,8 +32,8 @@ def m_sgc_load(workers: int, burst: int, window: int, stragglers: int) -> float:
 
     `workers`, `burst`, `window`, `stragglers`: n, B, W and lambda, as in `sr_sgc_stragglers`; B may be any below W.
 
-    Returns (lambda + 1)(W - 1 + B) / (n (B + (W - 1)(lambda + 1))), and (W - 1 + B) / (n (W - 1)) for lambda = n, where
-    the last B minitasks are idle unless they repeat something: section 3.3. A job takes W - 2 + B rounds more.
+    Returns (lambda + 1)(W - 1 + B) / (n (B + (W - 1)(lambda + 1))): section 3.3. For lambda = n it is (W - 1 + B) / (n
+    (W - 1)), and the last B minitasks are idle unless they repeat something. A job takes W - 2 + B rounds more.
     Gradient coding that tolerates lambda stragglers in every round has (lambda + 1) / n.
 
     >>> m_sgc_load(workers=16, burst=1, window=3, stragglers=4) == 15 / 176
@@ -52,9 +52,9 @@ def delayed_step(lag: int) -> float:
 
     `lag`: T, how many updates old the model is that a gradient is taken at, 0 or more.
 
-    Returns sin(pi / (2 (2 T + 1))), above 0 to 1: about pi / (4 T) for long lags. On a quadratic of smoothness L,
-    x(t+1) = x(t) - h L x(t-T) has its first root on the unit circle, at the angle pi / (2 T + 1), for
-    h L = 2 sin(pi / (2 (2 T + 1))); without a lag it is h L = 2 (Levin and May, 1976).
+    Returns sin(pi / (2 (2 T + 1))), above 0 to 1: about pi / (4 T) for long lags. On a quadratic of smoothness L, the
+    recursion is x(t+1) = x(t) - h L x(t-T). Its first root reaches the unit circle at the angle pi / (2 T + 1), for h L
+    = 2 sin(pi / (2 (2 T + 1))). Without a lag this is h L = 2 (Levin and May, 1976).
 
     >>> [round(delayed_step(lag), 3) for lag in (0, 1, 3)]
     [1.0, 0.5, 0.223]

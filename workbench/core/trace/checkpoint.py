@@ -47,7 +47,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def sum_of(held: Mapping[str, Any]) -> str:
-    """Return a hash of arrays and their names. (The checksums of an archive cover its members, but not their list.)"""
+    """Return a hash of arrays and their names. (The checksums of an archive do not cover the list of its members.)"""
     found = hashlib.sha256()
     for name, value in sorted(held.items()):
         array = np.asarray(value)

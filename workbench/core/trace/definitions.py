@@ -16,7 +16,7 @@ from workbench.core.trace.layout import OWN_SOURCE, SPEC
 
 
 def definitions_of(e: Experiment) -> list[Any]:
-    """Return an experiment's classes and functions that others cannot import: of a cell, a script or a loose file."""
+    """Return an experiment's classes and functions that other processes cannot import, such as those of a cell."""
     found = [*map(type, e.parts), *e.problem_spec.model_args().values()]
     return [thing for thing in dict.fromkeys(found) if is_own(thing)]
 
@@ -31,7 +31,7 @@ def sources_of(e: Experiment) -> list[Source]:
 
 
 def keep(folder: Path, e: Experiment, origin: Path | None = None) -> list[str]:
-    """Write the sources into a run folder, unless they are there from the start of the run; return the file names.
+    """Write the sources into a run folder, unless it has them already. Return the file names.
 
     Sources of a `Description` are copied from `origin`, the folder that it was read from.
     """
@@ -55,7 +55,7 @@ def kept_in(folder: Path) -> list[Path]:
 def experiment_of(folder: Path) -> Experiment:
     """Return the experiment of a run folder without running code.
 
-    It is a `Description` if it names code or something unknown.
+    The result is a `Description` if the folder names code or an unknown class.
     """
     fields = renamed(read_yaml(folder / SPEC, "scheme: CR"))
     try:
@@ -65,13 +65,13 @@ def experiment_of(folder: Path) -> Experiment:
 
 
 def where_kept(folder: Path) -> str:
-    """Return a hint on where sources of undefined names are kept; empty if there are none."""
+    """Return a sentence that names the files with the sources of undefined names; empty if there are none."""
     files = ", ".join(map(str, kept_in(folder)))
     return f" (the run's own definitions are kept in {files}; run that first)" if files else ""
 
 
 def check_kept(folder: Path, e: Experiment) -> None:
-    """Raise `SettingError` if a definition differs from the one kept in a run folder."""
+    """Raise `SettingError` if a definition differs from its source in a run folder."""
     check_same(e, {path.stem[4:]: _digest_of(path) for path in kept_in(folder)})
 
 

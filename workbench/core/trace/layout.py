@@ -5,25 +5,25 @@ from pathlib import Path
 from workbench.core.base.files import WRITER
 
 # Run folders of every engine; base/files adds SHA256SUMS.
-SPEC, RUN = "spec.json", WRITER  # the experiment; engine, versions and the like, written last
+SPEC, RUN = "spec.json", WRITER  # the the experiment; the engine, versions and other facts, written last
 ROUNDS, EVENTS, MODEL = "rounds.parquet", "events.parquet", "model.npy"
 FILES = (SPEC, RUN, ROUNDS, EVENTS, MODEL)
 OWN_SOURCE = "own-{}.py"  # source of a user-defined class, by its name
-ABOUT = "about.json"  # name, note and tags, which the user gives it
-# signature of the code and the cluster that it names, see `trust`; in a sweep's folder as well
+ABOUT = "about.json"  # name, note and tags that the user has given
+# Signature of the code and the cluster that the folder names, see `trust`; also in a sweep's folder.
 SIGNATURE = "signature.json"
 
 # Additional files of a run on real processes, from its start ...
 TASK, OWNER = "task.json", "owner.json"  # arguments of the run; the process that has its lock
 OWNER_1_0 = "holder.json"  # the name of OWNER in version 1.0
-# Two locks, because one lock cannot be passed from one holder to several without a gap.
-# lock of the process that started or resumed the run; lock of the master's rank
+# Two locks, because one lock cannot be passed on without a gap: that of the process that started or resumed the run,
+# and that of the master's rank.
 RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"
 STOP = "stop"  # request to end the run; in a sweep's folder as well
 # ... during the run ...
-# changes of scheme, where scheme selection is adaptive, with the state for the next stretch
+# changes of scheme in an adaptive run, with the state for the next segment
 CHANGES = "changes.json"
-SEGMENTS = "stretches.json"  # rounds and ledgers of each earlier part of a resumed run
+SEGMENTS = "stretches.json"  # rounds and ledgers of each earlier segment of a run
 ROWS, MODELS, GRADIENTS = "live.f64", "models.f64", "gradients.f64"  # one row of numbers per round
 CHECKPOINT = "checkpoint.npz"
 # A folder: RANK.i64 with (round, rank, number) for each rank that gathers, in order of arrival.

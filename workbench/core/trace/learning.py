@@ -1,8 +1,8 @@
 """Models and losses of committed rounds: one weighted pass over the data per round, for all schemes at once.
 
 On the virtual clock a scheme's commits are decoding vectors. Schemes with the same optimiser and the same decoding
-vectors have the same iterates. So all exact schemes are computed together, once. Different trajectories share every
-pass over memory.
+vectors have the same iterates. All exact schemes are therefore computed together, once. Different trajectories share
+every pass over memory.
 """
 
 import math
@@ -32,7 +32,7 @@ class Commits:
     every: int = 1  # rounds from one evaluation of the loss to the next
 
     def key(self) -> tuple[object, ...]:
-        """Return a key; runs with the same key have the same iterates."""
+        """Return a key that is equal for runs with the same iterates."""
         bytes_ = tuple(None if w is None else w.tobytes() for w in self.weights)
         return (self.optimiser, self.every, bytes_, self.sizes.tobytes() if any(bytes_) else None)
 
@@ -65,7 +65,7 @@ class Learnt:
         return {"loss": self.first.loss, **self.first.metrics} if self.first else {"loss": float("nan")}
 
     def add(self, evaluation: Evaluation | None) -> None:
-        """Append the loss and metrics at the model of a finished round; None = not evaluated, stored as NaN."""
+        """Append the loss and metrics after a finished round. None means not evaluated, and is stored as NaN."""
         if evaluation is None:
             known = self.first.metrics if self.first else {}
             evaluation = Evaluation(math.nan, None, dict.fromkeys(known, math.nan))
@@ -95,7 +95,7 @@ class Learnt:
 
 
 def learn(problem: Problem, runs: Sequence[Commits], progress: Progress | None = None) -> list[Learnt]:
-    """Compute the iterates of every run, equal trajectories once. Return one `Learnt` per run."""
+    """Compute the iterates of every run, and return one `Learnt` per run. Equal trajectories are computed once."""
     learnt: list[Learnt] = []
     for t, learnt in enumerate(follow(problem, runs)):  # noqa: B007 - its last value is used below
         if progress:
@@ -130,7 +130,7 @@ class _Trajectory:
         self.learnt = Learnt(problem.start())
         self.bounds = np.concatenate([[0], np.cumsum(commits.sizes)]).tolist()
         self.wanted = last_uses(commits.weights)
-        self.models: dict[int, Array] = {}  # models by version, as long as a later commit needs them
+        self.models: dict[int, Array] = {}  # models by version, stored while a later commit needs them
 
     def request(self, t: int) -> Request | None:
         """Return the request to evaluate at the model after t rounds; None if there is none."""
@@ -165,7 +165,7 @@ class _Trajectory:
         self.learnt.moved(before, after, self.problem.truth)
 
     def _of_batch(self, t: int, model: Array, weights: Array | None) -> Array:
-        """Return the gradient of a round's mini-batch, its parts weighted, without arrays as long as the data set."""
+        """Return the gradient of a round's mini-batch with weighted parts, without arrays of the data set's length."""
         if weights is None:
             slices: list[Slice] = [(0, self.problem.samples, 1.0)]
         else:

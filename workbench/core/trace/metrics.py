@@ -9,9 +9,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from workbench.core.base.types import Array
 
-# Last words of the names of metrics that should rise; all others should fall.
+# Last words in names of metrics that should rise; all other metrics should fall.
 RISING_METRICS = ("accuracy", "auc", "f1", "precision", "recall", "r2")
-SMOOTHED_EVALUATIONS = 5  # evaluations of a run with mini-batches whose mean is compared with a target
+# number of evaluations whose mean is compared with a target, in runs with mini-batches
+SMOOTHED_EVALUATIONS = 5
 
 
 def rises(metric: str) -> bool:
@@ -24,7 +25,7 @@ def rises(metric: str) -> bool:
 
 
 def at_target(values: Any, target: float, metric: str) -> Any:
-    """Return which values are at the target: at or below it, or if the metric `rises`, at or above it.
+    """Return which values are at the target: at or above it if the metric `rises`, else at or below it.
 
     >>> at_target(np.array([0.5, 0.8]), 0.8, "test_accuracy").tolist()
     [False, True]
@@ -35,8 +36,8 @@ def at_target(values: Any, target: float, metric: str) -> Any:
 def smoothed(values: Any, batch: int | None) -> Array:
     """Return the values to compare with a target after each round, (rounds,); NaN if not evaluated.
 
-    Without mini-batches (`batch` None) these are the values themselves. With mini-batches they are noisy, so each
-    is the mean of the last five evaluated values, or of fewer at the beginning.
+    Without mini-batches (`batch` None) these are the values themselves. With mini-batches, values are noisy. Each
+    result is then the mean of the last five evaluated values, or of fewer at the beginning.
 
     >>> smoothed([4.0, np.nan, 2.0], 16).tolist()
     [4.0, nan, 3.0]

@@ -1,7 +1,8 @@
 """Files that rank 0 writes into the run folder during a run, so that others can follow and resume it.
 
-They are one row of numbers per round (see LIVE_COLUMNS), the model after each round, and every few seconds a
-checkpoint with model, optimiser state and round. How the run ended is written last. See `layout` for the names.
+The files have one row of values per round (see LIVE_COLUMNS), and the model after each round. Every few seconds, a
+checkpoint with model, optimiser state and round is written. How the run ended is written last. See `layout` for the
+names.
 """
 
 import os
@@ -46,13 +47,15 @@ from workbench.core.trace.layout import (
 )
 
 LIVE_COLUMNS = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
-MAX_CHECKPOINT_SHARE = 0.05  # max share of the time for checkpoints, for long models or slow disks
-SCHEME_CHANGED = "turned"  # reason of a stretch's end after which the run continues with another scheme
+# max share of the time for writing checkpoints, which limits them with long models or slow disks
+MAX_CHECKPOINT_SHARE = 0.05
+SCHEME_CHANGED = "turned"  # reason for the end of a segment: the run continues with another scheme
 WATCH_INTERVAL_S = 0.1  # s between checks whether the run is followed
 EVENTS_PER_BATCH = 20_000  # max number of events that are handed on at once
 EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead", "fault")
-MAX_WRITE_DELAY_S = 0.02  # s; max time until finished rounds are written together, ...
-LONG_MODEL_BYTES = 2**14  # bytes; longer models are written at once, as many take milliseconds
+MAX_WRITE_DELAY_S = 0.02  # s; rounds that finish within this time are written together
+# bytes; rounds with longer models are written one by one, because several would take milliseconds
+LONG_MODEL_BYTES = 2**14
 
 
 class RunRecorder:
@@ -68,7 +71,7 @@ class RunRecorder:
         begun: Mapping[str, str] | None = None,
     ) -> None:
         self.folder, self.first, self.every, self.offset = folder, first, every, offset
-        self.begun = begun or {}  # see `begun_with`
+        self.begun = begun or {}  # fields of the start of the run, see `begun_with`
         self.files = {name: (folder / name).open("ab", buffering=0) for name in (ROWS, MODELS)}
         if gradients:
             self.files[GRADIENTS] = (folder / GRADIENTS).open("ab", buffering=0)
@@ -78,7 +81,7 @@ class RunRecorder:
         self.arrivals: ArrivalLog | None = None  # log of this rank
         self.answers: list[tuple[int, int, int]] = []  # answers to be written into the log
         self.saved = self.written = time.monotonic()
-        self.took = 0.0  # s for the newest checkpoint
+        self.took = 0.0  # seconds that the newest checkpoint took
         self.round = first  # number of finished rounds
         self.steps: NDArray[np.int64] | None = None  # steps of each worker in these rounds, see `Node.step`
 
@@ -107,10 +110,11 @@ class RunRecorder:
 
     def flush(self) -> None:
         """Write all finished rounds. Raise `RunError` if that fails."""
-        if self.arrivals is not None and self.answers:  # first, so that readers of a round find its answers
+        # answers are first, so that readers of a round find them
+        if self.arrivals is not None and self.answers:
             self.arrivals(self.answers)
             self.answers.clear()
-        self._drain(MODELS, GRADIENTS, ROWS)  # rows last, so that readers of a row find its model
+        self._drain(MODELS, GRADIENTS, ROWS)  # rows are last, so that readers of a row find its model
         self.written = time.monotonic()
 
     def _drain(self, *names: str) -> None:
@@ -143,7 +147,7 @@ class RunRecorder:
         held = {"model": np.asarray(model), "round": np.array(self.round), **states, **begun}
         if self.steps is not None and len(self.steps):
             held["steps"] = self.steps
-        return to_bytes({"sum": sum_of(held), **held})  # first, as a damaged list may end early
+        return to_bytes({"sum": sum_of(held), **held})  # first, because a damaged list may end early
 
     def stop_wanted(self) -> bool:
         """Return whether the end of the run was requested."""
@@ -173,7 +177,7 @@ def write_end(folder: Path, fields: dict[str, Any], ledgers: Iterable[bytes]) ->
 def write_unstarted(
     folder: Path, emulate: str, first: int, committers: Iterable[int], ledgers: Iterable[bytes]
 ) -> None:
-    """Write the end of a run that was stopped before any rank received it, or its rest from round `first` on."""
+    """Write the end of a run (or of its rest from round `first` on) that was stopped before any rank had it."""
     fields: dict[str, Any] = {"state": "stopped", "error": None, "emulate": emulate, "first": first}
     fields |= {"rounds": first, "clean": True, "zero": None, "setup": 0.0, "dead": {}}
     write_end(folder, {**fields, "committers": list(committers)}, ledgers)
@@ -190,7 +194,7 @@ def kept(folder: Path) -> list[str]:
 
 
 def check_kept(folder: Path, rounds: int, floats: int) -> None:
-    """Raise `SettingError` if a file was changed since the run ended, as far as hashes were written then.
+    """Raise `SettingError` if a file was changed since the run ended and the folder has hashes.
 
     `reopen` removes the hashes before a run is resumed, so existing hashes cover all files.
     """
@@ -207,12 +211,12 @@ def check_kept(folder: Path, rounds: int, floats: int) -> None:
 
 
 def reopen(folder: Path, rounds: int, floats: int) -> None:
-    """Remove the last file and the hashes of a trace whose run is resumed, as they describe its old end.
+    """Remove run.json and the hashes from the folder of a resumed run, because they describe its old end.
 
     Raises `SettingError`, and changes nothing, if files lack rounds (`check_long_enough`).
     """
     check_long_enough(folder, rounds, floats)
-    # In this order: a trace without hashes would be taken for one of an older version.
+    # run.json is removed first: a trace without hashes would be taken for a trace of an older version.
     for name in (RUN, SUMS):
         (folder / name).unlink(missing_ok=True)
 
@@ -235,13 +239,13 @@ def check_rounds(folder: Path, floats: int | None = None) -> None:
 
 
 def read_changes(folder: Path) -> list[dict[str, Any]]:
-    """Return the changes of scheme so far, each with the state for the next stretch ("memory")."""
+    """Return the changes of scheme so far, each with the state for the next segment ("memory")."""
     path = folder / CHANGES
     return list(read_json(path, "changes")["changes"]) if path.is_file() else []
 
 
 def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
-    """Record the change with which a stretch ended, if any; return the changes of the first `rounds` rounds."""
+    """Record the change with which a segment ended, if any. Return the changes of the first `rounds` rounds."""
     ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
     known = read_changes(folder)
     if ended.get("state") == SCHEME_CHANGED:
@@ -256,7 +260,7 @@ def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Earlier part of a run: from round `first` up to `end`; `zero`: clock reading of its start, s."""
+    """Earlier segment of a run: rounds `first` up to `end`. `zero`: clock reading at its start, s."""
 
     first: int
     end: int
@@ -265,7 +269,7 @@ class Stretch:
 
 
 def read_stretches(folder: Path) -> list[Stretch]:
-    """Return the parts of a run before its last one: it changed its scheme, or was resumed. Their ledgers are kept."""
+    """Return the segments before the last one, which ended with a change of scheme or were resumed."""
     path = folder / SEGMENTS
     resumed = read_json(path, "stretches")["stretches"] if path.is_file() else []
     turned = [{**change, "end": change["round"]} for change in read_changes(folder)]
@@ -277,7 +281,7 @@ def read_stretches(folder: Path) -> list[Stretch]:
 
 
 def _note_stretch(folder: Path, rounds: int) -> None:
-    """Record the part of a run that ended without a change, limited to the first `rounds` rounds."""
+    """Record a segment that ended without a change of scheme, limited to the first `rounds` rounds."""
     ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
     path = folder / SEGMENTS
     known = list(read_json(path, "stretches")["stretches"]) if path.is_file() else []
@@ -292,8 +296,8 @@ def _note_stretch(folder: Path, rounds: int) -> None:
 class ArrivalLog:
     """Log of the answers that one rank's program took, in order: enough to replay the run (see `replay_arrivals`).
 
-    `folder`: the run folder, or None on a host without it. Then answers are in `kept` until the rank hands in its
-    ledgers.
+    `folder`: the run folder, or None on a host without it. Without a folder, answers are in `kept` until the rank sends
+    its ledgers.
     """
 
     def __init__(self, folder: Path | None, rank: int) -> None:
@@ -307,20 +311,20 @@ class ArrivalLog:
         self.add(np.array(answers, dtype=np.int64).tobytes())
 
     def add(self, packed: bytes) -> None:
-        """Append answers that are already packed, as `kept` is."""
+        """Append answers as bytes, in the format of `kept`."""
         if self.folder is None:
             self.kept += packed
             return
         with _writing(self.folder):
             rest = memoryview(packed)
-            while rest:  # a disk that is nearly full may take only a part
+            while rest:  # on a nearly full disk, a write may be incomplete
                 rest = rest[self.file.write(rest) :]
 
 
 class LiveEventWriter:
-    """Writer of one rank's events during the run; it writes once a reader has made the folder STREAM.
+    """Writer of one rank's events during the run. It writes only while the folder STREAM exists, which a reader makes.
 
-    `events`: the rank's own list, which grows. Events that cannot be written are dropped, as the run does not need
+    `events`: the rank's own list, which grows. Events that cannot be written are dropped, because the run does not need
     them.
     """
 
@@ -350,12 +354,13 @@ class LiveEventWriter:
 
 
 class LiveEventReader:
-    """Reader of the live events of ranks. A call returns what is new, as columns of events."""
+    """Reader of the live events of ranks. A call returns the new events, as columns."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / STREAM
-        self.read: dict[str, int] = {}  # rows read, by file
-        with suppress(OSError):  # a read-only folder shows the events that others have requested
+        self.read: dict[str, int] = {}  # number of rows that were read, by file
+        # in a read-only folder, events exist only if another reader has requested them
+        with suppress(OSError):
             self.folder.mkdir(exist_ok=True)
 
     def __call__(self) -> dict[str, NDArray[Any]]:
@@ -371,7 +376,7 @@ class LiveEventReader:
 
 
 def unwatched(folder: Path) -> None:
-    """Remove the live events, as the run has ended."""
+    """Remove the live events of a run that has ended."""
     shutil.rmtree(folder / STREAM, ignore_errors=True)
 
 
@@ -441,12 +446,12 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
         ledgers_path(folder).rename(_set_aside(folder))
     for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:
         path.unlink(missing_ok=True)
-    unwatched(folder)  # their times belong to another start
+    unwatched(folder)  # the times of live events refer to the start of another segment
     return float(read_rows(folder)[-1, LIVE_COLUMNS.index("time")]) if rounds else 0.0
 
 
 def _set_aside(folder: Path) -> Path:
-    """Return the new path of a stretch's ledgers, used once the run continues."""
+    """Return the path of a segment's ledgers after the run has continued."""
     return folder / f"ledgers-{len(list(folder.glob('ledgers-*.npz')))}.npz"
 
 
@@ -482,13 +487,13 @@ def _read(path: Path, width: int, first: int, count: int | None = None) -> Array
         return np.zeros((0, width))
     whole = path.stat().st_size // (8 * width) - first
     rows = max(0, whole if count is None else min(whole, count))
-    # fewer, if the file is being cut at this moment
+    # fewer values if the file is being cut at this moment
     found = _numbers(path, np.float64, rows * width, 8 * width * first)
     return found[: len(found) // width * width].reshape(-1, width)
 
 
 def _numbers(path: Path, kind: type, count: int = -1, offset: int = 0) -> NDArray[Any]:
-    """Read `count` numbers of a file, from byte `offset` on."""
+    """Read `count` values of a file, from byte `offset` on."""
     with open_regular(path) as file:
         left = os.fstat(file.fileno()).st_size - offset
         check_size(path, left if count < 0 else min(left, np.dtype(kind).itemsize * count))

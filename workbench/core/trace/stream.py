@@ -1,4 +1,4 @@
-"""Rounds as a stream: states of every worker in every round, in a few time slices, updated as events come in."""
+"""Stream of rounds: states of every worker in a few time slices of each round, updated with each event."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from workbench.core.trace.trace import Trace, events_as_columns
 STATES = ("waits", "computes", "queues", "sends", "late", "dropped", "dead")
 COMPUTES, QUEUES, SENDS, LATE, DROPPED, DEAD = range(1, len(STATES))
 UNFINISHED = 255  # state of an unfinished slice of the current round
-SLICES_PER_ROUND = 8  # equal slices of a round; fewer if there are many rounds
+SLICES_PER_ROUND = 8  # number of equal slices of a round; fewer if there are many rounds
 MAX_SLICES = 160_000  # max number of slices of one worker, unless rounds would have fewer than two
-REDRAWN_ROUNDS = 64  # newest rounds that are drawn again if late events change them
+REDRAWN_ROUNDS = 64  # number of newest rounds that are drawn again if late events change them
 Events = Mapping[str, NDArray[Any]]
 _INTEGER_COLUMNS = ("round", "rank", "to", "bytes", "messages")
 
@@ -27,10 +27,10 @@ _INTEGER_COLUMNS = ("round", "rank", "to", "bytes", "messages")
 class Stream:
     """States of workers 1 to n, round by round. `add` takes events in any order; `grid` has the states.
 
-    States of a slice, of which the last that holds is taken: waits (for a model, for the end of the round, or not
-    asked), computes, queues (its message is under way or waits at the receiver's port), sends (its message passes
-    that port), late (its answer had not arrived when the round ended), dropped (its answer came too late and was
-    refused), dead. A round is complete once all committers have committed it.
+    A slice has the last state in this list that applies: waits (for a model, for the end of the round, or not asked),
+    computes, queues (its message is on the link, or waits at the receiver's port), sends (its message passes that
+    port), late (its answer had not arrived when the round ended), dropped (its answer was refused), dead. A round is
+    complete when all committers have committed it.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=3, rounds=4))
@@ -47,18 +47,19 @@ class Stream:
         )
         self.dead = {
             f.worker: f.round for f in experiment.faults if f.for_good
-        }  # first round without each worker
+        }  # first round without each dead worker
         self.grid = np.zeros((0, self.workers, self.slices), np.uint8)
-        self.busy = np.zeros((0, self.workers), np.float32)  # s of computing, including interrupted computing
+        # seconds of computing, interrupted computing included
+        self.busy = np.zeros((0, self.workers), np.float32)
         self.late = np.zeros((0, self.workers), bool)
         self.asked = np.zeros((0, self.workers), bool)
-        # Arrays with spare rows; and sums over this number of rounds.
+        # Arrays with capacity for more rows. Sums are over the first `rounds` of them.
         self._room = {name: getattr(self, name) for name in ("grid", "busy", "late", "asked")}
         self._sums = {name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")}
         self.starts, self.ends = np.zeros(0), np.zeros(0)  # times, s
         # Rows of the newest rounds.
         self._rows = {name: np.zeros(0, object if name == "kind" else float) for name in EVENT_COLUMNS}
-        self._base = -1  # number of the first round; a resumed run has no events of earlier ones
+        self._base = -1  # number of the first round; a resumed run has no events of earlier rounds
 
     @classmethod
     def of(cls, trace: Trace) -> Stream:
@@ -125,7 +126,7 @@ class Stream:
         return column
 
     def recent(self) -> tuple[Events, int]:
-        """Return events of the newest rounds, to show one in detail, and the number of the first of these rounds."""
+        """Return events of the newest rounds, for a chart of one round, and the number of the first of these rounds."""
         whole = {name: self._rows[name].astype(np.int64) for name in _INTEGER_COLUMNS}
         return {**self._rows, **whole}, max(self.first, self.first + len(self) - REDRAWN_ROUNDS)
 
@@ -185,7 +186,7 @@ class Stream:
                 self.busy[since:, worker - 1] = 0
 
     def _asked(self, first: int, rows: Events, to: NDArray[Any], down: NDArray[np.bool_]) -> None:
-        """Mark workers with something to compute: those that were sent a model, and those that need none."""
+        """Mark workers that have work: they were sent a model, or they need none."""
         loads = np.asarray(self.plan.loads)[1:] > 0
         alone = np.asarray(self.plan.parent)[1:] < 0
         self.asked[first:] = loads & alone
@@ -204,7 +205,7 @@ class Stream:
         dropped: NDArray[Any],
         states: tuple[int, int],
     ) -> None:
-        """Mark workers that were asked and had not answered at the end of the round, from the start of their computing.
+        """Mark workers that have not answered by the end of a round, from the start of their computing on.
 
         `states`: the states of such a worker, before it has computed and after.
         """
@@ -228,7 +229,7 @@ class Stream:
         self._fill(first + r, w, last[r, w], self.ends[first:][r], states[1])
 
     def _places(self, rows: Events, mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Return which rows belong to workers; round (from the first) and worker (from 0) of each of those."""
+        """Return which rows belong to workers, and of these rows the round (from the first) and the worker (from 0)."""
         mine = mask & (rows["rank"].astype(int) > 0)
         return mine, rows["round"][mine].astype(int) - self._base, rows["rank"][mine].astype(int) - 1
 
@@ -263,7 +264,7 @@ class Stream:
         return self._sum("late") / np.maximum(self._sum("asked"), 1)
 
     def _sum(self, name: str) -> Array:
-        """Return sums over the rounds for each worker; rounds that are not drawn again are added up once."""
+        """Return sums over the rounds for each worker. Rounds that can no longer change are added up once."""
         table, (first, sums) = getattr(self, name), self._sums[name]
         settled = max(len(self) - REDRAWN_ROUNDS, first)
         sums = sums + table[first:settled].sum(axis=0, dtype=float)

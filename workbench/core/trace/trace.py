@@ -38,12 +38,11 @@ _RECORDED_PACKAGES = ("numpy", "scipy", "pandas", "pydantic", "scikit-learn", "s
 class Trace:
     """Outcome of a run.
 
-    `rounds`: one row per round, in order: round, time (s since start, at the round's commit), loss and the metric
-    columns (after the commit), messages and bytes (gradient messages received), downloads (models sent), samples
-    (computed to the end), started (samples of work begun, interrupted or not), residual (``|decoding vector -
-    1|^2``), stale (answers that came too late).
-    `events`: round, rank, kind (compute | send | drop | decode | commit), start, begun (when the receiver's port took
-    it), end (all s), to, bytes, messages (number of messages that a row represents).
+    `rounds`: one row per round. Columns: round, time (s from the start to the commit), loss and metrics (after the
+    commit), messages and bytes (received gradient messages), downloads (sent models), samples (computed to the end),
+    started (samples of all work that was begun), residual (``|decoding vector - 1|^2``), stale (answers that came too
+    late). `events`: one row per event. Columns: round, rank, kind (compute, send, drop, decode, commit or fault),
+    start, begun (when the receiver's port took it), end (all s), to, bytes, messages (number of messages in the row).
     `model`: final parameters, shape (p,). `initial`: loss and metrics before the first round.
 
     `experiment`, `engine`: the experiment and the engine that ran it. `columns`, `event_rows`: sources of the two
@@ -93,7 +92,7 @@ class Trace:
 
     @property
     def label(self) -> str:
-        """Name in legends."""
+        """Name of the run in legends."""
         return self.experiment.scheme
 
     def time_to(self, target: float, metric: str = "loss") -> float:
@@ -142,7 +141,7 @@ class Trace:
         run = json.dumps({"engine": self.engine, "initial": self.initial, **self.info}, indent=2) + "\n"
         there = [name for name in FILES if name != RUN]
         write_sums(folder, [*there, *own, *more], {RUN: run.encode()})
-        # a trace that was only read does not confirm the files
+        # the hashes of a trace with a `Description` are not signed
         if not isinstance(self.experiment, Description):
             sign_code("run", folder, read_yaml(folder / SPEC, "scheme: CR"))
         write_file(folder / RUN, run.encode())
@@ -185,7 +184,7 @@ class Trace:
         spec = e.spec if isinstance(e, Description) else e.model_dump(mode="json")
         with nullcontext(e) if self.folder is None else runnable(self.folder, trust, spec) as e:
             e = e.current()
-            if self.folder is None:  # with a folder, the definitions kept there were compared
+            if self.folder is None:  # with a folder, definitions were compared with its sources
                 definitions.check_same(e, self.info.get("own", {}))
             again: Trace = registered("workbench.runners", "run")(e, engine=self.engine, **options)
         return again
@@ -199,7 +198,7 @@ class Trace:
 
 
 def incomplete(e: Experiment, run: Mapping[str, Any], rounds: int) -> str:
-    """Return what is missing of a trace with `rounds` rounds whose run was not stopped; "" if nothing is.
+    """Return what is missing in a trace whose run was not stopped; "" if nothing is missing.
 
     >>> incomplete(Experiment(rounds=30), {"state": "finished"}, 26)
     'rounds.parquet has 26 of 30 rounds, and the run was not stopped; run it again'
@@ -215,7 +214,7 @@ def _read(read: Callable[[Path], Any], path: Path) -> Any:
         return read(path)
     except SettingError:
         raise
-    except Exception as error:  # Arrow and NumPy raise many kinds of errors
+    except Exception as error:  # Arrow and NumPy raise many types of errors
         raise SettingError(f"{path}: is damaged ({' '.join(str(error).split())}); run it again") from None
 
 

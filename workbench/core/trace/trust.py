@@ -1,10 +1,10 @@
 """Signatures of folders, for the code and the cluster that a run or a sweep names.
 
-A folder may name user-defined code (a loose file, a function of a module). Running, resuming or replaying it needs a
-signature with this user's key. The signature covers its spec, the sources beside it, and the current source of the
-names. Without one, after a change, or for a folder from elsewhere, `trust = True` is needed, which then signs it. A
-function of this kernel counts as code, as a folder could name any function. A folder that names only schemes and the
-like of the workbench, or of this kernel, needs no signature.
+A folder may name user-defined code: a class of a user file, or a function of a module. Running, resuming or replaying
+it needs a signature with this user's key. The signature covers its spec, the sources beside it, and the current source
+of the names. Without a valid signature, `trust = True` is needed, which signs the folder. A function of this kernel
+counts as code, because a folder could name any function. A folder that names only classes of workbench or of this
+kernel, such as schemes, needs no signature.
 """
 
 import json
@@ -38,7 +38,7 @@ def code_names(value: Any) -> set[str]:
     ['mine.py:Half', 'os:abort']
     """
     found, left = set[str](), [value]
-    for each in left:  # a list that grows
+    for each in left:  # the list grows in the loop
         if isinstance(each, Mapping):
             left += each.values()
         elif isinstance(each, list | tuple):
@@ -56,7 +56,7 @@ def _prompt_text(what: str, folder: Path, spec: Any, code: Mapping[str, str]) ->
 
 
 def sign_code(what: str, folder: Path, spec: Any, needed: bool = False) -> None:
-    """Sign a folder that names code, as it was run in this process. If that fails, it remains unsigned.
+    """Sign a folder that names code, with the code that was run in this process. On failure, it remains unsigned.
 
     `needed`: sign also a folder that names no code.
     """
@@ -132,7 +132,7 @@ def _made(folder: Path, fields: Mapping[str, Any]) -> Experiment:
 def runnable(
     folder: Path, trust: bool = False, spec: Mapping[str, Any] | None = None
 ) -> Iterator[Experiment]:
-    """Give the experiment of a run folder in a context in which no other code of the folder is run.
+    """Yield the experiment of a run folder in a context in which no other code of the folder is run.
 
     `spec`: its fields, if they were already read.
 

@@ -1,12 +1,12 @@
-"""Values of messages on the virtual clock: coefficients (cheap) or the real vectors (to check the codes).
+"""Values of messages on the virtual clock: coefficients, which are fast, or the real vectors, which check the codes.
 
 The linear algebra of a program works with both. With coefficients, the value of a message is the vector of the weights
 of its parts. A scheme then commits its decoding vector (the Unit problem). The gradient is computed later, in one
 weighted pass over the data (see `learning`).
 
 A scheme that treats coordinates separately (blocks of m, as in paper 2) sets `coordinates` = m in its plan. A value of
-p floats is then an array (m, parts * m): for each coordinate modulo m, the weights of the coordinates of each part.
-Reshaping the first axis of a value has the same effect on both kinds.
+p floats is then an array (m, parts * m). Its row u has the weights of each part's coordinates for coordinates with
+index u modulo m. Reshaping the first axis of a value has the same effect on both kinds.
 """
 
 from typing import Any, cast
@@ -26,9 +26,10 @@ from workbench.core.contract.weights import VERSION_STRIDE, Decoding, SparseWeig
 from workbench.core.engine.compute_times import loaded
 from workbench.core.problems.base import Problem, Quadratic, Slice
 
-# Weights (8 bytes each) of all messages of a round; if there are more, they are stored as `SparseWeights`.
+# Number of weights (8 bytes each) in all messages of a round, above which they are stored as `SparseWeights`.
 MIN_DENSE_PARTS = 2**26
-EXACT_TOLERANCE = 1e-8  # a decoding vector this close to all ones is the full gradient
+# max distance of a decoding vector from all ones at which it counts as the full gradient
+EXACT_TOLERANCE = 1e-8
 BATCHES_STREAM = 1  # random stream of mini-batches; delays use stream 0
 
 
@@ -260,7 +261,7 @@ class Numbers(_OnPlan):
         return self._quadratic.constant(self._slices(work))
 
     def ring_sum(self, values: list[Array]) -> Array:
-        """Return the sum, added in the order of the ring: slice j starts at worker j."""
+        """Return the sum of the values, added in the order of the ring, in which slice j starts at worker j."""
         n = len(values)
         pieces = [np.array_split(v, n) for v in values]
         total = [pieces[j][j] for j in range(n)]
@@ -279,7 +280,7 @@ class Numbers(_OnPlan):
                 self.gradients.append(np.array(estimate))
             else:
                 del self.models[:-2]
-        return self.models[-1], residual  # a ring's others commit before anybody begins the next round
+        return self.models[-1], residual  # all workers of a ring commit before the next round begins
 
 
-Arithmetic = Coefficients | Numbers  # how the engine computes and commits values
+Arithmetic = Coefficients | Numbers  # type of the object that computes and commits values

@@ -78,7 +78,7 @@ class EventLoop(ABC):
     def _deliver(
         self, to: int, message: Message, sent: float, floats: int, begun: float | None = None
     ) -> None:
-        """Deliver a message to a node."""
+        """Deliver a message that has passed the receiver's port. `begun`: when the port took it, s."""
 
     @abstractmethod
     def _stalled(self) -> RunError:

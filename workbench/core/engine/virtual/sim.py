@@ -64,7 +64,8 @@ def simulate(
 
     `timeline`: finished rounds of this run, after which it continues.
     """
-    with _uncollected():  # there is no cyclic garbage here, and searching for it takes a third of the time
+    # programs make no cyclic garbage, and the search for it would take a third of the time
+    with _uncollected():
         return _Simulation(scheme, plan, setup, arithmetic, timeline or Timeline()).run()
 
 

@@ -1,4 +1,4 @@
-"""Prepared data sets on disk: found by their options, checked before use, and built by the first process."""
+"""Prepared data sets on disk. They are found by their options, checked before use, and built by the first process."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ from .prepare import FORMAT, digest
 MAX_ATTEMPTS = 5  # max number of attempts: another process may remove a damaged folder while we read it
 _ELSEWHERE = "set WORKBENCH_CACHE, or XDG_CACHE_HOME for all caches, to a folder that you can write"
 
-# s; a file written to less than this after its last change may keep the same time of change
+# s; a file that is written again within this time may keep its time of change
 RACY_INTERVAL_S = 2.0
 
 # hashes of files by path, inode, size and time, see `hashed`
@@ -60,7 +60,7 @@ def ours(folder: Path) -> Path:
 
 
 def stored(room: str, content: bytes, ending: str) -> Path:
-    """Return a file of the cache with that content, in the subfolder `room`; write it on first use."""
+    """Return a file of the cache with that content, in the subfolder `room`. It is written on first use."""
     file = root() / room / f"{hashlib.sha256(content).hexdigest()[:32]}{ending}"
     if not file.is_file():
         _make_parent(file)
@@ -69,12 +69,12 @@ def stored(room: str, content: bytes, ending: str) -> Path:
 
 
 def folder_for(options: Options, identity: str) -> Path:
-    """Name the folder of these options; `identity` changes whenever the source's content does."""
+    """Return the folder for some options. `identity` changes with the content of the source."""
     # The identity represents the source: the same file under another path is the same data.
     choices = {**vars(options), "source": identity, "format": FORMAT}
-    del choices["target"]  # the identity contains it, if there is a choice
+    del choices["target"]  # the identity contains the target, if the source has a choice
     if isinstance(options.test, str | None):
-        del choices["test"]  # in the identity as well; without held-out samples, keys do not change
+        del choices["test"]  # the identity contains it as well; without held-out samples, keys do not change
     key = hashlib.sha256(json.dumps(choices, sort_keys=True).encode()).hexdigest()
     return root() / "data" / key[:32]
 
@@ -115,7 +115,7 @@ def open_folder(folder: Path) -> Prepared:
 
 
 def hashed(path: Path, cached: bool = False) -> str:
-    """Hash a file, once per process as long as it does not change: 262 MB take a moment.
+    """Return the hash of a file. It is computed once per process, unless the file changes.
 
     `cached`: the file is never written to.
     """
@@ -153,7 +153,7 @@ def _discard(folder: Path) -> None:
     try:
         folder.rename(aside)
     except FileNotFoundError:
-        return  # another process did it
+        return  # another process has moved it
     shutil.rmtree(aside, ignore_errors=True)
 
 

@@ -27,7 +27,7 @@ PREPARED_PREFIX = "prepared:"
 
 @dataclass(frozen=True, eq=False)  # == of arrays is elementwise; compare digests
 class DataSet:
-    """Samples that are ready to be cut into parts.
+    """Prepared samples, which runs cut into parts.
 
     `truth` is the true model of a synthetic set in the columns of X, else None. Regression: y = X @ truth + N(0, 1).
     Binary: P(y = 1) = sigmoid(X @ truth).
@@ -44,7 +44,7 @@ class DataSet:
     truth: Floats | None  # (features,)
     # folder of the prepared arrays: other processes of this machine map them from there (`reopen`)
     folder: Path
-    digest: str  # of the prepared content: equal digests mean equal X, y and truth
+    digest: str  # hash of the prepared content: equal digests mean equal X, y and truth
     note: str  # one sentence that describes the data, and mentions a stand-in
     X_test: Floats | None = None  # held-out samples, with the columns of X; None: there are none
     y_test: Floats | None = None
@@ -71,7 +71,7 @@ def load(
 ) -> DataSet:
     """Prepare a data set once, and map it into memory in all later calls.
 
-    Raises `DataError` for what does not fit. Warns if prepared data were damaged and were built again.
+    Raises `DataError` for arguments that do not fit. Warns if prepared data were damaged and were built again.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def _test(value: object) -> float | str | None:
 
 
 def reopen(folder: Path) -> DataSet:
-    """Map a set that `load` prepared, from its folder: for the other processes of a machine.
+    """Map a data set from the folder in which `load` prepared it, for other processes of the machine.
 
     Raises `DataError` if the folder is missing or damaged.
 
@@ -164,7 +164,7 @@ def catalogue() -> dict[str, SourceInfo]:
 
 
 def locate(options: Options) -> tuple[str, Callable[[], Table]]:
-    """Identify the source's content, reading no more than needed; return that and a function that gets its table."""
+    """Return the identity of the source's content, and a function that reads its table."""
     source = options.source
     if options.target is not None and not isinstance(options.target, str):
         raise DataError(f"target: {options.target!r} is not text; give the name of a column")
@@ -195,7 +195,7 @@ def locate(options: Options) -> tuple[str, Callable[[], Table]]:
 
 @contextmanager
 def _of_test() -> Iterator[None]:
-    """Name the field `test` in errors about its file."""
+    """Prefix errors about the held-out file with the field `test`."""
     try:
         yield
     except DataError as error:

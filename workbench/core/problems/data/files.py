@@ -66,7 +66,7 @@ def check_file(path: Path) -> None:
 
 
 def content(path: Path, target: str | None) -> str:
-    """Identify a file's content for the name of its cache: its hash and, with named columns, its target.
+    """Return the identity of a file's content, which names its cache: its hash and, with named columns, its target.
 
     Raises `DataError` if a target is named and the columns have no names.
     """
@@ -141,7 +141,7 @@ def _svmlight_labels(path: Path) -> tuple[list[str], list[int]]:
 
 
 def _bad_line(path: Path) -> str:
-    """Name the first line that is not a number and then column:number."""
+    """Return the first line that is not a label followed by column:number pairs, as text."""
     with TextIOWrapper(open_regular(path), encoding="utf-8", errors="replace") as file:
         for at, line in enumerate(file, 1):
             label, *entries = line.partition("#")[0].split() or ["0"]

@@ -62,7 +62,7 @@ SOURCE_INFO = {
 
 
 def find(source: str) -> OpenMLSet:
-    """Understand "openml:NAME" or "openml:NUMBER".
+    """Parse "openml:NAME" or "openml:NUMBER".
 
     Raises `DataError` if there is no name, or an impossible one.
     """
@@ -91,7 +91,7 @@ def placed_file(entry: OpenMLSet) -> Path | None:
 
 
 def read(entry: OpenMLSet, target: str | None = None) -> Raw:
-    """Read the placed file, or else what scikit-learn downloads (and keeps in our cache).
+    """Read the placed file, or else the data set that scikit-learn downloads into the cache of this package.
 
     `target` is the column of a placed file; OpenML's own files have a fixed target. Raises `DataError` without a file
     and a network, for an unknown data set, or for another target.

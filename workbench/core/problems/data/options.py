@@ -1,4 +1,4 @@
-"""Checked choices of a user, and the error of this package."""
+"""Checked options of a data set, and `DataError`."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class DataError(ValueError):
 
 @dataclass(frozen=True)
 class Options:
-    """The choices that determine a prepared data set, defaults filled in."""
+    """Options that determine a prepared data set, with the defaults filled in."""
 
     source: str
     task: str

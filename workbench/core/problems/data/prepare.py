@@ -102,7 +102,7 @@ def _write_meta(table: Table, options: Options, folder: Path) -> None:
 class Standard:
     """x' = ((x - low) / span - middle) / spread, column by column.
 
-    First the range is scaled to 0 ... 1. There nothing over- or underflows, and a large offset loses no digits. In
+    First the range is scaled to 0 ... 1, so that nothing over- or underflows, and a large offset loses no digits. In
     constant columns x - low is exactly 0, and remains 0.
     """
 
@@ -169,6 +169,6 @@ def standard(table: Table, low: Floats, high: Floats, source: str) -> Standard:
         total += unit.sum(axis=0)
         squares += np.square(unit).sum(axis=0)
     middle = total / table.samples
-    # 0 and 1 both occur, so the variance is at least 1/(2 samples) and the difference keeps its digits.
+    # Both 0 and 1 occur. The variance is therefore at least 1/(2 samples), and the difference keeps its digits.
     spread = np.sqrt(squares / table.samples - np.square(middle))
     return Standard(low, span, middle, np.where(constant, 1.0, spread))

@@ -1,4 +1,4 @@
-"""Samples in text tables: features as numbers, block by block; the target and categories as text."""
+"""Samples in text tables: features are read as numbers, block by block, the target and categories as text."""
 
 from array import array
 from collections.abc import Iterator, Sequence
@@ -115,7 +115,7 @@ def may_be_index(name: str) -> bool:
 
 
 def index_column(name: str, values: Sequence[Any]) -> str:
-    """Return why a column is not a feature, as it has no name or counts the rows; "" if it may be a feature.
+    """Return why a column cannot be a feature (no name, or row numbers); "" if it may be a feature.
 
     >>> index_column("", ["0", "1", "2"])
     'has no name and numbers the rows; write the table without its index (to_csv(index=False)), or remove the column'
