@@ -25,7 +25,7 @@ from workbench.core.base.settings import Settings
 from workbench.core.contract.delays import DelayModel, delay_models
 from workbench.core.contract.faults import Fault, WrongAnswer
 from workbench.core.contract.links import Link
-from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.optimisers import Optimiser, Schedule
 from workbench.core.contract.problem import Problem
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import OnData, ProblemArgs, on_data
@@ -68,6 +68,7 @@ CONTRACTS: dict[str, tuple[type, ...]] = {
     "fault": (Fault, WrongAnswer),
     "problem": (ProblemArgs, Problem),
     "optimiser": (Optimiser,),
+    "schedule": (Schedule,),
     "cluster": (Cluster, Site, Pool, RunOwner, FolderPool),
 }
 # Columns of `trace.rounds` without a label in figures; the last ones only on real processes.
@@ -75,7 +76,7 @@ COLUMNS = {
     "round": "number of the round, from 0",
     "time": "time of the commit since the start of the run [s]",
     "accuracy": "share of the training samples that are classified correctly",
-    "test_accuracy": "the same, of the samples that were held out (`cnn` with `held_out`)",
+    "test_accuracy": "the same, of the samples that were held out (`problem_args.test`)",
 }
 MPI_COLUMNS = {
     "overrun": "computations that took longer than the drawn time (real runs)",
@@ -168,6 +169,11 @@ def problems() -> str:
 def optimisers() -> str:
     """Return the fields of each optimiser."""
     return _sections(Optimiser.catalogue.items())
+
+
+def schedules() -> str:
+    """Return the fields of each kind of schedule."""
+    return _sections(Schedule.catalogue.items())
 
 
 def _sections(classes: Iterable[tuple[str, type[Settings]]], leave_out: Iterable[str] = ()) -> str:
@@ -297,6 +303,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "problem-data": lambda: fields(OnData),
     "problems": problems,
     "optimisers": optimisers,
+    "schedules": schedules,
     "sweep": lambda: fields(Sweep),
     "sample": lambda: fields(Sample),
     "span": lambda: fields(Span),
