@@ -32,7 +32,7 @@ SOCKET_NAME_BYTES = 24  # bytes reserved for the names of the sockets
 OUTPUT_TIMEOUT_S = 600  # seconds to read the rest of a cell's output after the cell has ended
 
 PACKAGE = Path(__file__).resolve().parents[1]
-RECORD_FILE = ".workbench.json"  # in a folder of copies: the hash of every file as it was copied
+RECORD_FILE = ".workbench.json"  # file in a folder of copies, with the hash of every copied file
 
 
 def shipped(name: str) -> Path:

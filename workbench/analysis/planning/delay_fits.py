@@ -2,9 +2,9 @@
 
 Times of one task are an array (rounds, workers). A delay model is fitted in units of that task: one sample represents
 it, so `delay_model.compute(draw, 1)` gives such times. The fit is evaluated on draws that the engines would make, so
-no formula of a delay model is repeated here. There are three criteria. One is the Kolmogorov distance, where times
-may be off by MAX_FIT_ERROR. (Without that tolerance, no delay model with atoms could ever fit a measurement.) The
-others are the tail, and whether slow workers stay slow, separately or together.
+no formula of a delay model is repeated here. There are three criteria. The first is the Kolmogorov distance, where
+times may be off by MAX_FIT_ERROR. (Otherwise no delay model with atoms could fit a measurement.) The second is the
+tail. The third is persistence: whether slow workers stay slow, separately or together.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ Kinds = Sequence[str | None] | str
 class Correlations(NamedTuple):
     """Correlations of the logarithms of times."""
 
-    lag: float  # of a worker's times in successive rounds
-    far: float  # of times a third of the rounds apart: remains high if a worker is permanently slow
-    together: float  # of two workers' times in one round: high if something delays all workers
+    lag: float  # correlation of a worker's times in successive rounds
+    # correlation of a worker's times a third of the rounds apart; high if workers are permanently slow
+    far: float
+    together: float  # correlation of two workers' times in one round; high if something delays all workers
 
 
 class FittedModel(Settings):
@@ -109,7 +110,7 @@ def fit_shifted_exponential(times: Array) -> ShiftedExponential:
 
 
 def fit_pareto(times: Array) -> Pareto:
-    """Fit a shifted exponential to the logarithms, as the logarithm of a Pareto variate is one."""
+    """Fit a shifted exponential to the logarithms, because the logarithm of a Pareto variate is distributed so."""
     mean, half = l_moments(np.log(times))
     spread = min(max(2 * half, 1e-9), 0.999)
     return Pareto(shift=float(np.exp(mean - spread)), shape=1 / spread)
@@ -334,8 +335,8 @@ def redrawn(
 
     The model is fitted to resampled workers. If some are permanently slow, resampling could never give a share that
     was not measured. Their share is then drawn from Jeffreys' posterior of a binomial share. If workers are slow for
-    a while, the transition probabilities are drawn from the posteriors of their counts, and the times of both states
-    are those of resampled rounds. `at`: two quantiles of these posteriors to use; default: drawn.
+    several rounds, the transition probabilities are drawn from the posteriors of their counts. The times of both states
+    then come from resampled rounds. `at`: two quantiles of these posteriors to use; default: drawn.
 
     >>> rng = np.random.default_rng(0)
     >>> redrawn(np.ones((9, 4)), "constant", rng).shift
@@ -376,7 +377,7 @@ def every_model(
 
 
 def ordered(kinds: Kinds, times: Sequence[Array], again: Sequence[Array]) -> list[Array]:
-    """Return the resampled times, or the original ones if order matters, as resampling would shorten slow spells."""
+    """Return the resampled times, or the original ones if the order matters: resampling would shorten slow spells."""
     each = [kinds] * len(times) if isinstance(kinds, str) else kinds
     return [t if kind == "markov" else a for kind, t, a in zip(each, times, again, strict=True)]
 
@@ -407,7 +408,7 @@ def judged(times: Sequence[Array]) -> tuple[tuple[tuple[FittedModel, ...], ...],
 def errors_of(times: Sequence[Array]) -> Array:
     """Return relative standard errors of the loads' medians, by block bootstrap over rounds.
 
-    Few rounds hardly determine one load's error. So half of its square is that of all loads.
+    Few rounds hardly determine the error of one load. Half of its square is therefore taken from all loads.
     """
     rng = np.random.default_rng(0)
     again = [[np.median(t[resampled(len(t), rng)]) for _ in range(REDRAWS)] for t in times]

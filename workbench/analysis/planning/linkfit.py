@@ -161,8 +161,8 @@ def fit_line(bytes_: Array, seconds: Array) -> _Line:
 def fit_port(found: Sequence[Messages], near: PortFit | None = None) -> PortFit:
     """Fit latency, overhead and bandwidth so that a port would receive the messages at the measured times.
 
-    The fit uses the recursion of the forecast: message j of a round has passed at the largest t_(i) + (j - i + 1)
-    transfers. Absolute errors are summed, so single late messages hardly matter. `near`: a fit to similar messages,
+    The fit uses the recursion of the forecast: message j of a round has passed at max over i <= j of t_(i) + (j - i +
+    1) transfers. Absolute errors are summed, so single late messages hardly matter. `near`: a fit to similar messages,
     as the start of the search.
     """
     from scipy.optimize import minimize

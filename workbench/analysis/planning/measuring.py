@@ -289,7 +289,7 @@ class Observed:
 
     @property
     def answers(self) -> Messages:
-        """Messages of the answers."""
+        """Lengths and times of the answers, for the fit of the link."""
         return Messages(float(self.width * self.floats), self.sent, self.end)
 
     @property
@@ -333,7 +333,7 @@ class Observed:
         return high
 
     def alone(self, seconds: Array, share: float) -> Array:
-        """Return what tasks with these times would take on dedicated cores."""
+        """Return the times that the tasks would take on dedicated cores."""
         found = seconds.copy()
         for workers, cores in self.crew:
             found[:, workers] = undisturbed(found[:, workers], cores / share if share else np.inf)

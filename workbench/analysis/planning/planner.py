@@ -94,8 +94,7 @@ def plan(
         Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, less `tolerance`.
     schemes
         Names of schemes to consider; default: all.
-    effort
-        Max numbers of data that simulations process, including those that choose steps. Every inexact scheme has the
+    effort Max numbers of data that simulations process, including those that choose steps. Every inexact scheme has the
         same share, whether or not it is in `schemes`. 0: rank only exact schemes, at the automatic step.
     machines, replay
         "same": plan for the measured workers, each in its place; permanently slow ones stay slow. "new": plan for
@@ -225,7 +224,7 @@ class _Search:
     def aimed(
         self, found: list[Candidate], loss: float | None, tolerance: float
     ) -> tuple[Target, list[Candidate]]:
-        """Return the target, the exact candidates with their step, and the others that are worth simulating."""
+        """Choose the target. Return it, the exact candidates with their step, and other candidates worth simulating."""
         exact, others = list[Candidate](), list[Candidate]()
         for c in found:  # with its own optimiser, even an exact scheme visits other models
             (exact if c.exact and c.experiment.optimiser == self.base.optimiser else others).append(c)
@@ -326,7 +325,7 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
 
 
 def _follows(scheme: type[Scheme]) -> bool:
-    """Return whether a scheme visits the models of every exact one, and so needs the same number of rounds."""
+    """Return whether a scheme has the same models as all exact schemes, and so needs the same number of rounds."""
     return scheme.exact and not scheme.delayed
 
 

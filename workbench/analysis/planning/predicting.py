@@ -64,9 +64,9 @@ class Candidate:
         """Expected seconds to the target.
 
         If one draw per run matters (permanently slow workers), the mean of a few predictions is imprecise, but there
-        are many first rounds. The few predictions use some of the same draws. Their difference from these first
-        rounds is mostly sampling error, and only the excess is kept (James and Stein): later rounds, or their number,
-        may differ.
+        are many first rounds. The few predictions use some of the same draws. Their difference from these first rounds
+        is mostly sampling error, so only its excess is kept (James and Stein). It is kept because later rounds, or
+        their number, may differ.
         """
         if not (self.table.size and self.experiment.delays.per_run):
             return float(self.seconds.mean())
@@ -171,7 +171,7 @@ def by_scheme(found: Sequence[Candidate]) -> dict[str, list[Candidate]]:
 
 
 def missed(c: Candidate) -> bool:
-    """Return whether it misses the target."""
+    """Return whether a candidate misses the target."""
     return c.need is not None and bool(np.isnan(c.need.rounds).any())
 
 
@@ -236,8 +236,8 @@ def enough(took: Array) -> float:
     `took`: (choices, clusters). For any true cluster, a measurement that is larger by a factor leaves clusters
     possible that are nearer by the root of it. Distances are in normal scores of the clusters' order along the
     direction in which they differ most, so any delay model is possible. It is large enough if one choice is within 2
-    % of the best on all of them. The direction depends on the differences between choices. So the factor is a few
-    times the present size, not the one that would separate nearly equal choices.
+    % of the best on all of them. The direction depends on the differences between choices. The factor is therefore a
+    few times the present size, and not the one that would separate nearly equal choices.
     """
     logs = np.log(took)
     along = np.linalg.svd(logs - logs.mean(axis=1, keepdims=True), full_matrices=False)[2][0]

@@ -28,7 +28,7 @@ class Task(NamedTuple):
     load: float  # samples, averaged over the workers
     floats: int  # parameters of the model
     message: float  # values in a message
-    piece: float = 1.0  # largest share of it that is computed without checking for cancellation
+    piece: float = 1.0  # largest share of the task that is computed without checking for cancellation
     # messages of a worker: the model that it receives, and its answer; in a ring, two of a model's length
     messages: int = 2
     relays: int = 0  # number of nodes between the last worker and the master, one after another
@@ -119,7 +119,7 @@ class ClusterProfile(Measurements):
         )
 
     def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
-        """Return the result of `experiment` for a known task."""
+        """Return the experiment on this cluster, as `experiment` does, for a known task."""
         numbers = fitted or self.fitted
         delay_model = self.delays(task.load, task.floats, numbers)
         if (

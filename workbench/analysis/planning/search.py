@@ -1,8 +1,8 @@
 """Parameters chosen by trials: a scheme's by the time of a run, an optimiser's by the final loss.
 
 `search` is the search in the paper on sequential gradient coding: every configuration on the same delays, the fastest
-first. `tune` does what paper 1 does for SGD ("c1 and c2 were numerically optimized"), but for all schemes of a
-comparison, not only for the baselines. So none wins by a better step.
+first. `tune` optimises steps as paper 1 does for SGD ("c1 and c2 were numerically optimized"). It does so for all
+schemes of a comparison, so that none wins by a better step.
 """
 
 from __future__ import annotations
@@ -79,9 +79,10 @@ def tune(
 ) -> list[Experiment]:
     """Choose each optimiser's step, and its schedule: least final loss on the experiment's own stragglers.
 
-    First every step of the optimiser's grid is tried with every schedule, then steps near the best, as long as they
-    are better and the budget lasts. A coarse grid alone would decide by chance which of two similar schemes wins. The
-    candidates of experiments on the same data share the passes over it, and exact schemes share their results.
+    First, every step of the optimiser's grid is tried with every schedule. Then steps near the best are tried, until
+    they are no better or the budget is used up. A coarse grid alone would decide by chance which of two similar schemes
+    wins. The candidates of experiments on the same data share the passes over it, and exact schemes share their
+    results.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Number of rounds that a scheme needs to a loss, each at a suitable step, all on the virtual clock.
+"""Number of rounds that a scheme needs to reach a loss, at a suitable step, simulated on the virtual clock.
 
 All exact schemes visit the same models, so one set of trajectories is enough for all. The commits of an inexact
 scheme depend on which workers are late, and the requests of an adaptive one on the models. These run on the cluster's
@@ -7,8 +7,8 @@ own delays, over several seeds, on as many of the samples as `effort` allows.
 Steps are chosen by the same rule for all. Exact schemes use the step among `EXACT_STEPS`, in units of the automatic
 step, that reaches the loss in the fewest rounds. Inexact ones start from that step, times the factor that makes their
 estimate unbiased. (It is N/(N-S) for SGD, which commits the plain sum of N-S of N answers.) They try it times each of
-`INEXACT_STEPS`. If a commit has fewer answers than there are workers, and no worker waits for it, the steps are
-smaller by that ratio and the rounds are more.
+`INEXACT_STEPS`. In asynchronous schemes, a commit has fewer answers than there are workers. Steps are then smaller by
+this ratio, and more rounds are allowed.
 
 Data dependent schemes cannot share passes over the data, so they try fewer steps. These are `LAZY_STEPS` around the
 best step of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try
@@ -41,10 +41,10 @@ from workbench.core.trace.metrics import SMOOTHED_EVALUATIONS, at_target, first_
 
 MAX_ROUNDS_RATIO = 3  # max ratio of an inexact scheme's rounds to those of an exact one
 USUAL_ROUNDS_RATIO = 1.5  # ratio of rounds that most inexact schemes do not exceed
-MAX_NUMBERS = 2e10  # max numbers of data that all simulations together process
-# numbers that could be processed in the time that one worker's gradient needs to be set up
+MAX_NUMBERS = 2e10  # max number of data matrix entries that all simulations together process
+# number of matrix entries that could be processed in the time that setting up one worker's gradient takes
 NUMBERS_PER_CALL = 5e4
-# numbers that could be processed in the time of a worker's round on the virtual clock
+# number of matrix entries that could be processed in the time of a worker's round on the virtual clock
 NUMBERS_PER_EVENT = 1.5e4
 EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))  # steps of exact schemes, in automatic steps
 INEXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-4, 2))  # steps of inexact schemes, in unbiased steps
@@ -229,7 +229,7 @@ def reduced(e: Experiment, samples: int) -> Experiment:
 
 
 def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
-    """Estimate the numbers of data that simulating an experiment with `steps` steps processes."""
+    """Estimate the number of matrix entries that simulating an experiment with `steps` steps processes."""
     scheme, floats = e.built_scheme, e.shape()[1]
     if scheme.numeric:
         each = scheme.loads(e.workers, samples).sum() * _gone_through(e, samples) / samples * floats
@@ -244,7 +244,7 @@ def _gone_through(e: Experiment, samples: int) -> float:
 
 
 def price(e: Experiment, aim: Target) -> tuple[float, float]:
-    """Return the numbers of data for choosing an inexact scheme's step, and for simulating it under one seed."""
+    """Return the effort (matrix entries) of choosing an inexact scheme's step, and of simulating it under one seed."""
     rounds = USUAL_ROUNDS_RATIO * aim.rounds
     numeric, aim = e.built_scheme.numeric, stretched(aim, e)
     steps, seeds = (

@@ -1,4 +1,4 @@
-"""Attribution of long steps: shares of the lost time, and tests whether chance explains them.
+"""Attribution of long steps: each worker's share of the lost time, and tests whether random variation explains it.
 
 A step ends with its slowest worker, so causes interact: with two slow workers, fixing either alone gains little. The
 cost of a worker is therefore its Shapley value, the mean over all orders of fixing workers. If the slowest worker
@@ -26,19 +26,22 @@ from workbench.analysis.recordings.spells import (
 )
 from workbench.core.base.types import Array
 
-# number of random permutations of a test, and of those in one batch
+# max number of random permutations of a test, and number of permutations in one batch
 MAX_PERMUTATIONS, PERMUTATION_BATCH = 5000, 1000
 MAX_P_FOR_MORE_DRAWS = 0.1  # p-value above which no more permutations are drawn
-# a host is late if each of its workers is late by at least this share of its latest worker's lateness
+# a host is late if each worker is late by at least this share of the lateness of the host's latest worker
 MIN_HOST_LATENESS_RATIO = 0.5
-MIN_BLOCKS, MAX_BLOCKS = 16, 256  # min (if there are as many steps) and max number of blocks of a recording
+# min number (if there are enough steps) and max number of blocks of a recording
+MIN_BLOCKS, MAX_BLOCKS = 16, 256
 STATISTIC_WEIGHTS = 0.4, 0.4, 0.2  # shares of the level: cost, lateness in all steps, spells of lateness
-CLIP_DEVIATIONS = 5.0  # usual deviations at which lateness is clipped, so that single odd steps do not decide
+# number of usual deviations at which lateness is clipped, so that single unusual steps do not decide
+CLIP_DEVIATIONS = 5.0
 MIN_REFERENCE_WORKERS = 6  # min number of other workers for an estimate of autocorrelation
-MIN_P_SPREAD = 0.02  # p-value above which the spread of the numbers of late steps explains a late worker
-# workers are unequal if a variance exceeds what autocorrelation explains by more than this factor
+# p-value above which the spread of the workers' counts of late steps explains a late worker
+MIN_P_SPREAD = 0.02
+# workers are unequal if the variance exceeds this many times the variance that autocorrelation explains
 UNLIKE_VARIANCE_RATIO = 4.0
-MEAN_ORDER_GAP = 0.7  # mean gap between the largest of several numbers, in their standard deviations
+MEAN_ORDER_GAP = 0.7  # mean gap between the two largest of several values, in standard deviations
 MAX_P_OWN_VARIATION = 0.05  # p-value above which a worker's own variation explains its lateness
 
 
@@ -74,9 +77,9 @@ def p_values(
     """Return a p-value for each worker: how likely is such lateness if no worker differs from another?
 
     `times` (steps, workers). There are three statistics. The first is the cost of a worker (`shapley_shares`), which
-    is sensitive to rare, long delays. The second is its clipped time over the step's median. The third is its longest
-    spell of lateness (`spell_p_values`), which is sensitive to workers that are slow in a part of the steps. The
-    smallest p-value is taken, divided by its share of the level (`STATISTIC_WEIGHTS`). Each is compared with the
+    is sensitive to rare, long delays. The second is its clipped time over the step's median. The third is for spells of
+    lateness (`spell_p_values`), and is sensitive to workers that are slow in some of the steps. The result is the
+    smallest p-value, divided by its share of the level (`STATISTIC_WEIGHTS`). Each statistic is compared with its
     maximum over workers, which controls the family-wise error. `reference`: if a column is a host, the times of its
     workers, which have the same autocorrelation; `members`: their columns.
 
@@ -84,7 +87,7 @@ def p_values(
     >>> (p_values(times, np.random.default_rng(1)) < 0.01).tolist()
     [False, False, False, True]
     """
-    if len(times) < 2:  # one step is not a habit
+    if len(times) < 2:  # one step gives no evidence
         return np.ones(times.shape[1])
     over = times - np.median(times, axis=1, keepdims=True)
     usual = np.abs(over - np.median(over, axis=0))
@@ -123,11 +126,11 @@ def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random
     the maximum under the null hypothesis. Blocks keep bursts together. Autocorrelation beyond a block makes sums of
     the series vary more than sums of shuffled blocks, so they are scaled by that ratio.
 
-    The deviations of the worker itself must not explain its lateness either. One burst, among many quiet workers, is
-    one event and not a habit. A habit may have begun, or ended, halfway. Nor must the autocorrelation of all others
-    explain it, estimated from the clipped lateness. (Normal scores weigh many fast steps as much as a few late ones,
-    and show a third of the autocorrelation of bursts.) A worker's own habit that begins is a slow wave, so it is
-    excluded from that estimate. With few other workers the estimate is poor.
+    A worker is also not named if its own variation explains its lateness: one burst among many quiet workers is a
+    single event. Its lateness may begin or end halfway. The autocorrelation of the other workers, estimated from the
+    clipped lateness, must not explain it either. Normal scores would weigh many fast steps like a few late ones, and
+    show only a third of the autocorrelation of bursts. The worker itself is excluded from this estimate, because a
+    change of its speed looks like autocorrelation. With few other workers, the estimate is imprecise.
     """
     steps, mean = len(score), score.mean(axis=0)
     more = mean - mean.mean()
@@ -136,7 +139,7 @@ def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random
     sums = np.add.reduceat(ups, np.arange(0, steps, block), axis=0)
     shuffled = max(float((sums**2).sum()), 1e-300)
     sums = sums * max(_varying(ups, lasts) / shuffled, 1.0) ** 0.5
-    # Equal up to rounding: with constant times, every order has the same sums.
+    # Sums that differ only by rounding count as equal: with constant times, every order has the same sums.
     least, worst = steps * more - 1e-9 * np.abs(score).sum(), np.zeros(0)
     known: Array = np.zeros(len(more))
     while len(worst) < MAX_PERMUTATIONS and known.min() <= MAX_P_FOR_MORE_DRAWS:
@@ -156,10 +159,10 @@ def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random
 
 
 def _spread(score: Array, worker: int) -> float:
-    """Return how likely the gap is between the late steps of a worker, or of several as late, and those of the others.
+    """Return a p-value for the gap between a worker's count of late steps and the counts of the other workers.
 
-    A step is late from half of the worker's lateness on. The result is 0 if the numbers of the others differ by more
-    than their autocorrelation explains, as they are then not equal.
+    Several workers may be equally late. A step is late if it exceeds half of the worker's lateness. The result is 0 if
+    the other workers' counts differ by more than autocorrelation explains, because these workers are then unequal.
     """
     over = np.maximum(score, 0.0)
     mine = over[:, worker]
@@ -182,12 +185,12 @@ def _spread(score: Array, worker: int) -> float:
 
 
 def _above(score: Any, worst: Array) -> Any:
-    """Return how often the sorted maxima under the null hypothesis are at least as large."""
+    """Return the share of the sorted maxima under the null hypothesis that are at least as large."""
     return (1 + len(worst) - np.searchsorted(worst, score)) / (1 + len(worst))
 
 
 def _passing(series: Array) -> float:
-    """Return how likely a series with these deviations, around 0, has a mean as large as this one."""
+    """Return the probability that a series with these deviations, and mean 0, has a mean as large as this."""
     ups = (series - series.mean())[:, None]
     spread = _varying(ups, variance_inflation(ups)) ** 0.5
     return float(norm.sf(series.sum() / max(spread, 1e-300)))
@@ -197,7 +200,7 @@ def late_p_values(late: Array, known: Array, times: Array) -> Array:
     """Return a p-value for each worker: how likely is its share of late steps if no worker differs from another?
 
     `late`, `known`: for every step and worker. `times`: of the steps in which all workers were recorded. It is the
-    binomial tail at the share of the others, which is limited to a half. The number of steps is reduced by
+    binomial tail for the share of late steps of the other workers, at most a half. The number of steps is reduced by
     autocorrelation. The result is multiplied by the number of workers (Bonferroni).
 
     >>> late = np.arange(40)[:, None] % 8 == np.arange(4)
@@ -218,7 +221,7 @@ def late_p_values(late: Array, known: Array, times: Array) -> Array:
 
 
 def spells_of(times: Array, who: Sequence[int]) -> tuple[Array, list[tuple[int, int]]]:
-    """Return logarithms of some workers' times over the usual time of the others, and spells in which they are late.
+    """Return the logarithms of some workers' times over the other workers' usual time, and the spells of lateness.
 
     `times`: (steps, workers); a spell is its first step and the step after its last.
     """
@@ -232,11 +235,10 @@ def spells_of(times: Array, who: Sequence[int]) -> tuple[Array, list[tuple[int, 
 def late_hosts(
     times: Array, hosts: Mapping[str, Sequence[int]], chance: float, rng: np.random.Generator
 ) -> list[str]:
-    """Return hosts that are late as a whole: by more than chance, and with all their workers.
+    """Return hosts that are late as a whole: significantly, and with all their workers.
 
-    `hosts`: columns of each host. A host with one worker is that worker. Autocorrelation is estimated from all
-    workers, as with two hosts each is the mirror image of the other. All workers of a host are late in the steps of
-    its spells.
+    `hosts`: columns of each host. A host with one worker is that worker. Autocorrelation is estimated from all workers:
+    of two hosts, each is the mirror image of the other. All workers of a host are late in the steps of its spells.
 
     >>> times = 1 + 0.1 * np.random.default_rng(0).random((40, 6)) + np.array([0, 0, 0, 0, 1, 1])
     >>> late_hosts(times, {"a": (0, 1), "b": (2, 3), "c": (4, 5)}, 0.01, np.random.default_rng(1))

@@ -1,7 +1,7 @@
 """Summary of a recording: spread, bursts, permanently slow workers, changes, and delay models that fit.
 
-Lateness is relative to the median worker of the step. So what delays all workers at once (a shared file system, a
-larger batch) is not attributed to one of them. It is reported separately as `together`.
+Lateness is relative to the median worker of the step. A delay of all workers at once (a shared file system, a larger
+batch) is therefore not attributed to one of them, but reported as `together`.
 """
 
 import math
@@ -59,7 +59,7 @@ class Card:
     late: float
     burst: float
     alone: float
-    # workers that are late in most steps, by more than chance, and how many times slower they are
+    # workers that are late in most steps, significantly, and the ratio of their times to the median
     slow: tuple[tuple[Any, float], ...]
     changes: tuple[Change, ...]
     delay_models: tuple[FittedModel, ...]
@@ -175,7 +175,7 @@ def whole(name: str, table: pd.DataFrame) -> Array:
 
 
 def shares(logs: Array) -> tuple[float, float, float]:
-    """Return the shares of the variance that are of the columns, of the rows, and of neither, for (steps, workers).
+    """Return the shares of the variance that columns, rows, and neither explain, for (steps, workers).
 
     >>> shares(np.log([[1.0, 2.0], [1.0, 2.0]]))
     (1.0, 0.0, 0.0)
@@ -202,9 +202,9 @@ def habits(times: Array) -> tuple[float, float, float]:
 def changes(ratio: Array, workers: list[Any], steps: list[int]) -> Iterator[Change]:
     """Yield the steps from which on a worker's times, relative to the step's median, have another level.
 
-    `ratio`: (steps, workers); `workers`, `steps`: their names. Of every worker's series and of its overlapping
-    halves, quarters, ... the most certain change (see `split`) is taken, and both sides are searched again. So a slow
-    spell in between is found as well (Kovacs et al., "Seeded binary segmentation", Biometrika 110, 2023).
+    `ratio`: (steps, workers); `workers`, `steps`: their names. The most certain change (see `split`) in a worker's
+    series, or in its overlapping halves, quarters and so on, is taken. Then both sides are searched again. In this way,
+    slow spells in the middle are found (Kovacs et al., "Seeded binary segmentation", Biometrika 110, 2023).
     """
     for column, worker in enumerate(workers):
         known = np.flatnonzero(~np.isnan(ratio[:, column]))
@@ -247,9 +247,9 @@ def _windows(length: int) -> Iterator[tuple[int, int]]:
 def split(series: Array) -> tuple[int, float]:
     """Return where a series changes its level, and the p-value of that change: Pettitt's test.
 
-    With correlated neighbours, chance looks like a change. So the variance of the statistic is multiplied by (1 + r)
-    / (1 - r), where r is the correlation of neighbours without the change itself. Its estimate is corrected for the
-    bias 2 (1 + 4 r) / n of an estimate around two means.
+    With correlated neighbours, random variation looks like a change. The variance of the statistic is therefore
+    multiplied by (1 + r) / (1 - r). Here r is the correlation of neighbours after the change is removed. Its estimate
+    is corrected for the bias 2 (1 + 4 r) / n of an estimate around two means.
 
     A. N. Pettitt, "A non-parametric approach to the change-point problem", Applied Statistics 28 (1979), pp. 126-135:
     p = 2 exp(-6 K^2 / (n^3 + n^2)).

@@ -78,15 +78,15 @@ class Culprit(NamedTuple):
     cost: float  # share of the step's time
     low: float  # limits of its 90 % band, from the recorded steps
     high: float
-    chronic: bool  # whether late in most steps (of its spells), or now and then
+    chronic: bool  # whether it is late in most steps (of its spells)
     since: Change | None = None  # first step of its first spell; None if late from the first step on
     what: str = COMPUTE  # cause: or link, waiting, slower core, a layer, or a component of that name
-    more: float = np.nan  # by what share it waits longer, or is slower, than the others' median
+    more: float = np.nan  # excess of its waiting or computing over the other workers' median, as a share
     spells: tuple[tuple[int, int], ...] = ()  # first and last step of each spell; empty: all steps
 
     @property
     def label(self) -> str:
-        """Name, with the part of its computing if that is known."""
+        """Name, with the component of its computing if it is known."""
         return _label(self.who, self.what)
 
 
@@ -96,8 +96,8 @@ class Diagnosis:
 
     `slowdown`: that ratio. `culprits`: the worst first. `costs`: the share of each worker in the steps' time.
     `left_out`: effects that the model of a step does not contain. `like`: what all workers are compared with.
-    `harmless`: slow workers that cost nothing, as the scheme tolerates them. `tried`: function that finds mitigations
-    (None: not available). `last`: number of the last step.
+    `harmless`: slow workers that cost nothing, because the scheme tolerates them. `tried`: function that finds
+    mitigations (None: not available). `last`: number of the last step.
     """
 
     name: str
@@ -255,9 +255,9 @@ def _suspects(
     level: float,
     rng: np.random.Generator,
 ) -> list[Cause]:
-    """Return hosts, and workers of other hosts, that are late by more than chance: first by waiting, then by the rest.
+    """Return hosts, and workers of other hosts, that are significantly late: first by waiting, then by the rest.
 
-    Waiting times differ by a tenth anyway, because of how a machine assigns its cores. That is not reported.
+    Waiting times differ by a tenth in any case, because of how a machine assigns its cores. This is not reported.
     """
     times, waiting = computing[COMPUTE], computing.get(WAITING)
     if waiting is None:
@@ -283,7 +283,7 @@ def _late(
     level: float,
     rng: np.random.Generator,
 ) -> list[Cause]:
-    """Return hosts, and workers of other hosts, that are late by more than chance; the most expensive first.
+    """Return hosts, and workers of other hosts, that are significantly late, with the most expensive first.
 
     Each worker is sometimes late. A worker that costs about as much as the median one is not reported.
     """
@@ -298,7 +298,7 @@ def _late(
 
 
 def _more(computing: Mapping[str, Array], what: str, who: Sequence[int]) -> float:
-    """Return by what share a worker waits longer, or its processor is slower, than the median of the others."""
+    """Return the excess of a worker's waiting or computing over the median of the other workers, as a share."""
     return _longer(computing[what], who) if what in FIX_TEXTS else float("nan")
 
 
@@ -347,7 +347,7 @@ class Spells(NamedTuple):
 
 
 def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
-    """Diagnose a run with the rounds of its scheme: times show which workers are slow, the scheme what that costs."""
+    """Diagnose a run: times show which workers are slow, and the scheme's round times what they cost."""
     run = Rounds.of(trace)
     if run.seconds.shape[1] < 2:
         raise SettingError(f"run {trace.label!r}: has only one worker, which cannot be compared with others")
@@ -401,7 +401,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
 
 
 def _even(run: Rounds, now: Array) -> Steps:
-    """Return the run's steps for trying mitigations: of workers with equal shares of the data.
+    """Return the steps of the run for trying mitigations, with times for equal shares of the data.
 
     The time of a real round beyond its scheme's rule (wake-ups, work of the master) is assumed to stay.
     """
@@ -414,7 +414,7 @@ def _even(run: Rounds, now: Array) -> Steps:
 
 
 def _spells_of(run: Rounds, cause: Cause) -> Spells:
-    """Return when a worker, or a host, computes slowly. Spells of other causes are not searched."""
+    """Return the steps in which a worker or a host computes slowly. Spells of other causes are not searched."""
     if (times := run.computing.get(cause.what)) is None:
         return Spells()
     first = int(run.trace.columns["round"][0])
@@ -424,7 +424,7 @@ def _spells_of(run: Rounds, cause: Cause) -> Spells:
 def _told(
     name: str, now: Array, repaired: Array, costs: Mapping[str, Array], found: list[Culprit], **more: Any
 ) -> Diagnosis:
-    """Make a diagnosis from seconds of the steps as recorded and as fixed, and from what each cause adds."""
+    """Make a diagnosis from the seconds of the steps, recorded and without delays, and the cost of each cause."""
     worst = tuple(one for one in sorted(found, key=lambda one: -one.cost) if _counts(one))
     share = {who: float(gain.sum() / now.sum()) for who, gain in costs.items()}
     return Diagnosis(name, float(now.sum() / repaired.sum()), worst, share, **more)

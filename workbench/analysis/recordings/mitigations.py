@@ -1,7 +1,7 @@
 """Mitigations of stragglers, tried on recorded steps: leave out a worker, or use an exact scheme that tolerates it.
 
 Every candidate is computed on all recorded steps. A worker with more samples takes proportionally longer. The best is
-chosen on every other stretch of the steps and evaluated on the rest, so that the choice does not bias its result.
+chosen on every other block of steps and evaluated on the rest, so that the choice does not bias its result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Steps:
-    """Times of a job's steps. `times` (steps, workers): of a worker with an equal share of the data; `names`: workers.
+    """Times of a job's steps. `times`: (steps, workers), for equal shares of the data. `names`: workers.
 
     `link`, `floats` (of a message), `decode_rate` and `transit` (time of a message beyond the latency, as `times`):
     if unknown, messages and decoding take no time. `besides` (steps,): time of a step beyond its scheme's rule, which
@@ -65,7 +65,7 @@ class Steps:
     besides: Array | float = 0.0
 
     def lasting(self, scheme: Scheme, seconds: Array, who: slice | list[int] = slice(None)) -> Array:
-        """Return seconds of steps of a scheme whose workers (`who` of them) take these times for all their samples."""
+        """Return the seconds of a scheme's steps if its `who` workers take these times for all their samples."""
         known = (seconds, seconds.shape[1] * SAMPLES_PER_WORKER, self.link, self.floats, self.decode_rate)
         if self.transit is None or not self.transit.any():
             return played(scheme, *known) + self.besides
@@ -73,7 +73,7 @@ class Steps:
         return played(scheme, *known, lambda length: transit * (length / self.floats)) + self.besides
 
     def without(self) -> Iterator[Candidate]:
-        """Yield all sets without one worker, in which each other one has the share 1 / (n - 1)."""
+        """Yield a candidate for each worker: without it, each other worker has the share 1 / (n - 1) of the data."""
         n = self.times.shape[1]
         uncoded = schemes.get("UMW")()
         for worker in range(n if n > 2 else 0):
@@ -134,6 +134,6 @@ def _judged(one: Candidate, now: Array, rng: np.random.Generator) -> Mitigation:
     saving = 1 - float(seconds.sum() / now.sum())
     draws = [resampled(len(now), rng) for _ in range(2 * BOOTSTRAP_DRAWS)]
     again = 1 - np.array([seconds[d].sum() / now[d].sum() for d in draws]).reshape(2, -1)
-    # Both the recorded and the future steps vary.
+    # Both the recorded steps and the future steps are random.
     low, high = np.quantile(saving + again[0] - again[1], BAND_QUANTILES).tolist()
     return Mitigation(what, saving, low, high, scheme, args)

@@ -1,4 +1,4 @@
-"""Phases of the steps in a recording: work of the workers, waiting of their answers, and decoding."""
+"""Phases of recorded steps: work of the workers, waiting of their answers, and decoding."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -100,7 +100,7 @@ class Phases:
         return {**self.computing, COMPUTE: self.own_seconds}
 
     def without(self, cause: Cause) -> Array:
-        """Return seconds of workers if the wait or the processor time of some were like the median."""
+        """Return the seconds of workers if the wait or the processor time of some workers were the median."""
         times = self.computing[cause.what]
         usual = without_causes(times, cause.what, {cause})
         return np.asarray(
@@ -126,7 +126,7 @@ class Phases:
     def shares(self, over: Array, even: Array) -> tuple[Array, Array, Array]:
         """Return Shapley values: of workers that exceed an even step by `over`, of the port, and of decoding.
 
-        The workers are fixed all or none while the port is fixed, and share the result as in the airport game.
+        For the port's share, either all workers are fixed or none. They divide their own share as in the airport game.
         """
         seconds = self.own_seconds
         repaired = np.minimum(seconds, even[:, None])
@@ -144,8 +144,8 @@ class Phases:
     def why(self, who: list[int]) -> str:
         """Return the cause of some workers' lateness: the phase in which they exceed the median most.
 
-        It is a layer if that explains most of their extra computing: more than half of what it would not explain if
-        all layers were slower by the same factor.
+        The cause is a layer if it explains most of the additional computing. If all layers were slower by the same
+        factor, the others would have the rest of it. The layer must explain more than half of this rest.
         """
         over = {what: float(excess_over_median(times)[:, who].mean()) for what, times in self.phases.items()}
         layers = {what: over.pop(what) for what in self.phases if what not in (COMPUTE, WAITING, LINK)}

@@ -1,14 +1,14 @@
 """Steps of a pipelined training job with other durations: its operations and their dependencies.
 
-The order of a worker's computations is as recorded. A forward computation waits for that of its micro-batch at the
-stage before, a backward one for that at the stage after, and both for the transfer. Then come the gradients of the
-embedding (first and last stage together), the sum over the replicas, the norm of all gradients (all workers together)
-and the optimiser. Processor time between operations is ignored, and model chunks that share a stage are not
-supported.
+The order of a worker's computations is as recorded. A forward computation waits for its micro-batch at the stage
+before, and a backward computation for the stage after. Both wait for the transfer. Then the gradients of the embedding
+are exchanged (first and last stage together), and the sum over the replicas is computed. The norm of all gradients (all
+workers together) and the optimiser follow. Processor time between operations is ignored, and model chunks that share a
+stage are not supported.
 
 Y. Lin et al., "Understanding stragglers in large model training using what-if analysis", OSDI 2025, section 3. The
-slowdown is the time with the recorded durations over the time with average ones: each operation as long as the mean
-of its kind (transfers: the median).
+slowdown is the time with recorded durations over the time with average durations. The average is the mean of
+computations of a kind, and the median of transfers.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ class Recording:
     def table(self, phase: str | None = None, values: str = "seconds") -> pd.DataFrame:
         """Return seconds of every worker (columns) in every step (rows); NaN if not recorded.
 
-        `phase`: by default the work of the worker itself ("compute", with all layers, "compute: NAME"), if it was
-        recorded, as waiting for others makes all steps equally long. Otherwise all phases together. `values`:
+        `phase`: by default the worker's own work ("compute" and the layers "compute: NAME"), if it was recorded;
+        otherwise all phases together. Waiting for other workers would make all times of a step equally long. `values`:
         "seconds", or those of a processor ("processor_seconds"). Raises `SettingError` for an unknown phase.
         """
         frame = self.job().frame
@@ -186,9 +186,9 @@ class Recording:
     def replays(self, workers: int | None = None, rounds: int = 200, seed: int = 0) -> pd.DataFrame:
         """Compare what replays keep: one row for the recording, and one for each way to replay it (see `delays`).
 
-        Columns: late (share of the times over 1.2 medians), burst (mean steps that a worker stays late), maximum (of
-        a step, over its median, on average). `workers`, `rounds`, `seed`: of the replays; by default as many workers
-        as recorded.
+        Columns: late (share of times over 1.2 medians), burst (mean number of consecutive late steps), maximum (mean
+        ratio of a step's maximum to its median). `workers`, `rounds`, `seed`: of the replays; by default as many
+        workers as recorded.
 
         >>> import pandas as pd
         >>> times = [(w, t, 1 + (w == 2)) for t in range(20) for w in range(5)]

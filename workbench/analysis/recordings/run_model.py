@@ -2,7 +2,7 @@
 
 A coded scheme tolerates its slowest workers, so slow workers need not be the ones that cost time. The model of a
 round is therefore that of the scheme: its `round_times` with the measured computing times and transit times of
-messages. Interrupted work is assumed to end with its round, as its full duration is unknown.
+messages. Interrupted work is assumed to end with its round, because its full duration is unknown.
 """
 
 from collections.abc import Callable, Iterable
@@ -83,7 +83,8 @@ class Rounds:
         seconds, latency = table("compute"), 0.0 if is_real(trace) else e.link.latency
         late = np.isnan(seconds)
         transit = _transits(table("send"), latency)
-        spent = None if late.any() else processor_of(trace)  # of interrupted work, only a part is known
+        # only a part of the time of interrupted work is known
+        spent = None if late.any() else processor_of(trace)
         return cls(trace, np.where(late, lasted[:, None], seconds), transit, late, lasted, spent)
 
     @property
@@ -118,7 +119,7 @@ class Rounds:
         return played(e.built_scheme, seconds, e.shape()[0], link, e.shape()[1], rate, way_of)
 
     def dearest(self, causes: list[Cause], most: int) -> list[Cause]:
-        """Return at most `most` causes, in their order: those that gain most if they are fixed first or last."""
+        """Return at most `most` causes, in their order: those whose fix saves most, as the first or the last fix."""
         if len(causes) <= most:
             return causes
 
@@ -129,15 +130,15 @@ class Rounds:
         return sorted(sorted(causes, key=gain, reverse=True)[:most], key=causes.index)
 
     def shapley(self, causes: list[Cause]) -> dict[Cause, Array]:
-        """Return what every round would gain from fixing each cause: the mean over all orders of fixing them."""
+        """Return the seconds that each round saves by fixing each cause: the mean over all orders of fixing them."""
         return shapley(causes, lambda repaired: -self.lasting(repaired))
 
 
 def split(seconds: Array, processor: Array | None) -> dict[str, Array]:
-    """Return seconds by possible cause: waiting for a processor, and its work, with the other as usual; and the whole.
+    """Return the seconds by possible cause: waiting for a processor, the processor's work, and both together.
 
-    Shapes are those of `seconds`. The product of the two is in the whole. If the processor's time is unknown, only
-    the whole is returned.
+    For each of the first two, the other has its usual value. All have the shape of `seconds`. If the processor's time
+    is unknown, only the whole is returned.
 
     >>> split(np.array([[2.0, 6.0]]), np.array([[1.0, 1.5]]))["waiting"].tolist()
     [[2.5, 5.0]]
@@ -153,7 +154,7 @@ def split(seconds: Array, processor: Array | None) -> dict[str, Array]:
 
 
 def without_causes(times: Array, what: str, causes: set[Cause]) -> Array:
-    """Return times in which those of the causes are at most the median."""
+    """Return the times, with the times of the causes limited to the median."""
     who = sorted({worker for cause in causes if cause.what == what for worker in cause.workers})
     found = times.copy()
     found[:, who] = np.minimum(times[:, who], np.median(times, axis=1, keepdims=True))
@@ -187,4 +188,6 @@ def played(
     sent: Callable[[float], Array | float] = (lambda length: 0.0) if send is None or is_ring else send
     draws = SampledTimes.measured(seconds, sent, link, floats, samples, decode_rate)
     found = scheme.round_times(draws, workers).seconds
-    return found if send is None or not is_ring else found + send(floats).max(axis=1)  # of the slowest link
+    return (
+        found if send is None or not is_ring else found + send(floats).max(axis=1)
+    )  # the slowest link decides

@@ -50,10 +50,10 @@ def spell_p_values(times: Array, parts: Array | None = None, members: Sequence[S
 
     The statistic is a likelihood ratio of ranks, averaged over all spells and six alternatives (Lehmann's). Spells up
     to the end have half of the weight. If no worker and no step differs from another, its mean is at most 1 for any
-    delay model. So its inverse is a p-value (Markov's inequality), which is multiplied by the number of workers
-    (Bonferroni). Autocorrelation, estimated from the others, divides its logarithm. Several workers may be late: the
-    k latest are left out of the others, at 1/k of the level. In a spell that has ended, at least a fifth of all steps
-    are late, or a quarter with few workers. A shorter spell is a single event.
+    delay model. Its inverse is therefore a p-value (Markov's inequality), which is multiplied by the number of workers
+    (Bonferroni). The logarithm of the ratio is divided by the autocorrelation factor of the other workers. Several
+    workers may be late: the k latest are left out of this estimate, at 1/k of the level. In a spell that has ended, at
+    least a fifth of all steps are late, or a quarter with few workers. A shorter spell is a single event.
 
     G. Shafer, V. Vovk, "Test martingales, Bayes factors and p-values", Statistical Science 26 (2011).
 
@@ -112,7 +112,7 @@ def _mean_likelihood(logs: Array) -> Array:
 def _memory(rest: Array) -> float:
     """Return the factor by which the autocorrelation of equal workers inflates the variance of a mean.
 
-    It is 1 unless it exceeds 1 by a standard error, as it may in a table without autocorrelation. With at least three
+    The factor is 1 unless the estimate exceeds 1 by more than a standard error. With at least three
     workers, common variations are removed.
     """
     over = rest - np.median(rest, axis=1, keepdims=True) if rest.shape[1] > 2 else rest
@@ -127,17 +127,18 @@ def _memory(rest: Array) -> float:
 def variance_inflation(series: Array) -> float:
     """Return the factor by which autocorrelation inflates the variance of a mean of each column, (steps, workers).
 
-    Autocorrelation makes slow waves larger and fast ones smaller. The variance of a mean follows from the power of
-    the slowest waves, so their power is averaged. The number of waves is the one with the largest result. A few waves
-    may all be small by chance, so an average is increased by one over the number of its squares. The waves are
-    cosines that fit into all steps 1, 2, ... times by half. They are free of the mean and nearly independent.
+    Autocorrelation increases the power of low frequencies. The variance of a mean follows from the power of the lowest
+    frequencies, which is averaged. The number of frequencies is the one with the largest result. A few frequencies may
+    all have little power by chance. An average is therefore increased by one over its number of terms. The basis
+    functions are cosines with 1, 2, ... half periods in all steps. They do not contain the mean, and are nearly
+    independent.
     """
     level, count = _wave_levels(series)
     return float((level * (1 + 1 / (count * max(series.shape[1] - 1, 1)))).max(initial=1.0))
 
 
 def _wave_levels(series: Array) -> tuple[Array, Array]:
-    """Return the mean power of the slowest 1, 2, ... waves over that of all, and these numbers (infinity: no power)."""
+    """Return the mean power of the lowest 1, 2, ... frequencies over that of all, and these counts."""
     power = (dct(series - series.mean(axis=0), norm="ortho", axis=0)[1:] ** 2).sum(axis=1)
     if power.sum() <= 1e-18 * (series**2).sum():
         return np.ones(len(power)), np.full(len(power), np.inf)
@@ -164,7 +165,7 @@ def longest_window(series: Array) -> tuple[int, int]:
 
 
 def gap_p_value(values: Array, k: int, usual: float = 0.0, prior: int = 0, most: int = MAX_SPACINGS) -> float:
-    """Return how likely the gap below the k-th of descending values is, if all have one exponential tail.
+    """Return a p-value for the gap below the k-th of descending values, if all have the same exponential tail.
 
     k times the k-th gap is an exponential variate for all k. Its mean is estimated from at most `most` gaps below,
     with one observation each, and from `usual`, which counts as `prior` observations.
@@ -191,7 +192,7 @@ def _counts(over: Array, worker: int, first: int, last: int) -> bool:
 
 
 def burst_p_value(late: NDArray[np.bool_], length: int) -> float:
-    """Return how likely one of the others' bursts is at least that long; 0 if they have no bursts.
+    """Return the probability that a burst of the other workers is at least that long; 0 if they have no bursts.
 
     The length of bursts is exponential. Its mean is estimated from the observed ones and `PRIOR_BURSTS` of their mean
     length. Consecutive late steps that are no more frequent than by chance are not bursts.
@@ -204,11 +205,11 @@ def burst_p_value(late: NDArray[np.bool_], length: int) -> float:
 
 
 def late_spells(times: Array, memory: float = 1.0) -> list[tuple[int, int]]:
-    """Return the first step and the step after the last of each spell of a worker's lateness; the first is the onset.
+    """Return the spells of a worker's lateness: first step and step after the last. The first one is the onset.
 
     `times`: logarithms of its times over the others' usual one, (steps,). `memory`: factor by which autocorrelation
-    inflates the variance of a mean. Each step is late or not, so that the likelihood of two levels, with a penalty
-    for each change, is largest (Viterbi's algorithm). Without spells the worker is late in single steps, or never.
+    inflates the variance of a mean. Viterbi's algorithm decides which steps are late: the likelihood of two levels,
+    with a penalty for each change, is largest. Without spells the worker is late in single steps, or never.
 
     >>> late_spells(np.repeat([0.0, 1.0, 0.0], [30, 20, 40]) + 0.1 * np.sin(np.arange(90)))
     [(30, 50)]
@@ -227,9 +228,9 @@ def late_spells(times: Array, memory: float = 1.0) -> list[tuple[int, int]]:
 
 
 def _fitted(times: Array, late: NDArray[np.bool_], penalty: float) -> tuple[float, NDArray[np.bool_]]:
-    """Return the penalised misfit (of Laplace's likelihood) and the late steps, from an initial guess of them.
+    """Fit late steps from an initial guess. Return the penalised misfit (of Laplace's likelihood) and the late steps.
 
-    The usual level is 0. The late level and the spread are estimated. A single step does not suffice for a change.
+    The usual level is 0. The late level and the spread are estimated. A single late step never exceeds the penalty.
     """
     spread = 1.0
     for _ in range(ITERATIONS):
@@ -271,7 +272,7 @@ def _two_states(score: Array, penalty: float) -> NDArray[np.bool_]:
 
 
 def lengths(late: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return how many consecutive steps each lateness lasted, for all workers (columns) together.
+    """Return the lengths of all runs of consecutive late steps, of all workers (columns) together.
 
     >>> lengths(np.array([[True], [True], [False], [True]])).tolist()
     [2, 1]
@@ -281,10 +282,10 @@ def lengths(late: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def bursts(late: NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the mean length of a lateness, and its value if a worker's late steps were independent: 1/(1 - p).
+    """Return the mean length of a run of late steps, and its value for independent late steps, 1/(1 - p).
 
-    p is the worker's own share of late steps, so a permanently slow worker is not a burst. If n of a worker's T steps
-    are late in random order, the mean number of runs is n (T - n + 1) / T.
+    p is the worker's own share of late steps, so a permanently slow worker is not a burst. With n of T steps late in
+    random order, the mean number of runs is n (T - n + 1) / T.
     """
     found, steps, count = lengths(late), len(late), late.sum(axis=0)
     expected = float((count * (steps - count + 1) / steps).sum())

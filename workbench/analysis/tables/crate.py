@@ -32,7 +32,7 @@ _TYPES = {
 
 
 def write(folder: Path, target: Path, rows: list[dict[str, Any]], settings: Sequence[str]) -> None:
-    """Copy the runs into a folder that becomes `target`, and describe them there."""
+    """Copy the runs into a folder that is renamed to `target` when it is complete, with their description."""
     crate = ROCrate(version="1.1")
     done = [row for row in rows if row["state"] == "done"]
     crate.name = target.name

@@ -19,12 +19,12 @@ MAX_GROUPS = 10  # groups of equally many runs, if a setting has more values tha
 def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
     """Return the share of a result's variance that each setting explains alone, the largest first.
 
-    It estimates the first-order Sobol index Var(E[Y | X]) / Var(Y) (Sobol', Mathematical Modelling and Computational
-    Experiments 1, 1993; Saltelli et al., Computer Physics Communications 181, 2010) by groups: the runs of each
-    value, or ten groups of neighbouring values. That is the correlation ratio, from which the share that such small
-    groups explain by chance is subtracted (epsilon squared, Kelley, PNAS 21, 1935). The rest is due to interactions
-    of settings, and to seeds. Settings must be drawn or combined independently of each other: settings that change
-    together share what they explain.
+    It estimates the first-order Sobol index Var(E[Y | X]) / Var(Y). (Sobol', Mathematical Modelling and Computational
+    Experiments 1, 1993; Saltelli et al., Computer Physics Communications 181, 2010.) Groups are the runs of each value,
+    or ten groups of neighbouring values. The estimate is the correlation ratio, less the share that small groups
+    explain by chance (epsilon squared, Kelley, PNAS 21, 1935). The rest is due to interactions of settings, and to
+    seeds. Settings must be drawn or combined independently of each other: settings that change together share what they
+    explain.
 
     `runs`: a table with finished runs. `of`: the result. Columns: setting, share (0 to 1), groups, n (runs).
 
@@ -73,5 +73,5 @@ def _explained(values: np.ndarray[Any, Any], groups: np.ndarray[Any, Any]) -> fl
     names, n = np.unique(groups), len(values)
     within = sum(float(((v := values[groups == g]) - v.mean()).__pow__(2).sum()) for g in names)
     if n <= len(names):
-        return float("nan")  # with one run per group, chance cannot be estimated
+        return float("nan")  # with one run per group, the share by chance cannot be estimated
     return float(max(0.0, 1 - (within / (n - len(names))) / (total / (n - 1))))

@@ -14,7 +14,7 @@ from typing import Any
 from workbench.analysis.tables.exports import is_number
 from workbench.core.trace.trace import Trace
 
-# set before the import of MLflow, which then sends nothing
+# set before the import of MLflow, which then sends no usage data
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 from mlflow import MlflowClient
@@ -23,14 +23,15 @@ from mlflow.entities import Metric, Param, RunTag
 DATABASE = "mlflow.db"
 # states of MLflow; any other is KILLED
 _STATUS = {"done": "FINISHED", "failed": "FAILED", "running": "RUNNING"}
-_MAX_METRICS, _MAX_WORDS = 1000, 100  # max numbers in one call of MLflow's client
+# max numbers of metrics, and of parameters or tags, in one call of MLflow's client
+_MAX_METRICS, _MAX_WORDS = 1000, 100
 _MAX_NAME_CHARACTERS = 100  # MLflow takes 250 bytes
 _ROUNDS = "rounds"  # prefix of the names of metrics with a value for every round
 
 
 def write(folder: Path, target: Path, rows: list[dict[str, Any]], settings: Sequence[str]) -> None:
-    """Write the database in a folder that becomes `target`."""
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # else it reports each new table
+    """Write the database in a folder that is renamed to `target` when it is complete."""
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # otherwise it logs each new table
     client = MlflowClient(tracking_uri=f"sqlite:///{(folder / DATABASE).absolute()}")
     artifacts = (target / "artifacts").absolute().as_uri()
     experiment = client.create_experiment("straggler-workbench", artifact_location=artifacts)

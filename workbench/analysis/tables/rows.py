@@ -104,7 +104,7 @@ def places(root: Path) -> Iterator[Place]:
 
 
 def _linked(folder: Path, names: Collection[str], root: Path) -> Iterator[Place]:
-    """Yield runs elsewhere to which there are links. Other links are not followed, as they may form circles."""
+    """Yield runs elsewhere to which there are links. Other links are not followed, because they may form circles."""
     shown = sorted(folder / name for name in names if not name.startswith("."))
     for link in [path for path in shown if path.is_symlink()]:
         try:

@@ -17,14 +17,14 @@ from workbench.core.trace.layout import FILES, PLAN, RANKS_LOCK, RUN, RUN_LOCK, 
 
 
 def is_run(names: Collection[str]) -> bool:
-    """Return whether these are the files of a run's folder, below which there are no other runs."""
+    """Return whether file names are those of a run folder, below which there are no other runs."""
     return STATUS in names or (SPEC in names and (RUN in names or TASK in names))
 
 
 def remains(folder: Path, names: Collection[str]) -> bool:
-    """Return whether these are some of a run's files.
+    """Return whether file names include some of a run's files.
 
-    A spec alone may be written by a user, unless the folder is one in which a run was just being saved.
+    A folder with only a spec may be the user's, unless it is a temporary folder of a run that was being saved.
     """
     few = 1 if folder.name.startswith(".") and folder.suffix == ".tmp" else 2
     return len({*FILES, TASK} & set(names)) >= few
@@ -48,7 +48,7 @@ class Status:
     host: dict[str, Any] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
-        """Write atomically."""
+        """Write the status into a run's folder, atomically."""
         write_json(folder / STATUS, asdict(self), indent=2)
 
     @classmethod

@@ -35,11 +35,11 @@ _KIND_COLUMNS = ("engine", "scheme", "problem", "optimiser", "delays.kind")
 class Runs:
     """Table of runs: one row per run, one column per setting (dotted names), and columns of results.
 
-    Results: time (s, of the whole run), round_time (s), loss and other metrics after the last round, messages, bytes,
-    downloads, samples, started, stale (sums over the rounds), residual (mean), rounds_done; with a target, time_to
-    and rounds_to (empty: never). Derived from the settings: straggler_fraction (share of workers that may be late)
-    and load (largest share of the data that one worker computes). Notes of the user: name, tags, note, when,
-    archived. Unfinished runs have a state, an error and their settings, but no results.
+    Results: time (s, of the whole run), round_time (s), loss and other metrics (after the last round), messages, bytes,
+    downloads, samples, started, stale (sums over the rounds), residual (mean), rounds_done. A target adds time_to and
+    rounds_to (empty: never). Derived from the settings: straggler_fraction (share of workers that may be late) and load
+    (largest share of the data that one worker computes). Notes of the user: name, tags, note, when, archived.
+    Unfinished runs have a state, an error and their settings, but no results.
 
     A notebook shows it as a widget, with `wb.RunsTable`.
     """
@@ -135,9 +135,9 @@ class Runs:
     def export(self, path: str | Path, form: str = "") -> Path:
         """Write the table, or the runs with it.
 
-        form: "csv" or "parquet", a file, by default from its ending; "mlflow", a folder with a database for `mlflow
-        ui --backend-store-uri sqlite:///FOLDER/mlflow.db`; "ro-crate", a folder with copies of the run folders and
-        their description in JSON-LD. The last two need the extras `mlflow` and `metadata`.
+        form: "csv" or "parquet" is a file; the default follows from its ending. "mlflow" is a folder with a database,
+        which `mlflow ui --backend-store-uri sqlite:///FOLDER/mlflow.db` shows. "ro-crate" is a folder with copies of
+        the run folders and their description in JSON-LD. The last two need the extras `mlflow` and `metadata`.
         """
         return export(self.table, path, form, self.settings)
 

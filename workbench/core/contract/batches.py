@@ -121,7 +121,7 @@ def key_of(problem: Problem) -> object:
 
 
 def with_batches(problem: Problem, sampler: BatchSampler | None) -> Problem:
-    """Return the problem with gradients of mini-batches; without a sampler, as it is."""
+    """Return the problem with gradients of mini-batches. Without a sampler, the problem is returned unchanged."""
     return problem if sampler is None else Batched(problem, sampler)
 
 

@@ -139,15 +139,15 @@ class Kernels:
     """Kernels of a batch; leaving the block ends them all.
 
     threads: number of linear-algebra threads of each kernel. fresh: start every kernel instead of forking it. code:
-    user-defined classes, by value, which are in the folder of the sockets while the batch lasts. allowed: names of
-    code that kernels may run, with hashes, where that is restricted.
+    user-defined classes, by value. They are in the folder of the sockets during the batch. allowed: names of code that
+    kernels may run, with hashes; None: no restriction.
     """
 
     def __init__(
         self, threads: int, fresh: bool = False, code: str = "", allowed: Mapping[str, str] | None = None
     ) -> None:
         self.threads, self.fresh, self.code_sent, self.allowed = threads, fresh or not CAN_FORK, code, allowed
-        self.processes: dict[str, Any] = {}  # by the name of their run; Kernel or Popen
+        self.processes: dict[str, Any] = {}  # run's name -> its Kernel or Popen
         self.numbers = count()
         self.stopping = False
         self._forkserver: KernelForkServer | None = None

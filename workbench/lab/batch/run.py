@@ -47,8 +47,8 @@ NOTEBOOK = shipped("notebooks/run.ipynb")
 class Summary:
     """Result of a sweep.
 
-    before: number of runs that were done already. states: state of every other run, by name. folder: of the sweep.
-    found: result of a search, in words, and why pictures are missing, if they were requested.
+    before: number of runs that were done already. states: state of every other run, by name. folder: folder of the
+    sweep. found: result of a search as text. It also has the reason if requested pictures are missing.
 
     >>> Summary(Path("runs"), before=3, states={}).failed
     []

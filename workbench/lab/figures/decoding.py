@@ -47,8 +47,9 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
 
     `trace`: a run with events. `round`: from 0. `parent`: the master, or a relay of a tree.
 
-    Raises `SettingError`: no such round or no events of it; nobody sends to that rank; the scheme has no fixed weights,
-    because it decides by numbers or the clock or keeps what came in other rounds; the parent did not finish the round.
+    Raises `SettingError` if the round or its events are missing, if no rank sends to that rank, or if the parent did
+    not finish the round. It is also raised if the scheme has no fixed weights: it is data dependent, reads the clock,
+    or uses answers of other rounds.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=3, rounds=2))
@@ -159,7 +160,7 @@ class _Parent:
         self.program = trace.experiment.built_scheme.program(self.node)
 
     def combined(self) -> Any:
-        """Return what it commits, or sends to its own parent."""
+        """Return the value that the parent commits, or sends to its own parent."""
         answer: Any = None
         with suppress(StopIteration):
             while answer is not self:
@@ -172,7 +173,7 @@ class _Parent:
         raise SettingError(f"round = {self.round}: rank {self.node.rank} did not finish it; choose another")
 
     def _short(self, value: Any) -> Any:
-        """Keep only the given messages."""
+        """Cut unit vectors to the messages that the program has received."""
         value = np.asarray(value, dtype=float)
         return value[..., : len(self.given)] if value.ndim else np.full(len(self.given), float(value))
 

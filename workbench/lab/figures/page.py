@@ -117,7 +117,7 @@ def dark_style() -> str:
         f" {{{paint}: {getattr(dark, name)} !important}}"
         for paint, element, name in paints
     ]
-    shadows = f"{ours} .highlight-shadow {{stroke: {dark.background} !important}}"  # of parallel axes
+    shadows = f"{ours} .highlight-shadow {{stroke: {dark.background} !important}}"  # highlighted lines of parallel axes
     buttons = (
         f"{ours} .modebar-group {{background: none !important}}"
         f" {ours} .modebar-btn .icon path {{fill: {dark.muted} !important}}"

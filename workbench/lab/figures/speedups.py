@@ -110,20 +110,20 @@ def position(series: Sequence[Series], reference: str) -> int:
 
 
 def reference_of(series: Sequence[Series], found: Sequence[float]) -> int | None:
-    """Return the reference: CR where it meets the target, else the fastest, else None."""
+    """Return the reference: CR if it reaches the target, else the fastest, else None."""
     met = [i for i, at in enumerate(found) if np.isfinite(at)]
     reduced = [i for i in met if series[i].trace.experiment.scheme == "CR"]
     return min(reduced or met, key=lambda i: found[i], default=None)
 
 
 def crossing(trace: Trace, metric: str, target: float, x: str = "time") -> float:
-    """Return the x value at which a run first meets the target after a round (NaN: never)."""
+    """Return the x value at which a run first reaches the target after a round (NaN: never)."""
     place = reached(trace, metric, target)
     return float("nan") if place is None else float(abscissa(trace, x)[place])
 
 
 def reached(trace: Trace, metric: str, target: float) -> int | None:
-    """Return the round after which a run first meets the target, None for never; see `first_reached`."""
+    """Return the round after which a run first reaches the target, None for never; see `first_reached`."""
     return first_reached(column(trace, metric), target, metric, trace.experiment.batch)
 
 

@@ -29,7 +29,7 @@ _DRAWING = (
     "Plot",
     "SweepPlot",
     "watch",
-)  # by plotly.js, as soon as they are shown
+)  # styles that plotly.js adds as soon as a figure is shown
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,8 @@ Every kind reaches its ranks in the same way:
 
 * A *pool* is a folder on the machine that starts the ranks (`workbench.mpi.launch.poolfolder`), with one supervisor
   above one mpiexec. Only files connect a pool with its user. A supervisor may therefore be a child process
-  (`workbench.mpi.launch.head.pools.ChildPool`), a process on another host, or a batch job that shares the file system.
+  (`workbench.mpi.launch.head.pools.ChildPool`). It may also be a process on another host, or a batch job that shares
+  the file system.
 * `here` returns the `Site` of that machine, and is all that a kind has to write. If ranks run in jobs, subclass
   `workbench.mpi.clusters.batch.BatchCluster`, which defines it and leaves four methods (see
   `workbench.mpi.clusters.pbs`).
@@ -88,7 +89,7 @@ class Cluster(KindFamily):
     )
     # Whether the ranks do not see this machine's files, and so have to be sent the place of prepared data.
     elsewhere: ClassVar[bool] = False
-    # Whether idle pools of this process have to close before a new one has room.
+    # Whether idle pools of this process must close before a new pool can start.
     alone: ClassVar[bool] = False
 
     name: str = setting("", "name of the file without .yaml; not written into the file")
@@ -121,7 +122,7 @@ class Cluster(KindFamily):
         return None
 
     def fits(self, ranks: int, there: int) -> bool:
-        """Return whether a warm pool of `there` ranks suits a run of `ranks`: enough ranks, but not far too many."""
+        """Return whether an idle pool of `there` ranks suits a run of `ranks`: enough ranks, but not far too many."""
         return ranks <= there <= 2 * ranks + 16
 
     @property

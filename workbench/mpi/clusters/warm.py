@@ -1,4 +1,4 @@
-"""Warm pools of this process, so that only the first run has to wait for its ranks."""
+"""Pools of this process, so that only the first run has to wait for its ranks."""
 
 import atexit
 import threading
@@ -20,9 +20,9 @@ class Pools:
     def get(
         self, ranks: int, cluster: Cluster | None = None, progress: ProgressCallback = no_progress
     ) -> Pool:
-        """Return a warm pool with at least as many ranks, or else start one (see `Pool.await_ready`).
+        """Return an idle pool with at least as many ranks, or else start one (see `Pool.await_ready`).
 
-        Raises `ClusterError` if there is no room or no mpiexec, or if a host has a problem.
+        Raises `ClusterError` if memory or open files do not suffice, mpiexec is missing, or a host has a problem.
         """
         where = cluster or clusters.load(clusters.LOCAL)
         with self._lock:

@@ -99,7 +99,10 @@ class Port:
         return float(self.ties(parcel.message.round)[parcel.message.src - 1])
 
     def next(self, now: float) -> Delivery | None:
-        """Return the first message that has passed by now. Only one, as the program may then refuse the next."""
+        """Return the first message that has passed by now.
+
+        Only one is returned, because the program may then refuse the next.
+        """
         self._begin(now)
         below = self.current[2] if self.current else float("inf")
         above = self.downlink[0].at if self.downlink else float("inf")

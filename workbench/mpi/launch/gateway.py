@@ -271,7 +271,7 @@ def login_text(heard: bytes, before: str = "") -> str:
 
 
 def write_message(stream: IO[bytes], message: dict[str, Any], data: bytes = b"") -> None:
-    """Send a message. Raises OSError if nobody reads.
+    """Send a message. Raises OSError if no process reads it.
 
     >>> import io
     >>> stream = io.BytesIO()

@@ -36,7 +36,7 @@ class DeltaRequest:
         whole = self.all or bool(ended)
         # Read before the growing files, which then have all rounds of the checkpoint.
         saved = self._replaced(folder, [CHECKPOINT] if whole else [])
-        # Models before rows: the model of a row follows soon, and the last ones come together.
+        # Models are read before rows. If a row is read before its model exists, the model is in the next reply.
         names = [*GROWING_FILES, *_arrivals(folder)] if whole else []
         pieces = [self._piece(folder, name) for name in [*names, ROWS]]
         found = [piece for piece in pieces if piece is not None]
@@ -57,7 +57,7 @@ class DeltaRequest:
         return ({"name": name, "offset": offset, "bytes": len(text)}, text) if text else None
 
     def _replaced(self, folder: Path, names: list[str]) -> list[tuple[dict[str, Any], bytes]]:
-        """Return the files that differ from those at home, as a whole."""
+        """Return the whole content of each file that differs from the local copy."""
         found = []
         for name in names:
             stamp = _stamp(folder / name)
@@ -80,13 +80,13 @@ def _stamp(path: Path) -> str:
 
 
 def file_sizes(home: Path) -> dict[str, int]:
-    """Return the sizes of the growing files in a folder: the bases of a mirror for the next stretch of the run."""
+    """Return the sizes of the growing files in a folder: the bases of a mirror for the next segment of the run."""
     names = [name for name in (ROWS, *GROWING_FILES, *_arrivals(home)) if (home / name).is_file()]
     return {name: (home / name).stat().st_size for name in names}
 
 
 class Mirror:
-    """Local copy of a run folder. `bases`: sizes of its growing files before this stretch of the run."""
+    """Local copy of a run folder. `bases`: sizes of its growing files before this segment of the run."""
 
     def __init__(self, home: Path, bases: dict[str, int]) -> None:
         self.home, self.bases, here = home, bases, file_sizes(home)

@@ -21,7 +21,7 @@ from workbench.mpi.launch.processes import RANKS_MODULE
 STUB = str(Path(__file__).with_name("rank") / "stub.py")
 MEGABYTES_PER_RANK = 45  # MB of a rank, measured without shared pages
 FILES_PER_RANK, FILES_OF_MPIEXEC = 4, 26  # open files of mpiexec, measured: per process, and fixed
-# MB of shared memory. Open MPI makes a file of 16 MB per rank if there is room, and uses little of it.
+# MB of shared memory. Open MPI makes a file of 16 MB per rank if they fit, and uses little of it.
 SHARED_MEGABYTES, SHARED_MEGABYTES_PER_RANK = 17.0, 0.15
 # Variables with which batch systems and other launchers describe their own jobs: Slurm, PBS, LSF, Grid Engine, Cobalt,
 # LoadLeveler, Flux, OAR, ALPS, PALS, and the launcher that has started this process as a rank.
@@ -50,7 +50,7 @@ def find_mpiexec() -> str:
 def command(ranks: int, folder: str) -> list[str]:
     """Return the command line that starts the ranks of a pool's folder on this machine.
 
-    It declares room for all ranks. With more ranks than declared cores, Open MPI would yield the core in every call
+    It declares slots for all ranks. With more ranks than declared cores, Open MPI would yield the core in every call
     that finds nothing, whatever its settings. A poll would then take 1.4 ms instead of 1 us.
     """
     start = [find_mpiexec(), "--host", f"localhost:{ranks}", "--with-ft", "ulfm", "-n", str(ranks)]
@@ -114,7 +114,7 @@ def compiled_folder() -> Path:
 
 
 def check_room(ranks: int, each: int | None = None, files: int = 0) -> None:
-    """Raise `ClusterError` if this machine has no room for `ranks` processes.
+    """Raise `ClusterError` if memory or open files of this machine do not suffice for `ranks` processes.
 
     `each`: megabytes of each process. `files`: number of files that have to be open.
     """
@@ -133,7 +133,7 @@ def check_room(ranks: int, each: int | None = None, files: int = 0) -> None:
             f"workers = {ranks - 1}: {ranks} processes need about {need / 1024:.1f} GiB and {free / 1024:.1f} GiB are"
             f" free; take up to {fit} workers here, engine = 'sim', or a larger cluster"
         )
-    # without this room, ranks would wait for each other until the start fails
+    # with less shared memory, ranks would wait for each other until the start fails
     if SHARED_MEMORY_FOLDER.is_dir():
         free, megabytes = (
             shutil.disk_usage(SHARED_MEMORY_FOLDER).free / 2**20,

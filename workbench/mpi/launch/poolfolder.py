@@ -161,7 +161,7 @@ def shared(folder: Path) -> Path:
 
 
 def left_in_memory() -> list[str]:
-    """Return the names of pools that have left such a folder of this user."""
+    """Return the names of this user's pools whose folder is still in shared memory."""
     found = [path for path in SHARED_MEMORY_FOLDER.glob(f"{PREFIX}*") if path.stat().st_uid == os.getuid()]
     return [path.name.removeprefix(PREFIX) for path in found]
 

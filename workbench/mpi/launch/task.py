@@ -67,7 +67,8 @@ class Task:
     begun: Mapping[str, str] = field(default_factory=dict)  # facts that a resumed run must agree with
     # By value: a function that returns, for a class and a rank, the class to use instead (for tests).
     substitutes: str = ""
-    controller: Mapping[str, Any] | None = None  # for an adaptive run, see `controller_of`
+    # state of the controller of an adaptive run, see `controller_of`
+    controller: Mapping[str, Any] | None = None
     code: str = ""  # user-defined classes by value, see `core.base.by_value`; never saved
     # modules of the package with its classes, so that ranks import no others
     homes: Sequence[str] = ()
@@ -200,7 +201,7 @@ def controller_state(
 ) -> dict[str, Any]:
     """Return the state of the adaptive controller for a task, after these changes.
 
-    `left`: time of the last stretch's end, on the master's wall clock, if the run continues at once.
+    `left`: time of the last segment's end, on the master's wall clock, if the run continues at once.
     """
     last = changes[-1] if changes else None
     configurations = [

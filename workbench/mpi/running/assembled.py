@@ -65,7 +65,7 @@ def _with_earlier(
     events: dict[str, Any],
     columns: dict[str, NDArray[Any]],
 ) -> dict[str, NDArray[Any]]:
-    """Return the events of all stretches of a run, and put the stretches' counts into the columns."""
+    """Return the events of all segments of a run, and put the segments' counts into the columns."""
     parts = []
     for stretch, ledgers in earlier:
         found = ledgers.events(stretch.zero)
@@ -83,7 +83,7 @@ def _facts(
 ) -> dict[str, Any]:
     """Return the facts of a real run that its folder stores besides the tables.
 
-    `computed`: number of computations in earlier stretches.
+    `computed`: number of computations in earlier segments.
     """
     done = max(computed + sum(ledgers.count("computed", len(columns["round"]))), 1)
     return {

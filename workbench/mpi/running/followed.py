@@ -1,7 +1,7 @@
 """Real runs that are followed through their run folder: rows and losses during the run, the trace at its end.
 
-Losses are evaluated here and not at the master. They are evaluated only when their values are read, and in a limited
-share of the time, so that they do not slow down the measured run. Missing losses are evaluated at the end.
+Losses are evaluated here and not at the master. They are evaluated only when their values are read. The share of the
+time is limited, so that this does not slow down the measured run. Missing losses are evaluated at the end.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class FollowedRun(Run):
 
     @property
     def changing_scheme(self) -> bool:
-        """Whether a stretch has ended, after which the run continues with another scheme."""
+        """Whether a segment has ended, after which the run continues with another scheme."""
         return (ended(self.home) or {}).get("state") == records.SCHEME_CHANGED
 
     @property
@@ -136,13 +136,13 @@ class FollowedRun(Run):
     def follow(self, holder: RunOwner | None = None) -> None:
         """Follow the run until it has ended, then make the trace."""
         self.watch(holder)
-        while self.changing_scheme and Lock(self.home / RUN_LOCK).locked:  # wait for the next stretch
+        while self.changing_scheme and Lock(self.home / RUN_LOCK).locked:  # wait for the next segment
             time.sleep(POLL_INTERVAL_S)
             self.watch()
         self._finish()
 
     def watch(self, holder: RunOwner | None = None) -> None:
-        """Follow the run until it, or one of its stretches, has ended."""
+        """Follow the run until it, or one of its segments, has ended."""
         if self._state == "waiting":
             self._begin("following")
         self._problem = self._problem or self.experiment.build_problem()
@@ -161,7 +161,7 @@ class FollowedRun(Run):
         self._conclude()
 
     def _look(self, holder: RunOwner | None) -> None:
-        """Poll the run once. Raises `ClusterError` if nobody is left to end it."""
+        """Poll the run once. Raises `ClusterError` if no process is left that could end it."""
         there = soon(self.home) if holder is None else holder.is_alive
         if holder is not None:
             holder.look()

@@ -49,7 +49,7 @@ def read_end(path: Path) -> dict[str, Any]:
 def real_folder(folder: str | Path, follow: bool = False) -> Path:
     """Return the folder of a real run. Raises `SettingError` for any other folder.
 
-    follow: also refuse a folder with a trace but without ended.json, which nobody will write any longer.
+    follow: also refuse a folder with a trace but without ended.json, which no process will write any longer.
     """
     home = path_of(folder, "folder")
     if not (home / TASK).is_file() or not (home / SPEC).is_file():
@@ -64,7 +64,7 @@ def real_folder(folder: str | Path, follow: bool = False) -> Path:
 
 
 def locked_again(home: Path, trust: bool = False) -> Lock:
-    """Lock the folder of a run that nobody works on. Wait for one that was asked to stop.
+    """Lock the folder of a run that no process works on. If the run was asked to stop, wait for its end.
 
     Raises `SettingError` if the run is still under way.
     """
@@ -121,8 +121,8 @@ def owner_of(home: Path, trust: bool = False) -> RunOwner | None:
 def _cluster(home: Path, fields: dict[str, Any], trust: bool) -> Cluster:
     """Return the cluster in owner.json. Its settings start programs, so a foreign folder is not enough.
 
-    It is accepted if it is this machine, if a file of the user has the same settings, or if this user's processes have
-    signed it. Otherwise `trust` is needed, and signs it. Raises `SettingError`.
+    The cluster is accepted if it is this machine, a file of the user has the same settings, or this user's processes
+    have signed it. Otherwise `trust` is needed, and signs it. Raises `SettingError`.
     """
     settings = fields["cluster"]
     if not isinstance(settings, dict):

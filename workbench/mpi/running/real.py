@@ -1,4 +1,4 @@
-"""Real runs: handed to warm ranks, and resumed from their last checkpoint.
+"""Real runs: submitted to a pool of ranks, and resumed from their last checkpoint.
 
 Only the run folder connects a run with its followers. A restarted kernel or another notebook can therefore follow it
 (`attach`), and a broken run can be resumed (`resume`). See `workbench.mpi.running.followed`.
@@ -51,7 +51,7 @@ _turn = threading.Lock()  # real runs of one kernel run one after the other, sin
 
 
 class RealRun(FollowedRun):
-    """Run on real processes that this process hands to warm ranks, and to further ones if a pool breaks."""
+    """Run on real processes that this process submits to a pool, and to another pool if the first one breaks."""
 
     def __init__(self, experiment: Experiment, folder: Path, cluster: Cluster | None = None) -> None:
         super().__init__(experiment, folder)
@@ -60,7 +60,7 @@ class RealRun(FollowedRun):
         self._planned: AdaptiveController | None = None
 
     def launch(self, options: dict[str, Any]) -> None:
-        """Prepare the task, hand it to warm ranks, and follow it to its end."""
+        """Prepare the task, submit it to a pool, and follow it to its end."""
         with self._in_turn():
             self._begin("opening the data")
             e = self.experiment
@@ -141,7 +141,7 @@ class RealRun(FollowedRun):
     def rest(self, fields: dict[str, Any], at_once: bool = False) -> Task:
         """Return the task after the last checkpoint, or the whole run if there is none. Files are truncated to match.
 
-        `at_once`: the checkpoint is the end of a stretch, and the run continues with another scheme.
+        `at_once`: the checkpoint is the end of a segment, and the run continues with another scheme.
         """
         done, model, state, begun, steps = 0, None, None, None, tuple[int, ...]()
         if (self.home / CHECKPOINT).is_file():
@@ -249,7 +249,7 @@ def attach(folder: str | Path, *, trust: bool = False) -> RealRun:
 
     A run that has ended returns its trace at once.
 
-    `trust`: run the code and use the cluster of a folder that somebody else has written or changed. It is needed only
+    `trust`: run the code and use the cluster of a folder that another user has written or changed. It is needed only
     once per folder.
 
     Raises `SettingError` if the folder is not that of a real run, or has to be trusted first.

@@ -40,7 +40,7 @@ from workbench.mpi.running.assembled import changes_of
 def replay_arrivals(folder: str | Path, rounds: int | None = None, *, trust: bool = False) -> Array:
     """Return the models after each round, shape (rounds, p), from the spec and the logged arrivals alone.
 
-    `trust`: run the code of a folder that somebody else has written or changed. It is needed only once per folder.
+    `trust`: run the code of a folder that another user has written or changed. It is needed only once per folder.
 
     Raises `RunError` in these cases:
 
@@ -74,14 +74,14 @@ class _Again:
         self.found: list[Array] = []
 
     def models(self) -> list[Array]:
-        """Run the masters of all stretches. Answers are computed when a master needs them."""
+        """Run the masters of all segments. Answers are computed when a master needs them."""
         for e, first, end in self.stretches:
             self.begin(e, first)
             self.node(MASTER).until(lambda end=end: len(self.found) == end, first)
         return self.found
 
     def begin(self, e: Experiment, first: int) -> None:
-        """Start a stretch of the run at round `first`, with the scheme of `e`."""
+        """Start a segment of the run at round `first`, with the scheme of `e`."""
         self.scheme, self.plan, self.first = e.built_scheme, e.plan, first
         self.learner.turn(e.plan)
         self.nodes, self.models_sent, self.mixes = {}, {}, self.plan.versions > 1

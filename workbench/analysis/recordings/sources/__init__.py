@@ -13,8 +13,8 @@ class Source:
 
     The source "table" also takes the names of its columns, and the unit of its times.
 
-    `tells(path)`: returns whether the file is of that kind. `where`: the public place, as text; `licence` of the
-    files there. `files`: name patterns of public files; `published`: their names in the public place; `how`:
+    `tells(path)`: returns whether the file is of that kind. `where`: where the files are published; `licence`: their
+    licence. `files`: name patterns of public files. `published`: their names where they are published. `how`:
     instructions, if copying them into a folder is not enough.
     """
 

@@ -11,7 +11,7 @@ NAMES = {"worker": "worker", "time": "step", "batch_time_norm": "seconds"}
 
 
 def tells(path: Path) -> bool:
-    """Return whether it is a table with a column of normalised mini-batch times."""
+    """Return whether the file is a table with a column of normalised mini-batch times."""
     if ending(path) not in TEXT_ENDINGS:
         return False
     try:

@@ -15,7 +15,7 @@ COMPUTING = ("forward-compute", "backward-compute", "optimizer")
 
 
 def tells(path: Path) -> bool:
-    """Return whether it is a table of operations."""
+    """Return whether the file is a table of operations."""
     return path.suffix.lower() == ".parquet" and set(parquet_columns(path)) >= NEEDED_COLUMNS
 
 

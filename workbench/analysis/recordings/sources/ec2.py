@@ -18,7 +18,7 @@ _LINE = re.compile(r"\s*(?:\d+\s+)?(?:(?P<host>[A-Za-z][\w.-]*?)_(?P<seconds>\d+
 
 
 def tells(path: Path) -> bool:
-    """Return whether this is a file of that kind, or a folder with one."""
+    """Return whether the path is a file of EC2 times, or a folder with one."""
     return any(_is_one(each) for each in _files(path))
 
 

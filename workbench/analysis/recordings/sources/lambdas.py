@@ -34,7 +34,7 @@ class _Inert:
 class _Reader(pickle._Unpickler):
     """Reader of lists, dicts, numbers and text. Names in the file become inert replacements, so nothing is called.
 
-    It is the reader written in Python, as the one in C allocates the memory that a small file claims to need.
+    The base class is the reader in Python. The reader in C would allocate as much memory as a small file declares.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -42,7 +42,7 @@ class _Reader(pickle._Unpickler):
 
 
 def tells(path: Path) -> bool:
-    """Return whether it is a pickle."""
+    """Return whether the file is a pickle."""
     return path.suffix == ".pkl"
 
 

@@ -10,7 +10,7 @@ from workbench.core.base.settings import SettingError
 
 
 def tells(path: Path) -> bool:
-    """Return whether it is a cluster profile."""
+    """Return whether the file is a cluster profile."""
     if path.suffix.lower() not in (".yaml", ".yml", ".json"):
         return False
     try:

@@ -21,7 +21,7 @@ ROUNDING_S = 1e-9  # s; a transfer may begin this much before the end of the one
 
 
 def tells(path: Path) -> bool:
-    """Return whether it is a folder of a run that has ended."""
+    """Return whether the path is the folder of a run that has ended."""
     return (path / RUN).is_file()
 
 
@@ -33,7 +33,7 @@ def read(path: Path) -> pd.DataFrame:
 def of_trace(trace: Trace) -> pd.DataFrame:
     """Return seconds by rank, round and phase: compute, send, wait (for the port), receive, exchange, decode.
 
-    An all-reduce of the MPI library is "exchange" as a whole, as its messages are not visible. For computing, the
+    An all-reduce of the MPI library is "exchange" as a whole, because its messages are not visible. For computing, the
     processor's seconds are returned as well.
     """
     events = trace.events
@@ -103,7 +103,8 @@ def passages(trace: Trace) -> pd.DataFrame:
     The arrival of a message at a busy port is not recorded. If transit times are neither real nor drawn, they are the
     link's latency. Otherwise a message is assumed to take its sender's usual time, and to wait for the rest. On the
     machine's own clock, the first message of a round wakes its receiver. That takes long if others still compute on
-    its core, and is not caused by the link. So that message is assumed to take the usual time of all.
+    its core, and is not caused by the link. The first message is therefore assumed to take the usual time of all
+    messages.
     """
     events, e = trace.events, trace.experiment
     sends = events[(events["kind"] == "send") & (events["rank"] > 0) & (events["messages"] == 1)]

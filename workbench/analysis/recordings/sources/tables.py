@@ -10,7 +10,7 @@ from workbench.core.contract.recorded import ENDINGS, read_times
 
 
 def tells(path: Path) -> bool:
-    """Return whether it is a table in text, compressed or not, or in Parquet."""
+    """Return whether the file is a table in text, compressed or not, or in Parquet."""
     return ending(path) in ENDINGS
 
 

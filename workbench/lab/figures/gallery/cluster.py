@@ -45,9 +45,9 @@ Look = dict[str, Any]
 def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
     """Draw four panels of a measured cluster.
 
-    They show the workers that straggle most and least over the rounds, as in figure 1 of paper 4; the times of every
-    worker, with a colour per host; the share of times that exceed a given time, with the fitted delay model; and the
-    times of messages by length.
+    The first shows the workers that straggle most and least over the rounds, as in figure 1 of paper 4. The second has
+    the times of every worker, with a colour per host. The third has the share of times that exceed a given time, with
+    the fitted delay model. The last has the times of messages by length.
 
     Raises `SettingError` for an unknown theme.
 

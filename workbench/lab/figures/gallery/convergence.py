@@ -161,7 +161,7 @@ def log_x(traces: Sequence[Trace], x: str) -> bool:
 def _with_target(
     figure: go.Figure, series: Sequence[Series], metric: str, x: str, target: float, log: bool, theme: str
 ) -> list[str]:
-    """Draw the target and where each run meets it; return legend entries with these times."""
+    """Draw the target and where each run reaches it. Return legend entries with these times."""
     check_target(target)
     found = [crossing(s.trace, metric, target, x) for s in series]
     base = reference_of(series, found)
@@ -203,7 +203,7 @@ def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme
 
 
 def _met(s: Series, metric: str, place: int, x: str, theme: str) -> go.Scatter:
-    """Draw a ring around the first point of a curve that meets the target."""
+    """Draw a ring around the first point of a curve at the target."""
     marker = {"symbol": "circle-open", "size": 18, "color": palette(theme).text, "line": {"width": 2.5}}
     at = [abscissa(s.trace, x)[place]], [column(s.trace, metric)[place]]
     hover = f"<b>{s.label}</b> meets the target<br>{x} %{{x:.5~g}}"

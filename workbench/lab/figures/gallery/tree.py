@@ -35,8 +35,8 @@ def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     `source`: a plan, or an experiment. `theme`: "light" or "dark".
 
     Node size is the load. Few workers are drawn layer by layer from the top, many around the master, a ring
-    as a ring. Of plans with more than 400 ranks one branch is drawn, with the number of workers in every layer, or some
-    workers of the ring; the subtitle says so.
+    as a ring. Of plans with more than 400 ranks, one branch is drawn, with the number of workers in every layer; of a
+    ring, some workers are drawn. The subtitle mentions it.
 
     Raises `SettingError`: neither a plan nor an experiment, or the theme is unknown.
 
@@ -150,7 +150,7 @@ def _labels(plan: Plan, layout: Layout, place: int) -> str:
 
 
 def _arrows(layout: Layout, theme: str) -> list[dict[str, Any]]:
-    """Draw arrowheads in the middle of a ring's edges, if there is room."""
+    """Draw arrowheads in the middle of a ring's edges, if they fit."""
     look = {"text": "", "showarrow": True, "arrowhead": 2, "arrowsize": 1.6}
     look |= {"arrowcolor": palette(theme).muted, "xref": "x", "yref": "y", "axref": "x", "ayref": "y"}
     found = []

@@ -36,7 +36,7 @@ from workbench.lab.widgets.forms.setup import (
 )
 
 _RUN_FIELDS = ("rounds", "seed", "batch", "evaluate_every", "decode_rate", "faults")
-Reasons = dict[str, str]  # by field
+Reasons = dict[str, str]  # field -> why it cannot be used
 
 
 class Controls(w.VBox):
@@ -63,7 +63,7 @@ class Controls(w.VBox):
         common = (self.delays, self.link, self.problem, self.optimiser, self.run)
         for form in common:
             form.on_change(lambda _: self._changed())
-        self.forms: dict[str, Form] = {  # by the field of an experiment
+        self.forms: dict[str, Form] = {  # field of an experiment -> form
             "delays": self.delays,
             "link": self.link,
             "problem_args": self.problem,

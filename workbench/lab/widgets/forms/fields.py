@@ -39,7 +39,7 @@ class Field:
     kind: Kind = "text"
     default: str = ""
     empty: bool = False
-    choices: tuple[str, ...] = ()  # of a text: suggestions
+    choices: tuple[str, ...] = ()  # values to choose from; for text, suggestions
     labels: tuple[str, ...] = ()  # labels of the choices, if they differ
     low: float | None = None
     high: float | None = None

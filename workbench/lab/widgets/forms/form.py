@@ -24,7 +24,7 @@ from workbench.lab.widgets.forms.fields import (
 
 
 class Form(anywidget.AnyWidget):
-    """Lines of a form; `values` are texts as typed, `reasons` why some of them cannot be used.
+    """Form with one row per field. `values`: texts as typed. `reasons`: why some of them cannot be used.
 
     >>> from workbench.core.contract.links import Link
     >>> from workbench.lab.widgets.forms.fields import fields_of

@@ -1,9 +1,9 @@
 """Combined settings of the explorer's controls: several schemes on the same cluster, data and stragglers.
 
 Some parameters have the same meaning in many schemes, by the vocabulary of the papers. `children` and `layers`
-describe a tree. `stragglers` counts those that are decoded together: of the children of a parent in a tree, of a
-group's workers in a grouped scheme, else of all workers. They are set once, by a shape, for every scheme with fields
-of those names.
+describe a tree. `stragglers` is the number of late workers among those that are decoded together. These are the
+children of a parent in a tree, a group in a grouped scheme, else all workers. They are set once, by a shape, for every
+scheme with fields of those names.
 """
 
 import re

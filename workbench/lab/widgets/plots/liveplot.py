@@ -62,7 +62,7 @@ class LivePlot(Drawn):
     _esm = t.Unicode(script("live")).tag(sync=True)
     _css = t.Unicode(style()).tag(sync=True)
     curves: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, color, dash, symbol, width of each
-    changes: t.List[dict[str, Any]] = t.List().tag(sync=True)  # of scheme: curve, first round with it, reason
+    changes: t.List[dict[str, Any]] = t.List().tag(sync=True)  # changes of scheme: curve, first round, reason
     status: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, state, note, share, begins of each
     edition = t.Int().tag(sync=True)  # changes with the runs
     active = t.Bool().tag(sync=True)  # whether there are runs to stop

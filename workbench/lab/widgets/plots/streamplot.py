@@ -142,7 +142,7 @@ class StreamPlot(Drawn):
         first = self.stream.add(new)
         if len(new["end"]) and self.run.engine != "sim":
             ahead = float(new["end"].max()) - now
-            # Events arrive without delay; where a changed plan restarts the run, their clock restarts as well.
+            # Events arrive without delay. If the run restarts with another scheme, event times restart at 0.
             self._ahead = ahead if ahead < self._ahead - RESTART_GAP_S else max(self._ahead, ahead)
         if self.shape[2] != self.stream.first:
             self.shape = [*self.shape[:2], self.stream.first]

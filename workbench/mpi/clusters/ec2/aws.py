@@ -48,7 +48,7 @@ def client(service: str, region: str) -> Any:
 
 
 def whose(region: str) -> str:
-    """Return the number of the account to be charged. Raises `ClusterError` if nobody is logged in."""
+    """Return the number of the account to be charged. Raises `ClusterError` if no user is logged in."""
     sts = client("sts", region)
     with spoken():
         return str(sts.get_caller_identity()["Account"])

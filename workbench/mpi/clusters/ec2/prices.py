@@ -67,7 +67,7 @@ class Bill:
 
     @property
     def ceiling(self) -> float:
-        """Dollars, if nobody ends the machines before they end themselves."""
+        """Cost in dollars if the machines run until they end themselves."""
         return self.hourly * (self.hours + END_DELAY_H)
 
     def text(self) -> str:

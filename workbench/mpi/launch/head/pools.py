@@ -163,7 +163,7 @@ class FolderPool(Pool, RunOwner):
     @override
     def close(self) -> None:
         asked = False
-        with contextlib.suppress(OSError):  # without room for a file, the pool is killed
+        with contextlib.suppress(OSError):  # if no file can be written, the pool is killed
             if self.folder.exists():
                 self.files.quit()
                 asked = True
@@ -238,9 +238,9 @@ def make_folder(
     rank 0's host; when it ends, the pool ends after its current run (None: only ``keep`` counts). `within`: folder for
     the new one, on a file system that the ranks see, by default `pools_folder`. `mark`: ending of its name, by which
     its
-    processes are found (`Cluster.mark`). `more`: ``keep`` (seconds without a run after which it ends), ``environment``
-    (variables in addition to the supervisor's own), ``ways`` (connections to the other hosts) and ``alone`` (there are
-    no other hosts), see `workbench.mpi.launch.head.supervisor`.
+    processes are found (`Cluster.mark`). `more`: further settings, see `workbench.mpi.launch.head.supervisor`. These
+    are ``keep`` (the pool ends after this time without a run, s), ``environment`` (additional variables), ``ways``
+    (connections to other hosts) and ``alone`` (there are no other hosts).
     """
     folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
     known = {"owner": owner, "keep": IDLE_TIMEOUT_S, "ranks": ranks, "host": this_process().host}

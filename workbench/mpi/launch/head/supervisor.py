@@ -216,7 +216,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def unshare_network() -> None:
-    """Move this process into a network namespace with only a loopback, for good. Call it between fork and exec.
+    """Move this process permanently into a network namespace with only a loopback. Call it between fork and exec.
 
     Open files stay open, and files and signals work as before. A user other than root gets a user namespace with the
     same user id. (There, root would lose its rights on the files of others.)

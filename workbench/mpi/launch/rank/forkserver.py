@@ -110,7 +110,8 @@ class RankForkServer:
         if os.getppid() != forkserver:  # the fork server died before
             os.kill(os.getpid(), signal.SIGKILL)
         for end in (self.listener, self.wake, self.alarm, stub, *self.stubs.values()):
-            end.close()  # a stub has to notice at once that its own rank has ended
+            # inherited copies would keep the sockets open, and stubs would not see their rank end
+            end.close()
         self.waiting.close()
         os.environb.clear()
         os.environb.update(environment)

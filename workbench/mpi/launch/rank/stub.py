@@ -1,7 +1,7 @@
-"""Stub that mpiexec starts in place of a rank: `python -I -S stub.py FOLDER`.
+"""Stub: process that mpiexec starts and watches in place of a rank: `python -I -S stub.py FOLDER`.
 
-It lives as long as the rank, and then kills itself, since MPI notices a killed process but not one that exits. It
-imports almost nothing, as there may be hundreds of stubs. See `workbench.mpi.launch.rank.forkserver`.
+It lives as long as the rank, and then kills itself, because MPI notices killed processes, but not those that exit. It
+imports almost nothing, because there may be hundreds of stubs. See `workbench.mpi.launch.rank.forkserver`.
 """
 
 import _socket  # not `socket`, which takes as long to import as all of this to run

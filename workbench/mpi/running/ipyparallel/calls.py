@@ -141,12 +141,12 @@ class Calls(RunOwner):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the run can still end by itself: the master is alive, and no rank broke off."""
+        """Whether the run can still end by itself: the master is alive, and no rank was aborted."""
         master = self.results[MASTER]
         return is_alive(self.places[MASTER].pid) and not master.ready() and self._broken() is None
 
     def reason(self) -> str:
-        """Return who died or broke off, and what would help."""
+        """Return which ranks died or were aborted, and what would help."""
         why = self._broken() or died(self.places) or "the master ended without a message; is the disk full?"
         resume = f", and wb.resume({self.folder!r}) resumes from the last checkpoint on other processes"
         saved = (Path(self.folder) / CHECKPOINT).is_file()

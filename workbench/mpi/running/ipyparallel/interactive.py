@@ -1,8 +1,8 @@
 """Real runs on engines of ipyparallel, so that a notebook can inspect every rank between two runs.
 
 The engines are the ranks of one MPI world, with the master on rank 0. A run is one call to all of them, and works as on
-warm ranks: messages use MPI, and followers read the run folder. ipyparallel only carries the call (JSON and bytes), and
-the user's own code before and after it.
+the ranks of a pool: messages use MPI, and followers read the run folder. ipyparallel only transports the call (JSON and
+bytes), and the user's own code before and after it.
 
 >>> import workbench as wb
 >>> with wb.interactive(2, progress=False) as engines:  # doctest: +SKIP

@@ -17,7 +17,7 @@ MAX_LISTED = 6  # max number of left-out steps that are listed
 
 
 def tells(path: Path) -> bool:
-    """Return whether this is a trace, or a folder with one."""
+    """Return whether the path is a trace of PyTorch's profiler, or a folder with one."""
     if path.is_dir():
         return bool(_files(path))
     return path.is_file() and bool(HANDLER_ENDING.search(path.name) or has_events(path))

@@ -190,7 +190,7 @@ class _Events:
         return start, start + took
 
     def _number(self, place: int, event: dict[str, Any], key: str) -> float:
-        """Return microseconds, written as a number or as text."""
+        """Parse a field in microseconds, which the file may have as a number or as text."""
         number = _finite(event.get(key), np.nan)
         if np.isnan(number):
             raise self._wrong(place, event, key, "is not a finite number; give microseconds")
@@ -213,8 +213,8 @@ def _whole_steps(path: Path, events: _Events) -> tuple[list[Step], list[int]]:
     """Return the finished steps, in their order, and the numbers of the others.
 
     A step is unfinished if it has no end, or if one of its operations has none. The last step of a file is also
-    unfinished if it has far fewer operations than any other: training ended, or was interrupted, before the next call
-    of `step()`.
+    unfinished if it has far fewer operations than any other. Training then ended or was interrupted before the next
+    call of `step()`.
     """
     first: dict[int, tuple[int, float, float]] = {}
     for number, place, start, end in events.steps:
