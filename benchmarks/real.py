@@ -69,7 +69,7 @@ def experiment(
 
 
 def measured(e: wb.Experiment, **options: Any) -> tuple[RealRun, float]:
-    """Run on warm ranks; return also the time from the call to the first round's beginning."""
+    """Run on ranks of a pool; return also the time from the call to the first round's beginning."""
     POOLS.get(e.workers + 1).await_ready()
     called = time.time()
     run = start_real(e, **options)
@@ -231,7 +231,7 @@ def stream(rounds: int) -> None:
 
 
 def start(rounds: int) -> None:
-    """Time from the call to the first round, without warm ranks, and to a stop's end; N = 84."""
+    """Time from the call to the first round, without ranks of a pool, and to a stop's end; N = 84."""
     POOLS.close()
     e = wb.Experiment(**schemes(84)[1], workers=84, rounds=100 * rounds)
     seen = [time.monotonic()]
@@ -253,7 +253,7 @@ def start(rounds: int) -> None:
         time.sleep(0.002)
     ended = time.monotonic() - asked
     run.wait()
-    print("start, N=84, no warm ranks: to the first round, of all processes; stop")
+    print("start, N=84, no ranks of a pool: to the first round, of all processes; stop")
     print(
         f"  first round after {first:.1f} s, nothing moved for {still:.2f} s at most, {used:.1f} s of processors,"
         f" {memory:.2f} GiB; the run's end is written {ended:.2f} s after a stop, its trace"

@@ -348,7 +348,7 @@ def filmed(page: Page) -> Iterator[list[tuple[float, str]]]:
 def many(page: Page, server: Server, root: Path, _: int) -> None:
     """Measure 84 real workers: first round on screen, whether the bar always moves, Stop."""
     print(
-        "84 real workers, no warm ranks; goals: first round within 8 s, a bar that moves all the time, Stop 0.5 s"
+        "84 real workers, no ranks of a pool; goals: first round within 8 s, a bar that moves all the time, Stop 0.5 s"
     )
     (root / "many.ipynb").write_text(
         nbformat.writes(notebook(f"{REAL}\nwb.watch(wb.start(e, engine='mpi'))"))

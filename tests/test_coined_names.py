@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.coined_names import PATHS, WORDS, main, words
+from tools.coined_names import PATHS, WORDS, long_sentences, main, words
 
 ROOT = Path(__file__).parents[1]
 
@@ -76,3 +76,25 @@ def test_repository_has_none_of_them(
     monkeypatch.chdir(ROOT)
     main(PATHS)
     assert capsys.readouterr().out == ""
+
+
+LONG = "the master waits for the answers of all workers and adds them up in the order of their ranks " * 2
+
+
+@pytest.mark.parametrize("text", [f'"""{LONG}."""\n', f"# {LONG}\n# again.\n"])
+def test_long_sentences_are_reported_with_their_length(tmp_path: Path, text: str) -> None:
+    [(line, count, start)] = long_sentences(written(tmp_path, "a.py", text))
+    assert (line, start) == (1, LONG[:40])
+    assert count in (38, 39)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'"""{LONG[:90]}.\n\n{LONG[:90].capitalize()}."""\n',  # two short ones
+        f'"""Return ({LONG}) the sum of `{LONG}`."""\n',  # text in parentheses and code
+        f'"""Return.\n\n>>> x = 1  # {LONG}\n"""\n',
+    ],
+)
+def test_short_sentences_code_and_parentheses_are_accepted(tmp_path: Path, text: str) -> None:
+    assert list(long_sentences(written(tmp_path, "a.py", text))) == []

@@ -1,4 +1,4 @@
-"""Report coined identifiers of workbench/, and words of all texts that have a plain replacement.
+"""Report coined identifiers and long sentences of workbench/, and words of all texts that have a plain replacement.
 
     python tools/coined_names.py [PATH ...]
 
@@ -38,7 +38,21 @@ WORDS = {
     r"so many(?! that)": "the number of ...",
     r"kept ones": "saved ...",
     r"post office": "transport",
+    r"warm ranks?": "ranks of a pool",
+    r"loose files?": "user file",
+    r"(?:breaks|broke|broken|break) off": "aborted, interrupted",
+    r"dark ground": "dark background",
 }
+MAX_SENTENCE_WORDS = (
+    25  # in docstrings and comments of workbench/, without names in backticks and text in parentheses
+)
+# Items that are not sentences: doctests, tables, entries of lists, and citations.
+_DOCTEST = re.compile(r">>>.*?(?:\n[ \t]*\n|\Z)", re.DOTALL)
+_BREAK = re.compile(
+    r"\n[ \t]*\n|\n[ \t]*[*-] |\n[ \t]*[\w, *]+(?: : [^\n]*)?\n(?=[ \t]{4,})"
+    r"|(?<=[.?!:;])\)?\s+(?=[A-Z\"`'(\d])|\. (?=\w+: )"
+)
+_SKIPPED = re.compile(r"====|----|et al\.|\b[A-Z]\. [A-Z]")
 ALLOWED = {  # files that list the old words
     "docs/glossary.md",
     "docs/moving-from-1.0.md",
@@ -101,6 +115,32 @@ def words(path: Path) -> Iterator[tuple[int, str, str]]:
                 yield first + text.count("\n", 0, match.start()), " ".join(match[0].split()), replacement
 
 
+def long_sentences(path: Path) -> Iterator[tuple[int, int, str]]:
+    """Yield line, number of words and beginning of each long sentence in docstrings and blocks of comments."""
+    for line, text in _prose(path):
+        for sentence in _BREAK.split(_DOCTEST.sub("\n\n", text)):
+            plain = re.sub(r"`[^`]*`|\([^()]*\)", "x", sentence)
+            count = len(re.findall(r"[A-Za-z][A-Za-z'-]+", plain))
+            if count > MAX_SENTENCE_WORDS and not _SKIPPED.search(sentence):
+                yield line, count, " ".join(sentence.split())[:40]
+
+
+def _prose(path: Path) -> Iterator[tuple[int, str]]:
+    source = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
+            text := ast.get_docstring(node, clean=False)
+        ):
+            yield node.body[0].lineno, text
+    block: list[str] = []
+    for number, line in enumerate([*source.splitlines(), ""], 1):
+        if line.strip().startswith("# "):
+            block.append(line.strip()[2:])
+        elif block:
+            yield number - len(block), "\n".join(block)
+            block = []
+
+
 def files(path: Path) -> list[Path]:
     """Return the files with prose in a folder, or the file itself."""
     if path.is_file():
@@ -116,6 +156,8 @@ def found_in(path: Path) -> Iterator[str]:
         for line, name in identifiers(ast.parse(path.read_text(encoding="utf-8"))):
             if name.strip("_") in names:
                 yield f"{path}:{line}: {name}: take the term of docs/glossary.md"
+        for line, count, sentence in long_sentences(path):
+            yield f"{path}:{line}: {sentence}...: {count} words; at most {MAX_SENTENCE_WORDS}, so make two sentences"
     for line, word, replacement in words(path):
         yield f"{path}:{line}: {word}: write {replacement}"
 

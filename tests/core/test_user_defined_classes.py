@@ -1,4 +1,4 @@
-"""User-defined classes of a loose file, given by name as `mine.py:Half`, in forecasts, plans and sweeps."""
+"""User-defined classes of a user file, given by name as `mine.py:Half`, in forecasts, plans and sweeps."""
 
 from __future__ import annotations
 

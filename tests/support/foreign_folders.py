@@ -57,7 +57,7 @@ def Net(*args):
     pathlib.Path({canary!r}).touch()
 """
 MODULES = ("evil_module", "evil_package", "antigravity", "turtledemo", "idlelib", "this", "pdb")
-# What a name may refer to: a loose file, a module or package of the folder, an installed one, or one of a program.
+# What a name may refer to: a user file, a module or package of the folder, an installed one, or one of a program.
 FILES = ("evil.py:{}", "{here}/evil.py:{}", "../{folder}/evil.py:{}", "./evil.py:{}")
 IMPORTED = ("evil_module:{}", "evil_package.inner:{}", "evil_package:{}")
 INSTALLED = (

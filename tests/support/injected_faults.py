@@ -114,7 +114,7 @@ def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
 
 
 def played(one: Case, folder: Path, exchange: bool) -> wb.Trace:
-    """Run a case on warm ranks, each host's workers on one core at a time where they are pinned."""
+    """Run a case on ranks of a pool, each host's workers on one core at a time where they are pinned."""
     pool = POOLS.get(WORKERS + 1)
     pool.await_ready()
     ranks = {f"rank {rank}": pid for rank, (pid, _) in enumerate(pool.places)}

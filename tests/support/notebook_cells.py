@@ -155,7 +155,7 @@ refused(lambda: wb.attach(folder))
 refused(sim.replay)
 second = wb.start(e.replace(rounds=20), engine="mpi", cluster=cluster)
 halved = second.result()
-assert second.pool is mine.pool or second.pool.places == mine.pool.places  # the same warm ranks
+assert second.pool is mine.pool or second.pool.places == mine.pool.places  # the same ranks of a pool
 np.testing.assert_allclose(halved.model, wb.run(e.replace(rounds=20)).model, rtol=1e-9)
 assert halved.rounds["loss"].iloc[-1] > sim.rounds["loss"].iloc[19]  # half the step
 print("good", flush=True)

@@ -1,4 +1,4 @@
-"""Source text of a loose file with a user-defined scheme, delay model and optimiser."""
+"""Source text of a user file with a user-defined scheme, delay model and optimiser."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ TEMPLATES = Path(__file__).parent / "voila"
 @click.option(
     "--token/--no-token", default=True, help="Ask for a token, which is in the address printed (default)."
 )
-@click.option("--dark", is_flag=True, help="Light letters on a dark ground, whatever the system has.")
+@click.option("--dark", is_flag=True, help="Light letters on a dark background, whatever the system has.")
 @click.option(
     "--static",
     "static",

@@ -43,8 +43,8 @@ def reproduce(
 ) -> None:  # fmt: skip
     """Recompute NAME (a figure or table such as fig8, table3, gcada-fig2), or all; write a page. No NAME: a list.
 
-    Finished entries are kept and used again while what they depend on is the same, so a run that was broken off goes
-    on where it stopped.
+    Finished entries are kept, and used again while their code, settings and data are the same. An interrupted run
+    therefore continues where it stopped.
     """
     if listed or name is None:
         for entry in book.entries().values():

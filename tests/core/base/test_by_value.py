@@ -1,4 +1,4 @@
-"""Classes of a cell or a loose file, sent by value to another process; errors name what cannot be sent."""
+"""Classes of a cell or a user file, sent by value to another process; errors name what cannot be sent."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class TestReal:
     @pytest.mark.parametrize("name", ["ended.json", "task.json", "owner.json"])
     def test_check_sums_names_a_torn_file(self, tmp_path: Path, real: Path, name: str) -> None:
         folder = shutil.copytree(real, tmp_path / "run")
-        for other in {"ended.json", "owner.json", SUMS} - {name}:  # as if it had broken off
+        for other in {"ended.json", "owner.json", SUMS} - {name}:  # as if it had been aborted
             (folder / other).unlink()
         (folder / name).write_text('{"cluster": {"kind": "lo')
         with pytest.raises(wb.SettingError, match=rf"{name}: is damaged \(Unterminated string"):

@@ -62,7 +62,7 @@ def test_cluster_files_are_found_by_name(here: Path) -> None:
         ("kind: ssh\nhosts: [a]\npython: -x\n", "python: '-x' begins with a hyphen"),
         ("kind: ssh\nhosts: [a, a]\n", "hosts = 'a': is named twice"),
         ("kind: ssh\nhosts: [{host: a, slots: -1}]\n", "hosts.0.slots = -1"),
-        ("kind: ssh\nhosts: [{host: a, slots: 0}]\n", "no host has room for workers"),
+        ("kind: ssh\nhosts: [{host: a, slots: 0}]\n", "no host has slots for workers"),
         ("kind: ssh\nhosts: [a]\nport: many\n", "port = 'many'"),
         ("kind: ssh\nhosts: [a]\ntimeout: true\n", "timeout = True: is not a number"),
         ("kind: ssh\nhosts: [a]\nsubnet: 10.0.0.1/24\n", "subnet: 10.0.0.1/24 has host bits set"),

@@ -1,4 +1,4 @@
-"""User-defined schemes, delay models and optimisers, from a cell or a loose file, on real processes."""
+"""User-defined schemes, delay models and optimisers, from a cell or a user file, on real processes."""
 
 from __future__ import annotations
 

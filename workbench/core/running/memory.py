@@ -58,7 +58,7 @@ def check_memory(e: Experiment, carried: bool = True, ranks: bool = False) -> No
     fewer = int((room - LEARNING_VECTORS) * e.workers // max(held - LEARNING_VECTORS, 1))
     smaller = f"a model of at most {free // (held * BYTES_PER_FLOAT)} parameters"
     raise SettingError(
-        f"workers = {e.workers}: {e.scheme} holds about {held} vectors of {floats} numbers,"
+        f"workers = {e.workers}: {e.scheme} holds about {held} vectors of {floats} values,"
         f" {held * vector / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are free;"
         f" take {f'{fewer} workers or fewer, or ' * (fewer > 0)}{smaller}"
     )

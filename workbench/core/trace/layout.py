@@ -16,8 +16,8 @@ SIGNATURE = "signature.json"
 # Additional files of a run on real processes, from its start ...
 TASK, OWNER = "task.json", "owner.json"  # arguments of the run; the process that has its lock
 OWNER_1_0 = "holder.json"  # the name of OWNER in version 1.0
-# Two locks, because one lock cannot be passed on without a gap: that of the process that started or resumed the run,
-# and that of the master's rank.
+# Two locks, because one lock cannot be passed on without a gap. The first is that of the process that started or
+# resumed the run, the second that of the master's rank.
 RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"
 STOP = "stop"  # request to end the run; in a sweep's folder as well
 # ... during the run ...
@@ -40,8 +40,9 @@ PLAN, SWEEP_LOCK = "sweep.json", ".lock"
 # state of a search; output of a sweep in a separate process
 SEARCH_STATE, SWEEP_LOG = "found.json", "sweep.log"
 SCRIPT = "plotly.min.js"  # library that draws the figures of every page without a network
-# ... and in it one folder per run, by its name. It contains the executed notebook, its page, its status ("done" means
-# that all files are complete), the run folder, and output of the kernel outside the notebook, if any.
+# ... and in it one folder per run, by its name. It contains the executed notebook, its page, its status and the run
+# folder. Output of the kernel outside the notebook is added, if any. The status "done" means that all files are
+# complete.
 NOTEBOOK, PAGE, STATUS, TRACE, LOG = "run.ipynb", "run.html", "status.json", "trace", "kernel.log"
 
 

@@ -27,10 +27,10 @@ _INTEGER_COLUMNS = ("round", "rank", "to", "bytes", "messages")
 class Stream:
     """States of workers 1 to n, round by round. `add` takes events in any order; `grid` has the states.
 
-    A slice has the last state in this list that applies: waits (for a model, for the end of the round, or not asked),
-    computes, queues (its message is on the link, or waits at the receiver's port), sends (its message passes that
-    port), late (its answer had not arrived when the round ended), dropped (its answer was refused), dead. A round is
-    complete when all committers have committed it.
+    A slice has the last state in this list that applies: waits, computes, queues, sends, late, dropped, dead. A worker
+    waits for a model, for the end of the round, or without work. Its message queues on the link or at the receiver's
+    port, and sends while it passes the port. It is late if its answer had not arrived when the round ended, and dropped
+    if its answer was refused. A round is complete when all committers have committed it.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=3, rounds=4))

@@ -110,8 +110,8 @@ class Trace:
     def save(self, folder: str | Path) -> Path:
         """Write the run folder atomically. Raise `SettingError` if one of that name exists.
 
-        It contains spec.json, run.json, rounds and events.parquet, model.npy, their hashes in SHA256SUMS, and the
-        files that the ranks of a real run have written.
+        It contains spec.json, run.json, rounds.parquet, events.parquet, model.npy, and their hashes in SHA256SUMS. The
+        files that the ranks of a real run have written are added.
         """
         target = path_of(folder, "folder")
         check_writable(target, "folder", target.parent)

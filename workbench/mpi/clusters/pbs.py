@@ -41,7 +41,9 @@ class Pbs(BatchCluster):
 
     kind = "pbs"
     folder: Annotated[Folder, matching("[^:]+", "PBS reads a host before a colon; take a path without")] = (
-        setting(..., "folder on a file system that all nodes share; jobs meet their users there")
+        setting(
+            ..., "folder on a file system that all nodes share; jobs and their users exchange files there"
+        )
     )
     queue: Name | None = setting(None, "queue; by default PBS's own choice")
     resources: Annotated[str, matching(_RESOURCES, _EXAMPLE)] = setting(

@@ -206,5 +206,5 @@ def _met(s: Series, metric: str, place: int, x: str, theme: str) -> go.Scatter:
     """Draw a ring around the first point of a curve at the target."""
     marker = {"symbol": "circle-open", "size": 18, "color": palette(theme).text, "line": {"width": 2.5}}
     at = [abscissa(s.trace, x)[place]], [column(s.trace, metric)[place]]
-    hover = f"<b>{s.label}</b> meets the target<br>{x} %{{x:.5~g}}"
-    return marks(*at, f"{s.label} meets the target", marker, hover, legendgroup=s.label, showlegend=False)
+    hover = f"<b>{s.label}</b> reaches the target<br>{x} %{{x:.5~g}}"
+    return marks(*at, f"{s.label} reaches the target", marker, hover, legendgroup=s.label, showlegend=False)

@@ -85,7 +85,7 @@ def speeds(found: pd.DataFrame, target: float) -> str:
         for name, seconds, ratio in found[["scheme", "seconds", "speedup"]].itertuples(index=False)
     ]
     bases = [f"times as long as {name}" for name, _, ratio in rows if ratio == "1×"]
-    reference = bases[0] if bases else "no run meets the target"
+    reference = bases[0] if bases else "no run reaches the target"
     return table(["run", f"time to {target:.4g}", reference], rows, "time to the target")
 
 

@@ -123,7 +123,7 @@ class Ssh(Cluster):
         if twice:
             raise SettingError(f"hosts = {min(twice)!r}: is named twice; give it slots: 2 instead")
         if self.hosts and not any(member.slots for member in self.hosts):
-            raise SettingError("hosts.slots = 0: no host has room for workers; give one of them slots: 1")
+            raise SettingError("hosts.slots = 0: no host has slots for workers; give one of them slots: 1")
         return self
 
     def located(self, folder: Path) -> Self:

@@ -156,7 +156,7 @@ class Calls(RunOwner):
         """Return the rank that ended neither with the run nor by its process's death, as text, or None."""
         for rank, result in enumerate(self.results):
             if result.ready() and (error := failure(result)) and not error.startswith("EngineError"):
-                return f"rank {rank} ({self.places[rank]}) broke off ({error})"
+                return f"rank {rank} ({self.places[rank]}) was aborted ({error})"
         return None
 
     def over(self, patience: float) -> bool:

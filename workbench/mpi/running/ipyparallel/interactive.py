@@ -1,8 +1,8 @@
 """Real runs on engines of ipyparallel, so that a notebook can inspect every rank between two runs.
 
 The engines are the ranks of one MPI world, with the master on rank 0. A run is one call to all of them, and works as on
-the ranks of a pool: messages use MPI, and followers read the run folder. ipyparallel only transports the call (JSON and
-bytes), and the user's own code before and after it.
+the ranks of a pool. Messages use MPI, and followers read the run folder. The call (JSON and bytes) and the user's own
+code before and after it are sent by ipyparallel.
 
 >>> import workbench as wb
 >>> with wb.interactive(2, progress=False) as engines:  # doctest: +SKIP
@@ -59,7 +59,7 @@ def interactive(workers: int, client: Any = None, progress: bool = True) -> Inte
     SettingError
         workers is not a positive number, or the client has no such engines.
     ClusterError
-        The engines cannot be started: mpiexec is missing, there is no room, or an import fails.
+        The engines cannot be started: mpiexec is missing, memory or open files do not suffice, or an import fails.
 
     Notes
     -----
@@ -211,7 +211,7 @@ class Interactive:
 
     def broke_off(self) -> None:
         """Close the engines after a run that its ranks cannot end, since they can take no further run."""
-        self._closed = self._closed or "ended, as a run broke off"
+        self._closed = self._closed or "ended, because a run was aborted"
         self._leave()
 
 
