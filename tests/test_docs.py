@@ -92,7 +92,7 @@ def there(name: str) -> bool:
 
 def named(text: str) -> set[str]:
     """Dotted names of modules of ours; not files (`workbench.egg-info`), not groups of entry points."""
-    families = "schemes|delays|faults|optimisers|problems|clusters|commands"
+    families = "schemes|delays|faults|optimisers|schedules|engines|problems|clusters|commands"
     groups = rf"\[project\.entry-points[^\]]*\]|`workbench\.(?:{families})`"
     return set(NAMES.findall(re.sub(groups, "", text)))
 

@@ -140,7 +140,7 @@ def random_regular(workers: int, degree: int, seed: int = 0) -> GraphCode:
 
 
 def graph_fits(field: str, degree: int, workers: int) -> None:
-    """Raise `SettingError` if there is no such graph without repeated edges.
+    """Raise `SettingError` if no graph has this many edges and this degree, without repeated edges.
 
     >>> graph_fits("replication", 3, workers=6)
     """

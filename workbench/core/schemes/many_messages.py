@@ -47,7 +47,7 @@ from workbench.core.contract.round_times import (
 
 Ints = NDArray[np.int64]
 SUM_ROW = -1  # number that stands for the plain sum of the cluster (hybrid rule) instead of a row of the code
-# a part, and the messages that are sent after it: number, parts, coefficients
+# tuple of a part, and of the messages sent after it: each has its number, parts and coefficients
 Step = tuple[Work, list[tuple[int, Ints, Array]]]
 
 

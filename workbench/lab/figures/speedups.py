@@ -41,7 +41,7 @@ def speedups(
 
     `target`: value of the metric that counts as solved: at or below it (at or above it for accuracy and AUC). With
     mini-batches, the mean of the last five evaluated values is compared with it. `metric`: a column of `trace.rounds`.
-    `reference`: label of a trace, or a scheme. None: CR where it reaches the target, else the fastest. `over_seeds`: take
+    `reference`: label of a trace, or a scheme. None: CR if it reaches the target, else the fastest. `over_seeds`: take
     runs that differ in nothing but their seed together.
 
     Returns one row per trace, in order: `scheme` (the label), `seconds` (NaN: never reached), `speedup`

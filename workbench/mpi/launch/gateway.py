@@ -28,7 +28,7 @@ from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
 # Modules that run at the other end
 AGENT, HOST = "workbench.mpi.clusters.agent", "workbench.mpi.launch.hosts.host"
-CLOSE_TIMEOUT_S = 3.0  # s that a connection has to end by itself
+CLOSE_TIMEOUT_S = 3.0  # seconds in which a connection may end by itself, before it is killed
 MAX_LOGIN_BYTES = 2**16  # max bytes of a login's output before the first message
 # Max bytes of a login's output that are quoted, and s in which they are read
 QUOTED_BYTES, QUOTED_S = 400, 0.2
@@ -215,7 +215,7 @@ class Connection:
         return ConnectionLost(f"{self.gateway.host}: {self._why}")
 
     def _rest(self) -> bytes:
-        """Return the output of the next moment, for a quotation."""
+        """Return the output that comes within a moment, to quote it in an error."""
         heard, until = b"", time.monotonic() + QUOTED_S
         with contextlib.suppress(OSError, ValueError):
             while (

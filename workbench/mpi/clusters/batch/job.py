@@ -102,7 +102,7 @@ class Job:
     state: str  # RUNNING, PENDING, ...
     why: str = ""  # why the job waits, in the batch system's words
     left: float = float("inf")  # s until its time limit
-    used: float = 0.0  # s since its start
+    used: float = 0.0  # seconds since the job's start
     nodes: int = 0
     cores: int = 0  # sum over all nodes
     names: str = ""  # names of its nodes, to be expanded by `BatchCluster.node_names`
