@@ -15,6 +15,7 @@ from tests.support.strategies import CASES, experiments
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler, chosen_rows
+from workbench.core.contract.plan import uncoded_plan
 from workbench.core.contract.problem import Request, gradient_of_rows, rows_of
 from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.running.simulated import timeline
@@ -86,6 +87,17 @@ def test_batch_sampler_depends_on_seed_and_job_only(samples: int, job: int, seed
 def test_batch_sampler_orders_differ_by_seed_and_epoch() -> None:
     orders = {tuple(BatchSampler(100, 10, seed).rows(10 * epoch)) for seed in range(4) for epoch in range(4)}
     assert len(orders) == 16
+
+
+@given(experiments([n for n in CASES if n != "LCC"], rounds=5), st.integers(1, 400), st.integers(0, 99))
+def test_batch_loads_count_the_samples_of_each_rank(spec: dict[str, Any], batch: int, first: int) -> None:
+    plan = wb.Experiment(**{**spec, "problem": "logistic", "problem_args": {"samples": 400}}).plan
+    sampler = BatchSampler(400, batch, 1)
+    for job in (first, first + 200, *range(first, first + 70), first):  # more jobs than are cached
+        counts = sampler.counts(job, plan.bounds)
+        assert sampler.loads(job, plan) == [int(counts[work.parts].sum()) for work in plan.work]
+    other = uncoded_plan(3, 400)
+    assert sum(sampler.loads(first, other)) == len(sampler.rows(first))
 
 
 @given(st.data(), st.integers(1, 60))

@@ -153,7 +153,7 @@ class _Simulation(Network):
         if rank.inbox and effect.unless and rank.inbox.find(effect.unless) is not None:
             return None
         rank.unless = effect.unless
-        round, samples = effect.round, self.samples_of(effect)
+        round, samples = effect.round, self.samples_of(effect, r)
         self.timeline.started[round if round < self.last else self.last] += samples
         end = self.compute_times.end(self.now, r, effect)
         if effect.slowdown != 1.0:
