@@ -119,7 +119,7 @@ def tune(
     tuned = list(experiments)
     problems = [e.build_problem() for e in experiments]
     runs, grids = [_run(e) for e in experiments], list[list[Optimiser]]()
-    for e, problem, run in zip(experiments, problems, runs, strict=True):
+    for e, problem in zip(experiments, problems, strict=True):
         grids.append(_grid(e.build_optimiser(), smoothness_of(problem, "step"), e, among))
     budget = _budget(budget, experiments, grids)
     for key, problem in {key_of(p): p for p in problems}.items():

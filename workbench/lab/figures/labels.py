@@ -75,7 +75,7 @@ def axis(name: str, used: Sequence[str] = ()) -> str:
     units: set[str] = set()
     for owner, cls in _owners(group, used).items():
         if (field := cls.model_fields.get(last)) is not None:
-            found_text, unit = field.description or "kind", unit_of(field)
+            found_text, unit = (field.description or "kind").split(";")[0], unit_of(field)
             units.add(unit)
             found_text = f"{found_text} ({unit})" if unit and unit not in found_text.split() else found_text
             found.setdefault(found_text, []).append(owner)
