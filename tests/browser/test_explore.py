@@ -178,7 +178,7 @@ def test_explorer_run_is_watched_reloaded_stopped_and_saved(
     lab, me = user
     me.field("children").fill("2")
     me.field("layers").fill("2")
-    page.get_by_text("Rounds, seed, faults", exact=True).click()  # although the help above it goes away
+    page.get_by_text("Rounds, batches, faults", exact=True).click()  # although the help above it goes away
     me.field("rounds").fill("3000")
     me.tab("Run")
     # a bar moves by itself from the click on, before the kernel can have answered; not for who wants no motion
@@ -243,7 +243,7 @@ def test_explorer_run_uses_what_was_typed_while_the_kernel_was_busy(
     page.evaluate(RUN_CELL, 0)
     me.drawn("Time per round")
     page.get_by_text("Problem and data", exact=True).click()
-    page.get_by_text("Rounds, seed, faults", exact=True).click()
+    page.get_by_text("Rounds, batches, faults", exact=True).click()
     me.tab("Run")
     page.evaluate("run => void (" + RUN_CELL + ")(run)", 2)
     page.wait_for_function(
