@@ -25,7 +25,7 @@ from workbench.core.base.settings import Settings
 from workbench.core.contract.delays import DelayModel, delay_models
 from workbench.core.contract.faults import Fault, WrongAnswer
 from workbench.core.contract.links import Link
-from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.optimisers import Optimiser, Schedule
 from workbench.core.contract.problem import Problem
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import OnData, ProblemArgs, on_data
@@ -170,6 +170,11 @@ def optimisers() -> str:
     return _sections(Optimiser.catalogue.items())
 
 
+def schedules() -> str:
+    """Return the fields of each schedule."""
+    return _sections(Schedule.catalogue.items(), leave_out=Schedule.model_fields)
+
+
 def _sections(classes: Iterable[tuple[str, type[Settings]]], leave_out: Iterable[str] = ()) -> str:
     parts = []
     for name, cls in classes:
@@ -297,6 +302,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "problem-data": lambda: fields(OnData),
     "problems": problems,
     "optimisers": optimisers,
+    "schedule": lambda: fields(Schedule),
+    "schedules": schedules,
     "sweep": lambda: fields(Sweep),
     "sample": lambda: fields(Sample),
     "span": lambda: fields(Span),

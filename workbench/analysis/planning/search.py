@@ -116,12 +116,23 @@ def tune(
     check_kind("progress", progress, bool)
     among = _schedules(schedules)
     experiments = checked(experiments)
-    tuned = list(experiments)
     problems = [e.build_problem() for e in experiments]
-    runs, grids = [_run(e) for e in experiments], list[list[Optimiser]]()
-    for e, problem in zip(experiments, problems, strict=True):
-        grids.append(_grid(e.build_optimiser(), smoothness_of(problem, "step"), e, among))
-    budget = _budget(budget, experiments, grids)
+    grids = [
+        _grid(e.build_optimiser(), smoothness_of(problem, "step"), e, among)
+        for e, problem in zip(experiments, problems, strict=True)
+    ]
+    return _chosen(experiments, problems, grids, _budget(budget, experiments, grids), progress)
+
+
+def _chosen(
+    experiments: Sequence[Experiment],
+    problems: Sequence[Problem],
+    grids: Sequence[Sequence[Optimiser]],
+    budget: int,
+    progress: bool,
+) -> list[Experiment]:
+    """Return each experiment with its best optimiser; experiments on the same data are tried together."""
+    tuned, runs = list(experiments), [_run(e) for e in experiments]
     for key, problem in {key_of(p): p for p in problems}.items():
         members = [i for i, p in enumerate(problems) if key_of(p) == key]
         rounds = max(experiments[i].rounds for i in members)
