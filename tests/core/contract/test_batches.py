@@ -310,6 +310,21 @@ def test_batch_indices_are_not_sent() -> None:
     assert part.rounds["bytes"].sum() == full.rounds["bytes"].sum()
 
 
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.usefixtures("cache")
+def test_batch_indices_are_not_sent_by_real_ranks() -> None:
+    """Messages are as many and as long as without batches; an epoch of rounds processes every sample once."""
+    fields: dict[str, Any] = {"delays": {"kind": "constant", "shift": 2e-5}, "rounds": 8}
+    full, part = (wb.run(experiment("UMW", batch=b, **fields), engine="mpi") for b in (None, 70))
+    for name in ("bytes", "messages", "downloads"):
+        assert part.rounds[name].tolist() == full.rounds[name].tolist()
+    sampler = part.experiment.sampler
+    assert sampler is not None
+    assert part.rounds["samples"].tolist() == [len(sampler.rows(r)) for r in range(8)]
+    assert part.rounds["samples"][: sampler.batches_per_epoch].sum() == DATA["samples"]
+
+
 # ------------------------------------------------------------------------------------------------ refusals
 
 REFUSALS = [
