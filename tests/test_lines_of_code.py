@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools import lines_of_code
 
-MAX_LINES = 32_700  # of code, of the package
+MAX_LINES = 32_800  # of code, of the package
 MAX_CORE_LINES = 14_000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -107,6 +108,53 @@ def test_coding_or_not_notebook_shows_its_maps(tmp_path: Path) -> None:
     outputs = [output for cell in done.cells if cell.cell_type == "code" for output in cell.outputs]
     assert sum("application/vnd.plotly.v1+json" in output.get("data", {}) for output in outputs) == 6
     assert all(name in outputs[-1]["data"]["text/plain"] for name in ("UMW", "GC", "SGD"))
+
+
+TRAINING: dict[str, Any] = {"workers": 3, "rounds": 12, "accuracy": 0.5, "batches": [60], "seeds": 1}
+SMALL_BUDGET: dict[str, Any] = {"budget": 6, "shift": 1e-5}
+
+
+def trained(tmp_path: Path, **parameters: Any) -> tuple[str, list[list[str]], list[wb.Trace]]:
+    """Return the text of the notebook on training, the curves of its figures, and the runs of its sweep."""
+    out = tmp_path / "sweep"
+    notebook = ROOT / "notebooks" / "08-training.ipynb"
+    done = execute(notebook, tmp_path, **{**TRAINING, **SMALL_BUDGET, **parameters, "out": str(out)})
+    outputs = [o for c in done.cells if c.cell_type == "code" for o in c.outputs]
+    plots = [o["data"].get("application/vnd.plotly.v1+json") for o in outputs if "data" in o]
+    curves = [[str(curve.get("name")) for curve in plot["data"]] for plot in plots if plot]
+    return (
+        "".join(str(o) for o in outputs),
+        curves,
+        [wb.Trace.load(p.parent) for p in out.glob("*/trace/spec.json")],
+    )
+
+
+def test_training_notebook_without_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network is left out in one sentence; curves and sweep are of the linear model."""
+    (tmp_path / "torch.py").write_text("raise ImportError('none here')\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    text, curves, runs = trained(tmp_path, cluster="")
+    assert text.count("PyTorch is not installed") == 1
+    assert len(curves) == 3
+    schemes = {"UMW", "Backup", "GC", "IS-GC", "LocalSGD"}
+    for drawn in curves:
+        assert schemes <= {name.split()[0] for name in drawn}
+    assert {t.experiment.scheme for t in runs} == schemes
+    for trace in runs:
+        assert trace.experiment.batch == 60
+        assert trace.columns["test_accuracy"][-1] > 0.5
+        assert np.isnan(trace.columns["test_accuracy"][0])
+
+
+@sampled_test("expensive notebooks", 0, 3)
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_training_notebook_with_a_network_on_real_processes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    text, curves, runs = trained(tmp_path)
+    assert "PyTorch is not installed" not in text
+    assert len(curves) == 3
+    assert len(runs) == 5
 
 
 @sampled_test("who is late", 0, 2)

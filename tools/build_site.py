@@ -30,6 +30,7 @@ SITE = ROOT / "docs" / "site"
 PARAMETERS: dict[str, dict[str, Any]] = {  # parameters of notebooks for the pages; the others run unchanged
     "02-explore": {"start": True},
     "07-coding-or-not": {"schemes": "UMW, GC"},
+    "08-training": {"cluster": "", "batches": [48, 192], "seeds": 1},
     "04-plan": {"workers": 4, "rounds": 20, "measured_rounds": 10, "schemes": "UMW, GC, SGD"},
     "05-yours": {"workers": 4, "wait": 3, "rounds": 20, "seeds": 1},
 }

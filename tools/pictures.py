@@ -176,10 +176,10 @@ def explorer(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixel
 def live(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
     """Take five schemes as real processes, from the start to the end of the last."""
     part = opened(page, server, dark)
-    page.get_by_text("Rounds, seed, faults", exact=True).click()
+    page.get_by_text("Rounds, batches, faults", exact=True).click()
     for name, value in (("children", "3"), ("layers", "2"), ("rounds", "40")):
         page.locator(".wb-explorer").get_by_label(name, exact=True).locator("visible=true").first.fill(value)
-    page.get_by_text("Rounds, seed, faults", exact=True).click()
+    page.get_by_text("Rounds, batches, faults", exact=True).click()
     page.get_by_role("tab", name="Run", exact=True).click()
     page.get_by_label("Engine", exact=True).locator("visible=true").select_option("real processes (MPI)")
     page.get_by_role("button", name="Run", exact=True).locator("visible=true").click()

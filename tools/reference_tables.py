@@ -172,8 +172,8 @@ def optimisers() -> str:
 
 
 def schedules() -> str:
-    """Return the fields of each kind of schedule."""
-    return _sections(Schedule.catalogue.items())
+    """Return the fields of each schedule."""
+    return _sections(Schedule.catalogue.items(), leave_out=Schedule.model_fields)
 
 
 def _sections(classes: Iterable[tuple[str, type[Settings]]], leave_out: Iterable[str] = ()) -> str:
@@ -303,6 +303,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "problem-data": lambda: fields(OnData),
     "problems": problems,
     "optimisers": optimisers,
+    "schedule": lambda: fields(Schedule),
     "schedules": schedules,
     "sweep": lambda: fields(Sweep),
     "sample": lambda: fields(Sample),

@@ -178,7 +178,7 @@ def test_explorer_run_is_watched_reloaded_stopped_and_saved(
     lab, me = user
     me.field("children").fill("2")
     me.field("layers").fill("2")
-    page.get_by_text("Rounds, seed, faults", exact=True).click()  # although the help above it goes away
+    page.get_by_text("Rounds, batches, faults", exact=True).click()  # although the help above it goes away
     me.field("rounds").fill("3000")
     me.tab("Run")
     # a bar moves by itself from the click on, before the kernel can have answered; not for who wants no motion
@@ -243,7 +243,7 @@ def test_explorer_run_uses_what_was_typed_while_the_kernel_was_busy(
     page.evaluate(RUN_CELL, 0)
     me.drawn("Time per round")
     page.get_by_text("Problem and data", exact=True).click()
-    page.get_by_text("Rounds, seed, faults", exact=True).click()
+    page.get_by_text("Rounds, batches, faults", exact=True).click()
     me.tab("Run")
     page.evaluate("run => void (" + RUN_CELL + ")(run)", 2)
     page.wait_for_function(
@@ -326,3 +326,52 @@ def test_explorer_as_a_voila_page(
     page.locator("table[aria-label='time to the target']").wait_for()
     picture("voila-explore")
     assert noise.ours() == []
+
+
+def test_explorer_trains_with_batches_to_a_held_out_accuracy(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
+) -> None:
+    """Fields of training: batch, evaluations, held-out share, schedule; then the accuracy as axis, with its target."""
+    name = write(
+        "import workbench as wb\nexplorer = wb.explore()\nexplorer",
+        "e = explorer.experiments[0]\nprint(e.batch, e.evaluate_every, e.optimiser_args, e.problem_args['test'])",
+    )
+    page.set_viewport_size({"width": 1280, "height": 800})
+    lab, me = Lab(page, server, name), User(page)
+    page.evaluate(RUN_CELL, 0)
+    me.drawn("Time per round")
+    me.field("children").fill("3")
+    me.field("layers").fill("2")
+    page.get_by_text("Rounds, batches, faults", exact=True).click()
+    me.field("batch").fill("5000")
+    page.get_by_text("batch = 5000: there are 1797 samples").locator("visible=true").first.wait_for()
+    picture("training-refused")
+    for field, value in (("batch", "300"), ("evaluate every", "2"), ("rounds", "60")):
+        me.field(field).fill(value)
+    picture("training-batches")
+    page.get_by_text("Rounds, batches, faults", exact=True).click()
+    page.get_by_text("Problem and data", exact=True).click()
+    me.field("test").fill("0.25")
+    me.field("test").focus()
+    picture("training-held-out")
+    page.get_by_text("Problem and data", exact=True).click()
+    page.get_by_text("Optimiser", exact=True).click()
+    me.field("optimiser").select_option("sgd")
+    me.field("step").fill("1.5")
+    me.field("schedule").select_option("cosine")
+    me.field("schedule warmup").fill("4")
+    picture("training-schedule")
+    me.tab("Run")
+    me.press("Run")
+    page.wait_for_function("() => document.querySelectorAll('.wb-status .wb-finished').length === 5")
+    page.locator("table[aria-label='time to the target']").wait_for()
+    me.field("vertical axis").select_option("test_accuracy")
+    page.wait_for_function("() => document.querySelector('.wb-plot[data-drawn]') && 1")
+    target = page.locator(".wb-explorer").get_by_label("target", exact=True).locator("visible=true").first
+    page.wait_for_function("e => Number(e.value) > 0.5 && Number(e.value) <= 1", arg=target.element_handle())
+    page.locator("table[aria-label='time to the target']").wait_for()
+    picture("training-accuracy")
+    expected = "300 2 {'step': 1.5, 'schedule': {'kind': 'cosine', 'warmup': 4}} 0.25"
+    page.evaluate(RUN_CELL, 1)
+    assert lab.answer(1) == expected
+    assert noise.errors == []

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 
 # Tests without a browser execute these: planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py.
-LATER = ("01-quickstart", "04-plan", "06-who-is-late", "07-coding-or-not", "run")
+LATER = ("01-quickstart", "04-plan", "06-who-is-late", "07-coding-or-not", "08-training", "run")
 
 
 def test_engines_notebook_runs_in_jupyterlab(

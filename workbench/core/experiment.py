@@ -81,7 +81,7 @@ class Experiment(Settings):
     )
     batch: Annotated[int | None, at_most(MOST_SAMPLES)] = setting(
         None,
-        "size of a round's mini-batch, whose samples depend on the seed but not on the scheme; empty = all samples",
+        "size of a round's mini-batch; its samples depend on the seed, not on the scheme; empty = all samples",
         "samples",
         ge=1,
     )

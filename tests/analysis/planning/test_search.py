@@ -165,3 +165,20 @@ def test_tune_chooses_a_schedule_that_noise_needs() -> None:
 
 def test_tune_of_nothing_is_nothing() -> None:
     assert wb.tune([]) == []
+
+
+@pytest.mark.parametrize(
+    ("scheme", "args"), [("LocalSGD", {"local_steps": 3}), ("LocalSGD", {"rate": 0.2}), ("CADA", {})]
+)
+def test_tune_simulates_schemes_whose_commits_depend_on_the_step(scheme: str, args: dict[str, Any]) -> None:
+    """The choice is as good as every step of the grid, run by hand; workers take it too, unless theirs is given."""
+    e = TUNED.replace(scheme=scheme, scheme_args=args, rounds=8, batch=None if scheme == "CADA" else 20)
+    (own,) = wb.tune(e, budget=12)
+    rate = {"rate": own.optimiser_args["step"]} if args == {"local_steps": 3} else {}
+    assert own.scheme_args == {**args, **rate}
+    losses = []
+    for each in e.build_optimiser().candidates(e.build_problem().smoothness()):
+        step = each.step  # type: ignore[attr-defined]
+        more = {"rate": step} if rate else {}
+        losses.append(final(e.replace(optimiser_args={"step": step}, scheme_args={**args, **more})))
+    assert final(own) <= min(loss for loss in losses if np.isfinite(loss)) * (1 + 1e-9)

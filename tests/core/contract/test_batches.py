@@ -15,6 +15,7 @@ from tests.support.strategies import CASES, experiments
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler, chosen_rows
+from workbench.core.contract.plan import uncoded_plan
 from workbench.core.contract.problem import Request, gradient_of_rows, rows_of
 from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.running.simulated import timeline
@@ -86,6 +87,17 @@ def test_batch_sampler_depends_on_seed_and_job_only(samples: int, job: int, seed
 def test_batch_sampler_orders_differ_by_seed_and_epoch() -> None:
     orders = {tuple(BatchSampler(100, 10, seed).rows(10 * epoch)) for seed in range(4) for epoch in range(4)}
     assert len(orders) == 16
+
+
+@given(experiments([n for n in CASES if n != "LCC"], rounds=5), st.integers(1, 400), st.integers(0, 99))
+def test_batch_loads_count_the_samples_of_each_rank(spec: dict[str, Any], batch: int, first: int) -> None:
+    plan = wb.Experiment(**{**spec, "problem": "logistic", "problem_args": {"samples": 400}}).plan
+    sampler = BatchSampler(400, batch, 1)
+    for job in (first, first + 200, *range(first, first + 70), first):  # more jobs than are cached
+        counts = sampler.counts(job, plan.bounds)
+        assert sampler.loads(job, plan) == [int(counts[work.parts].sum()) for work in plan.work]
+    other = uncoded_plan(3, 400)
+    assert sum(sampler.loads(first, other)) == len(sampler.rows(first))
 
 
 @given(st.data(), st.integers(1, 60))
@@ -296,6 +308,21 @@ def test_evaluation_interval_default() -> None:
 def test_batch_indices_are_not_sent() -> None:
     full, part = wb.run(experiment("GC", batch=None)), wb.run(experiment("GC"))
     assert part.rounds["bytes"].sum() == full.rounds["bytes"].sum()
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.usefixtures("cache")
+def test_batch_indices_are_not_sent_by_real_ranks() -> None:
+    """Messages are as many and as long as without batches; an epoch of rounds processes every sample once."""
+    fields: dict[str, Any] = {"delays": {"kind": "constant", "shift": 2e-5}, "rounds": 8}
+    full, part = (wb.run(experiment("UMW", batch=b, **fields), engine="mpi") for b in (None, 70))
+    for name in ("bytes", "messages", "downloads"):
+        assert part.rounds[name].tolist() == full.rounds[name].tolist()
+    sampler = part.experiment.sampler
+    assert sampler is not None
+    assert part.rounds["samples"].tolist() == [len(sampler.rows(r)) for r in range(8)]
+    assert part.rounds["samples"][: sampler.batches_per_epoch].sum() == DATA["samples"]
 
 
 # ------------------------------------------------------------------------------------------------ refusals

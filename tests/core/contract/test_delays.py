@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -437,3 +438,16 @@ def test_replay_that_does_not_fit_starts_no_ranks(tmp_path: Path) -> None:
         replayed_rounds(str(tmp_path / "gone.csv"), "mpi")
     with pytest.raises(wb.SettingError, match=r"^delays\.as_recorded: 4 workers, and .* has 1; take 1"):
         replayed_rounds(path, "mpi", as_recorded=True)
+
+
+def test_random_streams_of_a_seed_are_distinct() -> None:
+    """Two streams of one number would draw equal random numbers from one seed."""
+    root = Path(wb.__file__).parent
+    text = "\n".join(path.read_text() for path in sorted(root.rglob("*.py")))
+    streams = {
+        name: int(value) for name, value in re.findall(r"^([A-Z]+_STREAM) = (\d+)", text, re.MULTILINE)
+    }
+    used = set(re.findall(r"CounterRNG\([\w.]+, ([A-Z]\w+)\)", text))
+    assert used
+    assert used <= set(streams)
+    assert len({0, *streams.values()}) == 1 + len(streams)

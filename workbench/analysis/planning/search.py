@@ -7,7 +7,7 @@ schemes of a comparison, so that none wins by a better step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,10 +20,10 @@ from workbench.core.contract.batches import key_of
 from workbench.core.contract.optimisers import Optimiser, Schedule, Scheduled, smoothness_of
 from workbench.core.contract.optimisers.schedules import schedule_from
 from workbench.core.contract.weights import Decoding
-from workbench.core.engine.virtual.arithmetic import Coefficients
+from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
-from workbench.core.problems import Problem
+from workbench.core.problems.base import Problem, Request
 from workbench.core.running.run import checked
 from workbench.core.running.simulated import timeline
 from workbench.core.theory.sequential import delayed_step
@@ -82,7 +82,8 @@ def tune(
     First, every step of the optimiser's grid is tried with every schedule. Then steps near the best are tried, until
     they are no better or the budget is used up. A coarse grid alone would decide by chance which of two similar schemes
     wins. The candidates of experiments on the same data share the passes over it, and exact schemes share their
-    results.
+    results. Schemes whose commits depend on the step are simulated for each candidate. In local SGD, workers and
+    optimiser take the same candidate step, unless `scheme_args.rate` is given.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ def tune(
     Returns
     -------
     list
-        The experiments with the best step and schedule in `optimiser_args`.
+        The experiments with the best step and schedule in `optimiser_args`, and the step of workers in `scheme_args`.
 
     Raises
     ------
@@ -115,22 +116,44 @@ def tune(
     check_kind("progress", progress, bool)
     among = _schedules(schedules)
     experiments = checked(experiments)
-    tuned = list(experiments)
     problems = [e.build_problem() for e in experiments]
-    runs, grids = [_run(e) for e in experiments], list[list[Optimiser]]()
-    for e, problem, run in zip(experiments, problems, runs, strict=True):
-        grids.append(_grid(run.optimiser, smoothness_of(problem, "step"), e, among))
-    budget = _budget(budget, experiments, grids)
+    grids = [
+        _grid(e.build_optimiser(), smoothness_of(problem, "step"), e, among)
+        for e, problem in zip(experiments, problems, strict=True)
+    ]
+    return _chosen(experiments, problems, grids, _budget(budget, experiments, grids), progress)
+
+
+def _chosen(
+    experiments: Sequence[Experiment],
+    problems: Sequence[Problem],
+    grids: Sequence[Sequence[Optimiser]],
+    budget: int,
+    progress: bool,
+) -> list[Experiment]:
+    """Return each experiment with its best optimiser; experiments on the same data are tried together."""
+    tuned, runs = list(experiments), [_run(e) for e in experiments]
     for key, problem in {key_of(p): p for p in problems}.items():
         members = [i for i, p in enumerate(problems) if key_of(p) == key]
-        rounds = REFINEMENTS * max(experiments[i].rounds for i in members)
-        with Bar("tuning", "round", rounds, progress) as bar:
+        rounds = max(experiments[i].rounds for i in members)
+        with Bar("tuning", "round", REFINEMENTS * rounds, progress) as bar:
             tried = {i: grids[i] for i in members}
-            best = _refined(problem, {i: runs[i] for i in members}, tried, budget, bar)
-            bar.update(rounds)
+            best = _refined(
+                problem, {i: runs[i] for i in members}, tried, budget, partial(_later, bar, rounds)
+            )
+            bar.update(REFINEMENTS * rounds)
         for i, optimiser in best.items():
-            tuned[i] = experiments[i].replace(optimiser_args=optimiser.model_dump(exclude_unset=True))
+            tuned[i] = _with(experiments[i], optimiser)
     return tuned
+
+
+def _with(e: Experiment, optimiser: Optimiser) -> Experiment:
+    """Return the experiment with an optimiser, whose step the workers take too where the scheme says so."""
+    step = getattr(optimiser, "step", None)
+    more = {} if step is None else e.built_scheme.with_step(step)
+    return e.replace(
+        optimiser_args=optimiser.model_dump(exclude_unset=True), scheme_args={**e.scheme_args, **more}
+    )
 
 
 def _schedules(given: Any) -> list[Schedule]:
@@ -178,15 +201,17 @@ def _grid(
 
 def _refined(
     problem: Problem,
-    runs: Mapping[int, Commits],
+    runs: Mapping[int, Commits | Experiment],
     grids: Mapping[int, Sequence[Optimiser]],
     budget: int,
-    bar: Bar,
+    progress: Callable[[int, int], None],
 ) -> dict[int, Optimiser]:
-    """Return each experiment's best optimiser of its grid, or near the best of what was tried before."""
-    rounds = max(len(run.weights) for run in runs.values())
+    """Return each experiment's best optimiser of its grid, or near the best of what was tried before.
+
+    `progress` is called with the number of the pass and that of the round.
+    """
     tried = {i: {_key(optimiser) for optimiser in grid} for i, grid in grids.items()}
-    found = best = _best(problem, runs, grids, bar.update)
+    found = best = _best(problem, runs, grids, partial(progress, 0))
     for stage in range(1, REFINEMENTS):
         finer: dict[int, list[Optimiser]] = {}
         for i, optimiser in found.items():
@@ -196,7 +221,7 @@ def _refined(
                 tried[i] |= {_key(each) for each in new}
         if not finer:
             break
-        found = _best(problem, runs, finer, partial(_later, bar, stage * rounds))
+        found = _best(problem, runs, finer, partial(progress, stage))
         best = best | found
     return best
 
@@ -207,12 +232,17 @@ def _key(optimiser: Optimiser) -> str:
     return repr([(name, f"{x:.9g}" if isinstance(x, float) else x) for name, x in numbers])
 
 
-def _later(bar: Bar, rounds: int, t: int) -> None:
-    bar.update(rounds + t)
+def _later(bar: Bar, rounds: int, stage: int, t: int) -> None:
+    bar.update(stage * rounds + t)
 
 
-def _run(e: Experiment) -> Commits:
-    """Return the commits of every round. An exact scheme commits full gradients, mostly at the round's own model."""
+def _run(e: Experiment) -> Commits | Experiment:
+    """Return the commits of every round, or the experiment, if these depend on the optimiser.
+
+    An exact scheme commits full gradients, mostly at the round's own model.
+    """
+    if e.built_scheme.numeric and not e.built_scheme.is_exact:
+        return e
     weights: Sequence[Decoding] = [None] * e.rounds
     if not e.built_scheme.is_exact or e.built_scheme.delayed:
         arithmetic = Coefficients(e.plan, e.sampler)
@@ -224,13 +254,28 @@ def _run(e: Experiment) -> Commits:
 
 def _best(
     problem: Problem,
-    runs: Mapping[int, Commits],
+    runs: Mapping[int, Commits | Experiment],
     tried: Mapping[int, Sequence[Optimiser]],
     progress: Progress,
 ) -> dict[int, Optimiser]:
     """Return the optimiser with the least final loss of each experiment, without those that have no finite loss."""
-    pairs = [(i, optimiser) for i, optimisers in tried.items() for optimiser in optimisers]
-    learnt = learn(problem, [replace(runs[i], optimiser=optimiser) for i, optimiser in pairs], progress)
-    ends = [(found.loss[-1], *pair) for found, pair in zip(learnt, pairs, strict=True)]
+    ends, pairs, commits = [], [], []
+    for i, optimiser in ((i, each) for i, optimisers in tried.items() for each in optimisers):
+        run = runs[i]
+        if isinstance(run, Experiment):
+            ends.append((_simulated(_with(run, optimiser), problem), i, optimiser))
+        else:
+            pairs.append((i, optimiser))
+            commits.append(replace(run, optimiser=optimiser))
+    learnt = learn(problem, commits, progress)
+    ends += [(found.loss[-1], *pair) for found, pair in zip(learnt, pairs, strict=True)]
     finite = sorted((end for end in ends if np.isfinite(end[0])), key=lambda end: end[0], reverse=True)
     return {i: optimiser for _, i, optimiser in finite}  # the last entry of an experiment remains
+
+
+def _simulated(e: Experiment, problem: Problem) -> float:
+    """Return the final loss of a run whose commits depend on the models; not finite if it diverges."""
+    numbers = Numbers(e.plan, problem, e.build_optimiser(), e.seed, keep=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        timeline(e, numbers, events=False)
+        return problem.evaluate([Request(numbers.models[-1], gradient=False)])[0].loss

@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import CounterRNG
+from workbench.core.contract.plan import Plan
 from workbench.core.contract.problem import Around, Problem, Slice, gradient_of_rows, in_round
 
-BATCH_STREAM = 6  # random stream; delays use stream 0, mini-batches of a worker 1, permutations 4, ties 5
-CACHED_EPOCHS = 4  # number of epochs whose order is cached; asynchronous workers may be in different epochs
+BATCH_STREAM = 8  # random stream; `contract.delays.base` lists all
+CACHED_EPOCHS = 4  # epochs whose order is cached, because asynchronous workers are in different epochs
+CACHED_JOBS = 64  # jobs whose samples per rank are cached, because asynchronous workers are in different jobs
 
 
 class BatchSampler:
@@ -32,7 +34,7 @@ class BatchSampler:
 
     >>> sampler = BatchSampler(samples=10, batch=4, seed=0)
     >>> sampler.batches_per_epoch, sampler.rows(0).tolist()
-    (3, [1, 4, 8])
+    (3, [0, 5, 7, 9])
     >>> sorted(int(row) for job in range(3) for row in sampler.rows(job)) == list(range(10))
     True
     """
@@ -45,6 +47,8 @@ class BatchSampler:
         self._orders: dict[int, NDArray[np.int64]] = {}
         # Last call of `counts`: job, bounds, and its result.
         self._counts: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._plan: Plan | None = None
+        self._loads: dict[int, list[int]] = {}  # results of `loads` for this plan, by job
 
     @property
     def share(self) -> float:
@@ -63,6 +67,17 @@ class BatchSampler:
             self._counts = job, bounds, np.diff(np.searchsorted(self.rows(job), bounds))
         return self._counts[2]
 
+    def loads(self, job: int, plan: Plan) -> list[int]:
+        """Return how many samples of a job's batch each rank processes, (ranks,), for work on all of its parts."""
+        if self._plan is not plan:
+            self._plan, self._loads = plan, {}
+        if job not in self._loads:
+            if len(self._loads) == CACHED_JOBS:
+                del self._loads[min(self._loads)]
+            done = np.concatenate([[0], np.cumsum(self.counts(job, plan.bounds)[plan.indices])])
+            self._loads[job] = np.diff(done[plan.indptr]).tolist()
+        return self._loads[job]
+
     def _order(self, epoch: int) -> NDArray[np.int64]:
         """Return the samples of each batch of an epoch, (batches, strata).
 
@@ -71,9 +86,9 @@ class BatchSampler:
         if epoch not in self._orders:
             if len(self._orders) == CACHED_EPOCHS:
                 del self._orders[min(self._orders)]
-            size = self.batches_per_epoch
-            places = self._random.rng(epoch).random((self.strata, size)).argsort(axis=1).T
-            self._orders[epoch] = np.ascontiguousarray(places + size * np.arange(self.strata))
+            strata = np.arange(self.strata * self.batches_per_epoch).reshape(self.strata, -1)
+            order = np.ascontiguousarray(strata.T)
+            self._orders[epoch] = self._random.rng(epoch).permuted(order, axis=0, out=order)
         return self._orders[epoch]
 
 

@@ -80,6 +80,13 @@ class Scheme(Family):
         """Return the step with which its commits must be applied, or None if its commits are gradients."""
         return None
 
+    def with_step(self, step: float) -> dict[str, Any]:
+        """Return the parameters (`scheme_args`) with which its workers take a step of that size; {} if they take none.
+
+        `tune` chooses them together with the optimiser's step.
+        """
+        return {}
+
     def measured(self, draws: Callable[[], SampledTimes], workers: int) -> dict[str, Any]:
         """Return the unset parameters (`scheme_args`), chosen from the times of some rounds.
 

@@ -37,7 +37,7 @@ from workbench.core.contract.round_times import (
 )
 from workbench.core.contract.scheme import Coded, least_digits_field
 
-PERMUTATION_STREAM = 4  # random stream of the permutations; stream 0 is for delays, stream 1 for mini-batches
+PERMUTATION_STREAM = 4  # random stream of the permutations; `contract.delays.base` lists all
 
 
 class Approximate(Coded):

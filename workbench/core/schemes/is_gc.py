@@ -19,7 +19,7 @@ from workbench.core.codes.checks import groups_divide
 from workbench.core.contract.delays import CounterRNG
 from workbench.core.schemes.approximate import Approximate
 
-# random stream of the worker at which the search starts; stream 4 is for shuffling, stream 5 for ties
+# random stream of the worker at which the search starts; `contract.delays.base` lists all
 STARTS_STREAM = 6
 
 

@@ -120,6 +120,10 @@ class LocalSGD(LocalSteps):
         """Return the outer step for which the next model is the average of the workers' models."""
         return self.rate or 1 / smoothness
 
+    def with_step(self, step: float) -> dict[str, Any]:
+        """Return the workers' step, unless it is given."""
+        return {"rate": step} if self.rate is None else {}
+
     def inner(self, node: Node) -> tuple[Inner, float]:
         """Return a function for plain gradient steps, and the unit of the answers.
 

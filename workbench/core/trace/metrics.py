@@ -24,6 +24,15 @@ def rises(metric: str) -> bool:
     return metric.rpartition("_")[2] in RISING_METRICS
 
 
+def is_goal(metric: str) -> bool:
+    """Return whether training has a metric as its goal: a loss, or a metric that `rises`.
+
+    >>> is_goal("test_loss"), is_goal("test_auc"), is_goal("residual")
+    (True, True, False)
+    """
+    return metric.rpartition("_")[2] == "loss" or rises(metric)
+
+
 def at_target(values: Any, target: float, metric: str) -> Any:
     """Return which values are at the target: at or above it if the metric `rises`, else at or below it.
 

@@ -1,6 +1,6 @@
 """Labels of settings and results: how a column of the table of runs is named in titles and on axes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,24 @@ from workbench.core.base.text import read_yaml
 from workbench.core.contract import optimisers
 from workbench.core.contract.delays import delay_models
 from workbench.core.contract.links import Link
+from workbench.core.engine.timeline import COUNTS
 from workbench.core.experiment import Experiment
 
 _LABELS = read_yaml(Path(__file__).with_name("labels.yaml"), "metrics: {}")
 METRICS: dict[str, str] = _LABELS["metrics"]
 RESULTS: dict[str, list[str]] = _LABELS["results"]
+# times and counts per round
+_COSTS = frozenset({*COUNTS, "round", "time", "overrun", "rejected", "abandoned"})
 _WHOSE: dict[str, str] = _LABELS["settings"]
+
+
+def plotted(columns: Iterable[str]) -> list[str]:
+    """Return the columns of rounds that are metrics of the model or of the commit, and so can be a vertical axis.
+
+    >>> plotted(["round", "time", "loss", "test_accuracy", "bytes"])
+    ['loss', 'test_accuracy']
+    """
+    return [name for name in columns if name not in _COSTS]
 
 
 def result(name: str) -> tuple[str, str]:
@@ -75,7 +87,7 @@ def axis(name: str, used: Sequence[str] = ()) -> str:
     units: set[str] = set()
     for owner, cls in _owners(group, used).items():
         if (field := cls.model_fields.get(last)) is not None:
-            found_text, unit = field.description or "kind", unit_of(field)
+            found_text, unit = (field.description or "kind").split(";")[0], unit_of(field)
             units.add(unit)
             found_text = f"{found_text} ({unit})" if unit and unit not in found_text.split() else found_text
             found.setdefault(found_text, []).append(owner)

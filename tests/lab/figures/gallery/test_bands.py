@@ -116,7 +116,7 @@ def test_bands_titles_and_axes_are_words(runs: Runs, many: list[wb.Trace]) -> No
 def test_axis_distinguishes_parameters_of_one_name(name: str) -> None:
     """Where schemes use one name for different parameters, the axis has all of them, each with its schemes."""
     known = {s: wb.schemes.get(s).model_fields for s in wb.schemes.names()}
-    meant = {scheme: fields[name].description for scheme, fields in known.items() if name in fields}
+    meant = {s: fields[name].description.split(";")[0] for s, fields in known.items() if name in fields}
     lines = axis(f"scheme_args.{name}", list(meant)).split("<br>")
     if len(set(meant.values())) == 1:
         assert len(lines) == 1

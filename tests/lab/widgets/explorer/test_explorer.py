@@ -16,6 +16,7 @@ import workbench as wb
 from tests.support.widget_messages import receives, types
 from workbench.core.running.start import ENGINES
 from workbench.lab.figures.decoding import decode_weights
+from workbench.lab.figures.speedups import common_target
 from workbench.lab.widgets.explorer import tabs
 from workbench.lab.widgets.explorer.explorer import EXAMPLE, Explorer, explore
 
@@ -201,6 +202,21 @@ def test_explorer_speedup_table_follows_the_target(explorer: Explorer) -> None:
     plot.set_state({"target": 1e-9})
     assert "never" in explorer.running.table.value
     plot.set_state({"target": None})
+    assert explorer.running.table.value == ""
+
+
+def test_explorer_aims_at_the_metric_that_is_plotted(explorer: Explorer) -> None:
+    """A target of the loss means nothing for the accuracy; costs of a commit have none."""
+    types(explorer.controls.problem, test="0.3")
+    types(explorer.controls.run, batch="84", evaluate_every="2")
+    traces, plot = explorer.run(60), explorer.running.plot
+    assert all("test_accuracy" in plot.metrics and t.experiment.batch == 84 for t in traces)
+    for metric in ("test_accuracy", "test_loss", "loss"):
+        plot.set_state({"y": metric})  # chosen in the page
+        assert plot.target == pytest.approx(common_target(traces, metric))
+        assert "times as long as CR" in explorer.running.table.value
+    plot.set_state({"y": "residual"})
+    assert plot.target is None
     assert explorer.running.table.value == ""
 
 

@@ -58,6 +58,26 @@ def test_runs_table_plots_selected_runs_on_one_axis(table: RunsTable, traces: li
     assert "round 3" in table.player.label.lower()
 
 
+def test_runs_table_plots_the_chosen_metric(tmp_path: Path) -> None:
+    """Runs without the metric are left out of its curves."""
+    tested = SMALL[0].replace(problem_args={"samples": 60, "features": 3, "test": 0.3}, batch=30)
+    for name, e in (("tested", tested), ("plain", SMALL[1])):
+        keep(wb.run(e), tmp_path, name)
+    table = RunsTable(tmp_path)
+    table.wait()
+    assert table.metric.layout.display == "none"
+    table.mark("tested", "plain")
+    assert table.metric.layout.display == ""
+    assert len(table.plot.current().data) == 2
+    table.metric.value = "test_accuracy"
+    (curve,) = table.plot.current().data
+    trace = next(t for t in table.traces() if t.experiment.batch)
+    known = trace.columns["test_accuracy"][~np.isnan(trace.columns["test_accuracy"])]
+    assert np.asarray(curve.y, dtype=float)[-len(known) :].tolist() == known.tolist()
+    table.mark("plain")
+    assert table.metric.value == "loss"
+
+
 def test_runs_table_shows_differences_and_text(table: RunsTable) -> None:
     table.mark("gc", "umw")
     table.differ()

@@ -18,8 +18,8 @@ from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.faults.base import Lasting
 from workbench.core.contract.protocol import MODEL, AllReduce, Effect, Send
 
-NOISE = 6  # random stream of the noise (see `contract.delays.base.TIES_STREAM`)
-NUMBER_SLOT = 2**32  # number of slots of the random stream that each answer of a round has
+NOISE_STREAM = 9  # random stream of the noise; `contract.delays.base` lists all
+NUMBER_SLOT = 2**32  # slots of the random stream for each answer of a round
 
 
 class WrongAnswer(Lasting):
@@ -97,7 +97,7 @@ class Noise(WrongAnswer):
 
     def answer(self, value: Array, round: int, number: int) -> Array:
         """Add noise that depends only on seed, worker, round and number."""
-        rng = CounterRNG(self.seed, NOISE).rng(round, self.worker + NUMBER_SLOT * number)
+        rng = CounterRNG(self.seed, NOISE_STREAM).rng(round, self.worker + NUMBER_SLOT * number)
         return value + self.deviation * rng.standard_normal(value.shape)
 
 

@@ -18,7 +18,7 @@ from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.optimisers import Optimiser
-from workbench.core.contract.plan import Blend, Plan, Work
+from workbench.core.contract.plan import MASTER, Blend, Plan, Work
 from workbench.core.contract.problem import in_round, rows_of
 from workbench.core.contract.programs import plain_sum
 from workbench.core.contract.protocol import Compute
@@ -30,7 +30,7 @@ from workbench.core.problems.base import Problem, Quadratic, Slice
 MIN_DENSE_PARTS = 2**26
 # max distance of a decoding vector from all ones at which it counts as the full gradient
 EXACT_TOLERANCE = 1e-8
-BATCHES_STREAM = 1  # random stream of mini-batches; delays use stream 0
+BATCHES_STREAM = 1  # random stream of a worker's mini-batches; `contract.delays.base` lists all
 
 
 def models_and_jobs(effect: Compute) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -52,13 +52,20 @@ class _OnPlan:
     plan: Plan
     sampler: BatchSampler | None = None
 
-    def samples_of(self, effect: Compute) -> int:
-        """Return the number of samples that some work processes: those of its job's mini-batch, or all."""
+    def samples_of(self, effect: Compute, rank: int = MASTER) -> int:
+        """Return the number of samples that some work processes: those of its job's mini-batch, or all.
+
+        `rank`: the one that does the work; the numbers of work on all of its parts are cached.
+        """
         work, sampler = effect.work, self.sampler
         if sampler is None:
             return loaded(effect)
         if not isinstance(effect.model, tuple):
-            _, (job, *_) = models_and_jobs(effect)
+            job: Any = effect.round if effect.job is None else effect.job
+            if isinstance(job, tuple):
+                job = job[0]
+            if work is self.plan.work[rank]:
+                return sampler.loads(job, self.plan)[rank]
             return int(sampler.counts(job, self.plan.bounds)[work.parts].sum())
         rows = zip(work.coefficients, models_and_jobs(effect)[1], strict=True)
         return sum(

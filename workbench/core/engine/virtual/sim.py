@@ -169,7 +169,7 @@ class _Simulation(Network):
         rank.unless = effect.unless
         round, samples = effect.round, effect.work.samples  # the most frequent case: a whole load
         if effect.batch or self.mini_batches:
-            samples = self.samples_of(effect)
+            samples = self.samples_of(effect, r)
         self.timeline.started[round if round < self.last else self.last] += samples
         end = self.compute_times.end(self.now, r, effect)
         if effect.slowdown != 1.0:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from workbench.analysis.planning.quantities import quantity
 from workbench.core.base.types import Array
-from workbench.core.trace.metrics import rises
+from workbench.core.trace.metrics import SMOOTHED_EVALUATIONS, rises
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import Series, named, shared
 from workbench.lab.figures.labels import metric_words, short, upper
@@ -43,9 +43,9 @@ def convergence(
     """Draw a metric against wall clock, rounds, bytes or samples; one curve per run.
 
     `traces`: several runs of one scheme are labelled by the settings in which they differ. `metric`: a column of
-    `trace.rounds`, such as loss, accuracy, relative_error. `x`: "time" (s), "round", "bytes" or "samples" (cumulative);
+    `trace.rounds`, such as loss or test_accuracy. `x`: "time" (s), "round", "bytes" or "samples" (cumulative);
     time is logarithmic where runs differ widely. `target`: the legend says where each run meets it, and in what
-    multiple of CR's (or the fastest's) time.
+    multiple of CR's (or the fastest's) time; with mini-batches, where the mean of the last five evaluations meets it.
 
     Raises `SettingError`: metric, x or theme is unknown, the target is not a number, or there are no traces.
 
@@ -172,6 +172,8 @@ def _with_target(
     heading = f"{_word(x)} to {short(metric)} {target:.4g}"
     if base is not None:
         heading += f"<br>(multiple of {series[base].label}’s)"
+    if any(s.trace.experiment.batch is not None for s in series):
+        heading += f"<br>mean of {SMOOTHED_EVALUATIONS} evaluations"
     figure.update_layout(legend_title_text=heading)
     unit = found[base] if base is not None else float("nan")
     return [f"{s.label}  {_entry(at, unit, x)}" for s, at in zip(series, found, strict=True)]

@@ -57,7 +57,7 @@ class RunsTable(RunsViews):
         self._drawn: list[str] = []  # folders of the runs that were selected at the last drawing
         above = [Sheet(), self.message, self.bar, self.note, self._columns(), self.grid]
         # What was requested is above the curves, which are always shown.
-        below = [self.found, self.text, self.round, self.player, self.live, self.plot]
+        below = [self.found, self.text, self.round, self.player, self.live, self.metric, self.plot]
         self.children = [*above, self._actions(), self._choices(), self._words(), *below]
         self._hide()
         if isinstance(runs, Runs):

@@ -15,6 +15,7 @@ from workbench.core.trace.definitions import experiment_of
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.gallery.bands import bands
 from workbench.lab.figures.gallery.convergence import convergence
+from workbench.lab.figures.labels import plotted, short
 from workbench.lab.widgets.callbacks import (
     guarded,
     seen,
@@ -26,6 +27,7 @@ from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Plot
 
+LOSS = (short("loss"), "loss")
 MAX_PLOTTED_RUNS = 12  # runs that are plotted together at most
 
 
@@ -37,6 +39,8 @@ class RunsViews(RunsGrid):
         self._show = show or self._below
         self.found = w.HTML()
         self.live, self.plot, self.player = LivePlot(), Plot(), Player()
+        self.metric = w.Dropdown(description="Metric", options=[LOSS])
+        self.metric.observe(lambda _: self._curves(), "value")
         self.text = w.Textarea(description="Text", rows=8, layout={"width": "auto"})
         self.round = w.BoundedIntText(description="Round", value=0, max=0)
         self.round.observe(lambda _: self._play(), "value")
@@ -47,8 +51,7 @@ class RunsViews(RunsGrid):
     def _plot(self) -> None:
         """Draw the curves of the selected runs."""
         self.report("")
-        if found := self.traces():
-            self.plot.show(lambda theme: convergence(found, theme=theme))
+        self._curves()
         if not (rows := self.chosen):
             return
         texts = [
@@ -58,6 +61,23 @@ class RunsViews(RunsGrid):
         if sum(row["state"] == "done" for row in rows) > MAX_PLOTTED_RUNS:
             texts[0] += f", the first {MAX_PLOTTED_RUNS} are drawn"
         self._say("; ".join(texts[:4]))
+
+    @guarded
+    def _curves(self) -> None:
+        """Draw the chosen metric of the selected runs that have it."""
+        found = self.traces()
+        names = list(dict.fromkeys(name for trace in found for name in plotted(trace.columns)))
+        seen(len(names) > 1, self.metric)
+        if not names:
+            return
+        options = [(short(name), name) for name in names]
+        if list(self.metric.options) != options:
+            chosen = self.metric.value if self.metric.value in names else names[0]
+            with self.metric.hold_trait_notifications():
+                self.metric.options, self.metric.value = options, chosen
+        metric = self.metric.value
+        drawn = [trace for trace in found if metric in trace.columns]
+        self.plot.show(lambda theme: convergence(drawn, metric, theme=theme))
 
     def traces(self) -> list[Trace]:
         """Return the selected runs that have rounds, at most `MAX_PLOTTED_RUNS`; the message names unreadable ones."""
@@ -129,7 +149,7 @@ class RunsViews(RunsGrid):
 
     def _hide(self) -> None:
         self.found.value = self.text.value = ""
-        seen(False, self.text, self.plot, self.round, self.player)
+        seen(False, self.text, self.plot, self.metric, self.round, self.player)
         seen(bool(self.live.runs), self.live)
 
 

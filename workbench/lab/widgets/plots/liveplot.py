@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.adaptive import Change
-from workbench.core.engine.timeline import COUNTS
 from workbench.core.running.run import Rows, Run
 from workbench.core.trace.metrics import RISING_METRICS
 from workbench.lab.figures.inputs import labels
-from workbench.lab.figures.labels import metric_words
+from workbench.lab.figures.labels import metric_words, plotted
 from workbench.lab.figures.speedups import AXES
 from workbench.lab.figures.style import Theme, new_figure, palette, styles
 from workbench.lab.widgets.assets import script, style
@@ -37,7 +36,6 @@ MAX_RESENT_ROWS = 500  # rows that are sent again at most because their losses c
 HEIGHT_PX = 480  # px
 FINAL_STATES = ("finished", "stopped", "failed")
 _SUMS = ("bytes", "samples")  # shown cumulatively
-_COSTS = frozenset({*COUNTS, "overrun", "rejected", "abandoned"})  # counts per round, not shown
 
 
 class Part(NamedTuple):
@@ -251,8 +249,7 @@ class _Sent:
 
 def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
     """Return the shown columns, in the order of `Trace.rounds`."""
-    names = [name for name in rows if name in AXES or name not in _COSTS]
-    shown = {name: np.asarray(rows[name], dtype=float) for name in names}
+    shown = {name: np.asarray(rows[name], dtype=float) for name in [*AXES, *plotted(rows)] if name in rows}
     added = {name: sums.get(name, 0.0) + np.cumsum(shown[name]) for name in _SUMS if name in shown}
     rounds = {"round": shown["round"] + 1.0} if "round" in shown else {}
     return {**shown, **added, **rounds}

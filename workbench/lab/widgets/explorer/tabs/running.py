@@ -1,12 +1,14 @@
 """Runs: start, watch and stop them, and compare their times to a target."""
 
 from collections.abc import Sequence
+from math import isfinite
 
 import ipywidgets as w
 import plotly.graph_objects as go
 
 from workbench.core.running.run import Run
 from workbench.core.running.start import ENGINES, start_all
+from workbench.core.trace.metrics import is_goal
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.gallery.convergence import convergence
 from workbench.lab.figures.speedups import common_target, speedups
@@ -30,6 +32,7 @@ class Running(Tab):
         self.plot = LivePlot()
         self.plot.when_over(self._over)
         self.plot.observe(lambda _: self._speeds(), "target")
+        self.plot.observe(lambda _: self._aim(), "y")
         engines = [(ENGINE_LABELS.get(name, name), name) for name in ENGINES]
         self.engine = w.Dropdown(options=engines, description="Engine")
         self.cluster = w.Dropdown(options=[], description="Cluster")
@@ -76,10 +79,17 @@ class Running(Tab):
     @guarded
     def _over(self) -> None:
         self._warn()
-        if self.traces and self.plot.target is None and self.plot.y == "loss":
-            self.plot.target = common_target(self.traces)
+        if self.plot.target is None:
+            self._aim()
         self._speeds()
         self.desk.over()
+
+    @guarded
+    def _aim(self) -> None:
+        """Set the target to a value that all runs reach; none for metrics that are neither a loss nor a score."""
+        traces, metric = self._measured, self.plot.y
+        found = common_target(traces, metric) if traces and is_goal(metric) else float("nan")
+        self.plot.target = found if isfinite(found) else None
 
     def _warn(self) -> None:
         texts = [f"{run.label}: {text}" for run in self.plot.runs for text in run.warnings]
