@@ -122,6 +122,7 @@ def plan(
     cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
     count, args = cluster.workers if workers is None else workers, dict(problem_args or {})
     base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
+    base.check_exact("the planner")
     search = _Search(_planned(cluster, machines, count, replay), base, effort, progress, metric)
     return search.advice(schemes, "optimiser" in fields, target, tolerance)
 

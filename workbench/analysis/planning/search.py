@@ -114,6 +114,8 @@ def tune(
     check_kind("progress", progress, bool)
     among = _schedules(schedules)
     experiments = checked(experiments)
+    for e in experiments:
+        e.check_exact("tuning")
     tuned = list(experiments)
     problems = [e.build_problem() for e in experiments]
     runs, grids = [_run(e) for e in experiments], list[list[Optimiser]]()

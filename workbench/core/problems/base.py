@@ -17,7 +17,21 @@ from workbench.core.contract.plan import Plan
 from workbench.core.contract.problem import Evaluation, Problem, Quadratic, Request, Slice
 from workbench.core.problems.data import DataSet
 
-__all__ = ["Evaluation", "Named", "Problem", "ProblemArgs", "Quadratic", "Request", "Slice", "curvature"]
+__all__ = [
+    "INEXACT",
+    "Evaluation",
+    "Named",
+    "Problem",
+    "ProblemArgs",
+    "Quadratic",
+    "Request",
+    "Slice",
+    "curvature",
+]
+INEXACT = (  # reason why results depend on how a scheme cuts the data
+    "problem_args.batch_norm = 'local': BatchNorm makes a sample's gradient depend on the others of its worker's pass,"
+    " so no scheme is exact"
+)
 POWER_STEPS = 12  # number of power steps of a curvature estimate
 
 
@@ -73,6 +87,15 @@ class ProblemArgs(Family):
     def width(self) -> int:
         """Bytes of a value in a message."""
         return BYTES_PER_FLOAT
+
+    @property
+    def mixes_samples(self) -> bool:
+        """Whether a sample's gradient depends on the others of its pass, so that no scheme is exact."""
+        return False
+
+    def description(self) -> str:
+        """Return a sentence on the data for the trace, or an empty one."""
+        return ""
 
     def model_args(self) -> dict[str, Any]:
         """Return the functions and classes that fields name, by field."""

@@ -91,12 +91,21 @@ class OnData(ProblemArgs):
         return (prepared.digest if prepared else "", *self.model_args().values())
 
     def open(self) -> DataSet:
+        """Prepare the data once and map them into memory: the held-out samples in the problem that tests a model."""
+        data = self.loaded()
+        return data.held_out if self._held_out else data
+
+    def description(self) -> str:
+        """Return a sentence on the data, which mentions a stand-in."""
+        info = catalogue().get(self.data)
+        return info.note if info else f"The file or folder {self.data}."
+
+    def loaded(self) -> DataSet:
         """Prepare the data once and map them into memory. Raise `DataError`."""
         same = ("samples", "features", "intercept", "scale", "target", "test")
         choices: dict[str, Any] = {name: getattr(self, name) for name in same}
         try:
-            data = load(self.data, self.suits(), seed=self.data_seed, **choices)
-            return data.held_out if self._held_out else data
+            return load(self.data, self.suits(), seed=self.data_seed, **choices)
         except DataError as error:
             raise DataError(_named_as_fields(str(error), self.suits(), self.name)) from error
 
@@ -107,8 +116,7 @@ class OnData(ProblemArgs):
         features = self.features or (info.features if info else None)
         if samples is None or features is None:
             return None
-        bounded = info is not None and info.name != "synthetic"
-        if info and bounded and (samples > info.samples or features > info.features):
+        if info and not info.fits(samples, features):
             return None
         return self._learnt_from(samples), features + self.intercept, info.classes if info else 0
 
