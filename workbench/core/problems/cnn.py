@@ -16,9 +16,9 @@ from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.contract.plan import Plan
+from workbench.core.problems.augmentation import Augmentation
 from workbench.core.problems.base import POWER_STEPS, Problem
 from workbench.core.problems.data import DataError, DataSet, catalogue
-from workbench.core.problems.augmentation import Augmentation
 from workbench.core.problems.modules import all_digits, cross_entropy, pytorch
 from workbench.core.problems.network import Network, NetworkArgs, Precision
 

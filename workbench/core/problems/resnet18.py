@@ -83,7 +83,7 @@ def network(width: int, classes: int, image: tuple[int, int, int], batch_norm: b
 def _block(nn: Any, norm: Callable[[int], Any], before: int, channels: int, stride: int) -> Any:
     """Return a basic block: two convolutions beside a shortcut, which is a 1 x 1 convolution if the shape changes."""
 
-    class Block(nn.Module):  # type: ignore[misc,name-defined]  # the base is known once PyTorch is imported
+    class Block(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.residual = nn.Sequential(

@@ -226,15 +226,16 @@ def test_wrong_images_are_refused_with_their_file(tmp_path: Path, write: Any, se
 
 @pytest.mark.usefixtures("cache")
 def test_wrong_images_name_the_field_of_an_experiment(tmp_path: Path) -> None:
+    def on(**args: Any) -> wb.Experiment:
+        return wb.Experiment(problem="resnet18", problem_args={name: str(at) for name, at in args.items()})
+
     truncated(tmp_path)
     with pytest.raises(DataError, match=r"^problem_args.data: 'data_batch_1.bin' has 9218 bytes"):
-        wb.Experiment(problem="resnet18", problem_args={"data": str(tmp_path)})._fits  # noqa: B018
-        wb.Experiment(problem="resnet18", problem_args={"data": str(tmp_path)}).shape()
+        on(data=tmp_path)
     cifar(tmp_path / "data_batch_1.bin", 20)
     np.savez(tmp_path / "small.npz", images=np.zeros((4, 8, 8, 3), np.uint8), labels=np.arange(4))
     with pytest.raises(DataError, match=r"^problem_args.test: .*small.npz' has 192 columns"):
-        args = {"data": str(tmp_path / "data_batch_1.bin"), "test": str(tmp_path / "small.npz")}
-        wb.Experiment(problem="resnet18", problem_args=args).shape()
+        on(data=tmp_path / "data_batch_1.bin", test=tmp_path / "small.npz").shape()
 
 
 def test_pixels_of_files_are_mapped_and_not_read(tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ def read_file(path: Path, columns: Columns | None = None) -> Raw:
     """Read a file of samples; nothing is ever unpickled.
 
     Formats: .npy (2-D, the last column is the target); .npz (arrays X and y); .csv or .tsv with a header line (both
-    also as .gz) or .parquet, whose `columns` determine the target and categories; .bin and folders (see `images`);
-    .svmlight, .libsvm or .svm. In the last three, columns count from 1, or from 0 if a column 0 occurs. Their columns after the last entry are not
-    recognised.
+    also as .gz) or .parquet, whose `columns` determine the target and categories; .bin, archives and folders of images
+    (see `images`); .svmlight, .libsvm or .svm. In the last three, columns count from 1, or from 0 if a column 0 occurs.
+    Their columns after the last entry are not recognised.
 
     Raises `DataError` if the file is missing, damaged, or contains something else.
     """

@@ -63,7 +63,7 @@ class Piece:
         """Channels, rows and columns of an image."""
         one = self.pixels.shape[1:]
         if self.channels_first:
-            return one  # type: ignore[return-value]  # of three numbers
+            return one
         return (one[2] if len(one) == 3 else 1, one[0], one[1])
 
     def rows(self, wanted: Indices) -> Floats:
