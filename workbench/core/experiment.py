@@ -45,7 +45,7 @@ from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import Optimiser, optimiser_class
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.scheme import Scheme
-from workbench.core.problems import INEXACT, Problem, ProblemArgs, problem_from
+from workbench.core.problems import Problem, ProblemArgs, problem_from
 
 MOST_SAMPLES = 10**12
 MAX_ROUNDS = 10**8  # rounds, whose trace takes 20 GB
@@ -161,23 +161,6 @@ class Experiment(Settings):
             return self.evaluate_every or 1
         return max(1, min(self.sampler.batches_per_epoch, self.rounds // 20))
 
-    @property
-    def numeric(self) -> bool:
-        """Whether messages must carry vectors on the virtual clock, because their coefficients do not suffice."""
-        wrong = any(fault.changes_answers for fault in self.faults)
-        return wrong or self.built_scheme.numeric or self.problem_spec.mixes_samples
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences on what limits the meaning of the results."""
-        return (INEXACT,) if self.problem_spec.mixes_samples else ()
-
-    def check_exact(self, call: str) -> None:
-        """Raise `SettingError` if no scheme is exact with the problem, and `call` needs exact ones."""
-        if self.problem_spec.mixes_samples:
-            why = f"and {call} compares exact ones; take GroupNorm, with which round times are the same"
-            raise SettingError(f"{INEXACT}, {why}")
-
     def delay_stream(self, rounds: int | None = None, seed: int | None = None) -> DelayStream:
         """Return the delays that a run draws. Defaults of `rounds` and `seed`: those of the experiment."""
         seed, rounds = self.seed if seed is None else seed, self.rounds if rounds is None else rounds
@@ -196,8 +179,8 @@ class Experiment(Settings):
             why = "a run with faults is not re-planned; take faults = (), or adaptive = false"
         elif self.problem == "unit":
             why = "the parameters of problem = 'unit' are the plan's own parts; take another problem"
-        elif self.problem_spec.mixes_samples:
-            self.check_exact("adaptive = True")
+        elif self.problem_spec.inexact:
+            self.problem_spec.check_exact("adaptive = True")
         elif samples is not None and (reason := reason_fixed(scheme, scheme.plan(self.workers, samples))):
             instead = "take adaptive = false, or begin with another scheme, e.g. 'GC'"
             why = f"scheme = {self.scheme!r} cannot be changed between rounds, as {reason}; {instead}"

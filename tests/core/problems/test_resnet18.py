@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.analysis.planning.measuring import simulated
 from workbench.core.base.settings import SettingError
-from workbench.core.problems.base import INEXACT, Request
+from workbench.core.problems.base import Request
+from workbench.core.problems.network import INEXACT
 from workbench.core.problems.resnet18 import group_count, parameter_count
 from workbench.core.running.memory import check_trajectories
 

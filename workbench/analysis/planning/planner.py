@@ -122,7 +122,6 @@ def plan(
     cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
     count, args = cluster.workers if workers is None else workers, dict(problem_args or {})
     base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
-    base.check_exact("the planner")
     search = _Search(_planned(cluster, machines, count, replay), base, effort, progress, metric)
     return search.advice(schemes, "optimiser" in fields, target, tolerance)
 
@@ -161,7 +160,9 @@ def _base(fields: Mapping[str, Any], **common: Any) -> Experiment:
     taken = {"scheme", "scheme_args", "delays", "link", "decode_rate", "faults"} & set(fields)
     if taken:
         raise SettingError(f"{min(taken)}: the planner fills it in; leave it out")
-    return Experiment(scheme="UMW", **common, **fields)
+    base = Experiment(scheme="UMW", **common, **fields)
+    base.problem_spec.check_exact("the planner")
+    return base
 
 
 class _NotSimulated(Exception):

@@ -114,8 +114,6 @@ def tune(
     check_kind("progress", progress, bool)
     among = _schedules(schedules)
     experiments = checked(experiments)
-    for e in experiments:
-        e.check_exact("tuning")
     tuned = list(experiments)
     problems = [e.build_problem() for e in experiments]
     runs, grids = [_run(e) for e in experiments], list[list[Optimiser]]()
@@ -214,6 +212,7 @@ def _later(bar: Bar, rounds: int, t: int) -> None:
 
 def _run(e: Experiment) -> Commits:
     """Return the commits of every round. An exact scheme commits full gradients, mostly at the round's own model."""
+    e.problem_spec.check_exact("tuning")
     weights: Sequence[Decoding] = [None] * e.rounds
     if not e.built_scheme.is_exact or e.built_scheme.delayed:
         arithmetic = Coefficients(e.plan, e.sampler)

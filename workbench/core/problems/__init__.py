@@ -10,12 +10,12 @@ from typing import Any
 from workbench.core.base.arguments import kinds_checked
 from workbench.core.base.sources import digest_of
 from workbench.core.contract.plan import Plan
-from workbench.core.problems.base import INEXACT, Evaluation, Problem, ProblemArgs, Request
+from workbench.core.problems.base import Evaluation, Problem, ProblemArgs, Request
 from workbench.core.problems.data import DataError
 from workbench.core.problems.on_data import OnData
 
 __all__ = [
-    "INEXACT", "DataError", "Evaluation", "OnData", "Problem", "ProblemArgs", "Request", "get", "names", "problem_from"
+    "DataError", "Evaluation", "OnData", "Problem", "ProblemArgs", "Request", "get", "names", "problem_from"
 ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
 
 from workbench.core.base.plugins import Catalogue, Family
+from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.base.user_code import name_of
 from workbench.core.contract.links import BYTES_PER_FLOAT
@@ -28,10 +29,6 @@ __all__ = [
     "Slice",
     "curvature",
 ]
-INEXACT = (  # reason why results depend on how a scheme cuts the data
-    "problem_args.batch_norm = 'local': BatchNorm makes a sample's gradient depend on the others of its worker's pass,"
-    " so no scheme is exact"
-)
 POWER_STEPS = 12  # number of power steps of a curvature estimate
 
 
@@ -89,9 +86,15 @@ class ProblemArgs(Family):
         return BYTES_PER_FLOAT
 
     @property
-    def mixes_samples(self) -> bool:
-        """Whether a sample's gradient depends on the others of its pass, so that no scheme is exact."""
-        return False
+    def inexact(self) -> str:
+        """Reason why no scheme commits the full gradient of this problem; empty if exact schemes do."""
+        return ""
+
+    def check_exact(self, call: str) -> None:
+        """Raise `SettingError` if no scheme is exact with the problem; `call` is what needs exact ones."""
+        if self.inexact:
+            why = f"and {call} compares exact ones; take GroupNorm, with which round times are the same"
+            raise SettingError(f"{self.inexact}, {why}")
 
     def description(self) -> str:
         """Return a sentence on the data for the trace, or an empty one."""

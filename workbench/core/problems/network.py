@@ -53,6 +53,11 @@ DIFFERENCE_STEPS = {"float32": 1e-2, "float64": 1e-4}  # relative step of its fi
 MAX_TENSOR_BYTES = 2**26  # max bytes of samples that are converted to tensors only once
 STATISTICS_SAMPLES = 1024  # max number of training samples on which statistics of evaluations are measured
 
+INEXACT = (
+    "problem_args.batch_norm = 'local': BatchNorm makes a sample's gradient depend on the others of its worker's pass,"
+    " so no scheme is exact"
+)
+
 
 class Network:
     """Mean loss of a PyTorch module; a `Problem`.
@@ -386,6 +391,6 @@ class BatchNormArgs(NetworkArgs):
     )
 
     @property
-    def mixes_samples(self) -> bool:
-        """Whether a sample's gradient depends on the others of its pass, so that no scheme is exact."""
-        return self.batch_norm is not None
+    def inexact(self) -> str:
+        """Reason why no scheme commits the full gradient; empty without batch normalisation."""
+        return INEXACT if self.batch_norm else ""

@@ -149,7 +149,7 @@ class ResNet18Args(BatchNormArgs):
             why = f"{self.data!r} has {data.classes}; take {data.classes} or more"
             raise DataError(f"problem_args.classes = {self.classes}: {why}")
         return ResNet18(
-            partial(network, self.channels, self.classes, image, self.mixes_samples),
+            partial(network, self.channels, self.classes, image, bool(self.batch_norm)),
             cross_entropy,
             data.X,
             data.y.astype(np.int64),
@@ -159,6 +159,6 @@ class ResNet18Args(BatchNormArgs):
             self.at_once,
             self.init_seed,
             augmentation=self.augmentation(len(data.y), image),
-            local=self.mixes_samples,
+            local=bool(self.batch_norm),
             population=self.loaded().X if self._held_out else None,
         )

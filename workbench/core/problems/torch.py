@@ -97,7 +97,7 @@ class TorchArgs(BatchNormArgs):
     def size(self, plan: Plan | None) -> int:
         """Return the number of the network's trained parameters."""
         module = self.model_args()["module"]
-        return size_of(module, digest_of(module), self.mixes_samples)
+        return size_of(module, digest_of(module), bool(self.batch_norm))
 
     def description(self) -> str:
         """Return a sentence on the data; empty if the user gives the samples."""
@@ -148,6 +148,6 @@ class TorchArgs(BatchNormArgs):
             y,
             *more,
             augmentation=self.augmentation(len(X), self._image(X)),
-            local=self.mixes_samples,
+            local=bool(self.batch_norm),
             population=self._samples()[0] if self._held_out else None,
         )

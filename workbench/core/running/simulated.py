@@ -17,8 +17,7 @@ from workbench.core.engine.virtual.sim import SimSetup, simulate
 from workbench.core.experiment import Experiment
 from workbench.core.problems.base import Evaluation, Problem, Request
 from workbench.core.running.memory import LEARNING_VECTORS, check_memory, check_trajectories, room_for
-from workbench.core.running.precision import lost_digits
-from workbench.core.running.run import Rows, Run, failing, in_background, no_rows, tell
+from workbench.core.running.run import Rows, Run, failing, in_background, no_rows, tell, warnings_before
 from workbench.core.trace.assembled import assemble, columns_of, diverged
 from workbench.core.trace.learning import Commits, Learnt, evaluated, follow
 from workbench.core.trace.records import EVENTS_PER_BATCH
@@ -102,7 +101,9 @@ class SimulatedRun(Run):
 
     def __init__(self, experiment: Experiment, numeric: bool, events: bool) -> None:
         super().__init__(experiment, "sim")
-        self.numeric = numeric or experiment.numeric
+        wrong = any(fault.changes_answers for fault in experiment.faults)
+        inexact = bool(experiment.problem_spec.inexact)  # one weighted pass has no statistics of workers
+        self.numeric = numeric or wrong or inexact or experiment.built_scheme.numeric
         self.events = events
         self.resting = Lock()
         self.timeline = Timeline()
@@ -135,8 +136,7 @@ class SimulatedRun(Run):
     def prepare(self) -> Problem:
         """Check the digits of the code, open the data, and return the problem."""
         self._begin("opening the data")
-        self.warnings = self.experiment.notes
-        self.warnings += lost_digits(self.experiment.built_scheme, self.experiment.workers)
+        self.warnings = warnings_before(self.experiment)
         check_memory(self.experiment, carried=self.numeric)
         return self.experiment.build_problem()
 

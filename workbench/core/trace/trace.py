@@ -224,7 +224,7 @@ def run_info(experiment: Experiment, **more: Any) -> dict[str, Any]:
     own = {source.name: source.digest for source in definitions.sources_of(experiment)}
     known: dict[str, Any] = {"seed": experiment.seed, "versions": versions(), "platform": platform.platform()}
     known |= {"data": data} if (data := experiment.problem_spec.description()) else {}
-    known |= {"inexact": " ".join(notes)} if (notes := experiment.notes) else {}
+    known |= {"inexact": why} if (why := experiment.problem_spec.inexact) else {}
     return {**known, **({"own": own} if own else {}), **more}
 
 

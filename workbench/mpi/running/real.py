@@ -64,7 +64,7 @@ class RealRun(FollowedRun):
         with self._in_turn():
             self._begin("opening the data")
             e = self.experiment
-            self.warnings = e.notes + lost_digits(e.built_scheme, e.workers)
+            self.warnings = warnings_before(e)
             if self.cluster is not None and self.cluster.kind == "local":
                 check_memory(e, ranks=True)
             task = task_of(e, self.home, data=self.data(), controller=self._controller_state([]), **options)

@@ -80,8 +80,7 @@ def load(
         "synthetic", "synthetic_images", a set that scikit-learn ships ("digits", see `catalogue`), "openml:NAME" or
         "openml:NUMBER", or the path of a .npy, .npz, .csv, .tsv (both also as .gz), .parquet, .svmlight, .libsvm, .svm
         or .bin file, or of a folder of images. "prepared:KEY" is a folder of the cache, for which the other arguments
-        are ignored. OpenML's
-        categories become 0/1 columns that follow the numbers, most frequent values first.
+        are ignored. OpenML's categories become 0/1 columns that follow the numbers, most frequent values first.
     task
         "regression", "binary" or "multiclass".
     samples, features
