@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-import psutil
-
+from workbench.core.base.reading import available_memory
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.experiment import Experiment
@@ -43,9 +42,9 @@ def vectors_held(e: Experiment) -> Vectors:
 
 def room_for(size: int) -> int | None:
     """Return the free bytes of memory of this machine if `size` bytes do not fit, else None."""
-    if size <= SMALL_BYTES or size <= (free := psutil.virtual_memory().available):
+    if size <= SMALL_BYTES or size <= (free := available_memory()):
         return None
-    return int(free)
+    return free
 
 
 def check_trajectories(size: int, runs: Sequence[Hashable], old: int) -> None:

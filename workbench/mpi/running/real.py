@@ -20,8 +20,7 @@ from workbench.core.base.text import read_json
 from workbench.core.contract.adaptive import AdaptiveController
 from workbench.core.experiment import Experiment
 from workbench.core.running.memory import check_memory
-from workbench.core.running.precision import lost_digits
-from workbench.core.running.run import RunCancelled
+from workbench.core.running.run import RunCancelled, warnings_before
 from workbench.core.trace import records
 from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.folder import new_folder
