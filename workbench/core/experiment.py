@@ -174,13 +174,12 @@ class Experiment(Settings):
         return 1.0 if self.sampler is None else self.sampler.share
 
     def _steerable(self, samples: int | None) -> None:
+        self.problem_spec.check_exact("adaptive = True")
         why, scheme = "", self.built_scheme
         if self.faults:
             why = "a run with faults is not re-planned; take faults = (), or adaptive = false"
         elif self.problem == "unit":
             why = "the parameters of problem = 'unit' are the plan's own parts; take another problem"
-        elif self.problem_spec.inexact:
-            self.problem_spec.check_exact("adaptive = True")
         elif samples is not None and (reason := reason_fixed(scheme, scheme.plan(self.workers, samples))):
             instead = "take adaptive = false, or begin with another scheme, e.g. 'GC'"
             why = f"scheme = {self.scheme!r} cannot be changed between rounds, as {reason}; {instead}"

@@ -18,17 +18,7 @@ from workbench.core.contract.plan import Plan
 from workbench.core.contract.problem import Evaluation, Problem, Quadratic, Request, Slice
 from workbench.core.problems.data import DataSet
 
-__all__ = [
-    "INEXACT",
-    "Evaluation",
-    "Named",
-    "Problem",
-    "ProblemArgs",
-    "Quadratic",
-    "Request",
-    "Slice",
-    "curvature",
-]
+__all__ = ["Evaluation", "Named", "Problem", "ProblemArgs", "Quadratic", "Request", "Slice", "curvature"]
 POWER_STEPS = 12  # number of power steps of a curvature estimate
 
 
