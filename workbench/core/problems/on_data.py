@@ -1,6 +1,7 @@
 """Base of problems on a data set: its name, its size and its preparation."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import PrivateAttr, field_validator
@@ -25,7 +26,10 @@ class OnData(ProblemArgs):
     """
 
     task: ClassVar[str] = ""
-    data: str = setting("synthetic", "'synthetic', a bundled set, 'openml:NAME', or the path of a file")
+    data: str = setting(
+        "synthetic",
+        "'synthetic', a bundled set, 'openml:NAME', or the path of a file or of a folder of images",
+    )
     target: str | None = setting(
         None, "column to learn, of a .csv or .parquet; empty = the only one called target, label, class or y"
     )
@@ -40,7 +44,9 @@ class OnData(ProblemArgs):
     )
     l2: float = setting(0.0, "weight of the regularisation (l2/2)|model|^2", ge=0)
     intercept: bool = setting(False, "add a column of ones")
-    scale: bool | None = setting(None, "standardise the columns; empty = yes, except the synthetic")
+    scale: bool | None = setting(
+        None, "standardise the columns, of images the channels; empty = yes, except 'synthetic'"
+    )
     data_seed: int = setting(
         0, "seed of the synthetic data, of the rows' shuffling and of the held-out samples", ge=0
     )
@@ -98,7 +104,7 @@ class OnData(ProblemArgs):
     def description(self) -> str:
         """Return a sentence on the data, which mentions a stand-in."""
         info = catalogue().get(self.data)
-        return info.note if info else f"The file or folder {self.data}."
+        return info.note if info else f"The data {Path(self.data).name}."
 
     def loaded(self) -> DataSet:
         """Prepare the data once and map them into memory. Raise `DataError`."""
