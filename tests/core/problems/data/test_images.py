@@ -231,7 +231,7 @@ def test_wrong_images_name_the_field_of_an_experiment(tmp_path: Path) -> None:
 
     truncated(tmp_path)
     with pytest.raises(DataError, match=r"^problem_args.data: 'data_batch_1.bin' has 9218 bytes"):
-        on(data=tmp_path)
+        on(data=tmp_path).shape()
     cifar(tmp_path / "data_batch_1.bin", 20)
     np.savez(tmp_path / "small.npz", images=np.zeros((4, 8, 8, 3), np.uint8), labels=np.arange(4))
     with pytest.raises(DataError, match=r"^problem_args.test: .*small.npz' has 192 columns"):
