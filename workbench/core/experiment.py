@@ -174,6 +174,7 @@ class Experiment(Settings):
         return 1.0 if self.sampler is None else self.sampler.share
 
     def _steerable(self, samples: int | None) -> None:
+        self.problem_spec.check_exact("adaptive = True")
         why, scheme = "", self.built_scheme
         if self.faults:
             why = "a run with faults is not re-planned; take faults = (), or adaptive = false"

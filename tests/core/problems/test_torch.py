@@ -235,6 +235,14 @@ def batch_norm() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 10), nn.BatchNorm1d(10))
 
 
+def instance_norm() -> nn.Module:
+    return nn.Sequential(nn.Unflatten(1, (2, 32)), nn.InstanceNorm1d(2, track_running_stats=True))
+
+
+def forgetful() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 10), nn.BatchNorm1d(10, track_running_stats=False))
+
+
 def wrong_shape() -> nn.Module:
     return nn.Linear(3, 10)
 
@@ -246,7 +254,11 @@ def no_module() -> int:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (batch_norm, r"layer '1' \(BatchNorm1d\) .* use GroupNorm or LayerNorm"),
+        (
+            batch_norm,
+            r"layer '1' \(BatchNorm1d\) .* use GroupNorm or LayerNorm, or .* problem_args.batch_norm = 'local'$",
+        ),
+        (instance_norm, r"layer '1' \(InstanceNorm1d\) .* use GroupNorm or LayerNorm$"),
         (Mixing, "depends on the samples beside it; .* GroupNorm and LayerNorm"),
         (Counting, "buffer 'passes' changes from pass to pass"),
         (frozen, "has no parameters to train"),
@@ -258,6 +270,44 @@ def no_module() -> int:
 def test_torch_problem_refuses_losses_that_are_not_sums(make: Any, says: str) -> None:
     with pytest.raises(SettingError, match=says):
         net(**{**DIGITS, "module": make}).build_problem()
+
+
+@pytest.mark.filterwarnings("ignore:problem_args.batch_norm")
+def test_torch_problem_with_local_batch_norm_learns_as_plain_pytorch() -> None:
+    """One worker's pass has all samples, as the plain loop's."""
+    e = net(**DIGITS, scheme="UMW", scheme_args={}, workers=1, at_once=160, rounds=5)
+    e = e.replace(problem_args={**e.problem_args, "module": batch_norm, "batch_norm": "local"})
+    torch.manual_seed(0)
+    module = batch_norm().double()
+    data = e.problem_spec.open()  # type: ignore[attr-defined]
+    X, y = torch.tensor(np.array(data.X)), torch.tensor(np.array(data.y), dtype=torch.long)
+    descent = torch.optim.SGD(module.parameters(), lr=STEP)
+    for _ in range(5):
+        descent.zero_grad()
+        nn.functional.cross_entropy(module(X), y).backward()
+        descent.step()
+    wanted = torch.cat([p.detach().ravel() for p in module.parameters()])
+    trace = wb.run(e)
+    np.testing.assert_allclose(trace.model, wanted, rtol=1e-9, atol=1e-12)
+    module[1].momentum = 1.0
+    module(X)  # now its statistics are those of all samples
+    loss = nn.functional.cross_entropy(module.eval()(X), y).item()
+    assert trace.rounds["loss"].iloc[-1] == pytest.approx(loss, rel=1e-9)
+    assert e.shape()[1] == 64 * 10 + 10 + 2 * 10
+
+
+def test_torch_problem_with_local_batch_norm_refuses_what_has_no_statistics() -> None:
+    with pytest.raises(
+        SettingError, match=r"layer '1' \(BatchNorm1d\) .*track_running_stats=False; leave that out"
+    ):
+        net(**{**DIGITS, "module": forgetful, "batch_norm": "local"}).build_problem()
+    with pytest.raises(SettingError, match=r"layer '1' \(InstanceNorm1d\) .* use GroupNorm or LayerNorm$"):
+        net(**{**DIGITS, "module": instance_norm, "batch_norm": "local"}).build_problem()
+    e = net(**{**DIGITS, "module": batch_norm, "batch_norm": "local"}, scheme="UMW", scheme_args={}, batch=4)
+    with pytest.raises(
+        wb.RunError, match=r"batch_norm = 'local': this pass has one sample, .* take a larger batch"
+    ):
+        wb.run(e)
 
 
 def mean_loss(out: Any, y: Any) -> Any:

@@ -156,10 +156,11 @@ def _planned(cluster: ClusterProfile, machines: str | None, count: int, replay: 
 
 def _base(fields: Mapping[str, Any], **common: Any) -> Experiment:
     """Return the fields that all candidates have in common."""
-    taken = {"scheme", "scheme_args", "delays", "link", "decode_rate", "faults"} & set(fields)
-    if taken:
+    if taken := {"scheme", "scheme_args", "delays", "link", "decode_rate", "faults"} & set(fields):
         raise SettingError(f"{min(taken)}: the planner fills it in; leave it out")
-    return Experiment(scheme="UMW", **common, **fields)
+    base = Experiment(scheme="UMW", **common, **fields)
+    base.problem_spec.check_exact("the planner")
+    return base
 
 
 class _NotSimulated(Exception):

@@ -241,6 +241,7 @@ def _run(e: Experiment) -> Commits | Experiment:
 
     An exact scheme commits full gradients, mostly at the round's own model.
     """
+    e.problem_spec.check_exact("tuning")
     if e.built_scheme.numeric and not e.built_scheme.is_exact:
         return e
     weights: Sequence[Decoding] = [None] * e.rounds

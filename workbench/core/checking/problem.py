@@ -101,10 +101,15 @@ def _unit(problem: Problem) -> str:
     )
 
 
+def _no_sum(problem: Problem) -> str:
+    inexact = "a sample's gradient depends on the others of its pass (batch_norm = 'local')"
+    return _unit(problem) or (inexact if getattr(problem, "local", None) else "")
+
+
 PROPERTIES: tuple[Property[Any], ...] = (
     Property("start", starts),
-    Property("differences", differences, _unit),
-    Property("slices", slices, _unit),
+    Property("differences", differences, _no_sum),
+    Property("slices", slices, _no_sum),
     Property("passes", passes, _unit),
     Property("smoothness", smooth, lambda problem: _unit(problem) or getattr(problem, "rough", "")),
 )

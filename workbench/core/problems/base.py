@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
 
 from workbench.core.base.plugins import Catalogue, Family
+from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.base.user_code import name_of
 from workbench.core.contract.links import BYTES_PER_FLOAT
@@ -73,6 +74,21 @@ class ProblemArgs(Family):
     def width(self) -> int:
         """Bytes of a value in a message."""
         return BYTES_PER_FLOAT
+
+    @property
+    def inexact(self) -> str:
+        """Reason why no scheme commits the full gradient of this problem; empty if exact schemes do."""
+        return ""
+
+    def check_exact(self, call: str) -> None:
+        """Raise `SettingError` if no scheme is exact with the problem; `call` is what needs exact ones."""
+        if self.inexact:
+            why = f"and {call} compares exact ones; take GroupNorm, with which round times are the same"
+            raise SettingError(f"{self.inexact}, {why}")
+
+    def description(self) -> str:
+        """Return a sentence on the data for the trace, or an empty one."""
+        return ""
 
     def model_args(self) -> dict[str, Any]:
         """Return the functions and classes that fields name, by field."""

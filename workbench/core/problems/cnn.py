@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
+from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.contract.plan import Plan
+from workbench.core.problems.augmentation import Augmentation
 from workbench.core.problems.base import POWER_STEPS, Problem
 from workbench.core.problems.data import DataError, DataSet, catalogue
-from workbench.core.problems.on_data import OnData
-from workbench.core.problems.torch import Device, Network, Precision, all_digits, cross_entropy, pytorch
+from workbench.core.problems.modules import all_digits, cross_entropy, pytorch
+from workbench.core.problems.network import Network, NetworkArgs, Precision
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10  # shape of CIFAR-10 images
 SHAPES = (  # weights and biases, layer by layer
@@ -44,10 +46,10 @@ class Cnn(Network):
         precision: Precision = "float32",
         device: str = "auto",
         init_seed: int = 0,
+        augmentation: Augmentation | None = None,
     ) -> None:
-        super().__init__(
-            network, cross_entropy, X, y.astype(np.int64), l2, precision, device, SAMPLES_PER_BLOCK, init_seed
-        )
+        more = (l2, precision, device, SAMPLES_PER_BLOCK, init_seed)
+        super().__init__(network, cross_entropy, X, y.astype(np.int64), *more, augmentation=augmentation)
         self.first = drawn(init_seed)
 
     def _pass(
@@ -100,7 +102,7 @@ def _drawn(shape: tuple[int, ...], weight: tuple[int, ...], random: Any, t: Any)
     return (2 * t.rand(shape, generator=random, dtype=t.float64) - 1) * bound
 
 
-class CnnArgs(OnData):
+class CnnArgs(NetworkArgs):
     """The convolutional network of paper 1, table II, on images of 3 x 32 x 32 (CIFAR-10's shape); needs PyTorch."""
 
     name: ClassVar[str] = "cnn"
@@ -109,8 +111,11 @@ class CnnArgs(OnData):
         3072, "pixels of an image; the network takes 3 x 32 x 32", ge=3072, le=3072
     )
     precision: Precision = setting("float32", "type of the numbers that the network computes with")
-    device: Device = setting("auto", "device; auto = CUDA if there is one")
-    init_seed: int = setting(0, "seed of the start model", ge=0)
+
+    @property
+    def width(self) -> int:
+        """Bytes of a value in a message, which is float64."""
+        return BYTES_PER_FLOAT
 
     def size(self, plan: Plan | None) -> int:
         """Return 117706, whatever the data."""
@@ -119,10 +124,10 @@ class CnnArgs(OnData):
     def open(self) -> DataSet:
         """Open the data. Raise `DataError` for images of another size."""
         info = catalogue().get(self.data)
-        if info and info.name != "synthetic" and self.features and info.features < self.features:
+        if info and not info.drawn and self.features and info.features < self.features:
             raise DataError(
                 f"problem_args.data = {self.data!r}: has {info.features} features, and the network takes pictures of"
-                f" {self.features} numbers; use 'synthetic', or 'openml:cifar10'"
+                f" {self.features} numbers; use 'synthetic_images', or 'openml:cifar10'"
             )
         return super().open()
 
@@ -133,7 +138,13 @@ class CnnArgs(OnData):
             why = "the network contains biases; leave it out"
             raise SettingError(f"problem_args.intercept = True: {why}")
         data = self.open()
+        why = ""
         if data.classes > CLASSES:
             why = f"has {data.classes} classes, the network {CLASSES}; take a set with at most as many"
+        elif data.image not in (None, (CHANNELS, SIDE, SIDE)):
+            size = " x ".join(map(str, data.image))
+            why = f"has images of {size} (channels, rows, columns), and the network takes 3 x 32 x 32; resize them"
+        if why:
             raise SettingError(f"problem_args.data = {self.data!r}: {why}")
-        return Cnn(data.X, data.y, self.l2, self.precision, self.device, self.init_seed)
+        more = (self.l2, self.precision, self.device, self.init_seed)
+        return Cnn(data.X, data.y, *more, self.augmentation(len(data.y), (CHANNELS, SIDE, SIDE)))

@@ -1,6 +1,7 @@
 """Base of problems on a data set: its name, its size and its preparation."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import PrivateAttr, field_validator
@@ -25,7 +26,10 @@ class OnData(ProblemArgs):
     """
 
     task: ClassVar[str] = ""
-    data: str = setting("synthetic", "'synthetic', a bundled set, 'openml:NAME', or the path of a file")
+    data: str = setting(
+        "synthetic",
+        "'synthetic', a bundled set, 'openml:NAME', or the path of a file or of a folder of images",
+    )
     target: str | None = setting(
         None, "column to learn, of a .csv or .parquet; empty = the only one called target, label, class or y"
     )
@@ -40,7 +44,9 @@ class OnData(ProblemArgs):
     )
     l2: float = setting(0.0, "weight of the regularisation (l2/2)|model|^2", ge=0)
     intercept: bool = setting(False, "add a column of ones")
-    scale: bool | None = setting(None, "standardise the columns; empty = yes, except the synthetic")
+    scale: bool | None = setting(
+        None, "standardise the columns, of images the channels; empty = yes, except 'synthetic'"
+    )
     data_seed: int = setting(
         0, "seed of the synthetic data, of the rows' shuffling and of the held-out samples", ge=0
     )
@@ -91,12 +97,21 @@ class OnData(ProblemArgs):
         return (prepared.digest if prepared else "", *self.model_args().values())
 
     def open(self) -> DataSet:
+        """Prepare the data once and map them into memory: the held-out samples in the problem that tests a model."""
+        data = self.loaded()
+        return data.held_out if self._held_out else data
+
+    def description(self) -> str:
+        """Return a sentence on the data, which mentions a stand-in."""
+        info = catalogue().get(self.data)
+        return info.note if info else f"The data {Path(self.data).name}."
+
+    def loaded(self) -> DataSet:
         """Prepare the data once and map them into memory. Raise `DataError`."""
         same = ("samples", "features", "intercept", "scale", "target", "test")
         choices: dict[str, Any] = {name: getattr(self, name) for name in same}
         try:
-            data = load(self.data, self.suits(), seed=self.data_seed, **choices)
-            return data.held_out if self._held_out else data
+            return load(self.data, self.suits(), seed=self.data_seed, **choices)
         except DataError as error:
             raise DataError(_named_as_fields(str(error), self.suits(), self.name)) from error
 
@@ -107,8 +122,7 @@ class OnData(ProblemArgs):
         features = self.features or (info.features if info else None)
         if samples is None or features is None:
             return None
-        bounded = info is not None and info.name != "synthetic"
-        if info and bounded and (samples > info.samples or features > info.features):
+        if info and not info.fits(samples, features):
             return None
         return self._learnt_from(samples), features + self.intercept, info.classes if info else 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from workbench.core.base.reading import available_memory
@@ -40,6 +41,29 @@ def vectors_held(e: Experiment) -> Vectors:
     return Vectors(LEARNING_VECTORS + plan.workers * plan.answers + old + remembered, worker)
 
 
+def room_for(size: int) -> int | None:
+    """Return the free bytes of memory of this machine if `size` bytes do not fit, else None."""
+    if size <= SMALL_BYTES or size <= (free := available_memory()):
+        return None
+    return free
+
+
+def check_trajectories(size: int, runs: Sequence[Hashable], old: int) -> None:
+    """Raise `SettingError` where this machine has no room for the models of runs that are learned together.
+
+    `size`: parameters of a model. `runs`: a key of each run; runs with the same key have the same models. `old`: older
+    models that a run may need.
+    """
+    each = BYTES_PER_FLOAT * size * (LEARNING_VECTORS + old)
+    if (free := room_for(each * len(runs))) is None or each * (distinct := len(set(runs))) <= free:
+        return
+    raise SettingError(
+        f"experiments: {distinct} of them learn different models of {size} numbers, which takes"
+        f" {each * distinct / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are free; compare"
+        f" {max(free // each, 1)} at a time, or take a smaller model"
+    )
+
+
 def check_memory(e: Experiment, carried: bool = True, ranks: bool = False) -> None:
     """Raise `SettingError` if the vectors of a run do not fit into the free memory of this machine.
 
@@ -51,7 +75,7 @@ def check_memory(e: Experiment, carried: bool = True, ranks: bool = False) -> No
     master, worker = vectors_held(e) if carried else Vectors(LEARNING_VECTORS + versions, 0)
     encoded = 0 if ranks or e.plan.blocks is None or not carried else worker * e.workers
     held = master + encoded + (worker * e.workers if ranks else 0)
-    if held * vector <= SMALL_BYTES or held * vector <= (free := available_memory()):
+    if (free := room_for(held * vector)) is None:
         return
     room = free // vector
     fewer = int((room - LEARNING_VECTORS) * e.workers // max(held - LEARNING_VECTORS, 1))

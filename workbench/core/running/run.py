@@ -198,6 +198,15 @@ def recorded(trace: Trace) -> Run:
     return run
 
 
+def warnings_before(e: Experiment) -> tuple[str, ...]:
+    """Return the warnings that are known before a run: digits that decoding loses, and that no scheme is exact.
+
+    Raises `SettingError` if a code keeps too few digits.
+    """
+    inexact = e.problem_spec.inexact
+    return lost_digits(e.built_scheme, e.workers) + ((inexact,) if inexact else ())
+
+
 def tell(run: Run, level: int = 5) -> None:
     """Issue the warnings of a run, except those on lost digits, which `compare` has issued before."""
     known = lost_digits(run.experiment.built_scheme, run.experiment.workers)

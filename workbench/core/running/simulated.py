@@ -10,14 +10,14 @@ from workbench.core.base.types import Array
 from workbench.core.base.user_code import with_fault
 from workbench.core.contract.adaptive import Change
 from workbench.core.contract.batches import key_of
+from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.engine.timeline import SchemeChanged, Timeline
 from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.engine.virtual.sim import SimSetup, simulate
 from workbench.core.experiment import Experiment
 from workbench.core.problems.base import Evaluation, Problem, Request
-from workbench.core.running.memory import check_memory
-from workbench.core.running.precision import lost_digits
-from workbench.core.running.run import Rows, Run, failing, in_background, no_rows, tell
+from workbench.core.running.memory import LEARNING_VECTORS, check_memory, check_trajectories, room_for
+from workbench.core.running.run import Rows, Run, failing, in_background, no_rows, tell, warnings_before
 from workbench.core.trace.assembled import assemble, columns_of, diverged
 from workbench.core.trace.learning import Commits, Learnt, evaluated, follow
 from workbench.core.trace.records import EVENTS_PER_BATCH
@@ -102,7 +102,8 @@ class SimulatedRun(Run):
     def __init__(self, experiment: Experiment, numeric: bool, events: bool) -> None:
         super().__init__(experiment, "sim")
         wrong = any(fault.changes_answers for fault in experiment.faults)
-        self.numeric = numeric or wrong or experiment.built_scheme.numeric
+        inexact = bool(experiment.problem_spec.inexact)  # one weighted pass has no statistics of workers
+        self.numeric = numeric or wrong or inexact or experiment.built_scheme.numeric
         self.events = events
         self.resting = Lock()
         self.timeline = Timeline()
@@ -138,7 +139,7 @@ class SimulatedRun(Run):
     def prepare(self) -> Problem:
         """Check the digits of the code, open the data, and return the problem."""
         self._begin("opening the data")
-        self.warnings = lost_digits(self.experiment.built_scheme, self.experiment.workers)
+        self.warnings = warnings_before(self.experiment)
         check_memory(self.experiment, carried=self.numeric)
         return self.experiment.build_problem()
 
@@ -256,12 +257,20 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
             run.conclude(problem)
 
 
+def _check_room(problem: Problem, members: Sequence[tuple[SimulatedRun, Commits]]) -> None:
+    """Raise `SettingError` if the models of runs that are learned together do not fit into memory."""
+    old = max(run.experiment.plan.versions for run, _ in members) - 1
+    if room_for((LEARNING_VECTORS + old) * BYTES_PER_FLOAT * problem.size * len(members)) is not None:
+        check_trajectories(problem.size, [commits.key() for _, commits in members], old)
+
+
 def _learn_together(
     problem: Problem, members: Sequence[tuple[SimulatedRun, Commits]], progress: bool
 ) -> None:
     """Compute the models of some runs, round by round. A run ends after its last round, or when it is stopped."""
     going = [run for run, _ in members]
     try:
+        _check_room(problem, members)
         with Bar("learning", "round", max(run.experiment.rounds for run in going), progress) as bar:
             models = [problem.start()] * len(members)  # models after the last round whose loss is known
             for t, learnt in enumerate(follow(problem, [commits for _, commits in members])):

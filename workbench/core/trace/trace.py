@@ -221,7 +221,9 @@ def _read(read: Callable[[Path], Any], path: Path) -> Any:
 def run_info(experiment: Experiment, **more: Any) -> dict[str, Any]:
     """Return the fields of run.json: seed, versions, platform, and hashes of user-defined code."""
     own = {source.name: source.digest for source in definitions.sources_of(experiment)}
-    known = {"seed": experiment.seed, "versions": versions(), "platform": platform.platform()}
+    known: dict[str, Any] = {"seed": experiment.seed, "versions": versions(), "platform": platform.platform()}
+    known |= {"data": data} if (data := experiment.problem_spec.description()) else {}
+    known |= {"inexact": why} if (why := experiment.problem_spec.inexact) else {}
     return {**known, **({"own": own} if own else {}), **more}
 
 

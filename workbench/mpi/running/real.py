@@ -20,8 +20,7 @@ from workbench.core.base.text import read_json
 from workbench.core.contract.adaptive import AdaptiveController
 from workbench.core.experiment import Experiment
 from workbench.core.running.memory import check_memory
-from workbench.core.running.precision import lost_digits
-from workbench.core.running.run import RunCancelled
+from workbench.core.running.run import RunCancelled, warnings_before
 from workbench.core.trace import records
 from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.folder import new_folder
@@ -64,7 +63,7 @@ class RealRun(FollowedRun):
         with self._in_turn():
             self._begin("opening the data")
             e = self.experiment
-            self.warnings = lost_digits(e.built_scheme, e.workers)
+            self.warnings = warnings_before(e)
             if self.cluster is not None and self.cluster.kind == "local":
                 check_memory(e, ranks=True)
             task = task_of(e, self.home, data=self.data(), controller=self._controller_state([]), **options)

@@ -276,7 +276,7 @@ def test_load_names_a_bad_column_of_a_parquet_file(tmp_path: Path, values: objec
 def test_load_names_a_missing_file(tmp_path: Path) -> None:
     fails(tmp_path / "gone.csv", "no file .*gone.csv")
     (tmp_path / "folder.csv").mkdir()
-    fails(tmp_path / "folder.csv", "no file .*folder.csv")
+    fails(tmp_path / "folder.csv", "folder .*folder.csv' has neither data_batch")
 
 
 @pytest.mark.parametrize(

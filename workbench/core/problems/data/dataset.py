@@ -18,7 +18,7 @@ from .files import READERS, SPARSE, check_file, content, read_file
 from .frames import Columns
 from .options import DataError, Options, check_test, known_task, unsuited, whole
 from .prepare import prepare
-from .sources import BUNDLED, SYNTHETIC, SourceInfo, bundled_raw, synthetic_table
+from .sources import BUNDLED, DRAWN, SYNTHETIC, SourceInfo, bundled_raw, check_drawn, drawn_table
 from .table import Floats, Indices, Raw, Table, select
 
 # prefix of the source of data in this host's cache; the name of a folder follows
@@ -48,6 +48,7 @@ class DataSet:
     note: str  # one sentence that describes the data, and mentions a stand-in
     X_test: Floats | None = None  # held-out samples, with the columns of X; None: there are none
     y_test: Floats | None = None
+    image: tuple[int, int, int] | None = None  # channels, rows and columns, if a sample is an image
 
     @property
     def held_out(self) -> "DataSet":
@@ -76,10 +77,10 @@ def load(
     Parameters
     ----------
     source
-        "synthetic", a set that scikit-learn ships ("digits", see `catalogue`), "openml:NAME" or
-        "openml:NUMBER", or the path of a .npy, .npz, .csv, .tsv (both also as .gz), .parquet, .svmlight, .libsvm or
-        .svm file. "prepared:KEY" is a folder of the cache, for which the other arguments are ignored. OpenML's
-        categories become 0/1 columns that follow the numbers, most frequent values first.
+        "synthetic", "synthetic_images", a set that scikit-learn ships ("digits", see `catalogue`), "openml:NAME" or
+        "openml:NUMBER", or the path of a .npy, .npz, .csv, .tsv (both also as .gz), .parquet, .svmlight, .libsvm, .svm
+        or .bin file, or of a folder of images. "prepared:KEY" is a folder of the cache, for which the other arguments
+        are ignored. OpenML's categories become 0/1 columns that follow the numbers, most frequent values first.
     task
         "regression", "binary" or "multiclass".
     samples, features
@@ -102,12 +103,12 @@ def load(
     source = os.fspath(source)
     if source.startswith(PREPARED_PREFIX):  # the name of the folder replaces all other choices
         return reopen(cache.root() / "data" / Path(source.removeprefix(PREPARED_PREFIX)).name)
-    synthetic = source == SYNTHETIC.name
+    drawn, synthetic = DRAWN.get(source), source == SYNTHETIC.name
     options = Options(
         source=source,
         task=known_task(task),
-        samples=_size("samples", samples, SYNTHETIC.samples if synthetic else None),
-        features=_size("features", features, SYNTHETIC.features if synthetic else None),
+        samples=_size("samples", samples, drawn.samples if drawn else None),
+        features=_size("features", features, drawn.features if drawn else None),
         intercept=bool(intercept),
         scale=not synthetic if scale is None else bool(scale),
         seed=whole("seed", seed, 0),
@@ -151,7 +152,11 @@ def _dataset(name: str, folder: Path, prepared: cache.Prepared) -> DataSet:
     meta, arrays = prepared.meta, prepared.arrays
     truth = arrays.get("truth")
     known = (meta["classes"], truth, folder, meta["digest"], meta["note"])
-    return DataSet(name, arrays["X"], arrays["y"], *known, arrays.get("X_test"), arrays.get("y_test"))
+    info, image = catalogue().get(name), meta.get("image")
+    if image is None and info is not None and arrays["X"].shape[1] == info.features:
+        image = info.image
+    held_out = (arrays.get("X_test"), arrays.get("y_test"))
+    return DataSet(name, arrays["X"], arrays["y"], *known, *held_out, None if image is None else tuple(image))
 
 
 def catalogue() -> dict[str, SourceInfo]:
@@ -160,7 +165,7 @@ def catalogue() -> dict[str, SourceInfo]:
     >>> [name for name, info in catalogue().items() if "regression" in info.tasks and info.bundled]
     ['synthetic', 'diabetes', 'digits']
     """
-    return {SYNTHETIC.name: SYNTHETIC, **BUNDLED, **openml.SOURCE_INFO}
+    return {**DRAWN, **BUNDLED, **openml.SOURCE_INFO}
 
 
 def locate(options: Options) -> tuple[str, Callable[[], Table]]:
@@ -168,14 +173,13 @@ def locate(options: Options) -> tuple[str, Callable[[], Table]]:
     source = options.source
     if options.target is not None and not isinstance(options.target, str):
         raise DataError(f"target: {options.target!r} is not text; give the name of a column")
-    if options.target is not None and source in (SYNTHETIC.name, *BUNDLED):
+    if options.target is not None and source in (*DRAWN, *BUNDLED):
         why = f"{options.target!r} names a column, and {source!r} has its own target; leave it empty"
         raise DataError(f"target: {why}")
-    if source == SYNTHETIC.name:
-        if isinstance(options.test, str):
-            why = "'synthetic' is drawn, and a file cannot have samples of it; take a share such as 0.2"
-            raise DataError(f"test: {options.test!r} is a file; {why}")
-        return source, lambda: synthetic_table(options)
+    if source in DRAWN:
+        _check_suits(options)
+        check_drawn(options)
+        return source, lambda: drawn_table(options)
     if source in BUNDLED:
         _check_suits(options)
         identity, read = source, partial(bundled_raw, source)
@@ -227,7 +231,7 @@ def _locate_file(source: str, target: str | None) -> tuple[str, partial[Raw]]:
         raise DataError(f"source: {why}") from None
     except SettingError as error:  # not a possible name of a file
         raise DataError(str(error).replace("source = ", "source: there is no file ", 1)) from None
-    if ending(path) not in READERS and not path.exists():
+    if ending(path) not in READERS and not (source and path.exists()):
         raise DataError(_unknown(source))
     check_file(path)
     columns = Columns(target=target)
@@ -245,7 +249,7 @@ def _unknown(source: str) -> str:
 
 def _check_suits(options: Options) -> None:
     """Raise `DataError` for a task that does not suit the target of a bundled set, before reading anything."""
-    info = BUNDLED[options.source]
+    info = catalogue()[options.source]
     if options.task not in info.tasks:
         why = f"has {info.classes} classes" if info.classes else "is a quantity"
         raise DataError(unsuited(options, why, *info.tasks))

@@ -1,5 +1,6 @@
-"""Data files of the user: .npy, .npz, .csv, .parquet and svmlight."""
+"""Data files of the user: .npy, .npz, .csv, .parquet, svmlight and images."""
 
+import hashlib
 from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
@@ -20,6 +21,7 @@ from workbench.core.base.reading import (
 from workbench.core.base.settings import SettingError
 from workbench.core.base.tables import TEXT_ENDINGS, ending, number
 
+from . import images
 from .cache import hashed
 from .frames import Columns, frame_raw, text_raw
 from .options import DataError
@@ -32,15 +34,17 @@ def read_file(path: Path, columns: Columns | None = None) -> Raw:
     """Read a file of samples; nothing is ever unpickled.
 
     Formats: .npy (2-D, the last column is the target); .npz (arrays X and y); .csv or .tsv with a header line (both
-    also as .gz) or .parquet, whose `columns` determine the target and categories; .svmlight, .libsvm or .svm. In
-    these, columns count from 1, or from 0 if a column 0 occurs. Their columns after the last entry are not
-    recognised.
+    also as .gz) or .parquet, whose `columns` determine the target and categories; .bin, archives and folders of images
+    (see `images`); .svmlight, .libsvm or .svm. In the last three, columns count from 1, or from 0 if a column 0 occurs.
+    Their columns after the last entry are not recognised.
 
     Raises `DataError` if the file is missing, damaged, or contains something else.
     """
     check_file(path)
     try:
-        return READERS[ending(path)](path, columns or Columns())
+        return (
+            images.read_images(path) if path.is_dir() else READERS[ending(path)](path, columns or Columns())
+        )
     except DataError:
         raise
     except SettingError as error:  # not a regular file, or larger than memory
@@ -52,10 +56,14 @@ def read_file(path: Path, columns: Columns | None = None) -> Raw:
 
 
 def check_file(path: Path) -> None:
-    """Raise `DataError` for a path that is not a file, or a file of an unknown kind."""
+    """Raise `DataError` for a path that is not a file or folder of images, or a file of an unknown kind."""
+    if path.is_dir():
+        for file in images.files_of(path):
+            check_file(file)
+        return
     if ending(path) not in READERS:
         raise DataError(f"source: {path.name!r} has no known ending; use a file in {', '.join(READERS)}")
-    if path.is_dir() or not path.exists():
+    if not path.exists():
         raise DataError(f"source: there is no file {str(path)!r}; check the path")
     try:
         open_regular(path).close()
@@ -70,12 +78,15 @@ def content(path: Path, target: str | None) -> str:
 
     Raises `DataError` if a target is named and the columns have no names.
     """
-    named = ending(path) in NAMED_COLUMN_ENDINGS
+    named = ending(path) in NAMED_COLUMN_ENDINGS and not path.is_dir()
     if target is not None and not named:
         raise DataError(
             f"target: {target!r} names a column, and {path.name!r} has no names of columns; leave it empty: the "
             "target of a .npy is its last column, of a .npz the array y, of a .svmlight what begins the lines"
         )
+    if path.is_dir():
+        parts = [f"{file.name}:{hashed(file)}" for file in images.files_of(path)]
+        return hashlib.sha256("/".join(parts).encode()).hexdigest()
     return hashed(path) + (f":target={target!r}" if named else "")
 
 
@@ -86,10 +97,15 @@ def _npy(path: Path, columns: Columns) -> Raw:
 
 
 def _npz(path: Path, columns: Columns) -> Raw:
+    present = names_in(path)
+    if images.IMAGES in present and "X" not in present:
+        return images.read_images(path)
     arrays = read_npz(path, ("X", "y"))
     if not {"X", "y"} <= set(arrays):
-        names = ", ".join(names_in(path)) or "none"
-        raise DataError(f"source: {path.name!r} holds the arrays {names}; it must hold X and y")
+        names = ", ".join(present) or "none"
+        raise DataError(
+            f"source: {path.name!r} holds the arrays {names}; it must hold X and y, or images and labels"
+        )
     X, y = arrays["X"], arrays["y"]
     _check_matrix(X, path.name, "X")
     if y.shape != X.shape[:1]:
@@ -170,8 +186,12 @@ def _frame(path: Path, columns: Columns) -> Raw:
     )
 
 
+def _images(path: Path, columns: Columns) -> Raw:
+    return images.read_images(path)
+
+
 NAMED_COLUMN_ENDINGS = (*TEXT_ENDINGS, ".parquet")  # their columns have names
 Reader = Callable[[Path, Columns], Raw]
 READERS: dict[str, Reader] = {".npy": _npy, ".npz": _npz, **dict.fromkeys(TEXT_ENDINGS, _text)}
 SPARSE = (".svmlight", ".libsvm", ".svm")
-READERS |= {".parquet": _frame, **dict.fromkeys(SPARSE, _svmlight)}
+READERS |= {".parquet": _frame, **dict.fromkeys(SPARSE, _svmlight), ".bin": _images}

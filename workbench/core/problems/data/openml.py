@@ -49,8 +49,11 @@ KNOWN_SETS = (
     OpenMLSet("boston", 1, ("boston_housing",), _BOSTON, plain=True),
 )
 
+IMAGES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}  # channels, rows and columns
 SOURCE_INFO = {
-    f"openml:{name}": SourceInfo(f"openml:{name}", samples, features, tasks, classes, note, bundled=False)
+    f"openml:{name}": SourceInfo(
+        f"openml:{name}", samples, features, tasks, classes, note, bundled=False, image=IMAGES.get(name)
+    )
     for name, samples, features, tasks, classes, note in (
         ("gisette", 7000, 5000, BINARY, 2, "GISETTE: the digits 4 and 9 with probe features (NIPS 2003)."),
         ("mnist", 70000, 784, NUMBERED, 10, "MNIST: handwritten digits of 28 x 28 pixels."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,7 @@ def _write_meta(table: Table, options: Options, folder: Path) -> None:
         "classes": table.classes,
     }
     meta |= {"note": table.note, "options": vars(options), "arrays": arrays}
+    meta |= {"image": table.image} if table.image else {}
     (folder / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
 
@@ -151,10 +153,11 @@ def _where(table: Table, column: int) -> str:
 
 
 def standard(table: Table, low: Floats, high: Floats, source: str) -> Standard:
-    """Measure mean and deviation of every column, in one pass.
+    """Measure mean and deviation of every column, of images of every channel, in one pass.
 
     Raises `DataError` if the range of a column exceeds the largest float.
     """
+    low, high = _over_channel(table, np.min, low), _over_channel(table, np.max, high)
     with np.errstate(over="ignore"):
         span = high - low
     if not np.isfinite(span).all():
@@ -168,7 +171,16 @@ def standard(table: Table, low: Floats, high: Floats, source: str) -> Standard:
         unit = (block - low) / span
         total += unit.sum(axis=0)
         squares += np.square(unit).sum(axis=0)
+    total, squares = _over_channel(table, np.mean, total), _over_channel(table, np.mean, squares)
     middle = total / table.samples
     # Both 0 and 1 occur. The variance is therefore at least 1/(2 samples), and the difference keeps its digits.
     spread = np.sqrt(squares / table.samples - np.square(middle))
     return Standard(low, span, middle, np.where(constant, 1.0, spread))
+
+
+def _over_channel(table: Table, pooled: Callable[..., Floats], columns: Floats) -> Floats:
+    """Return values of columns, pooled over the pixels of each channel if the samples are images."""
+    if table.image is None:
+        return columns
+    channels = columns.reshape(table.image[0], -1)
+    return np.repeat(pooled(channels, axis=1), channels.shape[1])

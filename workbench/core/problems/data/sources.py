@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .options import Options
+from . import images
+from .options import DataError, Options
 from .table import Floats, Raw, Table, block_slices
 
 CLASSES = 10  # number of classes of the synthetic multi-class set, as in MNIST and CIFAR-10
@@ -23,17 +24,37 @@ class SourceInfo:
     classes: int  # 0 for a regression target or, for "synthetic", by task
     note: str  # one sentence naming the data
     bundled: bool = True  # False when it must be downloaded, or placed by hand, first
+    drawn: bool = False  # drawn from a model, so there are as many samples as are asked for
+    image: tuple[int, int, int] | None = None  # channels, rows and columns, if a sample is an image
+
+    def fits(self, samples: int, features: int) -> bool:
+        """Return whether that many samples and features can be had."""
+        many = self.drawn or samples <= self.samples
+        return many and (features <= self.features or (self.drawn and self.image is None))
 
 
 BINARY = ("binary", "multiclass")  # tasks that a target of two classes suits
 NUMBERED = ("multiclass", "regression")  # tasks that a target of numbered classes (digits) suits
 
 _MADE = "Synthetic Gaussian samples, labelled by a random model: a stand-in for real data, of any size."
-SYNTHETIC = SourceInfo("synthetic", 1000, 20, ("regression", "binary", "multiclass"), 0, _MADE)
+SYNTHETIC = SourceInfo("synthetic", 1000, 20, ("regression", "binary", "multiclass"), 0, _MADE, drawn=True)
+STAND_IN = SourceInfo(
+    "synthetic_images",
+    1000,
+    images.PIXELS,
+    ("multiclass",),
+    images.CLASSES,
+    images.NOTE,
+    drawn=True,
+    image=images.SHAPE,
+)
+DRAWN = {info.name: info for info in (SYNTHETIC, STAND_IN)}
 
 # linnerud is omitted: it has three targets and 20 samples.
 BUNDLED = {
-    name: SourceInfo(name, samples, features, tasks, classes, note)
+    name: SourceInfo(
+        name, samples, features, tasks, classes, note, image=(1, 8, 8) if name == "digits" else None
+    )
     for name, samples, features, tasks, classes, note in (
         ("breast_cancer", 569, 30, BINARY, 2, "Breast cancer Wisconsin: cell nuclei, malignant 0, benign 1."),
         ("diabetes", 442, 10, ("regression",), 0, "Diabetes progression (Efron 2004), not two-class Pima."),
@@ -50,6 +71,24 @@ def bundled_raw(source: str) -> Raw:
 
     X, y = getattr(datasets, f"load_{source}")(return_X_y=True)
     return Raw(lambda rows, width: X[rows, :width], X.shape[1], y, BUNDLED[source].note)
+
+
+def check_drawn(options: Options) -> None:
+    """Raise `DataError` if a choice does not suit a source that is drawn."""
+    info = DRAWN[options.source]
+    if isinstance(options.test, str):
+        why = f"{info.name!r} is drawn, and a file cannot have samples of it; take a share such as 0.2"
+        raise DataError(f"test: {options.test!r} is a file; {why}")
+    if info.image and options.features not in (None, info.features):
+        why = f"{options.features} does not fit {info.name!r}; take {info.features}, or leave it empty"
+        raise DataError(f"features: {why}")
+
+
+def drawn_table(options: Options) -> Table:
+    """Draw the samples of `SYNTHETIC` or `STAND_IN`."""
+    if options.source == SYNTHETIC.name:
+        return synthetic_table(options)
+    return images.stand_in(options, options.samples or STAND_IN.samples)
 
 
 def synthetic_table(options: Options) -> Table:

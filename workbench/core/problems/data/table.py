@@ -36,6 +36,7 @@ class Raw:
     note: str
     names: Sequence[str] | None = None
     lines: NDArray[np.int64] | None = None
+    image: tuple[int, int, int] | None = None  # channels, rows and columns, if a sample is an image
 
     def place(self, row: int) -> str:
         """Return the place of a row in its file, as text."""
@@ -56,6 +57,7 @@ class Table:
     trusted: bool = False  # known to be finite, so not searched for missing values
     place: Callable[[Indices], str] | None = None  # place in the source's file of the first of some rows
     test: "Table | None" = None  # held-out samples, which are not in the training data
+    image: tuple[int, int, int] | None = None  # channels, rows and columns, if a sample is an image
 
     def column(self, index: int) -> str:
         """Return a column as the user names it."""
@@ -121,7 +123,8 @@ def _table(raw: Raw, options: Options, order: Indices, features: int, target: Fl
     def place(rows: Indices) -> str:
         return raw.place(int(order[rows].min()))
 
-    return Table(samples, features, classes, raw.note, blocks, names=raw.names, place=place)
+    image = raw.image if features == raw.features else None
+    return Table(samples, features, classes, raw.note, blocks, names=raw.names, place=place, image=image)
 
 
 def check_columns(raw: Raw, test: Raw, options: Options) -> None:
@@ -130,6 +133,10 @@ def check_columns(raw: Raw, test: Raw, options: Options) -> None:
     if test.features != raw.features:
         why = f"{test.features} columns besides the target and {options.source!r} has {raw.features}"
         raise DataError(f"{file} {why}; give a file of the same columns")
+    if test.image != raw.image and test.image and raw.image:
+        sizes = [" x ".join(map(str, image)) for image in (test.image, raw.image)]
+        why = f"images of {sizes[0]} (channels, rows, columns) and {options.source!r} has {sizes[1]}"
+        raise DataError(f"{file} {why}; give images of one size")
     for i, (here, known) in enumerate(zip(test.names or there, there, strict=True)):
         if here != known:
             why = f"{here!r} as column {i + 1} where {options.source!r} has {known!r}"
