@@ -17,7 +17,7 @@ at the new model. In the programs, the gradients that the master keeps include i
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -111,6 +111,7 @@ class AdaptiveUploads(MiniBatches):
     its gradient in every round, which is exact if sending takes no time.
     """
 
+    follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"
     optimiser: ClassVar[str] = "amsgrad"
     data_dependent: ClassVar[bool] = True
     rule: ClassVar[type[UploadRule]]

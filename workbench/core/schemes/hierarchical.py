@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -56,6 +56,7 @@ class HSGD(PlainSteps):
     name: ClassVar[str] = "H-SGD"
     title: ClassVar[str] = "Hierarchical SGD"
     paper: ClassVar[str] = "Wang et al. 2022; HierarchicalModelAverager of PyTorch"
+    follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"
     levels: tuple[tuple[int, int], ...] = setting(
         ((2, 2),),
         "averages of groups between those of all workers: pairs of a period in steps and the workers per group",

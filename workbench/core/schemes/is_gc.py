@@ -40,6 +40,7 @@ class ISGC(Approximate):
     name: ClassVar[str] = "IS-GC"
     title: ClassVar[str] = "Ignore-straggler gradient coding"
     paper: ClassVar[str] = "On arbitrary ignorance of stragglers with gradient coding, 2023"
+    follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"
     placement: Literal["cyclic", "fractional", "hybrid"] = setting(
         "cyclic",
         "worker i stores the parts i, ..., i+c-1, or groups of c workers store the same c parts, or c1 of the c copies"
