@@ -45,7 +45,7 @@ from workbench.core.contract.protocol import (
 from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
 from workbench.core.schemes.adaptive import MiniBatches
 
-KEPT = "kept"  # kind of the message of a worker whose last gradient still holds; it has no content
+UNCHANGED = "unchanged"  # kind of the message of a worker whose last gradient still holds; it has no content
 
 
 class UploadRule(ABC):
@@ -152,7 +152,7 @@ class AdaptiveUploads(MiniBatches):
             rule.sent(job.value, new, old)
             yield Send(node.parent, CODED, job.round, values[0])
         else:
-            yield Send(node.parent, KEPT, job.round, floats=0)
+            yield Send(node.parent, UNCHANGED, job.round, floats=0)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Return the time of the slowest worker's two gradients, if all workers send theirs."""
@@ -198,7 +198,7 @@ def _committed(node: Node, round: int, last: dict[int, Any], lost: LostChildren)
     while waiting:
         if dead := lost.of(round) & waiting:
             raise lost.quorum_lost(node.rank, round, dead)
-        message: Message = yield Recv({CODED: round, KEPT: round, PEER_LOST: 0})
+        message: Message = yield Recv({CODED: round, UNCHANGED: round, PEER_LOST: 0})
         if message.kind == PEER_LOST:
             lost.add(message)
             continue
