@@ -120,13 +120,15 @@ def fields(cls: type[Settings], leave_out: Iterable[str] = ()) -> str:
 
 def schemes() -> str:
     """Return one row per scheme, in the order of `wb.schemes.names()`."""
-    return table(("name", "scheme", "source", "exact", "forecast"), map(_scheme_row, wb.schemes.names()))
+    return table(
+        ("name", "scheme", "source", "follows", "exact", "forecast"), map(_scheme_row, wb.schemes.names())
+    )
 
 
 def _scheme_row(name: str) -> tuple[str, ...]:
     scheme = wb.schemes.get(name)
     forecast = "of a round that asks all workers" if scheme.data_dependent else "yes"
-    return name, scheme.title, scheme.paper, "yes" if scheme.exact else "no", forecast
+    return name, scheme.title, scheme.paper, scheme.follows, "yes" if scheme.exact else "no", forecast
 
 
 def scheme_parameters() -> str:

@@ -279,3 +279,20 @@ def test_sequential_codes_entry(quick: Setting) -> None:
     assert order[-1] < 1
     assert by_line[f"M-SGC: {long}"] > by_line[f"GC: {long}"]
     assert of_result(found).kind == "ordering"
+
+
+def test_hierarchical_speedups_are_near_the_published_ones(quick: Setting) -> None:
+    found = get("hierarchical").find(quick)
+    ratios = [line.ratio("ours") for line in found.lines if line.published is not None]
+    assert len(ratios) == 6
+    assert all(0.75 < ratio < 1.1 for ratio in ratios)
+    assert all(claim.holds for claim in found.claims)
+
+
+def test_pipelined_orders_are_judged_as_they_come(quick: Setting) -> None:
+    found = get("pipelined").find(quick)
+    orders = [claim for claim in found.claims if claim.text.startswith("seconds")]
+    assert [claim.holds for claim in orders] == [False, True, True, False, False, False]
+    same, fewer = found.claims[len(orders) :]
+    assert same.holds
+    assert not fewer.holds

@@ -15,6 +15,7 @@ from workbench.analysis.planning.quantities import INEXACT_MARK, quantity_of
 from workbench.cli.show import TRUST
 from workbench.core.base.extras import not_installed
 from workbench.core.base.settings import check_ending, check_writable
+from workbench.core.contract.scheme import mark_note
 from workbench.core.experiment import Description, Experiment
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ def table(advice: Advice) -> list[str]:
     lines = [head, *(_row(choice) for choice in shown)]
     if not all(choice.exact for choice in shown):
         lines.append(f"{INEXACT_MARK}: inexact, it commits estimates of the gradient; rounds are simulated")
+    if note := mark_note(choice.scheme for choice in shown):
+        lines.append(note)
     reasons: dict[str, list[str]] = {}
     for each in advice.refusals:
         reasons.setdefault(each.reason, []).append(each.name)

@@ -15,6 +15,7 @@ from workbench.core.codes import report, warning
 from workbench.core.contract.delays import delay_models
 from workbench.core.contract.faults import Fault
 from workbench.core.contract.optimisers import Optimiser, Schedule
+from workbench.core.contract.scheme import mark_note, marked
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast as expect
 from workbench.core.presets.codedreduce import presets as all_presets
@@ -84,7 +85,8 @@ def schemes(name: str | None) -> None:
     if name is None:
         for each in known.names():
             cls = known.get(each)
-            click.echo(f"{each:8} {cls.title} ({cls.paper})")
+            click.echo(f"{marked(each, each):8} {cls.title} ({cls.paper})")
+        click.echo(mark_note(known.names()))
         return
     _print_fields(known.get(name))
 

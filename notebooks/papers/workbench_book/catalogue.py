@@ -22,7 +22,7 @@ PAPERS = {
     3: "Adaptive worker grouping for communication-efficient and straggler-tolerant distributed SGD (G-CADA)",
     4: "Approximate gradient coding for heterogeneous nodes (AGC)",
     5: "Gradient coding with clustering and multi-message communication (GC-MMC)",
-    6: "Sequential gradient coding for straggler mitigation (SR-SGC, M-SGC): one comparison",
+    6: "Later papers, one comparison each: sequential, pipelined and straggler-ignoring codes, hierarchical SGD",
 }
 
 

@@ -28,7 +28,7 @@ def test_speedups_by_hand() -> None:
     slow = made("UMW", [10.0, 20.0, 30.0], [0.9, 0.6, 0.4])
     never = made("SGD", [1.0, 2.0, 3.0], [0.9, 0.8, 0.7])
     table = speedups([slow, never, fast], target=0.5)
-    assert list(table.columns) == ["scheme", "seconds", "speedup"]
+    assert list(table.columns) == ["scheme", "seconds", "speedup", "follows"]
     assert table["scheme"].tolist() == ["UMW", "SGD", "CR"]
     np.testing.assert_array_equal(table["seconds"], [30.0, np.nan, 2.0])
     np.testing.assert_array_equal(table["speedup"], [15.0, np.nan, 1.0])

@@ -1,4 +1,4 @@
-"""Strategies for distributed SGD and Adam, CADA, G-CADA and LAGC."""
+"""Strategies for distributed SGD and Adam, CADA and its relatives, and LAGC."""
 
 from __future__ import annotations
 
@@ -56,6 +56,12 @@ def gcada(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def rules(draw: st.DrawFn) -> Case:
+    args = {"c": draw(st.sampled_from([0.0, 5e-4, 0.1, 50.0])), "max_age": draw(st.integers(1, 12))}
+    return {**args, "window": draw(st.integers(1, 12)), **_batch(draw)}, draw(st.integers(1, 15))
+
+
+@st.composite
 def lagc(draw: st.DrawFn) -> Case:
     groups, size = draw(st.integers(1, 4)), draw(st.integers(1, 5))
     late = draw(st.integers(0, size - 1))
@@ -63,3 +69,4 @@ def lagc(draw: st.DrawFn) -> Case:
 
 
 CASES = {"D-SGD": everybody(), "D-Adam": everybody(), "CADA": cada(), "G-CADA": gcada(), "LAGC": lagc()}
+CASES |= {"CADA1": rules(), "CADA2": rules()}

@@ -10,9 +10,17 @@ from tests.support.schemes.approximate import Case, _end
 @st.composite
 def is_gc(draw: st.DrawFn) -> Case:
     size = draw(st.integers(1, 4))
-    kind = draw(st.sampled_from(["cyclic", "fractional"]))
+    kind = draw(st.sampled_from(["cyclic", "fractional", "hybrid"]))
     workers = size * draw(st.integers(1, 5)) + (draw(st.integers(0, 3)) if kind == "cyclic" else 0)
     args = {"replication": size, "placement": kind, "code_seed": draw(st.integers(0, 9))}
+    if kind == "hybrid":  # groups of c to c + c1 workers, below that if all copies are inside
+        inside = draw(st.integers(0, size))
+        members, groups = (
+            size + draw(st.integers(0, max(0, inside - (inside == size)))),
+            draw(st.integers(1, 3)),
+        )
+        args |= {"group_replication": inside, "groups": groups}
+        workers = members * groups
     return {**args, **_end(draw, workers)}, workers
 
 

@@ -1,4 +1,4 @@
-"""Strategies for local SGD and DiLoCo."""
+"""Strategies for local SGD, hierarchical SGD and DiLoCo."""
 
 from __future__ import annotations
 
@@ -20,4 +20,15 @@ def diloco(draw: st.DrawFn) -> Case:
     return {"local_steps": draw(STEPS)}, draw(st.integers(1, 10))
 
 
-CASES = {"LocalSGD": local_sgd(), "DiLoCo": diloco()}
+@st.composite
+def hierarchies(draw: st.DrawFn) -> Case:
+    """Up to three levels of groups, each a multiple of the one below, in periods and in sizes."""
+    levels, period, size = [], 1, 1
+    for _ in range(draw(st.integers(0, 3))):
+        period, size = period * draw(st.integers(1, 3)), size * draw(st.integers(1, 3))
+        levels.append((period, size))
+    groups = draw(st.integers(1, max(1, 12 // size)))
+    return {"local_steps": period * draw(st.integers(1, 3)), "levels": tuple(levels)}, size * groups
+
+
+CASES = {"LocalSGD": local_sgd(), "DiLoCo": diloco(), "H-SGD": hierarchies()}

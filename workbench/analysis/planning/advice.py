@@ -12,6 +12,7 @@ import pandas as pd
 from workbench.analysis.planning.quantities import INEXACT_MARK, quantity_of
 from workbench.core.base.results import results
 from workbench.core.base.settings import unknown_name
+from workbench.core.contract.scheme import mark_note, marked
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 
@@ -56,8 +57,9 @@ class Choice:
 
     @property
     def marked(self) -> str:
-        """Name, with a mark if the scheme is inexact."""
-        return self.name if self.exact else f"{INEXACT_MARK} {self.name}"
+        """Name, with marks if the scheme is inexact, and if it follows only the abstract of its paper."""
+        name = marked(self.name, self.scheme)
+        return name if self.exact else f"{INEXACT_MARK} {name}"
 
     @property
     def name(self) -> str:
@@ -188,7 +190,11 @@ class Advice:
             texts.append(
                 f"{self.favourite.name} wins in {self.favourite.sure:.0%}, yet takes longer on average."
             )
-        return " ".join([*texts, *([str(self.runner_up)] if self.runner_up else [])])
+        if self.runner_up:
+            texts.append(str(self.runner_up))
+        about = [choice.scheme for choice in (best, *others[:1]) if mark_note([choice.scheme])]
+        texts += [f"{scheme} is written after the abstract of its paper only." for scheme in about]
+        return " ".join(texts)
 
     def __str__(self) -> str:
         return self.why
@@ -197,13 +203,19 @@ class Advice:
     def table(self) -> pd.DataFrame:
         """One row per choice, by expected time.
 
-        Columns: scheme, settings, step (optimiser and step), exact, per_round, rounds, source, seconds, low, high,
+        Columns: scheme, follows (what it was written after: paper, abstract or code), settings, step (optimiser and
+        step), exact, per_round, rounds, source, seconds, low, high,
         sure, load, messages, bytes, dominant.
         """
         numbers = [each.name for each in fields(Choice) if each.name not in ("experiment", "exact", "parts")]
         shown = ("step", "exact", *numbers, "dominant")
         return results(
-            {"scheme": c.scheme, "settings": settings_of(c.experiment), **{n: getattr(c, n) for n in shown}}
+            {
+                "scheme": c.scheme,
+                "follows": c.experiment.built_scheme.follows,
+                "settings": settings_of(c.experiment),
+                **{n: getattr(c, n) for n in shown},
+            }
             for c in self.choices
         )
 

@@ -8,11 +8,11 @@ from workbench.core.codes.lagrange import Lagrange, lagrange
 from workbench.core.codes.mds import mds
 from workbench.core.codes.multi_message import MultiMessage, correlated, uncorrelated
 from workbench.core.codes.quality import amplification, measured_error, report, warning
-from workbench.core.codes.sparse import bernoulli, circulant
+from workbench.core.codes.sparse import bernoulli, circulant, hybrid
 from workbench.core.codes.ye_abbe import YeAbbe, ye_abbe
 
 __all__ = [
     "Decoding", "GradientCode", "GraphCode", "Lagrange", "MultiMessage", "Span", "YeAbbe",
-    "amplification", "bernoulli", "circulant", "correlated", "cyclic", "fractional", "lagrange", "mds",
-    "measured_error", "random_regular", "report", "uncorrelated", "warning", "ye_abbe",
+    "amplification", "bernoulli", "circulant", "correlated", "cyclic", "fractional", "hybrid", "lagrange",
+    "mds", "measured_error", "random_regular", "report", "uncorrelated", "warning", "ye_abbe",
 ]  # fmt: skip

@@ -5,8 +5,9 @@ from typing import Literal
 
 import numpy as np
 
+from workbench.core.base.settings import SettingError
 from workbench.core.codes.base import GradientCode
-from workbench.core.codes.checks import between, remembered, seed_fits, some_are_there
+from workbench.core.codes.checks import between, groups_divide, nearest, remembered, seed_fits, some_are_there
 from workbench.core.codes.cyclic import textbook
 
 
@@ -34,6 +35,36 @@ def circulant(
     window = (np.arange(workers)[:, None] + np.arange(replication)) % workers
     np.put_along_axis(matrix, window, 1.0, axis=1)
     return GradientCode(matrix, gcd(workers, replication) - 1)
+
+
+@remembered
+def hybrid(workers: int, replication: int, inside: int, groups: int) -> GradientCode:
+    """Return the hybrid placement of IS-GC: c1 cyclic copies inside each group, and c - c1 around all workers.
+
+    "On arbitrary ignorance of stragglers with gradient coding", 2023, after `IS_GC_HR.partition` of its authors'
+    program. There are `groups` (g) groups of n/g workers and as many parts. Worker i stores the c1 = `inside` parts
+    before its own, cyclically inside its group, and the `replication` - `inside` parts i, i+1, ... of all. Workers of
+    one group share a part if and only if c <= n/g <= c + c1 (below that sum if c1 = c).
+
+    >>> hybrid(6, replication=2, inside=1, groups=2).matrix.astype(int).tolist()[:3]
+    [[1, 0, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0], [0, 1, 1, 0, 0, 0]]
+    """
+    some_are_there("workers", workers)
+    between("replication", replication, 1, workers, f"each part is stored by some of the {workers} workers")
+    between("inside", inside, 0, replication, "some of the copies of a part are inside its group")
+    between("groups", groups, 1, workers, f"there are {workers} workers")
+    groups_divide("groups", groups, workers)
+    size, low, high = workers // groups, replication, replication + inside - (inside == replication)
+    if not low <= size <= high:
+        fits = [workers // k for k in range(low, high + 1) if workers % k == 0]
+        what = f"{size} workers in a group do not fit {replication} copies, {inside} of them inside the group"
+        take = nearest(groups, fits) if fits else f"replication = {size}"
+        raise SettingError(f"groups = {groups}: {what}; take {take}")
+    matrix, here = np.zeros((workers, workers)), np.arange(workers)[:, None]
+    before = here - here % size + (here - 1 - np.arange(inside)) % size
+    np.put_along_axis(matrix, before, 1.0, axis=1)
+    np.put_along_axis(matrix, (here + np.arange(replication - inside)) % workers, 1.0, axis=1)
+    return GradientCode(matrix, 0)
 
 
 @remembered

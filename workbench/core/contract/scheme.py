@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from workbench.core.contract.plan import Plan, star_plan
 from workbench.core.contract.protocol import Node, Program
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 
+ABSTRACT_MARK = "†"  # suffix of the names of schemes that follow the abstract of their paper, in rankings
+ABSTRACT_NOTE = f"{ABSTRACT_MARK}: written after the abstract of its paper, not after the whole paper"
 MIN_DIGITS = 6  # default number of decimal digits that decoding must keep
 
 
@@ -36,6 +38,8 @@ class Scheme(Family):
     name: ClassVar[str] = ""  # name that users type, such as "CR"
     title: ClassVar[str] = ""  # description in a few words
     paper: ClassVar[str] = ""  # source
+    # the source it was written after: the whole paper, its abstract only, or the authors' program
+    follows: ClassVar[Literal["paper", "abstract", "code"]] = "paper"
     exact: ClassVar[bool] = True  # whether it commits the full gradient, whichever workers straggle
     # whether it commits gradients at older models, unlike other exact schemes
     delayed: ClassVar[bool] = False
@@ -187,6 +191,24 @@ def decoded_together(names: Mapping[str, Any], args: Mapping[str, Any], workers:
         return children if isinstance(children, int) else workers
     groups = args.get("groups", getattr(names.get("groups"), "default", 1))
     return max(1, workers // groups) if isinstance(groups, int) and groups > 0 else workers
+
+
+def marked(label: str, scheme: str) -> str:
+    """Return a label in a ranking, with a mark if the scheme of that name follows the abstract of its paper only.
+
+    >>> marked("LAGC groups 3", "LAGC"), marked("GC", "GC")
+    ('LAGC groups 3†', 'GC')
+    """
+    return label + ABSTRACT_MARK * (Scheme.catalogue.get_class(scheme).follows == "abstract")
+
+
+def mark_note(schemes: Iterable[str]) -> str:
+    """Return the footnote of a ranking of these schemes; empty if none of them is marked.
+
+    >>> mark_note(["GC", "LAGC"])
+    '†: written after the abstract of its paper, not after the whole paper'
+    """
+    return ABSTRACT_NOTE if any(marked("", scheme) for scheme in schemes) else ""
 
 
 class Coded(Scheme):

@@ -32,6 +32,7 @@ class ErasureHead(Grouped):
     name: ClassVar[str] = "ErasureHead"
     title: ClassVar[str] = "ErasureHead"
     paper: ClassVar[str] = "Wang, Charles, Papailiopoulos 2019"
+    follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
 
     def rule(self, workers: int) -> StopRule:
         """Return the rule that ends a round: enough answers or the deadline, or one answer of every group."""
@@ -58,6 +59,7 @@ class SGC(Shuffled):
     name: ClassVar[str] = "SGC"
     title: ClassVar[str] = "Stochastic gradient coding"
     paper: ClassVar[str] = "Bitar, Wootters, El Rouayheb 2020"
+    follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
     decoding: Literal["optimal", "sum"] = setting(
         "optimal", "least-squares weights, or the plain sum of the answers, as in the paper"
     )

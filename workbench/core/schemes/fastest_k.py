@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -121,6 +121,7 @@ class AdaptiveK(FastestK):
     name: ClassVar[str] = "AdaptiveK"
     title: ClassVar[str] = "Adaptive fastest-k"
     paper: ClassVar[str] = "Kas Hanna et al. 2022"
+    follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
     start: int = setting(1, "answers that the master waits for in the first round (initial k)", ge=1)
     step: int = setting(1, "answers by which k grows", ge=1)
     threshold: int = setting(10, "excess of negative inner products above which k grows", ge=0)
@@ -184,6 +185,7 @@ class DBW(FastestK):
     name: ClassVar[str] = "DBW"
     title: ClassVar[str] = "Dynamic backup workers"
     paper: ClassVar[str] = "Xu, Neglia, Sebastianelli 2020"
+    follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
     clock_driven: ClassVar[bool] = True
     window: int = setting(5, "iterations over which squared gradient norms and variances are averaged", ge=1)
 

@@ -1,10 +1,12 @@
 """Gradient coding that ignores any number of stragglers, IS-GC: the master adds up answers whose parts are disjoint.
 
-"On arbitrary ignorance of stragglers with gradient coding", 2023, after its authors' public program
-(PipelinedGradientCoding, `resnet18_cifar10.py`: IS_GC_FR, IS_GC_CR). Worker i stores c parts and sends their plain
-sum. The master waits for any w workers. It adds up the answers of a largest set of workers without a common part, and
-divides by the number of covered parts. With fractional repetition such a set is one worker per group. With cyclic
-repetition it is a largest set of workers with pairwise distances of at least c on the circle.
+"On arbitrary ignorance of stragglers with gradient coding", 2023, after its authors' public programs
+(PipelinedGradientCoding, `resnet18_cifar10.py`: IS_GC_FR, IS_GC_CR; IS-GC, `ray_gc.py`: IS_GC_HR). Worker i stores c
+parts and sends their plain sum. The master waits for any w workers. It adds up the answers of a largest set of them
+that share no part, and divides by the number of parts that these cover. With fractional repetition such a set is one
+worker per group. With cyclic repetition it is a largest set of workers with pairwise distances of at least c on the
+circle. With the hybrid placement, workers of one group share a part, and the last ones of a group share parts with the
+first ones of the next.
 """
 
 from bisect import bisect_left
@@ -13,9 +15,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from workbench.core.base.settings import setting
-from workbench.core.codes import Decoding, GradientCode, circulant, fractional
-from workbench.core.codes.checks import groups_divide
+from workbench.core.base.settings import SettingError, setting
+from workbench.core.codes import Decoding, GradientCode, circulant, fractional, hybrid
+from workbench.core.codes.checks import between, groups_divide
 from workbench.core.contract.delays import CounterRNG
 from workbench.core.schemes.approximate import Approximate
 
@@ -26,9 +28,10 @@ STARTS_STREAM = 6
 class ISGC(Approximate):
     """Gradient coding for any number of answers: answers with disjoint parts, divided by the share of covered parts.
 
-    A commit estimates the sum over all parts. Averaged over which workers are late, every part has the weight 1. To
-    achieve this, the search for a largest set starts from an answer that is drawn in every round. (The authors' program
-    always starts from the first.) Parts have equal weights, even if they differ by a sample.
+    A commit estimates the sum over all parts. Averaged over which workers are late, every part has the weight 1. For
+    that, the search for a largest set starts from an answer that is drawn in every round, as in `ray_gc.py`. (The other
+    program always starts from the first.) With the hybrid placement, it also needs groups of c workers. In larger
+    groups, some parts get far less weight than others. Parts have equal weights, even if they differ by a sample.
 
     >>> ISGC().loads(workers=6, samples=60).tolist()
     [20, 20, 20, 20, 20, 20]
@@ -37,69 +40,107 @@ class ISGC(Approximate):
     name: ClassVar[str] = "IS-GC"
     title: ClassVar[str] = "Ignore-straggler gradient coding"
     paper: ClassVar[str] = "On arbitrary ignorance of stragglers with gradient coding, 2023"
-    placement: Literal["cyclic", "fractional"] = setting(
-        "cyclic", "worker i stores the parts i, ..., i+c-1, or groups of c workers store the same c parts"
+    follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"
+    placement: Literal["cyclic", "fractional", "hybrid"] = setting(
+        "cyclic",
+        "worker i stores the parts i, ..., i+c-1, or groups of c workers store the same c parts, or c1 of the c copies"
+        " of a part are in its group and the others cyclic (IS-HR)",
     )
+    group_replication: int = setting(
+        1, "copies of a part that are cyclic inside its group, with placement = 'hybrid' (c1)", ge=0
+    )
+    groups: int = setting(3, "groups of workers, with placement = 'hybrid' (g)", ge=1)
     code_seed: int = setting(0, "seed of the answers from which the search for largest sets starts", ge=0)
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return both placements, with the replications of other approximate schemes.
+        """Return the three placements for the values of all approximate schemes.
 
-        One copy of each part is left out, because it is the scheme `Backup`.
+        With one copy of each part it would be `Backup`. Groups of the hybrid placement have as many workers as a part
+        has copies, so that no part is favoured.
         """
         tried = [args for args in super().candidates(workers) if args["replication"] > 1]
-        return [{**args, "placement": kind} for args in tried for kind in ("cyclic", "fractional")]
+        placed = [{**args, "placement": kind} for args in tried for kind in ("cyclic", "fractional")]
+        mixed = [
+            {**args, "placement": "hybrid", "groups": workers // args["replication"]}
+            for args in tried
+            if workers % args["replication"] == 0
+        ]
+        return placed + mixed
 
     def check(self, workers: int) -> None:
         super().check(workers)
         if self.placement == "fractional":
             more = "; or placement = 'cyclic'"
             groups_divide("scheme_args.replication", self.replication, workers, self.replication, more)
+        if self.placement == "hybrid":
+            what = f"some of a part's {self.replication} copies are inside its group"
+            between("scheme_args.group_replication", self.group_replication, 0, self.replication, what)
+            try:
+                self.build_code(workers)
+            except SettingError as error:
+                raise SettingError(f"scheme_args.{error}; or placement = 'cyclic'") from None
 
     def build_code(self, workers: int) -> GradientCode:
         """Return the 0/1 matrix of the allocation."""
         if self.placement == "fractional":
             return fractional(workers, self.replication - 1)
+        if self.placement == "hybrid":
+            return hybrid(workers, self.replication, self.group_replication, self.groups)
         return circulant(workers, self.replication)
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
-        """Return the weights: the number of parts over that of covered parts for answers of the set, 0 for others."""
-        size, first = (
-            self.replication,
-            int(CounterRNG(self.code_seed, STARTS_STREAM).rng(round).integers(len(answered))),
-        )
+        """Return weights: parts over covered parts for the answers of the set, 0 for the others."""
+        size, around = self.replication, code.workers
+        first = int(CounterRNG(self.code_seed, STARTS_STREAM).rng(round).integers(len(answered)))
         if self.placement == "fractional":
             groups = np.array(answered) // size
             chosen = np.unique(groups, return_index=True)[1].tolist()
-        else:
-            chosen = largest_apart(answered, size, code.workers, first)
+        elif self.placement == "cyclic":
+            chosen = largest_apart(answered, [size] * around, around, first)
+        else:  # the search starts at the first answer of the drawn one's group, as in the authors' program
+            group = around // self.groups
+            first = bisect_left(answered, answered[first] // group * group)
+            chosen = largest_apart(answered, self.reach(around), around, first)
         weights, covered = np.zeros(len(answered)), size * len(chosen)
-        weights[chosen] = scale = code.workers / covered
-        return Decoding(weights, covered * (scale - 1) ** 2 + code.workers - covered)
+        weights[chosen] = scale = around / covered
+        return Decoding(weights, covered * (scale - 1) ** 2 + around - covered)
+
+    def reach(self, workers: int) -> list[int]:
+        """Return for each worker the distance to the next one with which it shares no part, with hybrid placement.
+
+        That is c if the worker's cyclic parts extend into the next group, else the distance to that group.
+        """
+        size, after = workers // self.groups, self.replication - self.group_replication
+        places = (i % size for i in range(workers))
+        return [self.replication if place + after > size else size - place for place in places]
 
 
-def largest_apart(places: Sequence[int], apart: int, around: int, first: int = 0) -> list[int]:
-    """Return indices of a largest set of ascending places with pairwise distances of at least `apart` on a circle.
+def largest_apart(places: Sequence[int], reach: Sequence[int], around: int, first: int = 0) -> list[int]:
+    """Return indices of a largest set of ascending places on a circle, each far enough before the next.
 
-    `around` is the length of the circle.
+    `around` is the length of the circle. `reach[p]`: distance from place p to the first place that may follow it.
+    p + reach[p] must not decrease with p.
 
-    For a given start, it is optimal to take always the next place that is far enough. For every place, some largest set
-    has a member less than `apart` beyond it: otherwise the member before could be moved onto the place. Therefore the
-    starts from number `first` on, up to `apart` further, are tried. Of equally large sets, the first is returned.
+    For a given start, it is optimal to take the next place that is far enough. Some largest set starts at a given place
+    or within its reach: otherwise its last place before that could be moved onto it. So the starts from number `first`
+    on, up to its reach further, are tried. Of equally large sets the first is returned.
 
-    >>> largest_apart([0, 1, 3, 4], apart=2, around=6)
+    >>> largest_apart([0, 1, 3, 4], reach=[2] * 6, around=6)
     [0, 2]
-    >>> largest_apart([0, 1, 3, 5], apart=2, around=6, first=1)
+    >>> largest_apart([0, 1, 3, 5], reach=[2] * 6, around=6, first=1)
     [1, 2, 3]
     """
     count = len(places)
     order = [(first + i) % count for i in range(count)]
     circle = [(places[i] - places[first]) % around for i in order]
+    far = [reach[places[i]] for i in order]
     best: list[int] = []
-    for start in range(bisect_left(circle, apart)):
-        chosen, last = [start], around - apart + circle[start]
-        while (at := bisect_left(circle, circle[chosen[-1]] + apart)) < count and circle[at] <= last:
+    for start in range(bisect_left(circle, far[0])):
+        chosen, last = [start], around + circle[start]
+        while (at := bisect_left(circle, circle[chosen[-1]] + far[chosen[-1]])) < count and (
+            circle[at] + far[at] <= last
+        ):
             chosen.append(at)
         best = max(best, chosen, key=len)
     return sorted(order[i] for i in best)

@@ -11,7 +11,7 @@ load of a worker grows with s, which G-CADA avoids.
 """
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -37,6 +37,7 @@ class LAGC(Coded):
     name: ClassVar[str] = "LAGC"
     title: ClassVar[str] = "Lazily aggregated gradient coding"
     paper: ClassVar[str] = "Zhang and Simeone 2020"
+    follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
     precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     exact: ClassVar[bool] = False  # old gradients are used in place of new ones
     numeric: ClassVar[bool] = True

@@ -13,7 +13,7 @@ averaged difference as a gradient. By default its step is 0.7 and its momentum 0
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -68,18 +68,30 @@ class LocalSteps(MiniBatches):
         return worker_program(node, lambda node, model: self._answer(node, model, step, unit))
 
     def _answer(self, node: Node, model_message: Message, step: Inner, unit: float) -> Program:
-        start = model = model_message.value
-        samples, first = max(node.work.samples, 1), model_message.round * self.local_steps
-        unless, draw = {MODEL: model_message.round + 1}, first
-        for draw in range(first, first + self.local_steps):
+        start, first = model_message.value, model_message.round * self.local_steps
+        steps = range(first, first + self.local_steps)
+        model = yield from self._stepped(node, model_message, start, steps, step)
+        if model is not None:
+            moved = self._moved(node, start, model, unit)
+            yield Send(node.parent, CODED, model_message.round, moved, draw=steps[-1])
+
+    def _stepped(
+        self, node: Node, model_message: Message, model: Array, steps: range, step: Inner
+    ) -> Generator[Any, Any, Array | None]:
+        """Take steps, numbered from the begin of the run. Return the last model, or None if a newer one came."""
+        samples, unless = max(node.work.samples, 1), {MODEL: model_message.round + 1}
+        for draw in steps:
             value = yield Compute(
                 node.work, model, model_message.round, unless, self.worker_batch, draw, job=draw
             )
             if value is None:
-                return
+                return None
             model = step(model, value / samples + node.l2 * model)
-        moved = node.work.samples * ((start - model) / unit - node.l2 * start)
-        yield Send(node.parent, CODED, model_message.round, moved, draw=draw)
+        return model
+
+    def _moved(self, node: Node, start: Array, model: Array, unit: float) -> Array:
+        """Return a worker's answer: the sum over its samples of its movement in `unit`, without regularisation."""
+        return np.asarray(node.work.samples * ((start - model) / unit - node.l2 * start))
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Return the round times of a star in which a worker's time is the sum of H draws."""
@@ -93,28 +105,12 @@ class LocalSteps(MiniBatches):
         return star_round_times(replace(draws, seconds=np.stack(seconds), send=send), self.waits_for(workers))
 
 
-class LocalSGD(LocalSteps):
-    """Local SGD: H gradient steps on each worker's own part of the data, then models are averaged.
+class PlainSteps(LocalSteps):
+    """Base of schemes whose workers take plain gradient steps; the outer step sets the model to an average."""
 
-    >>> LocalSGD(local_steps=4, rate=0.1).loads(workers=6, samples=60).tolist()
-    [10, 10, 10, 10, 10, 10]
-    """
-
-    name: ClassVar[str] = "LocalSGD"
-    title: ClassVar[str] = "Local SGD"
-    paper: ClassVar[str] = "Stich 2019"
     rate: float | None = setting(
         None, "step of the workers; empty = 1 / smoothness of each worker's data", gt=0
     )
-    stragglers: int = setting(
-        0, "workers whose models the master does not wait for; it averages the others", ge=0
-    )
-
-    def check(self, workers: int) -> None:
-        check_stragglers(self.stragglers, workers)
-
-    def waits_for(self, workers: int) -> int:
-        return workers - self.stragglers
 
     def own_step(self, smoothness: float) -> float:
         """Return the outer step for which the next model is the average of the workers' models."""
@@ -134,6 +130,27 @@ class LocalSGD(LocalSteps):
         unit = self.rate or _step(node, Work(parts, np.ones(len(parts)), node.plan.samples))
         rate = self.rate or _step(node, node.work)
         return lambda model, gradient: model - rate * gradient, unit
+
+
+class LocalSGD(PlainSteps):
+    """Local SGD: H gradient steps on each worker's own part of the data, then models are averaged.
+
+    >>> LocalSGD(local_steps=4, rate=0.1).loads(workers=6, samples=60).tolist()
+    [10, 10, 10, 10, 10, 10]
+    """
+
+    name: ClassVar[str] = "LocalSGD"
+    title: ClassVar[str] = "Local SGD"
+    paper: ClassVar[str] = "Stich 2019"
+    stragglers: int = setting(
+        0, "workers whose models the master does not wait for; it averages the others", ge=0
+    )
+
+    def check(self, workers: int) -> None:
+        check_stragglers(self.stragglers, workers)
+
+    def waits_for(self, workers: int) -> int:
+        return workers - self.stragglers
 
 
 class DiLoCo(LocalSteps):

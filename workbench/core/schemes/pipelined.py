@@ -9,7 +9,7 @@ work, as in all schemes with rounds.
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class PGC(SGD):
     name: ClassVar[str] = "PGC"
     title: ClassVar[str] = "Pipelined gradient coding"
     paper: ClassVar[str] = "PipelinedGradientCoding, 2023"
+    follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"
 
     def plan(self, workers: int, samples: int) -> Plan:
         """Return a plan with one part per worker and round.

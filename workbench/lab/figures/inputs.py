@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from workbench.analysis.tables.rows import settings_of
 from workbench.core.base.settings import SettingError, short
 from workbench.core.contract.plan import Plan
+from workbench.core.contract.scheme import marked
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.style import Style, styles
@@ -35,6 +36,11 @@ class Series(NamedTuple):
     label: str
     style: Style
     trace: Trace
+
+    @property
+    def marked(self) -> str:
+        """Label, with a mark if the scheme follows only the abstract of its paper."""
+        return marked(self.label, self.trace.experiment.scheme)
 
 
 def named(traces: Sequence[Trace]) -> list[Series]:

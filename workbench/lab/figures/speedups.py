@@ -45,7 +45,8 @@ def speedups(
     runs that differ in nothing but their seed together.
 
     Returns one row per trace, in order: `scheme` (the label), `seconds` (NaN: never reached), `speedup`
-    (seconds divided by the reference's seconds). With `over_seeds`, one row per group of runs: `seconds` is their mean,
+    (seconds divided by the reference's seconds), `follows` (what the scheme was written after: paper, abstract or
+    code). With `over_seeds`, one row per group of runs: `seconds` is their mean,
     NaN where one never reached the target. Its 95 % confidence interval is `low` to `high`, and `runs` is their number.
     Raises `SettingError`: the metric or the reference is unknown, or there are no traces.
 
@@ -63,6 +64,7 @@ def speedups(
     base = float("nan") if place is None else seconds[place]
     labels, factors = [s.label for s in series], [ratio(t, base) for t in seconds]
     found: dict[str, Any] = {"scheme": labels, "seconds": seconds, "speedup": factors}
+    found["follows"] = [s.trace.experiment.built_scheme.follows for s in series]
     if over_seeds:
         found |= {"low": [float(each.low) for each in bands], "high": [float(each.high) for each in bands]}
         found["runs"] = [len(group) for group in groups]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from workbench.analysis.planning.quantities import quantity
 from workbench.core.base.types import Array
+from workbench.core.contract.scheme import mark_note
 from workbench.core.trace.metrics import SMOOTHED_EVALUATIONS, rises
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import Series, named, shared
@@ -57,8 +58,10 @@ def convergence(
     column(series[0].trace, metric)  # check it before it is used in the title
     abscissa(series[0].trace, x)
     log = log_x([s.trace for s in series], x)
-    figure = new_figure(theme, title(metric, x), shared([s.trace for s in series]), height=640)
-    names = [s.label for s in series]
+    note = mark_note(s.trace.experiment.scheme for s in series)
+    facts = " · ".join(filter(None, [shared([s.trace for s in series]), note]))
+    figure = new_figure(theme, title(metric, x), facts, height=640)
+    names = [s.marked for s in series]
     if target is not None:
         names = _with_target(figure, series, metric, x, target, log, theme)
     figure.add_traces(_curves(series, names, metric, x, log))
@@ -176,7 +179,7 @@ def _with_target(
         heading += f"<br>mean of {SMOOTHED_EVALUATIONS} evaluations"
     figure.update_layout(legend_title_text=heading)
     unit = found[base] if base is not None else float("nan")
-    return [f"{s.label}  {_entry(at, unit, x)}" for s, at in zip(series, found, strict=True)]
+    return [f"{s.marked}  {_entry(at, unit, x)}" for s, at in zip(series, found, strict=True)]
 
 
 def _word(x: str) -> str:

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from workbench.core.base.intervals import Band, band
 from workbench.core.base.settings import unknown_name
 from workbench.core.base.types import Array
+from workbench.core.contract.scheme import mark_note
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.gallery.convergence import MAX_LINEAR_RATIO_Y, log_x, title
 from workbench.lab.figures.inputs import named, plural, shared
@@ -49,9 +50,10 @@ def convergence_bands(
     log = log_x(traces, x)
     curves = []
     for s, group in zip(series, groups, strict=True):
-        label = f"{s.label} ({plural(len(group), 'run')})"
+        label = f"{s.marked} ({plural(len(group), 'run')})"
         curves.append(Curve(label, s.style, *_curve(group, metric, x, level, log), len(group)))
-    facts = filter(None, (shared([group[0] for group in groups]), about(curves, level)))
+    note = mark_note(s.trace.experiment.scheme for s in series)
+    facts = filter(None, (shared([group[0] for group in groups]), about(curves, level), note))
     figure = new_figure(theme, title(metric, x), " · ".join(facts))
     draw(figure, curves, True, scale_y(curves, MAX_LINEAR_RATIO_Y), markers=False)
     figure.update_xaxes(title_text=AXES[x], **(_log_axis(curves) if log else {}))

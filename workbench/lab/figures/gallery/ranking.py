@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from workbench.analysis.planning.advice import Advice, Choice
 from workbench.analysis.planning.quantities import INEXACT_MARK, quantity_of
 from workbench.core.base.settings import SettingError
+from workbench.core.contract.scheme import mark_note
 from workbench.lab.figures.style import (
     BLUE,
     GREY,
@@ -63,8 +64,10 @@ def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.
         _say(figure, choice, theme)
     names = [choice.marked for choice in reversed(shown)]
     figure.update_yaxes(categoryorder="array", categoryarray=names, showgrid=False, ticks="")
-    if not all(choice.exact for choice in shown):
-        figure.update_yaxes(row=1, col=1, title_text=f"{INEXACT_MARK}: inexact, rounds simulated")
+    inexact = "" if all(choice.exact for choice in shown) else f"{INEXACT_MARK}: inexact, rounds simulated"
+    notes = [note for note in (inexact, mark_note(choice.scheme for choice in shown)) if note]
+    if notes:
+        figure.update_yaxes(row=1, col=1, title_text="<br>".join(notes))
     figure.update_xaxes(row=1, col=1, title_text=f"time ({unit.name})", **_scale(shown, unit.scale))
     figure.update_xaxes(row=1, col=2, title_text="share of the time", tickformat=".0%", range=[0, 1])
     figure.update_annotations(selector={"yref": "paper"}, font={"size": 17})

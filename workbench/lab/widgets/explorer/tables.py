@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from workbench.analysis.planning.quantities import quantity, quantity_of
+from workbench.core.contract.scheme import ABSTRACT_MARK, ABSTRACT_NOTE
 from workbench.core.experiment import Experiment
 from workbench.lab.widgets.explorer.ahead import Ahead
 
@@ -80,13 +81,19 @@ def may_be_late(e: Experiment) -> str:
 
 def speeds(found: pd.DataFrame, target: float) -> str:
     """Return the table of speedups: seconds to the target, and their ratio to the reference's."""
+    columns, mark = ["scheme", "seconds", "speedup", "follows"], ABSTRACT_MARK
     rows = [
-        [str(name), "never" if seconds != seconds else quantity_of(seconds), _times(ratio)]
-        for name, seconds, ratio in found[["scheme", "seconds", "speedup"]].itertuples(index=False)
+        [
+            f"{name}{mark * (follows == 'abstract')}",
+            "never" if seconds != seconds else quantity_of(seconds),
+            _times(ratio),
+        ]
+        for name, seconds, ratio, follows in found[columns].itertuples(index=False)
     ]
     bases = [f"times as long as {name}" for name, _, ratio in rows if ratio == "1×"]
     reference = bases[0] if bases else "no run reaches the target"
-    return table(["run", f"time to {target:.4g}", reference], rows, "time to the target")
+    note = f'<div class="wb">{ABSTRACT_NOTE}</div>' if "abstract" in set(found["follows"]) else ""
+    return table(["run", f"time to {target:.4g}", reference], rows, "time to the target") + note
 
 
 def _times(value: float) -> str:

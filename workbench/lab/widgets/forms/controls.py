@@ -11,6 +11,7 @@ from workbench.core.base.settings import SettingError, unknown_name
 from workbench.core.contract.delays import delay_models
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.scheme import mark_note, marked
 from workbench.core.experiment import Experiment
 from workbench.core.presets.codedreduce import Preset, presets
 from workbench.core.presets.others import others
@@ -342,8 +343,16 @@ class EntryForm(w.VBox):
 
 
 def _menu() -> Field:
-    titles = {name: " · ".join(filter(None, [name, schemes.get(name).title])) for name in schemes.names()}
-    return menu("scheme", "add a scheme", {"": "choose …", **titles}, "one more to compare")
+    titles = {
+        name: " · ".join(filter(None, [marked(name, name), schemes.get(name).title]))
+        for name in schemes.names()
+    }
+    return menu(
+        "scheme",
+        "add a scheme",
+        {"": "choose …", **titles},
+        f"one more to compare; {mark_note(schemes.names())}",
+    )
 
 
 class Entries(w.VBox):

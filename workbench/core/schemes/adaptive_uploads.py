@@ -1,0 +1,218 @@
+"""CADA1 and CADA2: workers compute in every round, but send a gradient only if it differs enough from the kept one.
+
+T. Chen, Z. Guo, Y. Sun, W. Yin, "CADA: Communication-adaptive distributed Adam", AISTATS 2021, after their public
+programs (CADA-master, `MATLAB/ijcnn1/ijcnn.m` and `MATLAB/covtype/covtype.m`). `CADA` is the rule of Zhu et al., which
+compares models at the master before anybody computes. These two compare gradients at the workers.
+
+In every round a worker takes two gradients over the same samples: at the new model, and at an older one. It sends the
+new one if the squared change is at least c times the sum of the squared last `window` steps of the model. CADA1's older
+model is a snapshot that all workers take every `max_age` rounds. CADA2's is the model of the last gradient that the
+worker sent. The master adds up the newest gradients of all workers.
+
+There are two choices. Where gradients are compared, they are those of the worker's share of the mean loss with its
+share of the regularisation, as in the programs. In the sum that is committed, the optimiser applies the regularisation
+at the new model. In the programs, the gradients that the master keeps include it at old models.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.contract.plan import MASTER
+from workbench.core.contract.programs import (
+    AnswerProgram,
+    LostChildren,
+    master_program,
+    plain_sum,
+    worker_program,
+)
+from workbench.core.contract.protocol import (
+    CODED,
+    MODEL,
+    PEER_LOST,
+    Compute,
+    Message,
+    Node,
+    Program,
+    Recv,
+    Send,
+)
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
+from workbench.core.schemes.adaptive import MiniBatches
+
+UNCHANGED = "unchanged"  # kind of the message of a worker whose last gradient still holds; it has no content
+
+
+class UploadRule(ABC):
+    """Rule of one worker: at which older model it takes a second gradient, and whether it sends the new one."""
+
+    def __init__(self, max_age: int) -> None:
+        self.max_age = max_age
+        self.old: Any = None  # the older model
+        self.due = True  # whether the gradient is sent in any case
+
+    @abstractmethod
+    def begin(self, round: int, model: Any) -> None:
+        """Set the older model of a round, and whether the gradient is due."""
+
+    @abstractmethod
+    def changed(self, new: Array, old: Array) -> float:
+        """Return the squared change of the gradient, from those at the new and at the older model."""
+
+    @abstractmethod
+    def sent(self, model: Any, new: Array, old: Array) -> None:
+        """Take note that the gradient at the new model is sent."""
+
+
+class SnapshotRule(UploadRule):
+    """Rule of CADA1: the older model is a snapshot, taken every `max_age` rounds, when all gradients are sent."""
+
+    kept: Any = 0.0  # difference of the two gradients when a gradient was last sent
+
+    def begin(self, round: int, model: Any) -> None:
+        self.due = self.old is None or round % self.max_age == 0
+        if self.due:
+            self.old = model
+
+    def changed(self, new: Array, old: Array) -> float:
+        return _squared(new - old - self.kept)
+
+    def sent(self, model: Any, new: Array, old: Array) -> None:
+        self.kept = new - old
+
+
+class LastSentRule(UploadRule):
+    """Rule of CADA2: the older model is that of the worker's last gradient, which is at most `max_age` rounds old."""
+
+    age = 0
+
+    def begin(self, round: int, model: Any) -> None:
+        self.age += 1
+        self.due = self.old is None or self.age >= self.max_age
+        if self.old is None:
+            self.old = model
+
+    def changed(self, new: Array, old: Array) -> float:
+        return _squared(new - old)
+
+    def sent(self, model: Any, new: Array, old: Array) -> None:
+        self.old, self.age = model, 0
+
+
+class AdaptiveUploads(MiniBatches):
+    """Base of both rules: two gradients in a round, and a gradient or an empty message to the master.
+
+    `messages` counts empty messages, too; only gradients add to `bytes`. `forecast` assumes that every worker sends
+    its gradient in every round, which is exact if sending takes no time.
+    """
+
+    follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"
+    optimiser: ClassVar[str] = "amsgrad"
+    data_dependent: ClassVar[bool] = True
+    rule: ClassVar[type[UploadRule]]
+    c: float = setting(
+        5e-4, "least squared change of a gradient that is sent, over the sum of the squared last steps", ge=0
+    )
+    window: int = setting(10, "last steps of the model that are added up (d_max)", "rounds", ge=1)
+    max_age: int = setting(100, "rounds after which a gradient is sent in any case (D)", "rounds", ge=1)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Return some thresholds: the authors' on ijcnn1, and larger ones."""
+        return [{"c": c} for c in (5e-4, 5e-3, 5e-2)]
+
+    @property
+    def epochs_per_round(self) -> int:
+        """Number of models at which a worker processes its load in a round: 2."""
+        return 2
+
+    def program(self, node: Node) -> Program:
+        if node.rank == MASTER:
+            last: dict[int, Any] = {}  # newest gradient of each worker
+            return master_program(node, lambda r, model, lost: _committed(node, r, last, lost))
+        rule, steps = self.rule(self.max_age), _Steps(self.window)
+        return worker_program(node, lambda node, job: self._answer(node, job, rule, steps))
+
+    def _answer(self, node: Node, job: Message, rule: UploadRule, steps: "_Steps") -> Program:
+        threshold = self.c * steps.to(job.value)
+        rule.begin(job.round, job.value)
+        values, unless = [], {MODEL: job.round + 1}
+        for model in (job.value, rule.old):
+            value = yield Compute(node.work, model, job.round, unless, self.worker_batch)
+            if value is None:
+                return
+            values.append(value)
+        new, old = _share(node, job.value, values[0]), _share(node, rule.old, values[1])
+        if rule.due or rule.changed(new, old) >= threshold:
+            rule.sent(job.value, new, old)
+            yield Send(node.parent, CODED, job.round, values[0])
+        else:
+            yield Send(node.parent, UNCHANGED, job.round, floats=0)
+
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
+        """Return the time of the slowest worker's two gradients, if all workers send theirs."""
+        return star_round_times(replace(draws, seconds=2 * draws.seconds), workers)
+
+
+class CADA1(AdaptiveUploads):
+    """CADA1: the change of a gradient's difference to that at a snapshot, which all workers take now and then."""
+
+    name: ClassVar[str] = "CADA1"
+    title: ClassVar[str] = "Communication-adaptive distributed Adam, rule 1 of its authors"
+    paper: ClassVar[str] = "Chen, Guo, Sun, Yin 2021, CADA1"
+    rule: ClassVar[type[UploadRule]] = SnapshotRule
+
+
+class CADA2(AdaptiveUploads):
+    """CADA2: the change of a gradient since the model at which the worker last sent one."""
+
+    name: ClassVar[str] = "CADA2"
+    title: ClassVar[str] = "Communication-adaptive distributed Adam, rule 2 of its authors"
+    paper: ClassVar[str] = "Chen, Guo, Sun, Yin 2021, CADA2"
+    rule: ClassVar[type[UploadRule]] = LastSentRule
+
+
+class _Steps:
+    """Squared lengths of the last steps of the model."""
+
+    def __init__(self, window: int) -> None:
+        self.squares: deque[float] = deque(maxlen=window)
+        self.model: Any = None
+
+    def to(self, model: Any) -> float:
+        """Add the step to a new model. Return the sum of the squared last steps."""
+        if self.model is not None:
+            self.squares.append(_squared(model - self.model))
+        self.model = model
+        return sum(self.squares)
+
+
+def _committed(node: Node, round: int, last: dict[int, Any], lost: LostChildren) -> AnswerProgram:
+    """Wait for a message of every worker. Return the sum of the workers' newest gradients, in the order of ranks."""
+    waiting = set(node.children)
+    while waiting:
+        if dead := lost.of(round) & waiting:
+            raise lost.quorum_lost(node.rank, round, dead)
+        message: Message = yield Recv({CODED: round, UNCHANGED: round, PEER_LOST: 0})
+        if message.kind == PEER_LOST:
+            lost.add(message)
+            continue
+        waiting.remove(message.src)
+        if message.kind == CODED:
+            last[message.src] = message.value
+    return plain_sum([last[rank] for rank in node.children]), 0.0, len(last)
+
+
+def _share(node: Node, model: Any, value: Array) -> Array:
+    """Return the gradient of the worker's share of the objective, from a sum over its samples."""
+    samples = node.plan.samples
+    return np.asarray(value / samples + node.work.samples / samples * node.l2 * model)
+
+
+def _squared(difference: Array) -> float:
+    return float(np.vdot(difference, difference))
