@@ -13,7 +13,8 @@ from workbench.core.base.types import Array
 from workbench.core.contract.scheme import log_spaced_ints
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
-from workbench.core.schemes.sequential import MSGC, SRSGC, Sequential
+from workbench.core.schemes.multiplexed import MSGC
+from workbench.core.schemes.sequential import SRSGC, Sequential
 from workbench_book import drawing
 from workbench_book.catalogue import Entry
 from workbench_book.setting import Setting

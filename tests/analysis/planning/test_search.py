@@ -11,7 +11,8 @@ import pytest
 import workbench as wb
 from workbench.analysis.planning import search as tuning
 from workbench.analysis.planning.search import search
-from workbench.core.schemes.sequential import MSGC, SRSGC
+from workbench.core.schemes.multiplexed import MSGC
+from workbench.core.schemes.sequential import SRSGC
 
 BASE = wb.Experiment(
     scheme="SR-SGC", workers=5, rounds=20, seed=3, delays={"kind": "markov", "p_slow": 0.1, "p_recover": 0.7}

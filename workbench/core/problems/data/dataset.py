@@ -77,10 +77,11 @@ def load(
     Parameters
     ----------
     source
-        "synthetic", "synthetic_images", a set that scikit-learn ships ("digits", see `catalogue`), "openml:NAME" or
-        "openml:NUMBER", or the path of a .npy, .npz, .csv, .tsv (both also as .gz), .parquet, .svmlight, .libsvm, .svm
-        or .bin file, or of a folder of images. "prepared:KEY" is a folder of the cache, for which the other arguments
-        are ignored. OpenML's categories become 0/1 columns that follow the numbers, most frequent values first.
+        A name: "synthetic", "synthetic_images", a set that scikit-learn ships ("digits", see `catalogue`),
+        "openml:NAME" or "openml:NUMBER". Or the path of a folder of images, or of a file (.npy, .npz, .csv, .tsv,
+        .csv.gz, .tsv.gz, .parquet, .svmlight, .libsvm, .svm, .bin). "prepared:KEY" is a folder of the cache, for which
+        the other arguments are ignored. OpenML's categories become 0/1 columns that follow the numbers, most frequent
+        values first.
     task
         "regression", "binary" or "multiclass".
     samples, features

@@ -33,10 +33,12 @@ MAP_FROM_BYTES = 1 << 20  # a larger .npy is mapped into memory, not read (an em
 def read_file(path: Path, columns: Columns | None = None) -> Raw:
     """Read a file of samples; nothing is ever unpickled.
 
-    Formats: .npy (2-D, the last column is the target); .npz (arrays X and y); .csv or .tsv with a header line (both
-    also as .gz) or .parquet, whose `columns` determine the target and categories; .bin, archives and folders of images
-    (see `images`); .svmlight, .libsvm or .svm. In the last three, columns count from 1, or from 0 if a column 0 occurs.
-    Their columns after the last entry are not recognised.
+    Formats: .npy (2-D, the last column is the target); .npz (arrays X and y); .svmlight, .libsvm or .svm.
+    Tables: .csv or .tsv with a header line (both also as .gz), or .parquet; `columns` determines the target and the
+    categories. Images: .bin, archives and folders (see `images`).
+
+    In .svmlight, .libsvm and .svm, columns count from 1, or from 0 if a column 0 occurs. Columns after the last entry
+    are not recognised.
 
     Raises `DataError` if the file is missing, damaged, or contains something else.
     """

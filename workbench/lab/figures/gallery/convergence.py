@@ -45,8 +45,8 @@ def convergence(
 
     `traces`: several runs of one scheme are labelled by the settings in which they differ. `metric`: a column of
     `trace.rounds`, such as loss or test_accuracy. `x`: "time" (s), "round", "bytes" or "samples" (cumulative);
-    time is logarithmic where runs differ widely. `target`: the legend says where each run meets it, and in what
-    multiple of CR's (or the fastest's) time; with mini-batches, where the mean of the last five evaluations meets it.
+    time is logarithmic where runs differ widely. `target`: the legend says where each run reaches it, and in what
+    multiple of CR's (or the fastest's) time. With mini-batches, the mean of the last five evaluations counts.
 
     Raises `SettingError`: metric, x or theme is unknown, the target is not a number, or there are no traces.
 
