@@ -134,6 +134,8 @@ class Experiment(Settings):
             self._steerable(samples)
         with within("delays"):
             self.delays.check(self.workers)
+        with within("link"):
+            self.link.check(self.workers)
         for fault in self.faults:
             if fault.worker > self.workers:
                 raise SettingError(f"faults.worker = {fault.worker}: {there_are('worker', 1, self.workers)}")
@@ -166,6 +168,7 @@ class Experiment(Settings):
         seed, rounds = self.seed if seed is None else seed, self.rounds if rounds is None else rounds
         stream = self.built_scheme.stream(self.delays, seed, self.workers, rounds)
         stream.share = self.share
+        stream.transit = self.link.transit(seed, self.workers)
         return stream
 
     @property

@@ -257,7 +257,8 @@ class AdaptiveController:
     def received(self, rank: int, share: float, sent: float, begun: float, end: float) -> None:
         """Record the sending time (s) of an answer of `share` of a model, unless it had to wait for the port."""
         if begun > self.free * (1 + RATE_TOLERANCE) and share > 0:
-            self.sends[rank - 1] = max(0.0, begun - sent - self.link.latency) / share
+            extra = begun - sent - self.link.latency
+            self.sends[rank - 1] = max(self.link.least_extra, extra) / share
         self.free = end
 
     # ------------------------------------------------------------ decisions
@@ -277,8 +278,8 @@ class AdaptiveController:
     def _see(self, round: int) -> None:
         """Forecast a finished round for each candidate from its measured times."""
         begin, end = self.began[round]
-        down = self.link.latency + self.link.transfer(self.floats) if self.link.downloads else 0.0
-        least = np.full(self.workers, max(0.0, end - begin - down))
+        down = self.link.downlink(self.floats, self.workers)
+        least = np.maximum(0.0, np.full(self.workers, end - begin) - down)
         loads = self.now.plan.loads[1:]
         took, done = self.seen.get(round, (least, np.zeros(self.workers, dtype=int)))
         self.times.add(np.where(done >= loads, took, np.nan), least, loads)
@@ -359,8 +360,14 @@ class AdaptiveController:
         """Return the samples that a change to a candidate moves; the workers receive them in parallel."""
         missing = self.stored.missing(configuration.plan)
         most = int(missing.max())
-        floats = most * self.row_bytes / self.link.width
-        seconds = self.link.latency + self.link.transfer(floats) if most else 0.0
+        link, floats = self.link, missing[missing > 0] * self.row_bytes / self.link.width
+        to = [
+            (int(rank), float(size)) for rank, size in zip(np.flatnonzero(missing) + 1, floats, strict=True)
+        ]
+        latency = link.by_worker("latency", self.workers)
+        seconds = max(
+            (float(latency[rank - 1]) + link.transfer(size, rank) for rank, size in to), default=0.0
+        )
         return DataMove(most, int(missing.sum()), seconds)
 
     def begin(self) -> None:
