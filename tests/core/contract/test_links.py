@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
 from tests.support.strategies import CASES, DELAYS, experiments
-from workbench.core.base.settings import SettingError
 from workbench.core.checking.scheme import forecasts
-from workbench.core.contract.links import Link
-from workbench.core.contract.round_times import port_departures
 
 BANDWIDTHS = st.sampled_from([None, 1.0, 1e3, 1e7])
 LATENCIES = st.sampled_from([0.0, 1e-4, 0.3])

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from workbench.analysis.planning.linkfit import PortFit
 from workbench.analysis.planning.measurements import Fitted, Measurements
 from workbench.core.contract.delays import Delays, Heterogeneous, Replay
-from workbench.core.contract.links import BYTES_PER_FLOAT, Link
+from workbench.core.contract.links import BYTES_PER_FLOAT, Link, LinkGroup
 from workbench.core.contract.sharing import Sharing
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, forecast
@@ -81,12 +81,32 @@ class ClusterProfile(Measurements):
         )
         return found.model_copy(update={"fixed": fixed})
 
-    def link(self, floats: float, fitted: Fitted | None = None) -> Link:
-        """Return the link for messages of that length; the port's time per message is part of the bandwidth."""
+    def link(self, floats: float, fitted: Fitted | None = None, workers: int | None = None) -> Link:
+        """Return the link for messages of that length; the port's time per message is part of the bandwidth.
+
+        `workers`: number of workers (default: the measured ones). If measured links differ, so do these, in the same
+        proportions.
+        """
         port = (fitted or self.fitted).port
-        transfer = port.transfer(BYTES_PER_FLOAT * floats)
-        bandwidth = BYTES_PER_FLOAT * floats / transfer if transfer > 0 and floats > 0 else None
-        return Link(latency=port.latency, bandwidth=bandwidth, downloads=port.downloads)
+
+        def fields(one: PortFit) -> dict[str, float | None]:
+            transfer = one.transfer(BYTES_PER_FLOAT * floats)
+            bandwidth = BYTES_PER_FLOAT * floats / transfer if transfer > 0 and floats > 0 else None
+            return {"latency": one.latency, "bandwidth": bandwidth}
+
+        measured = self._places(workers or self.workers) + 1
+        groups = [
+            (np.flatnonzero(np.isin(measured, each.workers)) + 1, fields(port.of_group(each)))
+            for each in port.groups
+        ]
+        apart = tuple(LinkGroup(workers=tuple(who.tolist()), **each) for who, each in groups if len(who))
+        return Link(downloads=port.downloads, groups=apart, **fields(port))
+
+    def _places(self, workers: int) -> NDArray[np.int64]:
+        """Return which measured worker each of `workers` workers represents, (workers,), from 0."""
+        if self.same_machines and workers <= self.workers:
+            return np.arange(workers)
+        return np.arange(workers) * self.workers // workers
 
     def experiment(self, e: Experiment, fitted: Fitted | None = None) -> Experiment:
         """Return the same experiment on this cluster: measured delays, link and decoding speed.
@@ -134,7 +154,7 @@ class ClusterProfile(Measurements):
         return e.model_copy(
             update={
                 "delays": delay_model,
-                "link": self.link(task.message, numbers),
+                "link": self.link(task.message, numbers, e.workers),
                 "decode_rate": numbers.decode_rate,
             }
         )

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from pydantic import PrivateAttr, field_validator
+from pydantic import PrivateAttr, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from workbench.core.base.settings import SettingError, Settings, setting, within
 from workbench.core.base.type_checks import there_are
@@ -87,6 +87,13 @@ class Link(Settings):
 
     _width: int = PrivateAttr(BYTES_PER_FLOAT)
 
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `delays` and `groups` if they are not used, so that the names of runs stay those of version 1.0."""
+        fields: dict[str, Any] = handler(self)
+        unused = {"delays": self.delays == NO_DELAY, "groups": not self.groups}
+        return {name: value for name, value in fields.items() if not unused.get(name)}
+
     @field_validator("delays")
     @classmethod
     def _plain(cls, delays: Delays) -> Delays:
@@ -138,7 +145,7 @@ class Link(Settings):
         """
         gone: dict[str, Any] = {"bandwidth": None} if transfers else {}
         gone |= {"latency": 0.0, "delays": NO_DELAY} if latency else {}
-        each = {name: None for name in gone}
+        each = dict.fromkeys(gone)
         groups = tuple(group.model_copy(update=each) for group in self.groups)
         return self.model_copy(update={**gone, "groups": groups})
 
