@@ -199,13 +199,13 @@ class Experiment(Settings):
 
     @property
     def parts(self) -> list[Settings]:
-        """Scheme, problem, optimiser, delay model and faults, and settings nested in these, such as a schedule.
+        """Scheme, problem, optimiser, delay model and faults, and settings nested in these, or in the link.
 
         >>> [type(part).__name__ for part in Experiment(scheme="UMW").parts]
-        ['UMW', 'LogisticArgs', 'GradientDescent', 'ShiftedExponential', 'ConstantSchedule']
+        ['UMW', 'LogisticArgs', 'GradientDescent', 'ShiftedExponential', 'ConstantSchedule', 'Constant']
         """
         own = [self.built_scheme, self.problem_spec, self.build_optimiser(), self.delays, *self.faults]
-        return [*own, *(inner for part in own for inner in KindFamily.nested_in(part))]
+        return [*own, *(inner for part in [*own, self.link] for inner in KindFamily.nested_in(part))]
 
     @cached_property
     def _optimiser(self) -> Optimiser:
@@ -227,8 +227,9 @@ class Experiment(Settings):
         chosen = [part.newest for part in made if isinstance(part, KindFamily)]
         if all(type(part) is cls for part, cls in zip(made, [*now, *chosen], strict=True)):
             return self
-        delays, *faults = (part.model_dump(exclude_unset=True) for part in (self.delays, *self.faults))
-        return self.replace(delays=delays, faults=faults)
+        new = (part.model_dump(exclude_unset=True) for part in (self.delays, self.link, *self.faults))
+        delays, link, *faults = new
+        return self.replace(delays=delays, link=link, faults=faults)
 
     @cached_property
     def problem_spec(self) -> ProblemArgs:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
@@ -34,12 +35,18 @@ class CounterRNG:
         counter = np.array([0, slot + 1, self.stream, round + 1], dtype=np.uint64)
         return np.random.Generator(np.random.Philox(key=self.key, counter=counter))
 
+    def branch(self, k: int) -> CounterRNG:
+        """Return the numbers of the same seed in another stream, the k-th of this one; `k`: 0 to 63."""
+        found = copy(self)
+        found.stream = ((self.stream + 1) * 64 + k) % 2**64
+        return found
+
 
 class DelayModel(KindFamily):
     """Base class of delay models: `draw` returns the random numbers of a round, `compute` turns them into seconds.
 
     >>> sorted(delay_models())[:3]
-    ['changing', 'constant', 'exponential']
+    ['changing', 'constant', 'distribution']
     """
 
     catalogue: ClassVar[Catalogue[DelayModel]] = Catalogue(
