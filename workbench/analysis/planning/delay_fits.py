@@ -326,7 +326,7 @@ def assess(times: Array, delay_model: Delays) -> FittedModel:
     ours = drawn(delay_model, max(COMPARED_ROUNDS, len(times)), COMPARED_WORKERS)
     measured, fitted = persistence(times), persistence(ours[: len(times)])
     if isinstance(delay_model, Groups):  # how many pairs of workers are in one group depends on their number
-        runs = [drawn(delay_model, *times.shape, seed=seed) for seed in range(GROUPS_RUNS)]
+        runs = [drawn(delay_model, len(times), times.shape[1], seed) for seed in range(GROUPS_RUNS)]
         fitted = Correlations(*np.mean([persistence(each) for each in runs], axis=0).tolist())
     gaps = {name: abs(getattr(measured, name) - getattr(fitted, name)) for name in Correlations._fields}
     return FittedModel(

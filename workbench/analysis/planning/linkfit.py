@@ -269,9 +269,11 @@ def _grouped(
     `start`: first latency over the shortest time.
     """
     links, lengths = [_settled(found, part, start) for part in parts], [m.bytes for m in found]
-    while pair := next(
-        (p for p in combinations(range(len(parts)), 2) if _agree(*(links[k] for k in p), lengths)), None
-    ):
+    while True:
+        pairs = combinations(range(len(parts)), 2)
+        pair = next((pair for pair in pairs if _agree(links[pair[0]], links[pair[1]], lengths)), None)
+        if pair is None:
+            break
         merged = tuple(sorted(i for k in pair for i in parts[k]))
         left = [k for k in range(len(parts)) if k not in pair]
         parts = [merged, *(parts[k] for k in left)]

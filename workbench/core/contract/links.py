@@ -104,7 +104,7 @@ class Link(Settings):
     def _apart(cls, groups: tuple[LinkGroup, ...]) -> tuple[LinkGroup, ...]:
         ranks = [rank for group in groups for rank in group.workers]
         if twice := next((rank for rank in ranks if ranks.count(rank) > 1), None):
-            raise SettingError(f"groups: worker {twice} is in two groups; name each worker once")
+            raise SettingError(f"worker {twice} is in two groups; name each worker once")
         return groups
 
     def check(self, workers: int) -> None:
@@ -265,5 +265,5 @@ class Link(Settings):
 
 def _of_messages(delays: Delays) -> Delays:
     if getattr(delays, "per", "worker") == "part":
-        raise SettingError("delays: a draw for each part does not fit messages; take per = 'worker'")
+        raise SettingError("a draw for each part does not fit messages; take per = 'worker'")
     return delays
