@@ -368,6 +368,17 @@ def _known_or(unknown: type[KindFamily], build: Callable[[Any], Any]) -> Callabl
     return described
 
 
+def _readable_link(value: Any) -> Any:
+    """Return a link, or only its plain fields if code would have to run for its delay models."""
+    with limited() as now:
+        try:
+            return Link.model_validate(value)
+        except SettingError:
+            if not now.refused:
+                raise
+    return Link(**{name: given for name, given in value.items() if name not in ("delays", "groups")})
+
+
 class Description(Experiment):
     """Experiment that was read from a file, and that names code that was not run, or a name that is not known here.
 
@@ -384,6 +395,7 @@ class Description(Experiment):
     faults: tuple[
         Annotated[SerializeAsAny[Fault], BeforeValidator(_known_or(_UnknownFault, fault_from))], ...
     ] = setting((), "what workers do wrong")
+    link: Annotated[Link, BeforeValidator(_readable_link)] = setting(Link(), "time that messages take")
     _why: str = PrivateAttr("")
     _code: bool = PrivateAttr(False)
     _spec: dict[str, Any] = PrivateAttr({})

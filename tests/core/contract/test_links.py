@@ -14,6 +14,7 @@ from tests.support.strategies import CASES, DELAYS, experiments
 from workbench.core.base.settings import SettingError
 from workbench.core.checking.scheme import forecasts
 from workbench.core.contract.links import Link
+from workbench.core.experiment import Description, described
 
 BANDWIDTHS = st.sampled_from([None, 1.0, 1e3, 1e7])
 LATENCIES = st.sampled_from([0.0, 1e-4, 0.3])
@@ -100,3 +101,10 @@ def test_link_refuses_a_wrong_field_in_one_sentence(link: dict[str, Any], found_
     with pytest.raises(SettingError, match=f"^{found_text}") as caught:
         wb.Experiment(workers=4, scheme="UMW", link=link)
     assert "\n" not in str(caught.value)
+
+
+def test_link_with_user_defined_delays_is_described_without_running_code() -> None:
+    link = {"latency": 0.5, "delays": {"kind": "mine.py:Naps"}}
+    found = described({"scheme": "UMW", "workers": 4, "link": link})
+    assert (type(found), found.link.latency) == (Description, 0.5)
+    assert found.spec["link"] == link
