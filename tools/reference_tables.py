@@ -55,6 +55,19 @@ DELAYS = {
         "bursts: a worker that turns slow stays slow for some rounds",
         "slow workers, for several rounds",
     ),
+    "fritchman": (
+        "bursts: a worker that turns slow passes several slow states",
+        "slow workers, for several rounds",
+    ),
+    "weibull": ("a Weibull time for each sample", "by chance, each round"),
+    "lognormal": ("a lognormal time for each sample", "by chance, each round"),
+    "gamma": ("a gamma time for each sample", "by chance, each round"),
+    "distribution": ("any continuous distribution of `scipy.stats`, by its name", "by chance, each round"),
+    "mixture": ("one of several delay models, drawn with given shares", "by chance, each round"),
+    "groups": (
+        "hosts or racks with a delay in common, and speeds of workers",
+        "the workers of a group, together",
+    ),
     "replay": ("times from a recording", "as recorded"),
     "changing": (
         "one delay model up to a round, another one afterwards",

@@ -134,6 +134,8 @@ class Experiment(Settings):
             self._steerable(samples)
         with within("delays"):
             self.delays.check(self.workers)
+        with within("link"):
+            self.link.check(self.workers)
         for fault in self.faults:
             if fault.worker > self.workers:
                 raise SettingError(f"faults.worker = {fault.worker}: {there_are('worker', 1, self.workers)}")
@@ -166,6 +168,7 @@ class Experiment(Settings):
         seed, rounds = self.seed if seed is None else seed, self.rounds if rounds is None else rounds
         stream = self.built_scheme.stream(self.delays, seed, self.workers, rounds)
         stream.share = self.share
+        stream.transit = self.link.transit(seed, self.workers)
         return stream
 
     @property
@@ -197,13 +200,13 @@ class Experiment(Settings):
 
     @property
     def parts(self) -> list[Settings]:
-        """Scheme, problem, optimiser, delay model and faults, and settings nested in these, such as a schedule.
+        """Scheme, problem, optimiser, delay model and faults, and settings nested in these, or in the link.
 
         >>> [type(part).__name__ for part in Experiment(scheme="UMW").parts]
-        ['UMW', 'LogisticArgs', 'GradientDescent', 'ShiftedExponential', 'ConstantSchedule']
+        ['UMW', 'LogisticArgs', 'GradientDescent', 'ShiftedExponential', 'ConstantSchedule', 'Constant']
         """
         own = [self.built_scheme, self.problem_spec, self.build_optimiser(), self.delays, *self.faults]
-        return [*own, *(inner for part in own for inner in KindFamily.nested_in(part))]
+        return [*own, *(inner for part in [*own, self.link] for inner in KindFamily.nested_in(part))]
 
     @cached_property
     def _optimiser(self) -> Optimiser:
@@ -225,8 +228,9 @@ class Experiment(Settings):
         chosen = [part.newest for part in made if isinstance(part, KindFamily)]
         if all(type(part) is cls for part, cls in zip(made, [*now, *chosen], strict=True)):
             return self
-        delays, *faults = (part.model_dump(exclude_unset=True) for part in (self.delays, *self.faults))
-        return self.replace(delays=delays, faults=faults)
+        new = (part.model_dump(exclude_unset=True) for part in (self.delays, self.link, *self.faults))
+        delays, link, *faults = new
+        return self.replace(delays=delays, link=link, faults=faults)
 
     @cached_property
     def problem_spec(self) -> ProblemArgs:
@@ -365,6 +369,17 @@ def _known_or(unknown: type[KindFamily], build: Callable[[Any], Any]) -> Callabl
     return described
 
 
+def _readable_link(value: Any) -> Any:
+    """Return a link, or only its plain fields if code would have to run for its delay models."""
+    with limited() as now:
+        try:
+            return Link.model_validate(value)
+        except SettingError:
+            if not now.refused:
+                raise
+    return Link(**{name: given for name, given in value.items() if name not in ("delays", "groups")})
+
+
 class Description(Experiment):
     """Experiment from a file that names code which was not run, or an unknown name.
 
@@ -381,6 +396,7 @@ class Description(Experiment):
     faults: tuple[
         Annotated[SerializeAsAny[Fault], BeforeValidator(_known_or(_UnknownFault, fault_from))], ...
     ] = setting((), "what workers do wrong")
+    link: Annotated[Link, BeforeValidator(_readable_link)] = setting(Link(), "time that messages take")
     _why: str = PrivateAttr("")
     _code: bool = PrivateAttr(False)
     _spec: dict[str, Any] = PrivateAttr({})

@@ -98,15 +98,16 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
         return np.array([_forecast(e, 1, seed, None).mean for seed in seeds])
     each = [_draws(e, 1, seed)(range(1), None) for seed in seeds]
 
-    def send(floats: float) -> Array | float:
-        rows = [draws.send(floats) for draws in each]
+    def all_of(what: str, floats: float) -> Array | float:
+        rows = [getattr(draws, what)(floats) for draws in each]
         return 0.0 if isinstance(rows[0], float) else np.concatenate([np.asarray(row) for row in rows])
 
     draws = replace(
         each[0],
         first_round=1,  # PGC treats round 0 differently
         seconds=np.concatenate([draws.seconds for draws in each]),
-        send=send,
+        send=partial(all_of, "send"),
+        links=partial(all_of, "links"),
         tie_order=lambda which: np.concatenate(
             [each[k].tie_order(np.zeros(1, dtype=np.int64)) for k in which]
         ),
@@ -194,6 +195,7 @@ def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Sampl
             drawn,
             stream.sent,
             stream.ties,
+            lambda length: stream.links(chosen, length / floats),
         )
 
     return drawn

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.analysis.planning.linkfit import Messages, PortFit, Work, fit_line, fit_port, fit_work
+from workbench.analysis.planning.linkfit import (
+    Messages,
+    PortFit,
+    Work,
+    fit_groups,
+    fit_line,
+    fit_port,
+    fit_work,
+)
 from workbench.core.contract.round_times import port_departures
 
 FEW_EXAMPLES = settings(max_examples=10)
@@ -123,3 +131,34 @@ def test_fit_work_keeps_the_unexplained_residual() -> None:
     seconds = np.array([1.0, 1.0, 1.0, 1.5, 1.0, 1.0])
     _, times = fit_work([s for s, _ in loads], [p for _, p in loads], seconds, [0.01])
     np.testing.assert_allclose(times, seconds, rtol=0.02)
+
+
+@FEW_EXAMPLES
+@given(
+    latencies=st.sampled_from([(1e-3, 1e-2), (5e-3, 5e-4), (1e-3, 1e-3)]),
+    bandwidths=st.sampled_from([(1e7, 1e6), (2e6, 2e7), (1e7, 1e7)]),
+    slow=st.lists(st.integers(1, 8), min_size=1, max_size=3, unique=True),
+    seed=SEEDS,
+)
+def test_fit_groups_finds_the_workers_whose_links_differ(
+    latencies: tuple[float, float], bandwidths: tuple[float, float], slow: list[int], seed: int
+) -> None:
+    rng, senders, found = np.random.default_rng(seed), 8, []
+    who = np.isin(np.arange(1, senders + 1), slow)
+    latency = np.where(who, latencies[1], latencies[0])
+    for length in LENGTHS:
+        transfer = 1e-4 + length / np.where(who, bandwidths[1], bandwidths[0])
+        sent = rng.uniform(0, 2 * transfer.sum(), (40, senders))
+        order = np.argsort(sent + latency, axis=1)
+        end = np.empty_like(sent)
+        np.put_along_axis(end, order, port_departures(sent + latency, transfer), axis=1)
+        found.append(Messages(length, sent, end))
+    fit = fit_groups(found, fit_port(found))
+    if latencies[0] == latencies[1] and bandwidths[0] == bandwidths[1]:
+        assert fit.groups == ()
+        return
+    assert [group.workers for group in fit.groups] == [tuple(sorted(slow))]
+    got, transfer = fit.by_worker(LENGTHS[-1], senders)
+    np.testing.assert_allclose(got, latency, rtol=0.1, atol=3e-4)
+    rate = np.where(who, bandwidths[1], bandwidths[0])
+    np.testing.assert_allclose(transfer, 1e-4 + LENGTHS[-1] / rate, rtol=0.1, atol=3e-4)

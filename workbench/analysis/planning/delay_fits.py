@@ -15,12 +15,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.analysis.planning.distribution_fits import (
+    fit_gamma,
+    fit_groups,
+    fit_lognormal,
+    fit_mixture,
+    fit_weibull,
+    slow_states,
+)
 from workbench.core.base.settings import SettingError, Settings, setting
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import (
     Constant,
     Delays,
     DelayStream,
+    Fritchman,
+    Groups,
     Heterogeneous,
     Markov,
     Pareto,
@@ -36,6 +46,7 @@ REDRAWS, MIN_RELATIVE_ERROR = 40, 1e-3
 MIN_SLOW_FACTOR = 1.3  # min ratio of the times in the slow and the fast state
 # rounds and workers that are drawn from a delay model to evaluate it
 COMPARED_ROUNDS, COMPARED_WORKERS = 60, 400
+GROUPS_RUNS = 8  # runs of as many workers as were measured, for the correlations of `Groups`
 _MISFIT_TEXTS = {
     "lag": "slow workers stay slow for more or fewer rounds than in the delay model",
     "far": "slow workers stay slow for more or fewer rounds than in the delay model",
@@ -147,13 +158,43 @@ def _transitions(late: NDArray[np.bool_], ends: Sequence[int]) -> tuple[tuple[in
     return (turned[0], stayed[0]), (turned[1], stayed[1])
 
 
+def fit_fritchman(times: Array, ends: Sequence[int] = ()) -> Fritchman | None:
+    """Fit by the lengths of spells; None if one slow state explains them as well (`fit_markov`)."""
+    one = fit_markov(times, ends)
+    late = straggling(times)
+    if one is None or late is None or not (spells := _spells(late, ends)):
+        return None
+    states, leave = slow_states(spells)
+    fields = {"shift": one.shift, "factor": one.factor, "p_slow": one.p_slow}
+    return None if states == 1 else Fritchman(p_next=leave, slow_states=states, **fields)
+
+
+def _spells(late: NDArray[np.bool_], ends: Sequence[int]) -> list[int]:
+    """Return the lengths of spells that begin and end within one measurement, in rounds."""
+    found = []
+    for part in np.split(late, list(ends)):
+        steps = np.diff(part.astype(int), axis=0)
+        for worker in steps.T:
+            begun, over = np.flatnonzero(worker == 1), np.flatnonzero(worker == -1)
+            over = over[over > begun[0]] if len(begun) else over[:0]
+            found += (over - begun[: len(over)]).tolist()
+    return found
+
+
 FITS: dict[str, tuple[Fit, int]] = {  # by kind: fit function, number of parameters
     "constant": (fit_constant, 1),
     "shifted_exponential": (fit_shifted_exponential, 2),
     "pareto": (fit_pareto, 2),
     "heterogeneous": (fit_heterogeneous, 5),
     "markov": (fit_markov, 4),
+    "lognormal": (fit_lognormal, 3),
+    "gamma": (fit_gamma, 3),
+    "weibull": (fit_weibull, 3),
+    "fritchman": (fit_fritchman, 5),
+    "mixture": (fit_mixture, 5),
+    "groups": (fit_groups, 6),
 }
+IN_ORDER = {"markov": fit_markov, "fritchman": fit_fritchman}  # fits that need the rounds in their order
 
 
 def l_moments(values: Array) -> tuple[float, float]:
@@ -285,6 +326,9 @@ def assess(times: Array, delay_model: Delays) -> FittedModel:
     """Evaluate how well a delay model, in units of the task, fits measured times."""
     ours = drawn(delay_model, max(COMPARED_ROUNDS, len(times)), COMPARED_WORKERS)
     measured, fitted = persistence(times), persistence(ours[: len(times)])
+    if isinstance(delay_model, Groups):  # how many pairs of workers are in one group depends on their number
+        runs = [drawn(delay_model, len(times), times.shape[1], seed) for seed in range(GROUPS_RUNS)]
+        fitted = Correlations(*np.mean([persistence(each) for each in runs], axis=0).tolist())
     gaps = {name: abs(getattr(measured, name) - getattr(fitted, name)) for name in Correlations._fields}
     return FittedModel(
         delays=delay_model,
@@ -320,7 +364,9 @@ def refit(times: Array, kind: str, ends: Sequence[int] = ()) -> Delays:
     """
     if kind not in FITS:
         raise SettingError(f"kind = {kind!r}: cannot be fitted; take {', '.join(FITS)}")
-    delay_model = fit_markov(times, ends) if kind == "markov" else FITS[kind][0](times)
+    delay_model = IN_ORDER[kind](times, ends) if kind in IN_ORDER else FITS[kind][0](times)
+    if delay_model is None and kind == "fritchman":
+        delay_model = fit_markov(times, ends)
     return fit_constant(times) if delay_model is None else delay_model
 
 
@@ -346,7 +392,9 @@ def redrawn(
 
     rng, workers = np.random.default_rng(rng), times.shape[1]
     if kind not in ("heterogeneous", "markov"):
-        return refit(times[:, rng.integers(0, workers, (workers,))], kind)
+        if kind == "groups":  # resampled workers would be in other groups
+            return refit(times[resampled(len(times), rng)], kind)
+        return refit(times[:, rng.integers(0, workers, (workers,))], kind, ends)
     delay_model, late = refit(times, kind, ends), straggling(times)
     if late is None or not isinstance(delay_model, Heterogeneous | Markov):
         return delay_model
@@ -379,7 +427,7 @@ def every_model(
 def ordered(kinds: Kinds, times: Sequence[Array], again: Sequence[Array]) -> list[Array]:
     """Return the resampled times, or the original ones if the order matters: resampling would shorten slow spells."""
     each = [kinds] * len(times) if isinstance(kinds, str) else kinds
-    return [t if kind == "markov" else a for kind, t, a in zip(each, times, again, strict=True)]
+    return [t if kind in IN_ORDER else a for kind, t, a in zip(each, times, again, strict=True)]
 
 
 def evenly(count: int, rng: np.random.Generator) -> Array:

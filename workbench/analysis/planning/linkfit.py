@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,10 @@ from workbench.core.contract.round_times import port_departures
 
 MAX_FIXED_RATIO = 1e4  # max ratio of the fixed cost to that of the samples; it represents any larger ratio
 EXACT_RELATIVE_ERROR = 1e-6  # relative error of exact times
+MIN_LINK_RATIO = 1.25  # least ratio of message times on links that differ
+MAX_ERROR_RATIO = 0.9  # largest error of a fit with groups over that without
+GROUP_FITS = 5  # number of fits of a group's link, each with the latency of the one before
+ROBUST_SHARE = 0.05  # relative errors above this count less in these fits
 
 # ---------------------------------------------------------------- the cost of work
 
@@ -105,6 +109,17 @@ def _subsets(rows: Array, wanted: Array) -> Iterator[_Terms | None]:
 # ---------------------------------------------------------------- links
 
 
+class PortGroup(Settings):
+    """Fitted link of some workers, which differs from the common one."""
+
+    workers: tuple[int, ...] = setting(..., "ranks of the measured workers, from 1")
+    latency: float = setting(0.0, "time on the way to the port", "s", ge=0)
+    overhead: float = setting(0.0, "time on the port, independent of the length", "s", ge=0)
+    bandwidth: float | None = setting(
+        None, "bytes per second through the port; empty = too fast to measure", gt=0
+    )
+
+
 class PortFit(Settings):
     """Fitted link: a message reaches the port after the latency and occupies it for overhead + bytes / bandwidth."""
 
@@ -115,10 +130,29 @@ class PortFit(Settings):
     )
     residual: float = setting(0.0, "typical (median) error of a message's time", "s", ge=0)
     downloads: bool = setting(True, "whether sending the model down takes time as well")
+    groups: tuple[PortGroup, ...] = setting((), "measured workers whose links differ from the common one")
 
     def transfer(self, bytes_: float) -> float:
         """Return the seconds on the port."""
         return self.overhead + (bytes_ / self.bandwidth if self.bandwidth else 0.0)
+
+    def of_group(self, group: PortGroup) -> PortFit:
+        """Return the link of a group's workers."""
+        own = {name: getattr(group, name) for name in ("latency", "overhead", "bandwidth")}
+        return self.replace(groups=(), **own)
+
+    def by_worker(self, bytes_: float, workers: int) -> tuple[Array, Array]:
+        """Return the latency, and the time on the port of a message, of each measured worker; both (workers,), s.
+
+        >>> port = PortFit(latency=0.1, groups=(PortGroup(workers=(2,), latency=0.5),))
+        >>> port.by_worker(8.0, workers=2)[0].tolist()
+        [0.1, 0.5]
+        """
+        latency, transfer = np.full(workers, self.latency), np.full(workers, self.transfer(bytes_))
+        for group in self.groups:
+            who = [rank - 1 for rank in group.workers if rank <= workers]
+            latency[who], transfer[who] = group.latency, self.of_group(group).transfer(bytes_)
+        return latency, transfer
 
 
 @dataclass(frozen=True)
@@ -206,7 +240,136 @@ def _starts(
     return [[max(start * (1 - share), 1e-9), max(start * share, 1e-9), rest] for share in (0.02, 0.5)]
 
 
-def _port_off(messages: Messages, latency: float, transfer: float) -> Array:
+def fit_groups(found: Sequence[Messages], port: PortFit) -> PortFit:
+    """Return a fitted link with groups of workers whose links differ, or the same if one link explains the times.
+
+    `differing` divides the workers. The largest group has the common link. Each group's link is fitted by robust least
+    squares: a message that found the port idle took latency + overhead + bytes / bandwidth, and one that waited took
+    overhead + bytes / bandwidth from the end of the message before. Which ones waited follows from the latency, so the
+    fit is repeated. Groups are kept if they explain the times clearly better, by the recursion of `fit_port`.
+    """
+    parts = differing(found, port)
+    if len(parts) < 2:
+        return port
+
+    def error(fit: PortFit) -> float:
+        each = (fit.by_worker(m.bytes, m.sent.shape[1]) for m in found)
+        off = (_port_off(m, *link).mean() for m, link in zip(found, each, strict=True))
+        return float(np.mean(list(off)))
+
+    best = min((_grouped(found, port, parts, start) for start in (0.0, 1.0)), key=error)
+    return best if error(best) < MAX_ERROR_RATIO * error(port) else port
+
+
+def _grouped(
+    found: Sequence[Messages], port: PortFit, parts: Sequence[tuple[int, ...]], start: float
+) -> PortFit:
+    """Return a link with a group for each part of the workers; parts whose links agree are merged.
+
+    `start`: first latency over the shortest time.
+    """
+    links, lengths = [_settled(found, part, start) for part in parts], [m.bytes for m in found]
+    while True:
+        pairs = combinations(range(len(parts)), 2)
+        pair = next((pair for pair in pairs if _agree(links[pair[0]], links[pair[1]], lengths)), None)
+        if pair is None:
+            break
+        merged = tuple(sorted(i for k in pair for i in parts[k]))
+        left = [k for k in range(len(parts)) if k not in pair]
+        parts = [merged, *(parts[k] for k in left)]
+        links = [_settled(found, merged, start), *(links[k] for k in left)]
+    if len(parts) == 1:
+        return port
+    order = sorted(range(len(parts)), key=lambda k: (-len(parts[k]), parts[k]))
+    parts, links = [parts[k] for k in order], [links[k] for k in order]
+    fields = [{name: getattr(link, name) for name in ("latency", "overhead", "bandwidth")} for link in links]
+    groups = [
+        PortGroup(workers=tuple(i + 1 for i in part), **link)
+        for part, link in zip(parts[1:], fields[1:], strict=True)
+    ]
+    return port.replace(groups=tuple(groups), **fields[0])
+
+
+def _agree(one: PortFit, other: PortFit, lengths: Sequence[float]) -> bool:
+    """Return whether messages of every measured length take about the same time on two links."""
+    ratios = [
+        (one.latency + one.transfer(b)) / max(other.latency + other.transfer(b), 1e-12) for b in lengths
+    ]
+    return all(1 / MIN_LINK_RATIO <= ratio <= MIN_LINK_RATIO for ratio in ratios)
+
+
+def _settled(found: Sequence[Messages], part: tuple[int, ...], start: float) -> PortFit:
+    """Return the fitted link of some workers; `start`: first latency over the shortest time."""
+    latency = start * min(float((m.end - m.sent)[:, part].min()) for m in found)
+    for _ in range(GROUP_FITS):
+        link = _link_of(found, list(part), latency)
+        latency = link.latency
+    return link
+
+
+def _link_of(found: Sequence[Messages], workers: list[int], latency: float) -> PortFit:
+    """Fit the link of some workers; `latency` decides which of their messages waited for the port."""
+    from scipy.optimize import least_squares
+
+    rows, longest = [], max(m.bytes for m in found)
+    for m in found:
+        before = _end_before(m)[:, workers]
+        sent, end = m.sent[:, workers], m.end[:, workers]
+        idle = before <= sent + latency
+        took = np.where(idle, end - sent, end - before)
+        rows.append(
+            np.stack([idle, np.ones_like(took), np.full(took.shape, m.bytes / longest), took], axis=-1)
+        )
+    *causes, took = np.concatenate([each.reshape(-1, 4) for each in rows]).T
+    scale = max(float(np.median(took)), 1e-9)
+
+    def off(costs: Array) -> Array:
+        return np.asarray((costs @ np.array(causes) * scale - took) / scale)
+
+    start = [0.3, 0.3, 0.4]
+    costs = least_squares(off, start, bounds=(0, np.inf), loss="soft_l1", f_scale=ROBUST_SHARE).x * scale
+    rate = longest / float(costs[2]) if costs[2] > 1e-3 * scale else None
+    return PortFit(latency=float(costs[0]), overhead=float(costs[1]), bandwidth=rate)
+
+
+def _end_before(messages: Messages) -> Array:
+    """Return when the message before each one had passed the port, (rounds, senders), s; -infinity for the first."""
+    order = np.argsort(messages.end, axis=1, kind="stable")
+    end, found = np.take_along_axis(messages.end, order, axis=1), np.empty_like(messages.end)
+    before = np.concatenate([np.full((len(end), 1), -np.inf), end[:, :-1]], axis=1)
+    np.put_along_axis(found, order, before, axis=1)
+    return found
+
+
+def differing(found: Sequence[Messages], port: PortFit) -> list[tuple[int, ...]]:
+    """Return groups of workers, from 0, by the times of their messages; the largest group first.
+
+    Two workers differ if for one length their typical times do, by `MIN_LINK_RATIO` and 4 standard errors: the times on
+    the way, or those without the wait for the port, as far as the common latency shows it.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    workers = found[0].sent.shape[1]
+    alike = np.ones((workers, workers), dtype=bool)
+    whole = [np.maximum(m.end - m.sent, 1e-9) for m in found]
+    for times in [*whole, *(_transits(m, port.latency) for m in found)]:
+        spread = np.log(times)
+        typical = np.median(spread, axis=0)
+        errors = 1.86 * np.median(np.abs(spread - typical), axis=0) / np.sqrt(len(spread))  # if normal
+        noise = np.maximum(np.log(MIN_LINK_RATIO), 4 * np.hypot(errors, errors[:, None]))
+        alike &= np.abs(typical - typical[:, None]) <= noise
+    count, group = connected_components(alike, directed=False)
+    parts = [tuple(np.flatnonzero(group == k).tolist()) for k in range(count)]
+    return sorted(parts, key=len, reverse=True)
+
+
+def _transits(messages: Messages, latency: float) -> Array:
+    """Return each message's time on its way and on the port, (rounds, senders), s, without waiting for the port."""
+    waited = np.maximum(_end_before(messages) - messages.sent - latency, 0.0)
+    return np.maximum(messages.end - messages.sent - waited, 1e-9)
+
+
+def _port_off(messages: Messages, latency: Array | float, transfer: Array | float) -> Array:
     return np.asarray(
         np.abs(port_departures(messages.sent + latency, transfer) - np.sort(messages.end, axis=1))
     )
@@ -226,4 +389,20 @@ def link_text(port: PortFit) -> str:
     """Return the fitted link as text: latency, time per message, bandwidth. Negligible terms are left out."""
     rate = "" if port.bandwidth is None else f", {port.bandwidth / 1e6:.3g} MB/s"
     each = f" + {quantity_of(port.overhead)} a message" if port.overhead > 0.01 * port.latency else ""
-    return f"{quantity_of(port.latency)}{each}{rate}"
+    apart = [
+        f"; worker{'s' * (len(g.workers) > 1)} {spans(g.workers)}: {link_text(port.of_group(g))}"
+        for g in port.groups
+    ]
+    return f"{quantity_of(port.latency)}{each}{rate}{''.join(apart)}"
+
+
+def spans(ranks: Sequence[int]) -> str:
+    """Return ascending ranks as text, with spans for consecutive ones.
+
+    >>> spans((1, 2, 3, 7))
+    '1-3, 7'
+    """
+    starts = [i for i, rank in enumerate(ranks) if i == 0 or rank != ranks[i - 1] + 1]
+    ends = [*(i - 1 for i in starts[1:]), len(ranks) - 1]
+    pairs = ((ranks[a], ranks[b]) for a, b in zip(starts, ends, strict=True))
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in pairs)

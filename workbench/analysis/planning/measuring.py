@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 from workbench.analysis.planning.delay_fits import errors_of, evenly, every_model, judged, ordered, redrawn
-from workbench.analysis.planning.linkfit import Messages, PortFit, fit_line, fit_port, fit_work
+from workbench.analysis.planning.linkfit import Messages, PortFit, fit_groups, fit_line, fit_port, fit_work
 from workbench.analysis.planning.measurements import QUANTILES, Fitted, Host, Recorded
 from workbench.analysis.planning.profile import ClusterProfile
 from workbench.core import problems
@@ -117,6 +117,7 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
         nonlocal done
         e = e.model_copy(update=cluster)
         stream, done = DelayStream(e.delays, e.seed, e.workers, first=done), done + e.rounds
+        stream.transit = e.link.transit(e.seed, e.workers, done - e.rounds)
         world = SimSetup(e.rounds, e.shape()[1], stream, e.line, e.decode_rate)
         timeline = simulate(e.built_scheme, e.plan, world, Coefficients(e.plan))
         events = DataFrame(events_as_columns(timeline.events))
@@ -302,7 +303,9 @@ class Observed:
         order = np.argsort(self.end, axis=1, kind="stable")
         sent, end = (np.take_along_axis(moment, order, axis=1) for moment in (self.sent, self.end))
         before = np.concatenate([np.full((len(end), 1), -np.inf), end[:, :-1]], axis=1)
-        transit = end - sent - np.maximum(before - sent - port.latency, 0.0)
+        latency = np.broadcast_to(port.by_worker(0.0, sent.shape[1])[0], sent.shape)
+        early = np.take_along_axis(latency, order, axis=1)
+        transit = end - sent - np.maximum(before - sent - early, 0.0)
         found = np.empty_like(transit)
         np.put_along_axis(found, order, transit, axis=1)
         return np.asarray(np.maximum(found, 0.0))
@@ -314,7 +317,8 @@ class Observed:
 
     def seconds(self, port: PortFit, master: float) -> Array:
         """Return the times of the workers' tasks, (rounds, workers), s. `master`: its own part of a round."""
-        charged = port.latency + port.transfer(self.width * self.floats) if port.downloads else 0.0
+        latency, transfer = port.by_worker(self.width * self.floats, self.sent.shape[1])
+        charged = latency + transfer if port.downloads else 0.0
         whole = (self.end if self.crammed else self.done) - self.start[:, None] - charged + master
         return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))
 
@@ -419,7 +423,8 @@ def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     """
     if all(each.crammed for each in found):
         return PortFit(downloads=False)
-    port = fit_port([each.answers for each in found], near)
+    messages = [each.answers for each in found]
+    port = fit_groups(messages, fit_port(messages, near))
     down = [float(np.median(each.came - each.left)) for each in found]
     up = [port.latency + port.transfer(each.answers.bytes) for each in found]
     return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))

@@ -444,8 +444,8 @@ def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
     quiet = Constant(shift=float(np.quantile(drawn(e.delays, 4, 2000), QUIET_QUANTILE)))
     off: dict[str, Callable[[Experiment], dict[str, Any]]] = {
         "stragglers": lambda at: {"delays": quiet},
-        "latency": lambda at: {"link": at.link.replace(latency=0.0)},
-        "transfers": lambda at: {"link": at.link.replace(bandwidth=None), "decode_rate": None},
+        "latency": lambda at: {"link": at.link.without(latency=True)},
+        "transfers": lambda at: {"link": at.link.without(transfers=True), "decode_rate": None},
     }
 
     def seconds(on: frozenset[str]) -> float:

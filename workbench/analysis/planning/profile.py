@@ -6,7 +6,8 @@ load and the messages of its scheme. Forecasts, the virtual clock and the planne
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,16 @@ from pydantic.fields import FieldInfo
 
 from workbench.analysis.planning.linkfit import PortFit
 from workbench.analysis.planning.measurements import Fitted, Measurements
-from workbench.core.contract.delays import Delays, Heterogeneous, Replay
-from workbench.core.contract.links import BYTES_PER_FLOAT, Link
+from workbench.core.contract.delays import (
+    DelayModel,
+    Delays,
+    Groups,
+    Heterogeneous,
+    Lognormal,
+    PerSample,
+    Replay,
+)
+from workbench.core.contract.links import BYTES_PER_FLOAT, Link, LinkGroup
 from workbench.core.contract.sharing import Sharing
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, forecast
@@ -79,14 +88,34 @@ class ClusterProfile(Measurements):
             if delay_model is None
             else scaled(delay_model, per_sample)
         )
-        return found.model_copy(update={"fixed": fixed})
+        return with_fixed(found, fixed)
 
-    def link(self, floats: float, fitted: Fitted | None = None) -> Link:
-        """Return the link for messages of that length; the port's time per message is part of the bandwidth."""
+    def link(self, floats: float, fitted: Fitted | None = None, workers: int | None = None) -> Link:
+        """Return the link for messages of that length; the port's time per message is part of the bandwidth.
+
+        `workers`: number of workers (default: the measured ones). If measured links differ, so do these, in the same
+        proportions.
+        """
         port = (fitted or self.fitted).port
-        transfer = port.transfer(BYTES_PER_FLOAT * floats)
-        bandwidth = BYTES_PER_FLOAT * floats / transfer if transfer > 0 and floats > 0 else None
-        return Link(latency=port.latency, bandwidth=bandwidth, downloads=port.downloads)
+
+        def fields(one: PortFit) -> dict[str, float | None]:
+            transfer = one.transfer(BYTES_PER_FLOAT * floats)
+            bandwidth = BYTES_PER_FLOAT * floats / transfer if transfer > 0 and floats > 0 else None
+            return {"latency": one.latency, "bandwidth": bandwidth}
+
+        measured = self._places(workers or self.workers) + 1
+        groups = [
+            (np.flatnonzero(np.isin(measured, each.workers)) + 1, fields(port.of_group(each)))
+            for each in port.groups
+        ]
+        apart = tuple(LinkGroup(workers=tuple(who.tolist()), **each) for who, each in groups if len(who))
+        return Link(downloads=port.downloads, groups=apart, **fields(port))
+
+    def _places(self, workers: int) -> NDArray[np.int64]:
+        """Return which measured worker each of `workers` workers represents, (workers,), from 0."""
+        if self.same_machines and workers <= self.workers:
+            return np.arange(workers)
+        return np.arange(workers) * self.workers // workers
 
     def experiment(self, e: Experiment, fitted: Fitted | None = None) -> Experiment:
         """Return the same experiment on this cluster: measured delays, link and decoding speed.
@@ -134,7 +163,7 @@ class ClusterProfile(Measurements):
         return e.model_copy(
             update={
                 "delays": delay_model,
-                "link": self.link(task.message, numbers),
+                "link": self.link(task.message, numbers, e.workers),
                 "decode_rate": numbers.decode_rate,
             }
         )
@@ -213,11 +242,14 @@ def scaled(delay_model: Delays, factor: float) -> Delays:
     ShiftedExponential(fixed=0.0, shift=2.0, rate=2.0, per='worker')
     """
     powers = {"s/sample": factor, "samples/s": 1 / factor, "samples": 1 / factor}
-    changes = {
+    changes: dict[str, Any] = {
         name: getattr(delay_model, name) * powers[unit]
         for name, field in type(delay_model).model_fields.items()
         if (unit := unit_of(field)) in powers and getattr(delay_model, name) is not None
     }
+    changes |= _each_part(delay_model, lambda part: scaled(part, factor))
+    if isinstance(delay_model, Lognormal):
+        changes["mu"] = delay_model.mu + float(np.log(factor))
     if isinstance(delay_model, Replay) and not delay_model.as_recorded:
         changes |= {"scale": delay_model.scale * factor, "samples": delay_model.samples}
     elif isinstance(delay_model, Replay) and delay_model.slope:
@@ -225,6 +257,27 @@ def scaled(delay_model: Delays, factor: float) -> Delays:
     return type(delay_model)(
         **{**{name: getattr(delay_model, name) for name in type(delay_model).model_fields}, **changes}
     )
+
+
+def with_fixed(delay_model: Delays, fixed: float) -> Delays:
+    """Return a delay model whose tasks have a start-up cost, a number of samples; for a mixture, of all components."""
+    changes = _each_part(delay_model, lambda part: with_fixed(part, fixed))
+    own = {"fixed": fixed} if isinstance(delay_model, PerSample) else {}
+    return delay_model.model_copy(update={**own, **changes})
+
+
+def _each_part(delay_model: Delays, change: Callable[[Delays], Delays]) -> dict[str, Any]:
+    """Return the fields of a delay model that hold others, changed; a factor common to a group stays as it is."""
+    found: dict[str, Any] = {}
+    for name in type(delay_model).model_fields:
+        value = getattr(delay_model, name)
+        if isinstance(value, DelayModel):
+            found[name] = change(value)
+        elif isinstance(value, tuple) and value and isinstance(value[0], DelayModel):
+            found[name] = tuple(map(change, value))
+    if isinstance(delay_model, Groups) and delay_model.effect == "multiply":
+        del found["common"]
+    return found
 
 
 def unit_of(field: FieldInfo) -> str:

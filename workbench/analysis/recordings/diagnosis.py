@@ -360,7 +360,9 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
         cut = np.flatnonzero(p_values(late, rng) <= level).tolist()
         causes += [Cause(COMPUTE, (i,)) for i in cut if i not in known]
     causes += _late(LINK, run.transit, float(now.sum()), {}, level, rng) if transits else []
-    others = [PORT] * (run.link.bandwidth is not None) + [DECODING] * (run.decode_rate is not None)
+    others = [PORT] * (run.link != run.link.without(transfers=True)) + [DECODING] * (
+        run.decode_rate is not None
+    )
     gains = run.shapley([*run.dearest(causes, MAX_CAUSES - len(others)), *others])
     found = [
         _culprit(

@@ -80,11 +80,11 @@ class Rounds:
             found[rows["step"] - first, rows["worker"] - 1] = rows["seconds"]
             return found
 
-        seconds, latency = table("compute"), 0.0 if is_real(trace) else e.link.latency
+        seconds = table("compute")
         late = np.isnan(seconds)
-        transit = _transits(table("send"), latency)
-        # only a part of the time of interrupted work is known
-        spent = None if late.any() else processor_of(trace)
+        link = Link() if is_real(trace) else e.link
+        transit = _transits(table("send"), link.latency, link.least_extra)
+        spent = None if late.any() else processor_of(trace)  # of interrupted work, only a part is known
         return cls(trace, np.where(late, lasted[:, None], seconds), transit, late, lasted, spent)
 
     @property
@@ -114,7 +114,7 @@ class Rounds:
             )
         transit = without_causes(self.transit, LINK, gone)
         e, way_of = self.trace.experiment, (lambda length: transit) if transit.any() else None
-        link = self.link.model_copy(update={"bandwidth": None}) if PORT in gone else self.link
+        link = self.link.without(transfers=True) if PORT in gone else self.link
         rate = None if DECODING in gone else self.decode_rate
         return played(e.built_scheme, seconds, e.shape()[0], link, e.shape()[1], rate, way_of)
 
@@ -161,11 +161,14 @@ def without_causes(times: Array, what: str, causes: set[Cause]) -> Array:
     return found
 
 
-def _transits(known: Array, latency: float) -> Array:
-    """Return transit times beyond the latency, (rounds, workers); unknown ones get the usual value."""
+def _transits(known: Array, latency: float, least: float = 0.0) -> Array:
+    """Return transit times beyond the latency, (rounds, workers), at least `least` s; unknown ones get the usual value.
+
+    `latency`: the common one, s.
+    """
     usual = np.nanmedian(known) if np.isfinite(known).any() else 0.0
     transit = np.where(np.isnan(known), usual, known) - latency
-    return np.where(transit < ROUNDING_S, 0.0, transit)
+    return np.where(transit < least + ROUNDING_S, least, np.where(np.abs(transit) < ROUNDING_S, 0.0, transit))
 
 
 def played(

@@ -268,8 +268,12 @@ class KindFamily(Family):
         ['cosine']
         """
         own = [getattr(settings, name) for name in type(settings).model_fields]
-        found = [value for value in own if isinstance(value, cls)]
-        return [*found, *(inner for part in found for inner in cls.nested_in(part))]
+        each = [part for value in own for part in (value if isinstance(value, tuple) else (value,))]
+        inner = [part for part in each if isinstance(part, Settings)]
+        return [
+            *(part for part in inner if isinstance(part, cls)),
+            *(further for part in inner for further in cls.nested_in(part)),
+        ]
 
     @property
     def newest(self) -> type[Any]:

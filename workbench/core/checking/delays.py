@@ -8,7 +8,7 @@ import numpy as np
 
 from workbench.core.base.types import Array
 from workbench.core.checking.property import Case, Property, PropertyFailed, through_json
-from workbench.core.contract.delays import CounterRNG, DelayModel, DelayStream
+from workbench.core.contract.delays import CounterRNG, DelayModel, DelayStream, Groups
 
 DRAWS_PER_CHECK = 10_000  # draws for a statistical property: number of rounds times number of workers
 # rounds of these draws, except for `per_run` delay models, which use few rounds of many workers
@@ -83,8 +83,12 @@ def _drawn(model: DelayModel, case: Case, times: int) -> Array:
 
 
 def _error(model: DelayModel, values: Array) -> float:
-    """Return the standard error of the mean; the rounds of a worker may be correlated."""
+    """Return the standard error of the mean; the rounds of a worker may be correlated, and workers of a group."""
     groups = values.mean(axis=0) if model.markovian or model.per_run else values.ravel()
+    if isinstance(model, Groups):
+        place = model.group_of(values.shape[1])
+        groups = np.bincount(place, groups) * (len(set(place.tolist())) / len(groups))
+        groups = groups[np.bincount(place) > 0]
     return float(groups.std(ddof=1)) / len(groups) ** 0.5
 
 

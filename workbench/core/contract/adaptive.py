@@ -263,7 +263,8 @@ class AdaptiveController:
         `share`: its length over a model's.
         """
         if begun > self.free * (1 + RATE_TOLERANCE) and share > 0:
-            self.sends[rank - 1] = max(0.0, begun - sent - self.link.latency) / share
+            extra = begun - sent - self.link.latency
+            self.sends[rank - 1] = max(self.link.least_extra, extra) / share
         self.free = end
 
     # ------------------------------------------------------------ decisions
@@ -283,8 +284,8 @@ class AdaptiveController:
     def _see(self, round: int) -> None:
         """Forecast a finished round for each candidate from its measured times."""
         begin, end = self.began[round]
-        down = self.link.latency + self.link.transfer(self.floats) if self.link.downloads else 0.0
-        least = np.full(self.workers, max(0.0, end - begin - down))
+        down = self.link.downlink(self.floats, self.workers)
+        least = np.maximum(0.0, np.full(self.workers, end - begin) - down)
         loads = self.now.plan.loads[1:]
         took, done = self.seen.get(round, (least, np.zeros(self.workers, dtype=int)))
         self.times.add(np.where(done >= loads, took, np.nan), least, loads)
@@ -365,8 +366,14 @@ class AdaptiveController:
         """Return the samples that workers receive, in parallel, when the run changes to a candidate."""
         missing = self.stored.missing(configuration.plan)
         most = int(missing.max())
-        floats = most * self.row_bytes / self.link.width
-        seconds = self.link.latency + self.link.transfer(floats) if most else 0.0
+        link, floats = self.link, missing[missing > 0] * self.row_bytes / self.link.width
+        to = [
+            (int(rank), float(size)) for rank, size in zip(np.flatnonzero(missing) + 1, floats, strict=True)
+        ]
+        latency = link.by_worker("latency", self.workers)
+        seconds = max(
+            (float(latency[rank - 1]) + link.transfer(size, rank) for rank, size in to), default=0.0
+        )
         return DataMove(most, int(missing.sum()), seconds)
 
     def begin(self) -> None:

@@ -2,21 +2,68 @@
 
 t = latency + bytes / bandwidth (Hockney). The latency is the time on the wire. The transfer occupies the receiver's
 port, which takes one message at a time (paper 1, section III-C), while the receiver can compute.
+
+Links may differ by worker. A worker's link is the one to its parent, and in a ring the one to the next worker. It
+charges what the worker sends, and the models that the worker receives if `downloads` is set. What a link adds to the
+common latency is drawn, or constant, for each round and worker. `DelayStream.sending` returns it with the sending times
+of the delay model, so that all engines and forecasts treat both alike.
 """
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable
+from typing import Any, Self
 
-from pydantic import PrivateAttr
+import numpy as np
+from pydantic import PrivateAttr, SerializerFunctionWrapHandler, field_validator, model_serializer
 
-from workbench.core.base.settings import Settings, setting
+from workbench.core.base.settings import SettingError, Settings, setting, within
+from workbench.core.base.type_checks import there_are
+from workbench.core.base.types import Array
+from workbench.core.contract.delays.base import Delays, DelayStream
+from workbench.core.contract.delays.independent import Constant
 
 BYTES_PER_FLOAT = 8
+MESSAGES_STREAM = 7  # random stream of the messages' delays (see `contract.delays.base.TIES_STREAM`)
+NO_DELAY = Constant(shift=0.0)
+
+
+class LinkGroup(Settings):
+    """Links of some workers, which differ from those of the others. What is empty is as in the common link.
+
+    >>> LinkGroup(workers=(1, 2), latency=0.01).bandwidth is None
+    True
+    """
+
+    workers: tuple[int, ...] = setting(..., "ranks of the workers with this link, from 1")
+    latency: float | None = setting(
+        None, "time on the wire, in place of the common latency; empty = the common one", "s", ge=0
+    )
+    bandwidth: float | None = setting(
+        None,
+        "rate of these transfers, in place of the common bandwidth; empty = the common one",
+        "bytes/s",
+        gt=0,
+    )
+    delays: Delays | None = setting(
+        None, "delay model of the messages of these workers; empty = the common one"
+    )
+
+    @field_validator("workers")
+    @classmethod
+    def _ranks(cls, workers: tuple[int, ...]) -> tuple[int, ...]:
+        if min(workers, default=0) < 1 or len(set(workers)) < len(workers):
+            raise SettingError(f"workers = {list(workers)}: take at least one rank, from 1, and each once")
+        return workers
+
+    @field_validator("delays")
+    @classmethod
+    def _plain(cls, delays: Delays | None) -> Delays | None:
+        return delays if delays is None else _of_messages(delays)
 
 
 class Link(Settings):
-    """Link between each pair of nodes: latency and bandwidth.
+    """Link between each pair of nodes: latency, bandwidth and delays of messages.
 
     >>> Link(latency=0.001, bandwidth=8e5).transfer(5000)  # seconds on the port for 5000 float64
     0.05
@@ -29,8 +76,48 @@ class Link(Settings):
     downloads: bool = setting(
         False, "count the time that models take to the workers too (the papers ignore it)"
     )
+    delays: Delays = setting(
+        NO_DELAY,
+        "delay model of the messages that workers send, added to the latency; its time for one sample is that of a"
+        " message as long as the model, and a message of half that length is half a sample",
+    )
+    groups: tuple[LinkGroup, ...] = setting(
+        (), "workers whose links differ, such as [{workers: [1, 2], latency: 0.01, bandwidth: 1e6}]"
+    )
 
     _width: int = PrivateAttr(BYTES_PER_FLOAT)
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `delays` and `groups` if they are not used, so that the names of runs stay those of version 1.0."""
+        fields: dict[str, Any] = handler(self)
+        unused = {"delays": self.delays == NO_DELAY, "groups": not self.groups}
+        return {name: value for name, value in fields.items() if not unused.get(name)}
+
+    @field_validator("delays")
+    @classmethod
+    def _plain(cls, delays: Delays) -> Delays:
+        return _of_messages(delays)
+
+    @field_validator("groups")
+    @classmethod
+    def _apart(cls, groups: tuple[LinkGroup, ...]) -> tuple[LinkGroup, ...]:
+        ranks = [rank for group in groups for rank in group.workers]
+        if twice := next((rank for rank in ranks if ranks.count(rank) > 1), None):
+            raise SettingError(f"worker {twice} is in two groups; name each worker once")
+        return groups
+
+    def check(self, workers: int) -> None:
+        """Raise `SettingError` if a group names a worker that the run does not have."""
+        for place, group in enumerate(self.groups):
+            if (most := max(group.workers)) > workers:
+                why = there_are("worker", 1, workers)
+                raise SettingError(
+                    f"groups.{place}.workers = {list(group.workers)}: {most} is too large; {why}"
+                )
+        for delay_model in self._delay_models:
+            with within("delays"):
+                delay_model.check(workers)
 
     def carrying(self, width: int) -> Self:
         """Return the link for floats of `width` bytes each, such as 4 for float32.
@@ -43,18 +130,140 @@ class Link(Settings):
         return link
 
     def free(self) -> Self:
-        """Return a link without latency and transfer times, for messages that take real time.
+        """Return a link without latency, delays and transfer times, for messages that take real time.
 
         >>> Link(latency=0.1, bandwidth=8e5).free().transfer(5000)
         0.0
         """
         return type(self)().carrying(self._width)
 
+    def without(self, latency: bool = False, transfers: bool = False) -> Self:
+        """Return the link without its latency and delays, or without the time of transfers, for all workers.
+
+        >>> Link(latency=0.1, bandwidth=8e5).without(transfers=True).latency
+        0.1
+        """
+        gone: dict[str, Any] = {"bandwidth": None} if transfers else {}
+        gone |= {"latency": 0.0, "delays": NO_DELAY} if latency else {}
+        each = dict.fromkeys(gone)
+        groups = tuple(group.model_copy(update=each) for group in self.groups)
+        return self.model_copy(update={**gone, "groups": groups})
+
     @property
     def width(self) -> int:
         """Bytes of one float in a message."""
         return self._width
 
-    def transfer(self, floats: float) -> float:
-        """Return the seconds for which a message of that many floats occupies the receiver's port."""
-        return 0.0 if self.bandwidth is None else self.width * floats / self.bandwidth
+    @property
+    def is_free(self) -> bool:
+        """Whether messages take no time."""
+        return not self.latency and self.bandwidth is None and self.alike
+
+    @property
+    def alike(self) -> bool:
+        """Whether all messages of one length take the same time: one link for all workers, without delays."""
+        return not self.groups and not self._delay_models
+
+    @property
+    def least_extra(self) -> float:
+        """Least difference of a worker's latency from the common one, s: 0 or negative."""
+        return min([0.0, *(latency - self.latency for latency in self._each("latency"))])
+
+    @property
+    def _delay_models(self) -> list[Delays]:
+        found = [self.delays, *(group.delays for group in self.groups)]
+        return [model for model in found if model is not None and model != NO_DELAY]
+
+    def _each(self, name: str) -> list[Any]:
+        return [value for group in self.groups if (value := getattr(group, name)) is not None]
+
+    def by_worker(self, name: str, workers: int) -> Array:
+        """Return the `latency` (s) or `bandwidth` (bytes/s, infinite if empty) of every worker's link, (workers,)."""
+        common = getattr(self, name)
+        found = np.full(workers, np.inf if common is None else common)
+        for group in self.groups:
+            if (value := getattr(group, name)) is not None:
+                found[[rank - 1 for rank in group.workers if rank <= workers]] = value
+        return found
+
+    def transfer(self, floats: float, worker: int | None = None) -> float:
+        """Return the seconds for which a message of that many floats occupies the receiver's port.
+
+        `worker`: rank of the worker whose link it is, from 1. Raises `SettingError` without it if the links'
+        bandwidths differ.
+        """
+        bandwidth = self.bandwidth
+        if self.groups:
+            if worker is None and self._each("bandwidth"):
+                why = "bandwidths differ, and one for all workers is asked for; `SampledTimes.transfer` has each"
+                raise SettingError(f"link.groups: {why}")
+            of = (g.bandwidth for g in self.groups if worker in g.workers and g.bandwidth is not None)
+            bandwidth = next(of, bandwidth)
+        return 0.0 if bandwidth is None else self.width * floats / bandwidth
+
+    def transfers(self, floats: float, workers: int) -> Array | float:
+        """Return the seconds on the port of each worker's message, (workers,), or one number if all are equal."""
+        if not self._each("bandwidth"):
+            return self.transfer(floats)
+        return np.asarray(self.width * floats / self.by_worker("bandwidth", workers))
+
+    def downlink(self, floats: float, workers: int) -> Array | float:
+        """Return the seconds that a model takes to each worker, (workers,), or one number if all are equal."""
+        if not self.downloads:
+            return 0.0
+        latency = self.by_worker("latency", workers) if self._each("latency") else self.latency
+        return latency + self.transfers(floats, workers)
+
+    def model_arrivals(
+        self, now: float, floats: float, to: tuple[int, ...], workers: int
+    ) -> list[tuple[float, tuple[int, ...]]]:
+        """Return when a model that is sent now arrives, and at which ranks of `to`; times in the order of ranks.
+
+        >>> link = Link(latency=0.1, downloads=True, groups=({"workers": (2,), "latency": 0.5},))
+        >>> link.model_arrivals(1.0, 10, to=(1, 2, 3), workers=3)
+        [(1.1, (1, 3)), (1.5, (2,))]
+        """
+        down = self.downlink(floats, workers)
+        if not isinstance(down, np.ndarray):
+            return [(now + self.latency + self.transfer(floats) if self.downloads else now, to)]
+        found: dict[float, list[int]] = {}
+        for rank in to:
+            found.setdefault(now + float(down[rank - 1]), []).append(rank)
+        return [(arrives, tuple(ranks)) for arrives, ranks in found.items()]
+
+    def transit(self, seed: int, workers: int, first: int = 0) -> Callable[[int, float], Array] | None:
+        """Return the function that draws what links add to the common latency, or None if they add nothing.
+
+        Its arguments are a round, and the share of a model that a message has. It returns seconds, (workers,).
+        """
+        fixed = self.by_worker("latency", workers) - self.latency
+        models = {
+            k: m for k, m in enumerate([self.delays, *(g.delays for g in self.groups)]) if m is not None
+        }
+        place = np.zeros(workers, dtype=int)
+        for k, group in enumerate(self.groups, 1):
+            place[[rank - 1 for rank in group.workers if rank <= workers]] = k if k in models else 0
+        drawn = [
+            (
+                np.flatnonzero(place == k),
+                DelayStream(model, seed, workers, first=first, stream=MESSAGES_STREAM),
+            )
+            for k, model in models.items()
+            if model != NO_DELAY and (place == k).any()
+        ]
+        if not drawn and not fixed.any():
+            return None
+
+        def extra(round: int, share: float) -> Array:
+            found = fixed.copy()
+            for who, stream in drawn:
+                found[who] += stream.model.compute(stream.draw(round), np.full(workers, share))[who]
+            return found
+
+        return extra
+
+
+def _of_messages(delays: Delays) -> Delays:
+    if getattr(delays, "per", "worker") == "part":
+        raise SettingError("a draw for each part does not fit messages; take per = 'worker'")
+    return delays

@@ -5,7 +5,7 @@ of explicit messages. Tests compare the two.
 """
 
 import itertools
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import lru_cache
 from typing import Any
 
@@ -39,13 +39,19 @@ def bytes_sent(floats: int, n: int, place: int, width: int = BYTES_PER_FLOAT) ->
     return width * (2 * floats - spared)
 
 
-def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tuple[Array, Array]:
+def ring_finish(
+    entry: Array, port_free: Array, floats: int, link: Link, extra: Callable[[float], Array] | None = None
+) -> tuple[Array, Array]:
     """Return the times when each node has the sum, and when its port is free again; both shape (n,), s.
 
     At step k, node i sends slice i-k. It continues with step k+1 once it has received slice i-1-k. A message reaches
     the port of the next node after the latency, and occupies it for its transfer. The longest path determines the end.
+
+    `extra`: function of a share of the vector that returns what each node's link adds to the common latency, (n,), s.
     """
     n = len(entry)
+    if n > 1 and not link.alike:
+        return _by_different_steps(entry, port_free, floats, link, extra)
     if n > 1 and not link.latency and not link.bandwidth:
         # Every node passes its maximum on, so after the last step each node has the maximum over all nodes.
         last = np.full(n, max(entry.max(), port_free.max()))
@@ -71,6 +77,25 @@ def _by_steps(entry: Array, port_free: Array, transfer: Array, latency: float) -
         np.add(port, wrapped[start : start + n], out=port)
         np.maximum(ready, port, out=ready)
     return ready.copy(), port
+
+
+def _by_different_steps(
+    entry: Array, port_free: Array, floats: int, link: Link, extra: Callable[[float], Array] | None
+) -> tuple[Array, Array]:
+    """Return the result of `ring_finish` if links differ by node, or by what is drawn for the round."""
+    n, sizes = len(entry), slice_sizes(floats, len(entry))
+    ready, port, node = entry.astype(float), port_free.astype(float), np.arange(n)
+    rate = link.width / link.by_worker("bandwidth", n)
+    lengths, which = np.unique(sizes, return_inverse=True)
+    wire = [link.latency + (0.0 if extra is None else extra(length / floats)) for length in lengths]
+    on_wire = np.array(np.broadcast_arrays(*wire, entry)[:-1])  # (lengths, n)
+    for k in range(2 * (n - 1)):
+        slices = (node - k) % n  # that each node sends
+        there = ready + on_wire[which[slices], node]
+        transfers = rate * sizes[slices]
+        port = np.maximum(np.roll(there, 1), port) + np.roll(transfers, 1)
+        ready = np.maximum(ready, port)
+    return ready, port
 
 
 @lru_cache(maxsize=2)

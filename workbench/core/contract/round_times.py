@@ -68,6 +68,8 @@ class SampledTimes:
     # Indices of draws, share of a model -> additional seconds of sending, (draws, workers) or 0.
     send_seconds: Callable[[Iterable[int], float], Array | float] = _not_available
     tie_order_of: Callable[[int], Array] = _not_available  # any round -> tie-break of each worker, (workers,)
+    # Floats -> seconds that links add to the common latency, (rounds, workers) or 0; part of `send`.
+    links: Callable[[float], Array | float] = lambda floats: 0.0
 
     @classmethod
     def measured(
@@ -105,10 +107,14 @@ class SampledTimes:
         """Return the arrival times of the workers' answers of `length` floats, (rounds, workers), s."""
         return self.seconds + self.send(length) + self.link.latency + self.downlink_seconds
 
+    def transfer(self, floats: float) -> Array | float:
+        """Return the seconds on the port of each worker's message, (workers,), or one number if all are equal."""
+        return self.link.transfers(floats, self.seconds.shape[1])
+
     @property
-    def downlink_seconds(self) -> float:
-        """Seconds from sending a model until a child has it."""
-        return self.link.latency + self.link.transfer(self.floats) if self.link.downloads else 0.0
+    def downlink_seconds(self) -> Array | float:
+        """Seconds that a model takes for one hop to each worker, (workers,), or one number if all are equal."""
+        return self.link.downlink(self.floats, self.seconds.shape[1])
 
 
 @dataclass(frozen=True)
@@ -127,11 +133,20 @@ class RoundTimes:
     state: Any = None
 
 
-def port_departures(arrivals: Array, transfer: float) -> Array:
+def port_departures(arrivals: Array, transfer: Array | float, ties: TieOrder | None = None) -> Array:
     """Return when each message has passed the port, in order of arrival; shape of `arrivals`, sorted, s.
 
-    The j-th arrival passes at max over i <= j of t_(i) + (j-i+1) transfer (paper 1, section III-C).
+    The j-th arrival passes at max over i <= j of t_(i) + (j-i+1) transfer (paper 1, section III-C). If the transfers of
+    the messages (last axis of `arrivals`) differ, their sum from i to j takes the place of (j-i+1) transfer. Their
+    order then needs `ties` (see `arrival_order`), for (rounds, messages) only; without it, lower indices come first.
     """
+    if isinstance(transfer, np.ndarray):
+        first = (
+            np.argsort(arrivals, axis=-1, kind="stable") if ties is None else arrival_order(arrivals, ties)
+        )
+        each = np.take_along_axis(np.broadcast_to(transfer, arrivals.shape), first, axis=-1)
+        ordered, until = np.take_along_axis(arrivals, first, axis=-1), np.cumsum(each, axis=-1)
+        return np.asarray(np.maximum.accumulate(ordered - (until - each), axis=-1) + until)
     ordered = np.sort(arrivals, axis=-1)
     if transfer in (0.0, np.inf):
         return ordered + transfer
@@ -152,7 +167,7 @@ def star_round_times(
     """
     link, length = draws.link, draws.floats if floats is None else floats
     arrivals = draws.arrival_times(length if share is None else share * draws.floats)
-    through = port_departures(arrivals, link.transfer(length))
+    through = port_departures(arrivals, draws.transfer(length), draws.tie_order)
     count = (
         needed(arrival_order(arrivals, draws.tie_order))
         if callable(needed)
@@ -199,7 +214,7 @@ def deadline_round_times(draws: SampledTimes, deadline: float) -> RoundTimes:
     [2.0]
     """
     floats = draws.floats
-    through = port_departures(draws.arrival_times(floats), draws.link.transfer(floats))
+    through = port_departures(draws.arrival_times(floats), draws.transfer(floats), draws.tie_order)
     count = np.count_nonzero(through <= deadline * REL_TOL, axis=1).astype(np.float64)
     end = np.full(len(count), deadline) + draws.decode_seconds(count)
     return RoundTimes(end, count, count * (draws.link.width * floats))
@@ -240,11 +255,11 @@ def wait_for(draws: SampledTimes, tolerance: float, number: int = 1) -> WaitResu
     """
     arrivals = np.repeat(draws.arrival_times(float(number * draws.floats)), number, axis=1)
     there = arrivals
-    if transfer := draws.link.transfer(draws.floats):
-        there = np.empty_like(arrivals)
-        np.put_along_axis(
-            there, arrival_order(arrivals, draws.tie_order), port_departures(arrivals, transfer), axis=1
-        )
+    transfer = draws.transfer(draws.floats)
+    if isinstance(transfer, np.ndarray) or transfer:
+        there, each = np.empty_like(arrivals), np.repeat(transfer, number) if np.ndim(transfer) else transfer
+        passed = port_departures(arrivals, each, draws.tie_order)
+        np.put_along_axis(there, arrival_order(arrivals, draws.tie_order), passed, axis=1)
     done = there.reshape(len(there), -1, number).max(axis=2)
     limit = (1 + tolerance) * done.min(axis=1)
     last = done.max(axis=1)
@@ -274,15 +289,20 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
     [1.0]
     """
     link, rounds = draws.link, len(draws.seconds)
-    transfer, hop = link.transfer(draws.floats), link.latency
-    send = draws.send(draws.floats)
+    transfer, hop = draws.transfer(draws.floats), link.latency
+    send, down, way = draws.send(draws.floats), draws.downlink_seconds, np.zeros(0)
+    ties = draws.tie_order(np.arange(rounds)) if isinstance(transfer, np.ndarray) else np.zeros((0, 0))
+    if isinstance(down, np.ndarray):  # the links from the master to each worker, one after another
+        way = down.copy()
+        for rank in range(children + 1, len(down) + 1):
+            way[rank - 1] += way[(rank - 1) // children - 1]
     bounds = np.cumsum([0] + [children**layer for layer in range(1, layers + 1)])
     below: Array | None = None  # for each parent: time when the sums of the layer below are decoded
     # For each layer: when messages have passed the port, and how many a parent receives if the round is long enough.
     passed: list[tuple[Array, Array]] = []
     for layer in range(layers, 0, -1):
         here = slice(bounds[layer - 1], bounds[layer])
-        seconds = draws.seconds[:, here] + layer * draws.downlink_seconds
+        seconds = draws.seconds[:, here] + (way[here] if len(way) else layer * down)
         if below is not None:
             through = passed[-1][0]
             # Messages that come before the parent has finished its own work.
@@ -290,7 +310,7 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
             passed[-1] = (through, np.maximum(early, needed))
             seconds = np.maximum(seconds, below) + draws.decode_seconds(needed)
         leaves = seconds + hop + (send[:, here] if isinstance(send, np.ndarray) else send)
-        through = port_departures(leaves.reshape(rounds, -1, children), transfer)
+        through = _layer_departures(leaves, children, transfer, here, ties)
         below = through[:, :, needed - 1]
         passed.append((through, np.full(below.shape, needed)))
     assert below is not None
@@ -301,6 +321,23 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
     )
     count = np.asarray(messages, dtype=float)
     return RoundTimes(end + draws.decode_seconds(needed), count, count * link.width * draws.floats)
+
+
+def _layer_departures(
+    leaves: Array, children: int, transfer: Array | float, here: slice, ties: Array
+) -> Array:
+    """Return when the sums of a layer have passed their parents' ports, (rounds, parents, children), s.
+
+    `leaves`: times at the ports, (rounds, workers of the layer). `here`: the layer's workers. `ties`: tie-breaks of all
+    workers, (rounds, workers), if transfers differ.
+    """
+    rounds = len(leaves)
+    if not isinstance(transfer, np.ndarray):
+        return port_departures(leaves.reshape(rounds, -1, children), transfer)
+    each = np.broadcast_to(transfer[here], leaves.shape).reshape(-1, children)
+    order = ties[:, here].reshape(-1, children)
+    found = port_departures(leaves.reshape(-1, children), each, lambda which: order[which])
+    return found.reshape(rounds, -1, children)
 
 
 def ring_round_times(draws: SampledTimes) -> RoundTimes:
@@ -316,8 +353,15 @@ def ring_round_times(draws: SampledTimes) -> RoundTimes:
     free, ports = draws.state or (np.zeros(n), np.zeros(n))
     ends = np.empty(rounds + 1)
     ends[0] = free.max()
+    cached: dict[float, Array | float] = {}  # share -> what links add, of all rounds
+
+    def extra(share: float) -> Array:
+        if share not in cached:
+            cached[share] = draws.links(share * draws.floats)
+        return np.broadcast_to(cached[share], draws.seconds.shape)[r]
+
     for r in range(rounds):
-        free, ports = ring_finish(free + draws.seconds[r], ports, draws.floats, draws.link)
+        free, ports = ring_finish(free + draws.seconds[r], ports, draws.floats, draws.link, extra)
         ends[r + 1] = free.max()
     steps = 2 * (n - 1)
     messages = np.full(rounds, float(n * steps))

@@ -210,7 +210,8 @@ class _Master:
         self.job, self.sent, self.tie = draws.load_seconds, draws.send_seconds, draws.tie_order_of
         self.events, self.port, self.inbox = _Moments(self._tie), deque[int](), deque[int]()
         self.link, self.floats, self.size = draws.link, draws.floats, size
-        self.transfer, self.decode = draws.link.transfer(draws.floats), draws.decode_seconds(1)
+        self.transfers = np.broadcast_to(draws.transfer(draws.floats), workers).tolist()
+        self.decode = draws.decode_seconds(1)
         self.jobs, self.versions = [0] * workers, [0] * workers
         # computing and sending times of every worker's j-th job, by j
         self.times: dict[int, tuple[Array, Array]] = {}
@@ -224,9 +225,11 @@ class _Master:
         for worker in who:
             self.versions[worker] = self.version
         if self.link.downloads:
-            self.events.add(
-                self.events.now + self.link.latency + self.link.transfer(self.floats), MODEL_ARRIVED, who
-            )
+            ranks = tuple(worker + 1 for worker in who)
+            for arrives, same in self.link.model_arrivals(
+                self.events.now, self.floats, ranks, len(self.jobs)
+            ):
+                self.events.add(arrives, MODEL_ARRIVED, tuple(rank - 1 for rank in same))
         else:
             self.send_model(who)
 
@@ -245,17 +248,21 @@ class _Master:
     def arrived(self, worker: int) -> None:
         """Put an answer into the queue of the port."""
         self.port.append(worker)
-        if self.transfer == 0.0:
+        if len(self.port) == 1 and self.transfers[worker] == 0.0:
             self.through()
         elif len(self.port) == 1:
-            self.events.add(self.events.now + self.transfer, TRANSFERRED, (worker,))
+            self._transfer()
+
+    def _transfer(self) -> None:
+        """Start the transfer of the first answer in the queue."""
+        self.events.add(self.events.now + self.transfers[self.port[0]], TRANSFERRED, (self.port[0],))
 
     def through(self) -> None:
         """Move the answer that has passed the port into the inbox, and start the next transfer."""
         self.received += 1
         self.inbox.append(self.port.popleft())
         if self.port:
-            self.events.add(self.events.now + self.transfer, TRANSFERRED, (self.port[0],))
+            self._transfer()
         if self.decode and len(self.inbox) == 1:
             self.events.add(self.events.now + self.decode, DECODED, (self.inbox[0],))
 

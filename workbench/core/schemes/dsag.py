@@ -156,7 +156,7 @@ class DSAG(Scheme):
         """Return the round times, computed one by one: busy workers and messages on their way are carried over."""
         sizes = shard_sizes(draws.samples, workers, self.pieces)
         at = draws.state or _Underway(
-            0.0, np.zeros(workers), np.zeros(workers, int), np.zeros((0, 2)), 0.0, 0
+            0.0, np.zeros(workers), np.zeros(workers, int), np.zeros((0, 3)), 0.0, 0
         )
         ends, received = [at.now], []
         for k in range(len(draws.seconds)):
@@ -177,9 +177,10 @@ class DSAG(Scheme):
         ready = begins + draws.progress(sizes * place, slice(k, k + 1))[0, :, -1]
         send = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)[k]
         ties = draws.tie_order(np.array([k]))[0]
-        queue = np.vstack([at.late, np.stack([ready + send + link.latency, ties], axis=1)])
+        transfers = np.broadcast_to(draws.transfer(draws.floats), ready.shape)
+        queue = np.vstack([at.late, np.stack([ready + send + link.latency, ties, transfers], axis=1)])
         first = arrival_order(queue[None, :, 0], lambda which: queue[None, :, 1])[0]
-        transfer = link.transfer(draws.floats)
+        transfer = queue[first, 2] if link.groups else link.transfer(draws.floats)
         through = port_departures(np.maximum(queue[first, 0], at.port)[None], transfer)[0]
         fresh = np.flatnonzero(first >= len(at.late))
         enough = through[fresh[self.waits_for(n) - 1]]
@@ -204,7 +205,7 @@ class _Underway(NamedTuple):
 
     now: float  # end of the round, s
     free: Array  # time when each worker finishes its piece, (workers,), s
-    turn: NDArray[np.int64]  # number of answers that each worker has begun, (workers,)
-    late: Array  # arrival time at the port and tie-break of each message on its way, (messages, 2)
-    port: float  # time when the last taken message has passed the port, s
+    turn: NDArray[np.int64]  # answers that each worker has begun, (workers,)
+    late: Array  # messages on their way: arrival at the port, tie-break, and transfer time, (messages, 3)
+    port: float  # time when the port has passed the messages taken, s
     at_hand: int  # number of messages that have passed the port, and that the next round uses

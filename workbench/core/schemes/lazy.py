@@ -32,7 +32,13 @@ from workbench.core.contract.protocol import (
     Recv,
     Send,
 )
-from workbench.core.contract.round_times import RoundTimes, SampledTimes, port_departures
+from workbench.core.contract.round_times import (
+    RoundTimes,
+    SampledTimes,
+    arrival_order,
+    places,
+    port_departures,
+)
 
 # function of a group and its answers, which returns the group's gradient
 Decoded = Callable[[int, Answers], Any]
@@ -167,7 +173,14 @@ def lazy_odds(draws: SampledTimes, groups: Groups) -> RoundTimes:
     arrivals = draws.arrival_times(draws.floats)
     apart = np.sort(arrivals.reshape(len(arrivals), groups.number, groups.size), axis=2)
     first = apart[:, :, : groups.needed].reshape(len(arrivals), -1)
-    through = port_departures(first, draws.link.transfer(draws.floats))
+    transfer = draws.transfer(draws.floats)
+    if isinstance(transfer, np.ndarray):
+        place = places(arrival_order(arrivals, draws.tie_order)).reshape(apart.shape)
+        taken = np.sort(place, axis=2)[:, :, : groups.needed].reshape(len(arrivals), -1)
+        order = arrival_order(arrivals, draws.tie_order)
+        who = np.take_along_axis(order, np.sort(taken, axis=1), axis=1)
+        first, transfer = np.take_along_axis(arrivals, who, axis=1), transfer[who]
+    through = port_departures(first, transfer)
     count = np.full(len(arrivals), float(first.shape[1]))
     end = through[:, -1] + draws.decode_seconds(groups.additions(groups.number))
     return RoundTimes(end, count, count * (draws.link.width * draws.floats))

@@ -241,13 +241,15 @@ def message_odds(draws: SampledTimes, portions: Ints, clusters: Clusters) -> Rou
     at_once = max(1, MAX_TIMES_PER_BATCH // portions.size)
     extra = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)
     extra = extra + draws.link.latency + draws.downlink_seconds
+    transfer = draws.transfer(draws.floats)
     pieces = []
     for start in range(0, len(extra), at_once):
         which = slice(start, start + at_once)
         done = draws.progress(portions, which)[:, :, clusters.agenda.after - 1]
         arrivals = (done + extra[which, :, None]).reshape(len(done), -1)
         place = places(arrival_order(arrivals, partial(_ties, draws, start)))
-        pieces.append(_outcomes(arrivals, place, clusters, draws.link.transfer(draws.floats)))
+        each = np.repeat(transfer, clusters.agenda.after.size) if np.ndim(transfer) else transfer
+        pieces.append(_outcomes(arrivals, place, clusters, each))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
     size = float(draws.link.width * draws.floats)
     return RoundTimes(end + draws.decode_seconds(combined), count.astype(float), count * size)
@@ -258,7 +260,9 @@ def _ties(draws: SampledTimes, start: int, which: Ints) -> Array:
     return draws.tie_order(start + which)
 
 
-def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float) -> tuple[Array, Ints, Ints]:
+def _outcomes(
+    arrivals: Array, place: Ints, clusters: Clusters, transfer: Array | float
+) -> tuple[Array, Ints, Ints]:
     """Return for each round the time of the last cluster, and the numbers of received and of combined messages.
 
     All three have the shape (rounds,). Times are in s.
@@ -272,7 +276,10 @@ def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float)
         times = np.where(taken, times, np.inf)
     else:
         count = last.max(axis=1) + 1
-    through = port_departures(times.reshape(len(place), -1), transfer)
+    flat = times.reshape(len(place), -1)
+    through = port_departures(
+        flat, transfer, lambda which: place[which].astype(float)
+    )  # in the order of arrival
     return np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0], count, combined.sum(axis=1)
 
 

@@ -123,7 +123,7 @@ class Port:
             begun = max(self.free, first.at)
             if begun <= now:
                 self.queue.pop(0)
-                end = begun + self.link.transfer(first.floats)
+                end = begun + self.link.transfer(first.floats, first.message.src)
                 self.current, self.free = (first, begun, end), end
 
     def _refused(self, now: float) -> Delivery | None:

@@ -186,21 +186,28 @@ class RankEngine:
             self.begun = clock.now, time.monotonic() - clock.now
         sent = clock.sending_time()
         to = (effect.to,) if isinstance(effect.to, int) else effect.to
-        arrives = sent + self._transit(effect, floats) if self.emulated else sent
         if kind == MODEL and effect.value is not None:
             clock.reach_round(effect.round)
-        if kind == MODEL and self.mailbox.port is not None:
-            self.mailbox.port.sent_down(effect.round, arrives, to)
-        envelope = named(
-            Envelope, (0, effect.round, self.rank, effect.number, 0, floats, sent, arrives, kind)
-        )
-        self.transport.send(to, envelope, effect.value, newest=kind == MODEL and not effect.every)
+        for arrives, ranks in self._arrivals(effect, sent, tuple(to), floats):
+            if kind == MODEL and self.mailbox.port is not None:
+                self.mailbox.port.sent_down(effect.round, arrives, ranks)
+            header = (0, effect.round, self.rank, effect.number, 0, floats, sent, arrives, kind)
+            newest = kind == MODEL and not effect.every
+            self.transport.send(ranks, named(Envelope, header), effect.value, newest=newest)
+
+    def _arrivals(
+        self, effect: Send, sent: float, to: tuple[int, ...], floats: int
+    ) -> list[tuple[float, tuple[int, ...]]]:
+        """Return when a message arrives, and at which ranks: at their ports, or for a model at the ranks themselves."""
+        if not self.emulated or not to:
+            return [(sent, to)]
+        if effect.kind == MODEL:
+            return self.setup.link.model_arrivals(sent, floats, to, self.setup.plan.workers)
+        return [(sent + self._transit(effect, floats), to)]
 
     def _transit(self, effect: Send, floats: int) -> float:
-        """Return the seconds until a message is at the receiver's port, or, for a model, at the receiver."""
+        """Return the seconds until an answer is at the receiver's port."""
         setup, link = self.setup, self.setup.link
-        if effect.kind == MODEL:
-            return link.latency + link.transfer(floats) if link.downloads else 0.0
         share = floats / setup.floats if effect.share is None else effect.share
         draw = effect.round if effect.draw is None else effect.draw
         sending = setup.delays.sending(draw, share) if self.rank else None

@@ -1,6 +1,7 @@
 """All-reduce of the MPI library over the workers, without blocking, optionally on the emulated link."""
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class Reduce:
         self._await(engine, self.comm.Iallreduce(MPI.IN_PLACE, self.buffer, MPI.SUM))
         total, end = self.buffer[:floats].copy(), time.monotonic()
         if self.link is not None:
-            end = engine.clock.zero + self._ring_end(engine, floats)
+            end = engine.clock.zero + self._ring_end(engine, floats, effect.round)
             engine.mailbox.sleep_until(end)
         engine.clock.advance(end)
         self._record(engine, effect.round, entry)
@@ -56,14 +57,16 @@ class Reduce:
         ledger.add("bytes", round, sent)
         ledger.log(round, engine.rank, "send", entry, entry, engine.clock.now, 1 + (me + 1) % n, sent, steps)
 
-    def _ring_end(self, engine: RankEngine, floats: int) -> float:
+    def _ring_end(self, engine: RankEngine, floats: int, round: int) -> float:
         """Return when this worker has the sum, s after the run's beginning."""
         entries = self.buffer[floats:].astype(float).reshape(2, -1).sum(axis=0)
         assert self.link is not None
-        if self.link.bandwidth is None and not self.link.latency:
+        if self.link.is_free:
             return float(entries.max())
         if self.comm.rank == 0:
-            self.finish[:], self.port_free = ring_finish(entries, self.port_free, floats, self.link)
+            transit = engine.setup.delays.transit
+            extra = None if transit is None else partial(transit, round)
+            self.finish[:], self.port_free = ring_finish(entries, self.port_free, floats, self.link, extra)
         self._await(engine, self.comm.Ibcast(self.finish, 0))
         return float(self.finish[self.comm.rank])
 

@@ -250,7 +250,9 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
         sampler = BatchSampler(problem.samples, batch, spec["seed"])
         problem, delays.share = with_batches(problem, sampler), sampler.share
     fields = {name: getattr(task, name) for name in ("emulate", "first", "steps", "record")}
-    fields |= {"decode_rate": spec["decode_rate"], "link": Link(**spec["link"]).carrying(args.width)}
+    link = Link(**spec["link"]).carrying(args.width)
+    delays.transit = link.transit(spec["seed"], spec["workers"])
+    fields |= {"decode_rate": spec["decode_rate"], "link": link}
     fields["faults"] = tuple(map(fault_from, spec["faults"]))
     setup = Setup(scheme, plan, spec["rounds"], len(model), delays, **fields)
     optimiser = optimiser_class(spec["optimiser"])(**spec["optimiser_args"])

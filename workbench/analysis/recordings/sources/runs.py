@@ -8,7 +8,6 @@ import pandas as pd
 from workbench.analysis.recordings.sources import Source
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
-from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.plan import MASTER
 from workbench.core.experiment import Description
 from workbench.core.trace import records
@@ -118,7 +117,7 @@ def passages(trace: Trace) -> pd.DataFrame:
     queued |= waking
     free = gone.where(~queued)
     usual = free.groupby(sends["rank"]).transform("median").mask(waking).fillna(free.median())
-    if not is_real(trace) and DelayStream(e.delays, e.seed, e.workers).sending(0, 1.0) is None:
+    if not is_real(trace) and e.delay_stream().sending(0, 1.0) is None:
         queued, usual = pd.Series(True, sends.index), pd.Series(e.link.latency, sends.index)
     send = gone.where(~queued, gone.clip(upper=usual))
     return sends.assign(send=send, wait=gone - send, receive=sends["end"] - sends["begun"])

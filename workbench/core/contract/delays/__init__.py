@@ -22,6 +22,8 @@ from workbench.core.contract.delays.base import (
     law_of,
 )
 from workbench.core.contract.delays.changing import Changing
+from workbench.core.contract.delays.combined import Groups, Mixture
+from workbench.core.contract.delays.distributions import Distribution, Gamma, Lognormal, Weibull
 from workbench.core.contract.delays.independent import (
     Constant,
     Exponential,
@@ -30,7 +32,7 @@ from workbench.core.contract.delays.independent import (
     TwoPart,
 )
 from workbench.core.contract.delays.replay import Replay, recorded, resampled, resampled_indices
-from workbench.core.contract.delays.two_state import Heterogeneous, Markov
+from workbench.core.contract.delays.two_state import Fritchman, Heterogeneous, Markov
 
 __all__ = [
     "CACHED_ROUNDS",
@@ -40,14 +42,21 @@ __all__ = [
     "DelayModel",
     "DelayStream",
     "Delays",
+    "Distribution",
     "Exponential",
+    "Fritchman",
+    "Gamma",
+    "Groups",
     "Heterogeneous",
+    "Lognormal",
     "Markov",
+    "Mixture",
     "Pareto",
     "PerSample",
     "Replay",
     "ShiftedExponential",
     "TwoPart",
+    "Weibull",
     "delay_models",
     "law_of",
     "recorded",

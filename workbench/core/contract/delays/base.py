@@ -6,7 +6,8 @@ A delay model draws the random numbers of a round, and computes seconds from the
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
@@ -35,12 +36,18 @@ class CounterRNG:
         counter = np.array([0, slot + 1, self.stream, round + 1], dtype=np.uint64)
         return np.random.Generator(np.random.Philox(key=self.key, counter=counter))
 
+    def branch(self, k: int) -> CounterRNG:
+        """Return the numbers of the same seed in another stream, the k-th of this one; `k`: 0 to 63."""
+        found = copy(self)
+        found.stream = ((self.stream + 1) * 64 + k) % 2**64
+        return found
+
 
 class DelayModel(KindFamily):
     """Base class of delay models: `draw` returns the random numbers of a round, `compute` turns them into seconds.
 
     >>> sorted(delay_models())[:3]
-    ['changing', 'constant', 'exponential']
+    ['changing', 'constant', 'distribution']
     """
 
     catalogue: ClassVar[Catalogue[DelayModel]] = Catalogue(
@@ -118,17 +125,25 @@ CACHED_ROUNDS = 4  # rounds whose draws are cached
 class DelayStream:
     """Delays of one run: the time that each worker takes in each round.
 
-    `first`: number of rounds that the same workers ran before this run. `share`: mean size of a mini-batch over the
-    load. The start-up cost of a task does not depend on it.
+    `first`: number of rounds that the same workers ran before this run. `stream`: number of the random stream. `share`:
+    mean size of a mini-batch over the load. The start-up cost of a task does not depend on it. `transit`: seconds that
+    links add to the common latency, see `Link.transit`.
     """
 
     share = 1.0
+    transit: Callable[[int, float], Array] | None = None
 
     def __init__(
-        self, model: DelayModel, seed: int, workers: int, keep: int = CACHED_ROUNDS, first: int = 0
+        self,
+        model: DelayModel,
+        seed: int,
+        workers: int,
+        keep: int = CACHED_ROUNDS,
+        first: int = 0,
+        stream: int = 0,
     ) -> None:
         self.model, self.workers, self.keep, self.first = model, workers, keep, first
-        self.keyed, self._tie_keys = CounterRNG(seed), CounterRNG(seed, TIES_STREAM)
+        self.keyed, self._tie_keys = CounterRNG(seed, stream), CounterRNG(seed, TIES_STREAM)
         self.parts_apart = getattr(model, "per", "worker") == "part"
         self._draws: dict[tuple[int, int], Array] = {}
         self._ties: dict[int, Array] = {}
@@ -204,8 +219,15 @@ class DelayStream:
         return self.model.compute(draw, samples if self.share == 1.0 else samples * self.share)
 
     def sending(self, round: int, share: float) -> Array | None:
-        """Return the seconds that each worker takes to send `share` of a model, or None."""
-        return self.model.sending(self.draw(round), share)
+        """Return the seconds beyond the common latency that `share` of a model takes from each worker, or None."""
+        own = self.model.sending(self.draw(round), share)
+        if self.transit is None:
+            return own
+        return self.transit(round, share) if own is None else own + self.transit(round, share)
+
+    def links(self, rounds: Iterable[int], share: float) -> Array | float:
+        """Return what links add to the common latency for `share` of a model, (rounds, workers), s, or 0."""
+        return 0.0 if self.transit is None else np.stack([self.transit(r, share) for r in rounds])
 
     def sent(self, rounds: Iterable[int], share: float) -> Array | float:
         """Return the seconds that each worker takes to send `share` of a model, (rounds, workers), or 0."""

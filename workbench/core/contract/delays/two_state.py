@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import field_validator
+from pydantic import SerializationInfo, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.type_checks import there_are
@@ -61,6 +61,24 @@ class Heterogeneous(_Slower):
         0.01, "probability that an active worker straggles in a round (p_as)", ge=0, le=1
     )
     factor: float = setting(10.0, "computing time of a straggling worker over that of others", ge=1)
+    straggles: tuple[float, ...] | None = setting(
+        None,
+        "probability that each worker straggles in a round, in place of the four fields above; fewer than workers are"
+        " repeated",
+    )
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Leave out `straggles` if it is not used, so that the names of runs stay those of version 1.0."""
+        fields = self._with_kind(handler, info)
+        return {name: value for name, value in fields.items() if name != "straggles" or value is not None}
+
+    @field_validator("straggles")
+    @classmethod
+    def _probabilities(cls, straggles: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if straggles is not None and not (straggles and 0 <= min(straggles) <= max(straggles) <= 1):
+            raise SettingError(f"straggles = {list(straggles)}: take probabilities, each from 0 to 1")
+        return straggles
 
     @field_validator("slow_workers")
     @classmethod
@@ -70,6 +88,8 @@ class Heterogeneous(_Slower):
         return who
 
     def check(self, workers: int) -> None:
+        if self.straggles is not None:
+            check_cycle("straggles", self.straggles, workers)
         if max(self.slow_workers or (), default=0) > workers:
             raise SettingError(
                 f"slow_workers = {list(self.slow_workers or ())}: {there_are('worker', 1, workers)}"
@@ -82,18 +102,26 @@ class Heterogeneous(_Slower):
         else:
             slow = np.isin(np.arange(1, workers + 1), self.slow_workers)
         chance = np.where(slow, self.slow_straggles, self.active_straggles)
+        if self.straggles is not None:
+            chance = cycled(self.straggles, workers)
         return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
 
     def expected(self, samples: int) -> float | None:
         """Return the mean seconds, or None with `slow_workers`: their share depends on the number of workers."""
-        return None if self.slow_workers is not None else super().expected(samples)
+        return None if self._unknown else super().expected(samples)
 
     def quantile(self, q: float, samples: int) -> float | None:
         """Return the quantile q of the seconds, or None with `slow_workers` (see `expected`)."""
-        return None if self.slow_workers is not None else super().quantile(q, samples)
+        return None if self._unknown else super().quantile(q, samples)
+
+    @property
+    def _unknown(self) -> bool:
+        return self.slow_workers is not None and self.straggles is None
 
     @property
     def _share(self) -> float:
+        if self.straggles is not None:
+            return float(np.mean(self.straggles))
         return self.slow * self.slow_straggles + (1 - self.slow) * self.active_straggles
 
 
@@ -125,3 +153,59 @@ class Markov(_Slower):
     def _share(self) -> float:
         """Stationary probability of the slow state, which holds from the first round."""
         return self.p_slow / (self.p_slow + self.p_recover)
+
+
+class Fritchman(_Slower):
+    """Fritchman's channel: one fast state, and several slow states that a slow worker passes one after another.
+
+    A fast worker becomes slow with probability `p_slow`. In each slow state it goes to the next one with probability
+    `p_next`, and from the last one back to the fast state. So spells last longer than one round each, and their lengths
+    vary less than in `markov`, which has one slow state. Source: Krishnan, Hosseini, Khisti, NeurIPS 2020, where all
+    workers are fast in the first round. Here states start in the stationary distribution.
+
+    >>> model = Fritchman(slow_states=3)
+    >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    (3,)
+    """
+
+    markovian: ClassVar[bool] = True
+    kind = "fritchman"
+    shift: float = setting(5e-5, "time of one sample on a worker in its fast state", "s/sample", ge=0)
+    p_slow: float = setting(0.02, "probability per round that a fast worker becomes slow (alpha)", gt=0, le=1)
+    p_next: float = setting(
+        0.5, "probability per round that a slow worker goes to the next state (beta)", gt=0, le=1
+    )
+    slow_states: int = setting(2, "number of slow states (N - 1)", ge=1)
+    factor: float = setting(5.0, "computing time of a slow worker over that of a fast one", ge=1)
+
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Return the state of each worker: 0 fast, 1 to `slow_states` slow; shape (1, workers)."""
+        u = keyed.rng(round, slot).random((1, workers))
+        if before is None:  # slow states are equally frequent
+            return np.where(u < self._share, 1 + np.floor(u / self._share * self.slow_states), 0.0)
+        moved = u < np.where(before > 0, self.p_next, self.p_slow)
+        return np.where(moved, (before + 1) % (self.slow_states + 1), before)
+
+    @property
+    def _share(self) -> float:
+        """Stationary probability of all slow states together: the mean length of a spell over that of a cycle."""
+        spell, fast = self.slow_states / self.p_next, 1 / self.p_slow
+        return spell / (spell + fast)
+
+
+def cycled(values: tuple[float, ...], workers: int) -> Array:
+    """Return a value for each worker, (workers,); fewer values are repeated.
+
+    >>> cycled((1.0, 2.0), 4).tolist()
+    [1.0, 2.0, 1.0, 2.0]
+    """
+    return np.resize(np.array(values, dtype=float), workers)
+
+
+def check_cycle(name: str, values: tuple[float, ...], workers: int) -> None:
+    """Raise `SettingError` unless a list has one value per worker, or a number of values that divides the workers."""
+    if not values or workers % len(values):
+        why = (
+            f"{len(values)} values for {workers} workers; give {workers}, or a number that divides {workers}"
+        )
+        raise SettingError(f"{name} = {list(values)}: {why}")

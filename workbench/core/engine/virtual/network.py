@@ -89,7 +89,10 @@ class Network(EventLoop):
         self.log = timeline.events.append if record else (lambda row: None)
         self.latency, self.width = link.latency, link.width
         self.instant = delays.sending(0, 1.0) is None  # the delay model has no sending time
-        self.transfers: dict[int, float] = {}  # floats -> seconds of the transfer
+        self.differ = bool(link.groups)  # links differ by worker
+        self.transfers: dict[
+            tuple[int, int], float
+        ] = {}  # floats, sender (0: any) -> seconds of the transfer
         self.sending: dict[tuple[int, float], list[float] | None] = {}  # (round, share) -> seconds per worker
 
     @abstractmethod
@@ -131,9 +134,11 @@ class Network(EventLoop):
         if not link.downloads:
             self.ready.extend((to, message, self.now, floats) for to in targets)
             return
-        if to := tuple(targets):
-            arrives = self.now + link.latency + link.transfer(floats)
-            self._at(arrives, MODEL_ARRIVED, self._deliver_all, (message.src, to, message, self.now, floats))
+        to = tuple(targets)
+        for arrives, same in link.model_arrivals(self.now, floats, to, self.plan.workers) if to else ():
+            self._at(
+                arrives, MODEL_ARRIVED, self._deliver_all, (message.src, same, message, self.now, floats)
+            )
 
     def _deliver_all(
         self, r: int, targets: tuple[int, ...], message: Message, sent: float, floats: int
@@ -161,9 +166,10 @@ class Network(EventLoop):
             self._transfer(to, rank, message, sent, floats)
 
     def _transfer(self, to: int, rank: RankState, message: Message, sent: float, floats: int) -> None:
-        seconds = self.transfers.get(floats)
+        key = floats, message.src if self.differ else 0
+        seconds = self.transfers.get(key)
         if seconds is None:
-            seconds = self.transfers[floats] = self.link.transfer(floats)
+            seconds = self.transfers[key] = self.link.transfer(floats, message.src)
         if seconds == 0.0:
             self.ready.append((to, message, sent, floats))
             return

@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -231,7 +232,9 @@ class _Simulation(Network):
     def _ring(self, round: int, entered: dict[int, tuple[float, Any]]) -> None:
         order = sorted(entered)
         entry = np.array([entered[r][0] for r in order])
-        finish, self.port_free = ring_finish(entry, self.port_free, self.floats, self.link)
+        transit = self.delays.transit
+        extra = None if transit is None else partial(transit, round)
+        finish, self.port_free = ring_finish(entry, self.port_free, self.floats, self.link, extra)
         total = self.arithmetic.ring_sum([entered[r][1] for r in order])
         n = len(order)
         steps, size = 2 * (n - 1), self.floats * self.width

@@ -19,7 +19,7 @@ from workbench.core.problems import ProblemArgs
 from workbench.core.problems.data import catalogue
 from workbench.lab.widgets.callbacks import button, sentence
 from workbench.lab.widgets.forms.fields import Field, fields_of, menu, show
-from workbench.lab.widgets.forms.form import ChoiceForm, Form
+from workbench.lab.widgets.forms.form import ChoiceForm, Form, SettingsForm
 from workbench.lab.widgets.forms.setup import (
     SHARED_FIELDS,
     Entry,
@@ -53,7 +53,7 @@ class Controls(w.VBox):
             self._changed, lambda scheme: added(self.setup(), scheme, self.shapes.shape() or Shape())
         )
         self.delays = ChoiceForm("Delays", "kind", delay_models(), "shifted_exponential", opened=False)
-        self.link = Form("Links", fields_of(Link), opened=False)
+        self.link = SettingsForm("Links", Link, opened=False)
         known, data = ProblemArgs.catalogue, {"data": tuple(catalogue())}
         self.problem = ChoiceForm("Problem and data", "problem", known, "logistic", data, opened=False)
         self.optimiser = ChoiceForm("Optimiser", "optimiser", Optimiser.catalogue, "gd", opened=False)
@@ -146,7 +146,7 @@ class Controls(w.VBox):
         self.schemes.show(setup.entries)
         delays = {name: value for name, value in common["delays"].items() if name != "kind"}
         self.delays.choose(type(first.delays).kind, delays)
-        self.link.fill(_texts(common["link"]), fresh=True)
+        self.link.show(common["link"])
         self.problem.choose(first.problem_spec.name, common["problem_args"])
         self.optimiser.choose(first.build_optimiser().name, common["optimiser_args"])
         self.run.fill(_texts({name: common[name] for name in _RUN_FIELDS}), fresh=True)

@@ -54,11 +54,17 @@ def fields_of(cls: type[Settings]) -> list[Field]:
 
     >>> from workbench.core.contract.links import Link
     >>> [(f.name, f.kind, f.unit) for f in fields_of(Link)]
-    [('latency', 'number', 's'), ('bandwidth', 'number', 'bytes/s'), ('downloads', 'flag', '')]
+    [('latency', 'number', 's'), ('bandwidth', 'number', 'bytes/s'), ('downloads', 'flag', ''), ('groups', 'list', '')]
     """
     others = {"const", "$ref", "oneOf", "discriminator"}
-    specs = [spec for spec in cls.fields() if not others & set(spec) and spec.get("type") != "object"]
-    return [_field(spec) for spec in specs]
+    specs = [spec for spec in cls.fields() if not others & set(spec)]
+    return [_field(spec) for spec in specs if spec.get("type") != "object" or _numbers_by_name(spec)]
+
+
+def _numbers_by_name(spec: Mapping[str, Any]) -> bool:
+    """Return whether a field holds numbers by name, which are typed as {name: number}."""
+    values = spec.get("additionalProperties")
+    return isinstance(values, Mapping) and values.get("type") == "number"
 
 
 @dataclass(frozen=True)
@@ -181,7 +187,7 @@ def _field(spec: Mapping[str, Any]) -> Field:
 
 
 def _kind(options: Sequence[Mapping[str, Any]]) -> Kind:
-    if len(options) > 1 or options[0].get("type") == "array":
+    if len(options) > 1 or options[0].get("type") in ("array", "object"):
         return "list"
     if "enum" in options[0]:
         return "choice"

@@ -118,6 +118,38 @@ class Form(anywidget.AnyWidget):
             self.reasons = kept
 
 
+class SettingsForm(Form):
+    """Fields of one class of settings, and those of settings inside it, such as the delay model of a link.
+
+    >>> from workbench.core.contract.links import Link
+    >>> form = SettingsForm("Links", Link)
+    >>> [line.name for line in form.entries]
+    ['latency', 'bandwidth', 'downloads', 'groups', 'delays.kind', 'delays.fixed', 'delays.shift']
+    """
+
+    def __init__(self, title: str, cls: type[Settings], **traits: Any) -> None:
+        self.cls = cls
+        super().__init__(title, lines_of(cls, {}), **traits)
+        self.on_change(self._chosen)
+
+    def _chosen(self, names: set[str]) -> None:
+        """Show the fields of another kind that was chosen; texts of other fields stay."""
+        if any(name.endswith(".kind") for name in names):
+            known, lines = self.values, lines_of(self.cls, self.values)
+            inner = {name.removesuffix("kind") for name in names if name.endswith(".kind")}
+            same = {name: text for name, text in known.items() if not name.startswith(tuple(inner))}
+            self.reshape(lines, {**same, **{name: known[name] for name in names}})
+
+    def show(self, values: Mapping[str, Any]) -> None:
+        """Write settings into the fields; others get their default."""
+        texts = texts_of(self.cls, values)
+        self.reshape(lines_of(self.cls, texts), texts)
+
+    def read(self) -> dict[str, Any]:
+        """Return values that are not at their default, by name; nested ones with their kind."""
+        return settings_from(self.cls, self.values)
+
+
 class ChoiceForm(Form):
     """Menu of classes of settings, with the fields of the chosen one.
 

@@ -1,0 +1,99 @@
+"""Fits of distributions, mixtures, groups and spells: drawn times give their parameters back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.analysis.planning.delay_fits import drawn, fitted_models, redrawn, refit
+from workbench.analysis.planning.distribution_fits import correlated, fit_distribution
+from workbench.core.contract.delays import Fritchman, Gamma, Groups, Lognormal, Mixture, Weibull, law_of
+
+FEW_EXAMPLES = settings(max_examples=8)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@FEW_EXAMPLES
+@given(mu=st.floats(-8, 5), sigma=st.floats(0.2, 1.5), seed=SEEDS)
+def test_fit_recovers_a_lognormal(mu: float, sigma: float, seed: int) -> None:
+    found = refit(drawn(Lognormal(mu=mu, sigma=sigma), 60, 40, seed), "lognormal")
+    assert isinstance(found, Lognormal)
+    assert found.quantile(0.5, 1) == pytest.approx(np.exp(mu), rel=0.1 * max(1, sigma))
+    assert found.quantile(0.9, 1) == pytest.approx(np.exp(mu + 1.2816 * sigma), rel=0.12 * max(1, sigma))
+
+
+@FEW_EXAMPLES
+@given(shape=st.floats(0.6, 5), scale=st.floats(1e-3, 10), shift=st.sampled_from([0.0, 0.5]), seed=SEEDS)
+def test_fit_recovers_weibull_and_gamma_quantiles(
+    shape: float, scale: float, shift: float, seed: int
+) -> None:
+    for truth in (Weibull, Gamma):
+        model = truth(shape=shape, scale=scale, shift=shift * scale)
+        found = refit(drawn(model, 60, 40, seed), model.kind)
+        assert found.kind == model.kind
+        for q in (0.25, 0.5, 0.9):
+            assert found.quantile(q, 1) == pytest.approx(model.quantile(q, 1), rel=0.15)
+
+
+@FEW_EXAMPLES
+@given(share=st.floats(0.1, 0.5), apart=st.floats(1.5, 4), seed=SEEDS)
+def test_fit_recovers_a_mixture(share: float, apart: float, seed: int) -> None:
+    parts = (Lognormal(mu=0.0, sigma=0.2), Lognormal(mu=apart, sigma=0.3))
+    times = drawn(Mixture(components=parts, shares=(1 - share, share)), 60, 40, seed)
+    found = refit(times, "mixture")
+    assert isinstance(found, Mixture)
+    assert found.shares[1] == pytest.approx(share, abs=0.04)
+    assert [part.mu for part in found.components if isinstance(part, Lognormal)] == pytest.approx(
+        [0, apart], abs=0.1
+    )
+
+
+@FEW_EXAMPLES
+@given(size=st.integers(2, 4), sigma=st.floats(0.3, 0.8), seed=SEEDS)
+def test_fit_recovers_groups(size: int, sigma: float, seed: int) -> None:
+    base, common = Lognormal(mu=0.0, sigma=0.1), Lognormal(mu=0.0, sigma=sigma)
+    truth = Groups(base=base, common=common, effect="multiply", size=size)
+    times = drawn(truth, 80, 3 * size, seed)
+    found = refit(times, "groups")
+    assert isinstance(found, Groups)
+    assert found.size == size
+    assert isinstance(found.common, Lognormal)
+    assert found.common.sigma == pytest.approx(sigma, rel=0.25)
+    assert isinstance(redrawn(times, "groups", seed), Groups)
+
+
+@FEW_EXAMPLES
+@given(seed=SEEDS)
+def test_correlated_workers_that_are_not_neighbours(seed: int) -> None:
+    truth = law_of({"kind": "groups", "base": {"kind": "lognormal", "mu": 0.0, "sigma": 0.1}, "effect": "multiply",
+                    "common": {"kind": "lognormal", "mu": 0.0}, "members": [[1, 4], [2, 5, 6]]})  # fmt: skip
+    found = refit(drawn(truth, 100, 6, seed), "groups")
+    assert isinstance(found, Groups)
+    assert found.members == ((1, 4), (2, 5, 6))
+    assert correlated(drawn(Lognormal(), 100, 6, seed)) is None
+
+
+@FEW_EXAMPLES
+@given(states=st.integers(2, 4), seed=SEEDS)
+def test_fit_recovers_fritchmans_slow_states(states: int, seed: int) -> None:
+    truth = Fritchman(p_slow=0.1, p_next=0.7, slow_states=states, factor=5.0, shift=1.0)
+    found = refit(drawn(truth, 200, 40, seed), "fritchman")
+    assert isinstance(found, Fritchman)
+    assert abs(found.slow_states - states) <= 1
+    assert found.slow_states / found.p_next == pytest.approx(states / 0.7, rel=0.15)
+    assert found.p_slow == pytest.approx(0.1, rel=0.2)
+
+
+def test_fit_distribution_by_name_gives_its_quantiles() -> None:
+    truth = law_of({"kind": "distribution", "distribution": "invgauss", "args": {"mu": 0.5}, "scale": 2.0})
+    found = fit_distribution(drawn(truth, 60, 40), "invgauss")
+    assert found.quantile(0.9, 1) == pytest.approx(truth.quantile(0.9, 1), rel=0.05)
+
+
+def test_lognormal_times_are_judged_lognormal() -> None:
+    """A long tail that is neither exponential nor of Pareto's kind."""
+    best = fitted_models(drawn(Lognormal(mu=0.0, sigma=1.0), 80, 30, 1))[0]
+    assert best.fits
+    assert best.delays.kind == "lognormal"

@@ -1,0 +1,270 @@
+"""Delay models made of others: mixtures, and workers of one host or rack that are delayed together."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from workbench.core.base.settings import SettingError, setting, within
+from workbench.core.base.type_checks import there_are
+from workbench.core.base.types import Array
+from workbench.core.contract.delays.base import CounterRNG, DelayModel, Delays
+from workbench.core.contract.delays.independent import Exponential, ShiftedExponential
+from workbench.core.contract.delays.two_state import check_cycle, cycled
+
+GRID = 512  # quantiles of each of two delay models from which those of their sum or product are computed
+BISECTIONS = 60  # steps of a search for a probability or a time
+
+
+class Combined(DelayModel):
+    """Base of delay models that are made of others, whose draws are stacked below the first row.
+
+    >>> from workbench.core.contract.delays import Constant
+    >>> model = Mixture(components=(Constant(shift=1.0), Constant(shift=2.0)), shares=(0.5, 0.5))
+    >>> sorted(model.parts)
+    ['components.0', 'components.1']
+    """
+
+    markovian: ClassVar[bool] = True  # each of them may be markovian
+    per_run: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def parts(self) -> Mapping[str, DelayModel]:
+        """Delay models by their field."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for name, part in self.parts.items():
+            if getattr(part, "as_recorded", False) or getattr(part, "per", "worker") == "part":
+                raise SettingError(
+                    f"{name}: times as they were recorded, or a draw for each part, cannot be combined; take another"
+                    " delay model"
+                )
+        return self
+
+    def check(self, workers: int) -> None:
+        for name, part in self.parts.items():
+            with within(name):
+                part.check(workers)
+
+    def check_loads(self, loads: NDArray[Any]) -> None:
+        for part in self.parts.values():
+            part.check_loads(loads)
+
+    def stacked(self, first: Array, draws: list[Array]) -> Array:
+        """Return draws of all parts, each (k, workers), below `first`, (workers,), and the number of rows of each."""
+        counts = [np.full(len(first), float(len(draw))) for draw in draws]
+        return np.vstack([first, *counts, *draws])
+
+    def split(self, draw: Array) -> tuple[Array, list[Array]]:
+        """Return the first row, and the draws of each part."""
+        n = len(self.parts)
+        ends = 1 + n + np.cumsum(draw[1 : 1 + n, 0]).astype(int) if draw.shape[1] else np.full(n, 1 + n)
+        return draw[0], np.split(draw[1 + n :], ends[:-1] - 1 - n)
+
+    def before_of(self, before: Array | None) -> list[Array | None]:
+        """Return the draws of each part in the round before."""
+        return [None] * len(self.parts) if before is None else list(self.split(before)[1])
+
+    def chosen(self, which: Array, draws: list[Array], times: Callable[[DelayModel, Array], Array]) -> Array:
+        """Return the times of the part that each worker has, by its index `which`, (workers,)."""
+        each = [times(part, draw) for part, draw in zip(self.parts.values(), draws, strict=True)]
+        return np.asarray(np.stack(each)[which.astype(int), np.arange(len(which))])
+
+    def sending(self, draw: Array, share: float) -> Array | None:
+        """Return each worker's seconds of sending, 0 with a delay model that has none; None if no part has any."""
+        which, draws = self.split(draw)
+        sent = [part.sending(own, share) for part, own in zip(self.parts.values(), draws, strict=True)]
+        if all(seconds is None for seconds in sent):
+            return None
+        none = np.zeros(draw.shape[1])
+        each = np.stack([none if seconds is None else seconds for seconds in sent])
+        return self.sent(which, each)
+
+    def sent(self, first: Array, each: Array) -> Array:
+        """Return the seconds of sending; `each`: those of every part, (parts, workers). Default: of the chosen part."""
+        return np.asarray(each[first.astype(int), np.arange(len(first))])
+
+
+class Mixture(Combined):
+    """Mixture: in each round, each worker has the delay model of one component, drawn with the given shares.
+
+    >>> slow = {"kind": "constant", "shift": 1e-2}
+    >>> model = Mixture(components=({"kind": "constant", "shift": 1e-3}, slow), shares=(0.9, 0.1))
+    >>> round(model.expected(1), 6)
+    0.0019
+    """
+
+    kind = "mixture"
+    components: tuple[Delays, ...] = setting(
+        (ShiftedExponential(), ShiftedExponential(shift=5e-4)), "delay models, each with its kind"
+    )
+    shares: tuple[float, ...] = setting((0.9, 0.1), "probability of each component; their sum is 1")
+
+    @model_validator(mode="after")
+    def _shared(self) -> Self:
+        shares, n = list(self.shares), len(self.components)
+        if not n:
+            raise SettingError("components = []: give at least one delay model")
+        if len(shares) != n or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
+            raise SettingError(f"shares = {shares}: take {n} numbers, each at least 0, whose sum is 1")
+        return self
+
+    @property
+    def parts(self) -> Mapping[str, DelayModel]:
+        """Components by their field."""
+        return {f"components.{k}": each for k, each in enumerate(self.components)}
+
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Return each worker's component, and below it the draws of all components."""
+        u = keyed.branch(0).rng(round, slot).random(workers)
+        ends = np.cumsum(self.shares)[:-1]
+        each = zip(self.components, self.before_of(before), strict=True)
+        draws = [part.draw(keyed, round, workers, slot, own) for part, own in each]
+        return self.stacked(np.searchsorted(ends, u, side="right").astype(float), draws)
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        which, draws = self.split(draw)
+        return self.chosen(which, draws, lambda part, own: part.compute(own, samples))
+
+    def expected(self, samples: int) -> float | None:
+        """Return the mean of the components' means, or None if one is not declared."""
+        means = [part.expected(samples) for part in self.components]
+        known = [mean for mean in means if mean is not None]
+        return float(np.dot(self.shares, known)) if len(known) == len(means) else None
+
+    def quantile(self, q: float, samples: int) -> float | None:
+        """Return the time up to which a share q of the draws is, or None if a component declares no quantiles."""
+        ends = [part.quantile(q, samples) for part in self.components]
+        known = [end for end in ends if end is not None]
+        if len(known) < len(ends):
+            return None
+        low, high = min(known), max(known)  # the quantile is between those of the components
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            share = np.dot(self.shares, [_share_below(part, middle, samples) for part in self.components])
+            low, high = (low, middle) if share >= q else (middle, high)
+        return high
+
+
+def _share_below(model: DelayModel, seconds: float, samples: int) -> float:
+    """Return the largest q, to 2^-60, whose quantile is at most `seconds`."""
+    low, high = 0.0, 1.0
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        found = model.quantile(middle, samples)
+        low, high = (middle, high) if found is not None and found <= seconds else (low, middle)
+    return low
+
+
+class Groups(Combined):
+    """Hosts or racks: workers of a group have a delay in common, and each worker a speed of its own.
+
+    A worker's time is that of `base` divided by its speed. Each group and round has one draw of `common`, for all its
+    workers. It is added to their times, or with effect = 'multiply' it is their factor: its time for one sample.
+
+    >>> host = {"kind": "constant", "shift": 3.0}
+    >>> model = Groups(base={"kind": "constant", "shift": 2.0}, common=host, effect="multiply", speeds=(1.0, 2.0))
+    >>> model.compute(model.draw(CounterRNG(0), 0, 4, 0, None), np.array([1, 1, 1, 1])).tolist()
+    [6.0, 3.0, 6.0, 3.0]
+    """
+
+    kind = "groups"
+    base: Delays = setting(ShiftedExponential(), "delay model of each worker")
+    common: Delays = setting(Exponential(), "delay model of what the workers of a group have in common")
+    effect: Literal["add", "multiply"] = setting(
+        "add",
+        "whether the common time is added, or its time for one sample is a factor on the workers' times",
+    )
+    size: int = setting(4, "workers per group, in the order of ranks", ge=1)
+    members: tuple[tuple[int, ...], ...] | None = setting(
+        None,
+        "ranks of the workers of each group, in place of `size`, such as [[1, 2], [3, 4, 5]]; others are alone",
+    )
+    speeds: tuple[float, ...] | None = setting(
+        None,
+        "speed of each worker, by which its time is divided; fewer than workers are repeated; empty = all 1",
+    )
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        ranks = [rank for group in self.members or () for rank in group]
+        if min(ranks, default=1) < 1 or len(set(ranks)) < len(ranks):
+            raise SettingError(
+                f"members = {list(self.members or ())}: take ranks from 1, each in one group only"
+            )
+        if self.speeds is not None and not min(self.speeds, default=0.0) > 0:
+            raise SettingError(f"speeds = {list(self.speeds)}: take numbers above 0")
+        return self
+
+    @property
+    def parts(self) -> Mapping[str, DelayModel]:
+        """Both delay models by their field."""
+        return {"base": self.base, "common": self.common}
+
+    def check(self, workers: int) -> None:
+        super().check(workers)
+        if (most := max((rank for group in self.members or () for rank in group), default=0)) > workers:
+            raise SettingError(f"members: {most} is too large; {there_are('worker', 1, workers)}")
+        if self.speeds is not None:
+            check_cycle("speeds", self.speeds, workers)
+
+    def group_of(self, workers: int) -> NDArray[np.int64]:
+        """Return the index of each worker's group, (workers,)."""
+        if self.members is None:
+            return np.arange(workers) // self.size
+        found = len(self.members) + np.arange(workers)
+        for k, group in enumerate(self.members):
+            found[[rank - 1 for rank in group if rank <= workers]] = k
+        return found
+
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Return the workers' speeds, and below them the draws of `base` and of `common`, one for each group."""
+        own, shared = self.before_of(before)
+        group = self.group_of(workers)
+        if shared is not None:  # from one column per worker to one per group; unused groups have any worker's
+            first = np.zeros(group.max(initial=-1) + 1, dtype=int)
+            first[group[::-1]] = np.arange(workers)[::-1]
+            shared = shared[:, first]
+        common = self.common.draw(keyed.branch(0), round, int(group.max(initial=-1)) + 1, slot, shared)
+        speeds = np.ones(workers) if self.speeds is None else cycled(self.speeds, workers)
+        base = self.base.draw(keyed, round, workers, slot, own)
+        return self.stacked(speeds, [base, common[:, group]])
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        speeds, (own, shared) = self.split(draw)
+        base = self.base.compute(own, samples) / speeds
+        if self.effect == "add":
+            return np.asarray(base + self.common.compute(shared, samples))
+        return np.asarray(base * self.common.compute(shared, np.ones_like(samples)))
+
+    def sent(self, first: Array, each: Array) -> Array:
+        """Return the sum of both delay models' seconds of sending."""
+        return np.asarray(each.sum(axis=0))
+
+    def expected(self, samples: int) -> float | None:
+        """Return the mean seconds over workers and rounds, or None if one of both means is not declared."""
+        add = self.effect == "add"
+        base, common = self.base.expected(samples), self.common.expected(samples if add else 1)
+        if base is None or common is None:
+            return None
+        own = base * float(np.mean(1 / np.array(self.speeds or (1.0,))))
+        return own + common if add else own * common
+
+    def quantile(self, q: float, samples: int) -> float | None:
+        """Return the quantile q of the seconds, from `GRID` quantiles of both parts; None if one declares none."""
+        add, grid = self.effect == "add", (np.arange(GRID) + 0.5) / GRID
+        base = [self.base.quantile(float(p), samples) for p in grid]
+        common = [self.common.quantile(float(p), samples if add else 1) for p in grid]
+        if None in base or None in common:
+            return None
+        own = np.concatenate([np.array(base, dtype=float) / speed for speed in self.speeds or (1.0,)])
+        shared = np.array(common, dtype=float)
+        both = own[:, None] + shared if add else own[:, None] * shared
+        return float(np.quantile(both, q, method="inverted_cdf"))
