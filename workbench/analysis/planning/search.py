@@ -213,12 +213,13 @@ def _later(bar: Bar, rounds: int, t: int) -> None:
 def _run(e: Experiment) -> Commits:
     """Return the commits of every round. An exact scheme commits full gradients, mostly at the round's own model."""
     weights: Sequence[Decoding] = [None] * e.rounds
+    shares: Sequence[float] = ()
     if not e.built_scheme.is_exact or e.built_scheme.delayed:
         arithmetic = Coefficients(e.plan, e.sampler)
         timeline(e, arithmetic, events=False)
-        weights = arithmetic.weights
+        weights, shares = arithmetic.weights, arithmetic.shares
     # Only the last loss is used.
-    return Commits(e.build_optimiser(), weights, e.plan.sizes, e.rounds)
+    return Commits(e.build_optimiser(), weights, e.plan.sizes, e.rounds, shares)
 
 
 def _best(
