@@ -200,7 +200,8 @@ def recorded(trace: Trace) -> Run:
 
 def tell(run: Run, level: int = 5) -> None:
     """Issue the warnings of a run, except those on its code's digits, which `compare` has issued before."""
-    known = lost_digits(run.experiment.built_scheme, run.experiment.workers)
+    e = run.experiment
+    known = lost_digits(e.built_scheme, e.workers, e.problem_spec.width)
     for text in run.warnings:
         if text not in known:
             warnings.warn(text, RuntimeWarning, stacklevel=level)

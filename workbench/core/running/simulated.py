@@ -135,9 +135,10 @@ class SimulatedRun(Run):
     def prepare(self) -> Problem:
         """Check the digits of the code, open the data, and return the problem."""
         self._begin("opening the data")
-        self.warnings = lost_digits(self.experiment.built_scheme, self.experiment.workers)
-        check_memory(self.experiment, carried=self.numeric)
-        return self.experiment.build_problem()
+        e = self.experiment
+        self.warnings = lost_digits(e.built_scheme, e.workers, e.problem_spec.width)
+        check_memory(e, carried=self.numeric)
+        return e.build_problem()
 
     def simulate(self, arithmetic: Arithmetic) -> bool:
         """Simulate all rounds; return False if the run was stopped before the last one."""

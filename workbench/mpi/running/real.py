@@ -64,7 +64,7 @@ class RealRun(FollowedRun):
         with self._in_turn():
             self._begin("opening the data")
             e = self.experiment
-            self.warnings = lost_digits(e.built_scheme, e.workers)
+            self.warnings = lost_digits(e.built_scheme, e.workers, e.problem_spec.width)
             if self.cluster is not None and self.cluster.kind == "local":
                 check_memory(e, ranks=True)
             task = task_of(e, self.home, data=self.data(), controller=self._controller_state([]), **options)
