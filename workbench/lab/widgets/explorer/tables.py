@@ -79,10 +79,10 @@ def may_be_late(e: Experiment) -> str:
 
 
 def speeds(found: pd.DataFrame, target: float) -> str:
-    """Return the table of speedups: seconds to the target, and their ratio to the reference's."""
+    """Return a table of seconds to the target, and of how many times as long as the reference each run takes."""
     rows = [
         [str(name), "never" if seconds != seconds else quantity_of(seconds), _times(ratio)]
-        for name, seconds, ratio in found[["scheme", "seconds", "speedup"]].itertuples(index=False)
+        for name, seconds, ratio in found[["scheme", "seconds", "times_as_long"]].itertuples(index=False)
     ]
     bases = [f"times as long as {name}" for name, _, ratio in rows if ratio == "1×"]
     reference = bases[0] if bases else "no run meets the target"
