@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -149,13 +149,29 @@ class Repeats:
         self.first = self.done = first  # jobs before `done` are decoded
         self.delivered: dict[int, set[int]] = {}  # job -> ranks
 
-    def again(self, r: int) -> Late:
-        """Return the workers that repeat job r - B: if v > s have not delivered it, the first v - s of them."""
+    def again(self, r: int, gone: Collection[int] = ()) -> Late:
+        """Return the workers that repeat job r - B: if v > s have not delivered it, the first v - s that are alive."""
         job = r - self.burst
         if job < self.first:
             return frozenset()
         missing = [rank for rank in range(1, self.workers + 1) if rank not in self.delivered[job]]
-        return frozenset(missing[: max(0, len(missing) - self.spare)])
+        alive = [rank for rank in missing if rank not in gone]
+        return frozenset(alive[: max(0, len(missing) - self.spare)])
+
+    def follows(self, r: int, again: Late, gone: Collection[int], late: Late) -> bool:
+        """Return whether the master may drop the late workers of a round.
+
+        A dead worker is late in every round, which no pattern of bursts allows. From the first death on, the master
+        drops living workers only if job r and the repeated job are complete without them.
+        """
+        if not gone:
+            return self.bursts.follows(r, late)
+        old = r - self.burst
+        repeated = len(again - late) + (self.workers if old < self.done else len(self.delivered.get(old, ())))
+        in_time = old < self.first or repeated >= self.workers - self.spare
+        return in_time and (
+            len(late | again) <= self.spare or (late <= set(gone) and len(late) <= self.spare)
+        )
 
     def note(self, r: int, again: Late, late: Late) -> None:
         """Record a round. Its pattern does not count if all results are of its own job and at most s workers late."""
@@ -244,13 +260,13 @@ class SRSGC(Sequential):
         code = self.codes(node.plan.workers)[0]
         versions, models, answers = {node.first: node.model}, dict[int, Any](), dict[int, dict[int, Any]]()
         for r in range(node.first, node.rounds + self.burst):
-            old, again = r - self.burst, jobs.again(r)
+            old, again = r - self.burst, jobs.again(r, lost.gone)
             if r >= node.rounds and jobs.there(old):
                 continue  # skip jobs of the last B rounds that are complete
             models[r] = versions[max(node.first, old)] if r < node.rounds else models[old]
             yield Send(sorted(again), MODEL, r, models[max(node.first, old)], number=1)
             yield Send([rank for rank in node.children if rank not in again], MODEL, r, models[r])
-            follows = partial(jobs.bursts.follows, r)
+            follows = partial(jobs.follows, r, again, lost.gone)
             got, late = yield from tolerant_answers(node, r, self.tolerance, follows, lost)
             jobs.note(r, again, late)
             for rank, (value,) in got.items():
