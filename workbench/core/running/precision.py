@@ -108,7 +108,7 @@ def _instead(scheme: Scheme, workers: int, width: int, code: GradientCode) -> tu
 
 
 def _nearest(scheme: Scheme, workers: int, width: int, most_lost: float) -> Scheme | None:
-    """Return the scheme with the nearest value of `precision_knob` whose codes lose at most so many digits, or None."""
+    """Return the scheme with the nearest `precision_knob` whose codes lose at most `most_lost` digits, or None."""
     if scheme.precision_knob is None:
         return None
     name, sign = scheme.precision_knob

@@ -44,10 +44,10 @@ def speedups(
     `reference`: label of a trace, or a scheme. None: CR where it meets the target, else the fastest. `over_seeds`: take
     runs that differ in nothing but their seed together.
 
-    Returns one row per trace, in order: `scheme` (the label), `seconds` (NaN: never reached), `times_as_long`
-    (seconds over those of the reference: above 1 the run is slower than the reference, which is its speedup over the
-    run), `reference` (its label, empty if no run meets the target). With `over_seeds`, one row per group of runs: `seconds` is their mean,
-    NaN where one never reached the target. Its 95 % confidence interval is `low` to `high`, and `runs` is their number.
+    Returns one row per trace, in order: `scheme` (the label), `seconds` (NaN: never reached), `times_as_long` (seconds
+    over those of the reference: above 1 the run is slower than the reference), `reference` (its label, empty if no run
+    meets the target). With `over_seeds`, one row per group of runs: `seconds` is their mean, NaN where one never
+    reached the target. Its 95 % confidence interval is `low` to `high`, and `runs` is their number.
     Raises `SettingError`: the metric or the reference is unknown, or there are no traces.
 
     >>> import workbench as wb
