@@ -203,7 +203,7 @@ def slid(page: Page, name: str, tries: int) -> list[float]:
     plot = ".wb-lecture-view [role=figure] .wb-plot[data-drawn]"
     page.locator(plot).first.wait_for()
     page.locator(plot).first.scroll_into_view_if_needed()  # figures outside of the window are drawn last
-    low, high = {"3-why-a-tree": (5, 4), "6-asking-less": (6, 12), "7-coding-or-not": (2, 4)}.get(
+    low, high = {"3-why-a-tree": (5, 4), "6-asking-less": (6, 12), "7-coding-or-not": (1, 2)}.get(
         name, (6, 8)
     )
     return moved(page, f"{first[name]}, slider", alternating(low, high, tries), plot)

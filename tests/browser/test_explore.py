@@ -105,7 +105,7 @@ def pictures(lab: Lab, me: User, page: Page, picture: Callable[[str], Path]) -> 
     me.press("Code")
     me.drawn("Encoding matrix of CR")
     picture("explore-code")
-    me.press("Who wins")
+    me.press("Shortest rounds")
     map_ = me.drawn("Shortest rounds")
     picture("explore-map")
     me.click_in(map_, 6, 2)  # the seventh latency, two stragglers

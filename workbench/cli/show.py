@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from click import option
 
 from workbench.core import schemes as known
@@ -19,6 +20,7 @@ from workbench.core.contract.scheme import mark_note, marked
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast as expect
 from workbench.core.presets.codedreduce import presets as all_presets
+from workbench.core.running.precision import SINGLE
 
 _SETS = click.IntRange(1, 10**6)
 TRUST = option("--trust", is_flag=True, help="Run code that SPEC names, such as mine.py:Half.")
@@ -58,7 +60,8 @@ def code(spec: Path, sets: int, trust: bool) -> None:
         click.echo(f"decode amplification, largest |a|_1 max|B|: {found['amplification']:.3g}")
         double, single = found["error_float64"], found["error_float32"]
         click.echo(f"relative gradient error: {double:.2g} in float64, {single:.2g} in float32")
-        click.echo(warning(each, sets=sets) or "no more than half of the digits are lost")
+        dtype = np.float32 if experiment.problem_spec.width == SINGLE else np.float64  # of the messages
+        click.echo(warning(each, sets=sets, dtype=dtype) or "no more than half of the digits are lost")
 
 
 @click.command()

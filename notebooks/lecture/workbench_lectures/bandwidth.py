@@ -189,7 +189,8 @@ EXERCISES: tuple[Exercise[Bandwidth], ...] = (
             "<p>The parents: "
             + " + ".join(str(k.children**layer) for layer in range(k.layers))
             + f" = {theory.cr_parallelisation(k.children, k.layers)} = <i>N</i>/<i>n</i>. On a star it is 1, on a ring"
-            f" all {k.workers}: this number, the communication parallelisation gain, is what a tree wins.</p>"
+            f" all {k.workers}: this number, the communication parallelisation gain, is how many times as many ports"
+            " receive as on a star.</p>"
         ),
     ),
     Exercise(
@@ -217,8 +218,8 @@ EXERCISES: tuple[Exercise[Bandwidth], ...] = (
                 for name, e in k.experiments(DRAWN).items()
                 if name in SHOWN
             )
-            + f". So it is {fastest(k)}. Without latency a ring’s short messages win where stragglers are mild; a few"
-            " milliseconds of latency, paid 2(<i>N</i>−1) times, turn that around.</p>"
+            + f". So it is {fastest(k)}. Without latency a ring’s rounds are the shortest where stragglers are mild; a"
+            " few milliseconds of latency, paid 2(<i>N</i>−1) times, turn that around.</p>"
         ),
     ),
 )

@@ -31,10 +31,10 @@ from workbench_lectures.contest import (
     COSTS,
     FAMILIES,
     LEVELS,
-    MOMENTUM,
+    MINI,
     OWN,
-    RECORDED,
-    SHARE,
+    PROBLEMS,
+    TIMED,
     WORKERS,
     experiment,
     ranked,
@@ -51,32 +51,40 @@ COLOURS = dict(zip(FAMILIES, (GREY, BLUE, GREEN, ORANGE, VERMILLION, PINK, PURPL
 ACROSS = {
     "bursts": "factor by which a worker in a burst takes longer",
     "tail": "mean of what is added at random to a share",
-    "recorded": "whose workers were recorded",
 }
-STAND_IN = {"kind": "heterogeneous", "shift": 1.0 / SHARE}
+MOST_LEVELS = max(map(len, LEVELS.values()))  # number of columns of the widest map
 RACE = 40  # commits of the run to watch, or as many answers
 
 
-class CodingOrNot(Knobs):
-    """Cell of the map: delay model, severity, cost of a message."""
+MEASURED = {"logistic": "test accuracy", "least squares": "test loss", "network": "test accuracy"}
 
-    labels: ClassVar = {"law": "stragglers", "level": "severity", "cost": "message", "view": "map shows"}
+
+class CodingOrNot(Knobs):
+    """Cell of the map: problem, delay model, severity, cost of a message."""
+
+    labels: ClassVar = {
+        "problem": "problem",
+        "law": "stragglers",
+        "level": "severity",
+        "cost": "message",
+        "view": "map shows",
+    }
     choice_labels: ClassVar = {
         "law": {
             "bursts": "bursts: slow for a while",
             "tail": "tail: random, new each time",
-            "recorded": "recorded",
         },
         "view": {"winner": "who is first", "coding": "best code against the rest"},
     }
 
-    law: Literal["bursts", "tail", "recorded"] = setting("bursts", "how workers are held up")
-    level: int = setting(3, "column of the map, from the left: mild to severe", ge=1, le=len(RECORDED))
-    cost: int = setting(2, "row of the map, from below: messages from free to expensive", ge=1, le=len(COSTS))
+    problem: Literal["logistic", "least squares", "network"] = setting("logistic", "what is learnt")
+    law: Literal["bursts", "tail"] = setting("tail", "how workers are held up")
+    level: int = setting(1, "severity of the stragglers, mild to severe", ge=1, le=MOST_LEVELS)
+    cost: int = setting(1, "time of one message, from cheap to expensive", ge=1, le=len(COSTS))
     view: Literal["winner", "coding"] = setting("winner", "who is first, or what coding is worth")
 
     def fit(self) -> CodingOrNot:
-        """Limit the column to the existing levels, or recordings."""
+        """Limit the column to the existing levels."""
         return self.replace(level=min(self.level, len(columns(self.law))))
 
     @property
@@ -97,7 +105,7 @@ class CodingOrNot(Knobs):
 
 def columns(law: str) -> list[str]:
     """Return the columns of the map, from the left."""
-    return [f"{level:g}" for level in LEVELS[law]] if law in LEVELS else list(RECORDED)
+    return [f"{level:g}" for level in LEVELS[law]]
 
 
 @lru_cache(maxsize=1)
@@ -108,20 +116,21 @@ def table() -> pd.DataFrame:
 
 
 @lru_cache(maxsize=128)
-def cell(law: str, column: str, cost: float) -> pd.DataFrame:
+def cell(problem: str, law: str, column: str, cost: float) -> pd.DataFrame:
     """Return the schemes of one cell that reach the loss, the fastest first."""
-    return ranked(_tried(law, column, cost))
+    return ranked(_tried(problem, law, column, cost))
 
 
-def absent(law: str, column: str, cost: float) -> list[str]:
+def absent(problem: str, law: str, column: str, cost: float) -> list[str]:
     """Return the others: under some seed none of their settings reaches the loss in time."""
-    there = set(cell(law, column, cost)["scheme"])
-    return [str(name) for name in _tried(law, column, cost)["scheme"].unique() if name not in there]
+    found = _tried(problem, law, column, cost)
+    return [str(row["scheme"]) for _, row in found.iterrows() if not np.isfinite(row["seconds"]).all()]
 
 
-def _tried(law: str, column: str, cost: float) -> pd.DataFrame:
+def _tried(problem: str, law: str, column: str, cost: float) -> pd.DataFrame:
     found = table()
-    return found[(found["law"] == law) & (found["column"] == column) & (found["cost"] == cost)]
+    place = (found["problem"] == problem) & (found["law"] == law) & (found["column"] == column)
+    return found[place & (found["cost"] == cost)]
 
 
 # ---------------------------------------------------------------- figures
@@ -130,6 +139,13 @@ def _tried(law: str, column: str, cost: float) -> pd.DataFrame:
 def called(row: pd.Series[Any]) -> str:
     """Return the name of a scheme in the map."""
     return "tree" if (row["family"], row["scheme"]) == ("wait for all", "CR") else str(row["scheme"])
+
+
+def label(row: pd.Series[Any]) -> str:
+    """Return the name of a scheme, what did the same, its settings and its share of the data as the text of a bar."""
+    same = f" = {row['same']}" if row["same"] else ""
+    data = "" if float(row["share"]) == 1.0 else f" on {float(row['share']):g} of the data"
+    return f"{called(row)}{same} <i>{row['settings']}</i>{data}"
 
 
 def winner(found: pd.DataFrame) -> tuple[str, str]:
@@ -143,9 +159,9 @@ def winner(found: pd.DataFrame) -> tuple[str, str]:
 
 
 def worth(found: pd.DataFrame) -> tuple[float, str]:
-    """Return log2 of the speedup of the best code over the best scheme without a code, and text; 0 for a tie.
+    """Return log2 of the time of the best scheme without a code over that of the best code, and text; 0 for a tie.
 
-    Only schemes with plain gradient steps count.
+    Above 0 the code is quicker. Only schemes with plain gradient steps count.
     """
     coded = found[found["family"].isin(CODES)].iloc[0]
     other = found[~found["family"].isin((*CODES, OWN))].iloc[0]
@@ -187,11 +203,13 @@ def _words(message: Sequence[Sequence[tuple[Any, str]]]) -> list[list[str]]:
 
 def chart(knobs: CodingOrNot, theme: Theme) -> go.Figure:
     """Draw the fastest scheme of each cell, or the gain of coding."""
-    across = columns(knobs.law)
-    cells = [[cell(knobs.law, column, cost) for column in across] for cost in COSTS]
+    across = [(law, column) for law in LEVELS for column in columns(law)]
+    down = list(PROBLEMS)
+    cells = [[cell(problem, *place, knobs.message) for place in across] for problem in down]
     if knobs.view == "winner":
         about = (
-            f"{WORKERS} workers · how many times quicker than waiting for all · ≈ not told apart by six seeds"
+            f"{WORKERS} workers · time of waiting for all (UMW) over that of the quickest · ≈ {TIMED} seeds do not"
+            " separate them"
         )
         figure = new_figure(theme, "Who is first at the loss?", about, HEIGHT)
         z, text, look = _winners(cells)
@@ -199,7 +217,10 @@ def chart(knobs: CodingOrNot, theme: Theme) -> go.Figure:
             marker = {"color": colour, "size": 14, "symbol": "square"}
             figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=name)
     else:
-        about = f"{WORKERS} workers, plain gradient steps · above 1×, blue: the best code beats whatever does not code"
+        about = (
+            f"{WORKERS} workers, plain gradient steps · time without a code over time of the best code: above 1×,"
+            " blue, the code is quicker"
+        )
         figure = new_figure(theme, "What is coding worth?", about, HEIGHT)
         z, text, look = _worths(cells)
     ink = palette(theme).text
@@ -207,26 +228,28 @@ def chart(knobs: CodingOrNot, theme: Theme) -> go.Figure:
         z=z, text=text, texttemplate="%{text}", textfont={"color": ink, "size": 14},
         showscale=False, xgap=3, ygap=3, hoverinfo="skip", **look,
     )  # fmt: skip
-    x, y = knobs.level - 1, knobs.cost - 1
+    x, y = across.index((knobs.law, knobs.column)), down.index(knobs.problem)
     figure.add_shape(
         type="rect", x0=x - 0.48, x1=x + 0.48, y0=y - 0.48, y1=y + 0.48, line={"color": ink, "width": 3}
     )  # fmt: skip
     ticks = {"tickmode": "array", "showgrid": False, "zeroline": False}
-    figure.update_xaxes(
-        title_text=ACROSS[knobs.law], tickvals=list(range(len(across))), ticktext=across, **ticks
+    names = [f"{law} {column}" for law, column in across]
+    title = (
+        f"{'; '.join(f'{law}: {ACROSS[law]}' for law in LEVELS)}<br>a message takes {knobs.message:g} shares"
     )
-    costs = [f"{cost:g}" for cost in COSTS]
-    return figure.update_yaxes(
-        title_text="time of one message", tickvals=list(range(len(costs))), ticktext=costs, **ticks
-    )
+    figure.update_xaxes(title_text=title, tickvals=list(range(len(across))), ticktext=names, **ticks)
+    return figure.update_yaxes(tickvals=list(range(len(down))), ticktext=down, **ticks)
 
 
 def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
     """Draw the times of all schemes in one cell."""
-    found = cell(knobs.law, knobs.column, knobs.message).iloc[::-1]
-    about = f"{knobs.law}, {knobs.column} · a message takes {knobs.message:g} · 1 = an uncoded share · 95 %"
+    found = cell(knobs.problem, knobs.law, knobs.column, knobs.message).iloc[::-1]
+    about = (
+        f"{knobs.problem}, {knobs.law}, {knobs.column} · a message takes {knobs.message:g} · 1 = an uncoded share"
+        " · 95 %"
+    )
     figure = new_figure(theme, "Time to the loss", about, HEIGHT + 60)
-    labels = [f"{called(row)} <i>{row['settings']}</i>" for _, row in found.iterrows()]
+    labels = [label(row) for _, row in found.iterrows()]
     for name, colour in COLOURS.items():
         mine = (found["family"] == name).to_numpy()
         if not mine.any():
@@ -241,9 +264,11 @@ def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
         figure.add_bar(
             x=own["mean"], y=[label for label, here in zip(labels, mine, strict=True) if here], name=name,
             orientation="h", marker={"color": colour, "line": {"width": 0}}, error_x=spread,
-            customdata=own["step"], hovertemplate="%{y}: %{x:.3g}, step %{customdata:.3g}<extra></extra>",
+            customdata=own[["step", "test"]],
+            hovertemplate="%{y}: %{x:.3g}, step %{customdata[0]:.3g}, "
+            + f"{MEASURED[knobs.problem]} %{{customdata[1]:.3g}}<extra></extra>",
         )  # fmt: skip
-    missed = ", ".join(absent(knobs.law, knobs.column, knobs.message))
+    missed = ", ".join(absent(knobs.problem, knobs.law, knobs.column, knobs.message))
     title = "time (undelayed shares)" + (f"<br>not there under every seed: {missed}" if missed else "")
     figure.update_xaxes(title_text=title, rangemode="tozero")
     return figure.update_yaxes(categoryorder="array", categoryarray=labels, tickfont={"size": 12})
@@ -253,27 +278,21 @@ def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: CodingOrNot) -> list[Experiment]:
-    """Return the best of every family in the cell.
-
-    Recorded times may not be redistributed: permanently slow workers replace them.
-    """
-    best = cell(knobs.law, knobs.column, knobs.message).drop_duplicates("family")
-    delays = STAND_IN if knobs.law == "recorded" else synthetic(knobs.law, float(knobs.column))
-    base = experiment(delays, knobs.message)
-    return [_entry(base, row) for _, row in best.iterrows()]
+    """Return the best of every family in the cell."""
+    best = cell(knobs.problem, knobs.law, knobs.column, knobs.message).drop_duplicates("family")
+    return [_entry(knobs, row) for _, row in best.iterrows()]
 
 
-def _entry(base: Experiment, row: pd.Series[Any]) -> Experiment:
+def _entry(knobs: CodingOrNot, row: pd.Series[Any]) -> Experiment:
     args = {name: parse(value) for name, value in (text.split("=") for text in row["settings"].split())}
-    rounds = RACE
-    if row["family"] == "local steps":
-        args["rate"] = float(row["step"])
+    delays, rounds = synthetic(knobs.law, float(knobs.column), knobs.problem), RACE
+    share = 1.0 if row["scheme"] in MINI else float(row["share"])
+    base = experiment(delays, knobs.message, knobs.problem, share)
     if row["family"] == "asynchronous":
         rounds = RACE * WORKERS // args.get("buffer", 1)
     optimiser = schemes.get(row["scheme"]).optimiser if row["family"] == OWN else base.optimiser
-    numbers = {"rate" if optimiser == "amsgrad" else "step": float(row["step"])}
-    if optimiser == "nesterov":
-        numbers["momentum"] = MOMENTUM
+    usual = schemes.get(row["scheme"]).optimiser_args if row["family"] == OWN else {}
+    numbers = {**usual, "rate" if optimiser == "amsgrad" else "step": float(row["step"])}
     own = {"optimiser": optimiser, "optimiser_args": numbers}
     return base.replace(scheme=row["scheme"], scheme_args=args, rounds=rounds, **own)
 
@@ -364,8 +383,11 @@ EXERCISES: tuple[Exercise[CodingOrNot], ...] = (
 lecture: Script[CodingOrNot] = Script(
     "7-coding-or-not",
     CodingOrNot,
-    {"map": Part(("law", "level", "cost", "view"), chart), "bars": Part(("law", "level", "cost"), bars)},
+    {
+        "map": Part(("problem", "law", "level", "cost", "view"), chart),
+        "bars": Part(("problem", "law", "level", "cost"), bars),
+    },
     entries,
-    ("law", "level", "cost"),
+    ("problem", "law", "level", "cost"),
     EXERCISES,
 )

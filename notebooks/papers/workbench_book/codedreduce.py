@@ -68,7 +68,7 @@ def find_curves(name: str, setting: Setting) -> Result:
     metric = "relative_error" if used[0].problem == "logistic" else "model_error"
     target = common_target(traces, metric)
     to_target = speedups(traces, target, metric, reference="CR")
-    equal = dict(zip(to_target["scheme"], to_target["speedup"], strict=True))
+    equal = dict(zip(to_target["scheme"], to_target["times_as_long"], strict=True))
     needed = {trace.label: rounds_to(trace, metric, target) for trace in traces}
     found = measured_part(name, preset, setting)
     expected = _forecasts(preset, setting)

@@ -32,7 +32,7 @@ def test_quickstart_summary_equals_the_table(traces: list[wb.Trace]) -> None:
     for t in traces:
         first = int(np.argmax(t.rounds["loss"].to_numpy() <= target))
         assert table.loc[t.label, "seconds"] == t.rounds["time"][first]
-        assert table.loc[t.label, "speedup"] == pytest.approx(
+        assert table.loc[t.label, "times_as_long"] == pytest.approx(
             table.loc[t.label, "seconds"] / table.loc["CR", "seconds"]
         )
 

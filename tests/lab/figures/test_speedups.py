@@ -28,12 +28,13 @@ def test_speedups_by_hand() -> None:
     slow = made("UMW", [10.0, 20.0, 30.0], [0.9, 0.6, 0.4])
     never = made("SGD", [1.0, 2.0, 3.0], [0.9, 0.8, 0.7])
     table = speedups([slow, never, fast], target=0.5)
-    assert list(table.columns) == ["scheme", "seconds", "speedup", "follows"]
+    assert list(table.columns) == ["scheme", "seconds", "times_as_long", "follows", "reference"]
     assert table["scheme"].tolist() == ["UMW", "SGD", "CR"]
     np.testing.assert_array_equal(table["seconds"], [30.0, np.nan, 2.0])
-    np.testing.assert_array_equal(table["speedup"], [15.0, np.nan, 1.0])
+    np.testing.assert_array_equal(table["times_as_long"], [15.0, np.nan, 1.0])
+    assert table["reference"].tolist() == ["CR"] * 3
     other = speedups([slow, never, fast], target=0.5, reference="UMW")
-    np.testing.assert_allclose(other["speedup"], [1.0, np.nan, 2 / 30])
+    np.testing.assert_allclose(other["times_as_long"], [1.0, np.nan, 2 / 30])
 
 
 def test_speedups_of_accuracy_are_reached_from_below() -> None:
@@ -43,17 +44,17 @@ def test_speedups_of_accuracy_are_reached_from_below() -> None:
 
 def test_speedups_reference_without_cr_is_the_fastest() -> None:
     slow, fast = made("UMW", [4.0], [0.1]), made("GC", [2.0], [0.1])
-    assert speedups([slow, fast], target=0.1)["speedup"].tolist() == [2.0, 1.0]
+    assert speedups([slow, fast], target=0.1)["times_as_long"].tolist() == [2.0, 1.0]
     tree = made("CR", [8.0], [0.1])
-    assert speedups([slow, fast, tree], target=0.1)["speedup"].tolist() == [0.5, 0.25, 1.0]
+    assert speedups([slow, fast, tree], target=0.1)["times_as_long"].tolist() == [0.5, 0.25, 1.0]
     late = made("CR", [1.0], [0.9])
-    assert speedups([slow, fast, late], target=0.1)["speedup"].tolist()[:2] == [2.0, 1.0]
+    assert speedups([slow, fast, late], target=0.1)["times_as_long"].tolist()[:2] == [2.0, 1.0]
 
 
 def test_speedups_of_rounds_without_duration() -> None:
     table = speedups([made("UMW", [1.0], [0.1]), made("CR", [0.0], [0.1])], target=0.5)
-    assert table["speedup"].iloc[0] == np.inf
-    assert np.isnan(table["speedup"].iloc[1])
+    assert table["times_as_long"].iloc[0] == np.inf
+    assert np.isnan(table["times_as_long"].iloc[1])
 
 
 @settings(max_examples=20)
@@ -83,7 +84,7 @@ def test_speedups_over_seeds_are_means_with_their_interval() -> None:
     assert table["scheme"].tolist() == ["CR", "UMW", "GC"]
     assert table["runs"].tolist() == [3, 3, 3]
     np.testing.assert_array_equal(table["seconds"], [2.0, 10.0, np.nan])
-    np.testing.assert_array_equal(table["speedup"], [1.0, 5.0, np.nan])
+    np.testing.assert_array_equal(table["times_as_long"], [1.0, 5.0, np.nan])
     half = 4.302652729911275 / np.sqrt(3)  # Student's t of two degrees of freedom
     np.testing.assert_allclose(table["high"][:2], [2 + half, 10 + 2 * half])
     np.testing.assert_allclose(table["low"][:2], [2 - half, 10 - 2 * half])

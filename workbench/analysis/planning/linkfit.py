@@ -244,7 +244,7 @@ def fit_groups(found: Sequence[Messages], port: PortFit) -> PortFit:
     """Return a fitted link with groups of workers whose links differ, or the same if one link explains the times.
 
     `differing` divides the workers. The largest group has the common link. Each group's link is fitted by robust least
-    squares: a message that found the port idle took latency + overhead + bytes / bandwidth, and one that waited took
+    squares. A message that found the port idle took latency + overhead + bytes / bandwidth. One that waited took
     overhead + bytes / bandwidth from the end of the message before. Which ones waited follows from the latency, so the
     fit is repeated. Groups are kept if they explain the times clearly better, by the recursion of `fit_port`.
     """
@@ -344,8 +344,8 @@ def _end_before(messages: Messages) -> Array:
 def differing(found: Sequence[Messages], port: PortFit) -> list[tuple[int, ...]]:
     """Return groups of workers, from 0, by the times of their messages; the largest group first.
 
-    Two workers differ if for one length their typical times do, by `MIN_LINK_RATIO` and 4 standard errors: the times on
-    the way, or those without the wait for the port, as far as the common latency shows it.
+    Two workers differ if their typical times of one message length do, by `MIN_LINK_RATIO` and 4 standard errors. The
+    times are those from sending to receipt, and those without the wait for the port that the common latency implies.
     """
     from scipy.sparse.csgraph import connected_components
 

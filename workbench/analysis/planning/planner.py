@@ -317,7 +317,7 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
         raise SettingError(
             f"samples = {e.shape()[0]}: {scheme} would leave workers without any; take more samples"
         )
-    lost_digits(built, e.workers)  # raises what a run would raise
+    lost_digits(built, e.workers, e.problem_spec.width)  # raises what a run would raise
     task = cluster.task(e)
     check_memory(cluster, e, float(loads.mean()))
     placed = settled(cluster.placed(e, task))

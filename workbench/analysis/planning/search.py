@@ -245,12 +245,13 @@ def _run(e: Experiment) -> Commits | Experiment:
     if e.built_scheme.numeric and not e.built_scheme.is_exact:
         return e
     weights: Sequence[Decoding] = [None] * e.rounds
+    shares: Sequence[float] = ()
     if not e.built_scheme.is_exact or e.built_scheme.delayed:
         arithmetic = Coefficients(e.plan, e.sampler)
         timeline(e, arithmetic, events=False)
-        weights = arithmetic.weights
+        weights, shares = arithmetic.weights, arithmetic.shares
     # Only the last loss is used.
-    return Commits(e.build_optimiser(), weights, e.plan.sizes, e.rounds)
+    return Commits(e.build_optimiser(), weights, e.plan.sizes, e.rounds, shares)
 
 
 def _best(

@@ -367,7 +367,7 @@ class Trials:
         for key, problem in {key_of(p): p for p in problems}.items():
             members = [i for i, p in enumerate(problems) if key_of(p) == key]
             tried = [(self._optimiser(small[i], k), small[i], commits[i]) for k in steps for i in members]
-            runs = [Commits(own, c.weights, e.plan.sizes, _interval(e)) for own, e, c in tried]
+            runs = [Commits(own, c.weights, e.plan.sizes, _interval(e), c.shares) for own, e, c in tried]
             values = np.array([_values(run, metric) for run in learn(problem, runs)])
             rounds = _first(values, self._loss, metric, small[members[0]].batch)
             found[:, members] = rounds.reshape(len(steps), len(members))

@@ -120,14 +120,14 @@ def warning(
     """
     gone = lost(code, sets, dtype=dtype)
     digits = -np.log10(np.finfo(np.dtype(dtype).type).eps)
-    return loses(code, gone, digits) if gone > share * digits else None
+    return loses(code, gone, digits, code.instead) if gone > share * digits else None
 
 
-def loses(code: GradientCode, gone: float, digits: float = FLOAT64_DIGITS) -> str:
-    """Return a sentence on how many of a number's digits decoding may lose, and on the alternative."""
+def loses(code: GradientCode, gone: float, digits: float, better: str) -> str:
+    """Return a sentence on how many of a number's digits decoding may lose, and on a better code if there is one."""
     return (
         f"decoding from {code.workers - code.stragglers} of {code.workers} messages may"
-        f" lose {gone:.0f} of {digits:.0f} digits; take {code.instead}"
+        f" lose {gone:.0f} of {digits:.0f} digits" + (f"; take {better}" if better else "")
     )
 
 

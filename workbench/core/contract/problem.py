@@ -121,6 +121,24 @@ class Around:
         return self.whole.evaluate(requests)
 
 
+def regularised(problem: Problem, share: float) -> Problem:
+    """Return the problem with `share` times its l2, for the step along a commit whose parts have this mean weight.
+
+    Gradient and regularisation are then in the proportion of the objective. Otherwise a scheme that commits the sum of
+    (N-S)/N of the parts would minimise another objective, with N/(N-S) times the l2.
+
+    >>> import workbench as wb
+    >>> problem = wb.Experiment(problem="least_squares", problem_args={"l2": 0.5}).build_problem()
+    >>> regularised(problem, 0.5).l2, regularised(problem, 1.0) is problem
+    (0.25, True)
+    """
+    if share == 1.0 or not problem.l2:
+        return problem
+    scaled = Around(problem)
+    scaled.l2 = share * problem.l2
+    return scaled
+
+
 def gradient_of_rows(problem: Problem, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:
     """Return the weighted sum of the gradients of some samples, shape (p,).
 

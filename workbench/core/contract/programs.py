@@ -292,10 +292,13 @@ def master_program(node: Node, answers: Callable[[int, Any, LostChildren], Answe
     yield Send(node.children, MODEL, node.rounds, None, floats=0)
 
 
-def parent_program(node: Node, rule: StopRule, combine: Combine) -> Program:
+def parent_program(node: Node, rule: StopRule, combine: Combine, shrinks: bool = False) -> Program:
     """Run a master that gathers by a rule.
 
     It is faster than `master_program`: one generator less handles each effect.
+
+    `shrinks`: the commits are plain sums of some parts, or least-squares estimates. The mean weight of their parts is
+    1 - residual / parts: the estimate b is the projection of all ones 1, so that b.1 = b.b.
     """
     model, lost = node.model, LostChildren()
     for r in node.span:
@@ -303,7 +306,8 @@ def parent_program(node: Node, rule: StopRule, combine: Combine) -> Program:
         got, _ = yield from gather(node, r, rule, lost)
         gradient, residual = combine(r, got)
         yield Decode(len(got) * node.floats)
-        model = yield Commit(gradient, r, residual)
+        share = 1.0 - residual / node.plan.parts if shrinks else 1.0
+        model = yield Commit(gradient, r, residual, share)
     yield Send(node.children, MODEL, node.rounds, None, floats=0)
 
 

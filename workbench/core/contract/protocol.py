@@ -175,7 +175,8 @@ class Commit(NamedTuple):
     """Commit a gradient estimate, from which the engine updates the model and the trace.
 
     `round`: round that the commit completes. `residual`: squared distance ``|b - 1|^2`` of the decoding vector b from
-    all ones; nan if it is unknown at the node.
+    all ones; nan if it is unknown at the node. `share`: mean weight of the parts in `gradient`, if the scheme does not
+    scale it to 1. The step has the regularisation in the same proportion (see `problem.regularised`).
 
     >>> Commit(gradient=None, round=3).residual
     0.0
@@ -184,6 +185,7 @@ class Commit(NamedTuple):
     gradient: Any
     round: int
     residual: float = 0.0
+    share: float = 1.0
 
 
 class Hold(NamedTuple):

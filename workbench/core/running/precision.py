@@ -1,55 +1,114 @@
 """Check before a run how many digits decoding keeps: an error for too few, a warning if more than half are lost."""
 
+import ast
 from bisect import bisect_left
 from functools import lru_cache
 
+import numpy as np
+
 from workbench.core.base.settings import SettingError
+from workbench.core.codes.base import GradientCode
 from workbench.core.codes.quality import FLOAT64_DIGITS, loses, lost
 from workbench.core.contract.scheme import MIN_DIGITS, Scheme
 
 MAX_LOST_DIGITS_SHARE = 0.5  # share of the digits that may be lost without a warning
+DOUBLE, SINGLE = 8, 4  # bytes of a number in a message
 
 
-def lost_digits(scheme: Scheme, workers: int) -> tuple[str, ...]:
+def lost_digits(scheme: Scheme, workers: int, width: int = DOUBLE) -> tuple[str, ...]:
     """Return a warning for each code that would lose more than half of the digits, with a better code.
 
-    Raises `SettingError` if a code keeps fewer than the scheme's `least_digits`.
+    `width`: bytes of a number in a message, from which the digits follow: 16 of 8 bytes, 7 of 4 bytes. Raises
+    `SettingError` if a code keeps fewer than the scheme's `least_digits` of 16, or that share of 7, rounded down.
     """
-    gone = _lost(scheme, workers)
-    if gone and FLOAT64_DIGITS - max(gone) < _least(scheme):
-        raise SettingError(_refusal(scheme, workers, FLOAT64_DIGITS - max(gone)))
-    pairs = zip(scheme.codes(workers), gone, strict=True)
-    return tuple(
-        loses(code, digits) for code, digits in pairs if digits > MAX_LOST_DIGITS_SHARE * FLOAT64_DIGITS
-    )
+    gone, digits = _lost(scheme, workers, width), digits_of(width)
+    if gone and digits - max(gone) < _least(scheme, width):
+        raise SettingError(_refusal(scheme, workers, width))
+    pairs = [pair for pair in zip(scheme.codes(workers), gone, strict=True) if pair[1] > _few(digits)]
+    return tuple(loses(code, n, digits, _better(scheme, workers, width, code)) for code, n in pairs)
 
 
-def _least(scheme: Scheme) -> int:
-    return int(getattr(scheme, "least_digits", MIN_DIGITS))
+def digits_of(width: int) -> float:
+    """Return the decimal digits of a number of this many bytes.
+
+    >>> round(digits_of(8)), round(digits_of(4))
+    (16, 7)
+    """
+    return FLOAT64_DIGITS if width >= DOUBLE else -float(np.log10(np.finfo(np.float32).eps))
+
+
+def _few(digits: float) -> float:
+    return MAX_LOST_DIGITS_SHARE * digits
+
+
+def _least(scheme: Scheme, width: int) -> int:
+    """Return the digits that must be kept."""
+    return _share(getattr(scheme, "least_digits", MIN_DIGITS), width)
+
+
+def _share(least: int, width: int) -> int:
+    """Return the digits of a message that are the share `least` of 16, rounded down."""
+    return least if width >= DOUBLE else int(least * digits_of(width) / FLOAT64_DIGITS)
 
 
 @lru_cache(maxsize=256)
-def _lost(scheme: Scheme, workers: int) -> tuple[float, ...]:
-    return tuple(lost(code) for code in scheme.codes(workers))
+def _lost(scheme: Scheme, workers: int, width: int) -> tuple[float, ...]:
+    dtype = np.float64 if width >= DOUBLE else np.float32
+    return tuple(lost(code, dtype=dtype) for code in scheme.codes(workers))
 
 
-def _refusal(scheme: Scheme, workers: int, digits: float) -> str:
-    worst = max(scheme.codes(workers), key=lost)
-    # A text without "=" contains only the direction of a change, for which `_nearest` finds the value.
-    remedies = [worst.instead] if "=" in worst.instead else []
+def _refusal(scheme: Scheme, workers: int, width: int) -> str:
+    gone, digits = _lost(scheme, workers, width), digits_of(width)
+    worst, kept = scheme.codes(workers)[int(np.argmax(gone))], int(digits - max(gone))
+    better = _instead(scheme, workers, width, worst)
+    remedies = [worst.instead] if better and max(better) <= digits - _least(scheme, width) else []
     name = scheme.precision_knob[0] if scheme.precision_knob else "least_digits"
-    near = _nearest(scheme, workers)
+    near = _nearest(scheme, workers, width, digits - _least(scheme, width))
     remedies += [f"{name} = {getattr(near, name)}"] if near else []
-    remedies += [f"least_digits = {int(digits)} to decode with so few"]
+    enough = max(n for n in range(16) if _share(n, width) <= kept)
+    remedies += [f"least_digits = {enough} to decode with so few"]
     return (
         f"scheme_args.{name} = {getattr(scheme, name)}: decoding from {worst.workers - worst.stragglers} of"
-        f" {worst.workers} messages keeps {int(digits)} of {FLOAT64_DIGITS:.0f} digits, fewer than least_digits ="
-        f" {_least(scheme)}; take {', or '.join(remedies)}"
+        f" {worst.workers} messages keeps {kept} of {digits:.0f} digits, fewer than"
+        f" {_limit(scheme, width)}; take {', or '.join(remedies)}"
     )
 
 
-def _nearest(scheme: Scheme, workers: int) -> Scheme | None:
-    """Return the scheme with the nearest value of `precision_knob` whose codes keep enough digits, or None."""
+def _limit(scheme: Scheme, width: int) -> str:
+    least = f"least_digits = {getattr(scheme, 'least_digits', MIN_DIGITS)}"
+    return (
+        least
+        if width >= DOUBLE
+        else f"the {_least(scheme, width)} that {least} of 16 are in messages of {width} bytes"
+    )
+
+
+def _better(scheme: Scheme, workers: int, width: int, code: GradientCode) -> str:
+    """Return what loses fewer digits than a code: its alternative, the nearest number, or neither."""
+    better = _instead(scheme, workers, width, code)
+    if better and max(better) < max(_lost(scheme, workers, width)):
+        return code.instead
+    near = _nearest(scheme, workers, width, _few(digits_of(width)))
+    if near is None or scheme.precision_knob is None:
+        return ""
+    return f"{scheme.precision_knob[0]} = {getattr(near, scheme.precision_knob[0])}"
+
+
+def _instead(scheme: Scheme, workers: int, width: int, code: GradientCode) -> tuple[float, ...]:
+    """Return the digits that a code's alternative loses, such as "code = 'cyclic'"; none if it is not a setting."""
+    name, equals, value = code.instead.partition(" = ")
+    if not equals:  # the text has a direction, for which `_nearest` finds the value
+        return ()
+    try:
+        other = scheme.replace(**{name: ast.literal_eval(value)})
+        other.check(workers)
+    except SettingError:
+        return ()
+    return _lost(other, workers, width)
+
+
+def _nearest(scheme: Scheme, workers: int, width: int, most_lost: float) -> Scheme | None:
+    """Return the scheme with the nearest `precision_knob` whose codes lose at most `most_lost` digits, or None."""
     if scheme.precision_knob is None:
         return None
     name, sign = scheme.precision_knob
@@ -62,7 +121,7 @@ def _nearest(scheme: Scheme, workers: int) -> Scheme | None:
                 other.check(workers)
             except SettingError:
                 continue
-            return other if FLOAT64_DIGITS - max(_lost(other, workers)) >= _least(scheme) else None
+            return other if max(_lost(other, workers, width), default=0.0) <= most_lost else None
         return None
 
     most = now if sign < 0 else workers - now

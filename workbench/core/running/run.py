@@ -204,12 +204,13 @@ def warnings_before(e: Experiment) -> tuple[str, ...]:
     Raises `SettingError` if a code keeps too few digits.
     """
     inexact = e.problem_spec.inexact
-    return lost_digits(e.built_scheme, e.workers) + ((inexact,) if inexact else ())
+    return lost_digits(e.built_scheme, e.workers, e.problem_spec.width) + ((inexact,) if inexact else ())
 
 
 def tell(run: Run, level: int = 5) -> None:
-    """Issue the warnings of a run, except those on lost digits, which `compare` has issued before."""
-    known = lost_digits(run.experiment.built_scheme, run.experiment.workers)
+    """Issue the warnings of a run, except those on its code's digits, which `compare` has issued before."""
+    e = run.experiment
+    known = lost_digits(e.built_scheme, e.workers, e.problem_spec.width)
     for text in run.warnings:
         if text not in known:
             warnings.warn(text, RuntimeWarning, stacklevel=level)

@@ -139,9 +139,10 @@ class SimulatedRun(Run):
     def prepare(self) -> Problem:
         """Check the digits of the code, open the data, and return the problem."""
         self._begin("opening the data")
-        self.warnings = warnings_before(self.experiment)
-        check_memory(self.experiment, carried=self.numeric)
-        return self.experiment.build_problem()
+        e = self.experiment
+        self.warnings = warnings_before(e)
+        check_memory(e, carried=self.numeric)
+        return e.build_problem()
 
     def simulate(self, arithmetic: Arithmetic) -> bool:
         """Simulate all rounds; return False if the run was stopped before the last one."""
@@ -217,10 +218,10 @@ class _Evaluating(Numbers):
     def _evaluate(self, model: Array) -> Evaluation:
         return self.problem.evaluate([Request(model, gradient=False, test=True)])[0]
 
-    def commit(self, round: int, gradient: Any, residual: float) -> tuple[Array, float]:
+    def commit(self, round: int, gradient: Any, residual: float, share: float = 1.0) -> tuple[Array, float]:
         """Update the model, then evaluate it."""
         new = round == self.rounds_done
-        answer = super().commit(round, gradient, residual)
+        answer = super().commit(round, gradient, residual, share)
         if new:
             self.learnt.moved(self.models[-2], self.models[-1], self.problem.truth)
             due = evaluated(round, self.rounds, self.every)
@@ -242,7 +243,7 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
                 arithmetic = Coefficients(e.plan, e.sampler)
                 if run.simulate(arithmetic):
                     optimiser, every = e.build_optimiser(), e.evaluation_interval
-                    commits = Commits(optimiser, arithmetic.weights, e.plan.sizes, every)
+                    commits = Commits(optimiser, arithmetic.weights, e.plan.sizes, every, arithmetic.shares)
                     ready.append((run, problem, commits))
                     run.note = "waiting for the other schemes' simulation"
                 else:

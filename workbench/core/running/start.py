@@ -145,7 +145,7 @@ def _compare(
     check_kind("progress", progress, bool)
     experiments = checked(experiments)
     for e in experiments:
-        for text in lost_digits(e.built_scheme, e.workers):
+        for text in lost_digits(e.built_scheme, e.workers, e.problem_spec.width):
             warnings.warn(f"{e.built_scheme.name}: {text}", PrecisionWarning, stacklevel=3)
     return [each.result() for each in chosen.run(experiments, progress=progress, **options)]
 

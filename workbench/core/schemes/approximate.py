@@ -91,7 +91,12 @@ class Approximate(Coded):
         if node.rank != MASTER:
             return worker_program(node, self._answer)
         combine = partial(self._combine, node.plan, self.weigher(workers))
-        return parent_program(node, self.rule(workers), combine)
+        return parent_program(node, self.rule(workers), combine, self.shrinks)
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether the committed weights are the least-squares ones, which are below 1 on average."""
+        return True
 
     def weigher(self, workers: int) -> Callable[[tuple[int, ...], int], Decoding]:
         """Return the function that weighs the rows that answered in a round."""

@@ -86,6 +86,10 @@ class SGC(Shuffled):
             p = 1 - self.waits_for(workers) / workers if self.deadline is None else 0.0
         return scattered(workers, self.replication, 1 / (self.replication * (1 - p)), self.code_seed)
 
+    @property
+    def shrinks(self) -> bool:
+        return self.decoding == "optimal"
+
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
         """Return the weights of the answers: 1 for the plain sum, else the optimal weights."""
         return plain_sum(code, answered, 1.0) if self.decoding == "sum" else code.decode(answered)
@@ -111,6 +115,10 @@ class BGC(Shuffled):
 
     def build_code(self, workers: int) -> GradientCode:
         return sparse(workers, self.replication, self.code_seed, self.cover)
+
+    @property
+    def shrinks(self) -> bool:
+        return self.decoding == "optimal"
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
         """Return the one-step weights, or the optimal ones."""

@@ -76,17 +76,16 @@ class Asynchronous(Scheme):
         return self._master(node) if node.rank == MASTER else _worker(node)
 
     def _master(self, node: Node) -> Program:
-        lost, answers = LostChildren(), list[tuple[int, float, Any]]()
+        lost, answers = LostChildren(), list[tuple[int, int, Any]]()
         version, model = node.first, node.model
         yield Send(node.children, MODEL, version, model)
         while version < node.rounds:
             message: Message = yield Recv({CODED: 0, PEER_LOST: 0})
             if message.kind == CODED:
                 yield Decode(node.floats)
-                answers.append((message.src, self.weight(version - message.round, node.plan), message.value))
+                answers.append((message.src, version - message.round, message.value))
                 if len(answers) == self.size:
-                    total = plain_sum([value * weight for _, weight, value in answers])
-                    model = yield Commit(total, version, _residual(answers, node.plan))
+                    model = yield self._commit(node.plan, version, answers)
                     version, answers = version + 1, []
             else:
                 lost.add(message)
@@ -97,9 +96,20 @@ class Asynchronous(Scheme):
                 yield Send(message.src, MODEL, version, model)
         yield Send(node.children, MODEL, node.rounds, None, floats=0)
 
+    def _commit(self, plan: Plan, version: int, answers: Sequence[tuple[int, int, Any]]) -> Commit:
+        """Return the commit of answers (rank, staleness, value)."""
+        weighted = [(rank, self.weight(age, plan), value) for rank, age, value in answers]
+        total = plain_sum([value * weight for _, weight, value in weighted])
+        share = sum(self.damped(age) for _, age, _ in answers) / self.size
+        return Commit(total, version, _residual(weighted, plan), share)
+
+    def damped(self, staleness: int) -> float:
+        """Return the factor of an answer whose model is `staleness` commits old."""
+        return float((1.0 + staleness) ** -self.damping)
+
     def weight(self, staleness: int, plan: Plan) -> float:
         """Return the weight of an answer in its commit, scaled as if it came from all parts."""
-        return float(plan.parts / self.size * (1.0 + staleness) ** -self.damping)
+        return plan.parts / self.size * self.damped(staleness)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Simulate arrivals one by one, with the same times as the event engine but without its programs."""

@@ -89,6 +89,11 @@ class ISGC(Approximate):
             return hybrid(workers, self.replication, self.group_replication, self.groups)
         return circulant(workers, self.replication)
 
+    @property
+    def shrinks(self) -> bool:
+        """False: the weights are scaled to 1 on average."""
+        return False
+
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
         """Return weights: parts over covered parts for the answers of the set, 0 for the others."""
         size, around = self.replication, code.workers

@@ -40,7 +40,7 @@ class UMW(Scheme):
         n = node.plan.workers
         rule = at_least(self.waits_for(n))
         if node.rank == MASTER:
-            return parent_program(node, rule, lambda r, got: (total(got), float(n - len(got))))
+            return parent_program(node, rule, lambda r, got: (total(got), float(n - len(got))), shrinks=True)
         return child_program(node, rule, lambda r, got: (total(got), 0.0))
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
@@ -49,7 +49,10 @@ class UMW(Scheme):
 
 
 class SGD(UMW):
-    """Ignore stragglers: the master takes the sum of the first N-S answers. The usual step is c1/(t+c2)."""
+    """Ignore stragglers: the master takes the sum of the first N-S answers. Use it with a step c1/(t+c2).
+
+    Its step is (N-S)/N of the one of `Backup`, for the gradient and for the regularisation alike.
+    """
 
     name: ClassVar[str] = "SGD"
     title: ClassVar[str] = "Ignore the stragglers"

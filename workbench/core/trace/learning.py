@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import Batched
 from workbench.core.contract.optimisers import Optimiser, State
-from workbench.core.contract.problem import Slice, in_round
+from workbench.core.contract.problem import Slice, in_round, regularised
 from workbench.core.contract.weights import Decoding, VersionedWeights
 from workbench.core.problems.base import Evaluation, Problem, Request
 
@@ -24,17 +24,26 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Commits:
-    """Commits of one run: decoding vectors (see `Decoding`) over parts of these sizes."""
+    """Commits of one run: decoding vectors (see `Decoding`) over parts of these sizes.
+
+    `shares`: share of the regularisation in the step of each round (see `Commit`); empty: 1 in all rounds.
+    """
 
     optimiser: Optimiser
     weights: Sequence[Decoding]
     sizes: NDArray[np.int64]
     every: int = 1  # rounds from one evaluation of the loss to the next
+    shares: Sequence[float] = ()
 
     def key(self) -> tuple[object, ...]:
         """Return a key that is equal for runs with the same iterates."""
         bytes_ = tuple(None if w is None else w.tobytes() for w in self.weights)
-        return (self.optimiser, self.every, bytes_, self.sizes.tobytes() if any(bytes_) else None)
+        sizes = self.sizes.tobytes() if any(bytes_) else None
+        return (self.optimiser, self.every, bytes_, sizes, tuple(self.share(t) for t in range(len(bytes_))))
+
+    def share(self, round: int) -> float:
+        """Return the share of the regularisation in the step of a round."""
+        return self.shares[round] if self.shares else 1.0
 
     def evaluated(self, round: int) -> bool:
         """Return whether the loss is evaluated after a round."""
@@ -161,7 +170,9 @@ class _Trajectory:
             gradient = self._of_batch(t, before, weights)
         assert gradient is not None
         update = self.commits.optimiser.update
-        after, self.state = update(self.state, before, gradient, self.problem, t)
+        after, self.state = update(
+            self.state, before, gradient, regularised(self.problem, self.commits.share(t)), t
+        )
         self.learnt.moved(before, after, self.problem.truth)
 
     def _of_batch(self, t: int, model: Array, weights: Array | None) -> Array:

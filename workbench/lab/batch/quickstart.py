@@ -23,7 +23,7 @@ NOTEBOOK = shipped("notebooks/01-quickstart.ipynb")
 
 
 def summary(traces: Sequence[Trace], target: float | None = None, metric: str = "loss") -> pd.DataFrame:
-    """Return scheme, seconds to the target and speedup of CR; by default, the target is one that all of them reach.
+    """Return scheme, seconds to the target and how many times as long as CR; by default all reach the target.
 
     `traces` of one problem; `metric`: the column of their rounds that is compared.
 

@@ -1,4 +1,4 @@
-"""Speedups: each run's time to a target, relative to a reference."""
+"""Speedups of a reference over other runs: each run's time to a target over that of the reference."""
 
 from __future__ import annotations
 
@@ -37,17 +37,18 @@ def speedups(
     reference: str | None = None,
     over_seeds: bool = False,
 ) -> pd.DataFrame:
-    """Return the seconds to a target per run, and the speedup of the reference over it.
+    """Return the seconds to a target per run, and how many times as long as the reference it takes.
 
     `target`: value of the metric that counts as solved: at or below it (at or above it for accuracy and AUC). With
     mini-batches, the mean of the last five evaluated values is compared with it. `metric`: a column of `trace.rounds`.
     `reference`: label of a trace, or a scheme. None: CR if it reaches the target, else the fastest. `over_seeds`: take
     runs that differ in nothing but their seed together.
 
-    Returns one row per trace, in order: `scheme` (the label), `seconds` (NaN: never reached), `speedup`
-    (seconds divided by the reference's seconds), `follows` (what the scheme was written after: paper, abstract or
-    code). With `over_seeds`, one row per group of runs: `seconds` is their mean,
-    NaN where one never reached the target. Its 95 % confidence interval is `low` to `high`, and `runs` is their number.
+    Returns one row per trace, in order: `scheme` (the label), `seconds` (NaN: never reached), `times_as_long` (seconds
+    over those of the reference: above 1 the run is slower than the reference), `follows` (what the scheme was written
+    after: paper, abstract or code), `reference` (its label, empty if no run reaches the target). With `over_seeds`, one
+    row per group of runs: `seconds` is their mean, NaN where one never reached the target. Its 95 % confidence interval
+    is `low` to `high`, and `runs` is their number.
     Raises `SettingError`: the metric or the reference is unknown, or there are no traces.
 
     >>> import workbench as wb
@@ -63,8 +64,9 @@ def speedups(
     place = reference_of(series, seconds) if reference is None else position(series, reference)
     base = float("nan") if place is None else seconds[place]
     labels, factors = [s.label for s in series], [ratio(t, base) for t in seconds]
-    found: dict[str, Any] = {"scheme": labels, "seconds": seconds, "speedup": factors}
+    found: dict[str, Any] = {"scheme": labels, "seconds": seconds, "times_as_long": factors}
     found["follows"] = [s.trace.experiment.built_scheme.follows for s in series]
+    found["reference"] = "" if place is None else labels[place]
     if over_seeds:
         found |= {"low": [float(each.low) for each in bands], "high": [float(each.high) for each in bands]}
         found["runs"] = [len(group) for group in groups]

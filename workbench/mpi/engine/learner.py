@@ -14,6 +14,7 @@ from workbench.core.base.types import Array
 from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.optimisers import Optimiser, State
 from workbench.core.contract.plan import Blend, Plan, Work
+from workbench.core.contract.problem import regularised
 from workbench.core.contract.protocol import Compute
 from workbench.core.engine.virtual.arithmetic import BATCHES_STREAM, Numbers
 from workbench.core.problems.base import Problem, Slice
@@ -88,10 +89,11 @@ class Learner(Numbers):
             pass
         return total
 
-    def commit(self, round: int, gradient: Any, residual: float) -> tuple[Array, float]:
+    def commit(self, round: int, gradient: Any, residual: float, share: float = 1.0) -> tuple[Array, float]:
         """Update the model. A scheme that received nothing may commit 0."""
         estimate = np.empty(self.model.shape)
         estimate[...] = gradient
-        self.model, self.state = self.optimiser.update(self.state, self.model, estimate, self.problem, round)
+        problem = regularised(self.problem, share)
+        self.model, self.state = self.optimiser.update(self.state, self.model, estimate, problem, round)
         self.gradient = estimate
         return self.model, residual

@@ -244,7 +244,8 @@ class RankEngine:
     def _commit(self, effect: Commit) -> Any:
         self._note()
         self.mailbox.run_deferred()  # deferred work may need the current model
-        model, residual = self.learner.commit(effect.round, effect.gradient, effect.residual)
+        gradient, round, residual, share = effect
+        model, residual = self.learner.commit(round, gradient, residual, share)
         now = time.monotonic()
         self.ledger.commit(effect.round, now, residual)
         self.ledger.log(effect.round, self.rank, "commit", now, now, now, -1, 0, 0)

@@ -147,7 +147,7 @@ class _Node:
         if isinstance(effect, Send):
             self.send(effect)
         elif isinstance(effect, Commit):
-            run.learner.commit(effect.round, effect.gradient, effect.residual)
+            run.learner.commit(effect.round, effect.gradient, effect.residual, effect.share)
             run.found.append(run.learner.model)
             return run.learner.model
         elif isinstance(effect, AllReduce):

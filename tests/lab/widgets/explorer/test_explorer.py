@@ -110,7 +110,7 @@ def test_explorer_click_on_a_worker_shows_its_data(explorer: Explorer) -> None:
 
 def test_explorer_phase_diagram_can_be_clicked(explorer: Explorer) -> None:
     preview = explorer.preview
-    preview.view.value = "Who wins"
+    preview.view.value = "Shortest rounds"
     thread = preview._map.thread
     assert thread is not None
     thread.join()

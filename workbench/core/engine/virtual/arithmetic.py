@@ -19,7 +19,7 @@ from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.plan import MASTER, Blend, Plan, Work
-from workbench.core.contract.problem import in_round, rows_of
+from workbench.core.contract.problem import in_round, regularised, rows_of
 from workbench.core.contract.programs import plain_sum
 from workbench.core.contract.protocol import Compute
 from workbench.core.contract.weights import VERSION_STRIDE, Decoding, SparseWeights, VersionedWeights
@@ -84,6 +84,7 @@ class Coefficients(_OnPlan):
     def __init__(self, plan: Plan, sampler: BatchSampler | None = None) -> None:
         self.sampler = sampler
         self.weights: list[Decoding] = []  # committed weights of each round
+        self.shares: list[float] = []  # share of the regularisation in each round's step (see `Commit`)
         self.turn(plan)
 
     def turn(self, plan: Plan) -> None:
@@ -149,7 +150,7 @@ class Coefficients(_OnPlan):
         """Return the sum of the workers' weights."""
         return plain_sum(values)
 
-    def commit(self, round: int, gradient: Any, residual: float) -> tuple[int, float]:
+    def commit(self, round: int, gradient: Any, residual: float, share: float = 1.0) -> tuple[int, float]:
         """Store the decoding vector of the first node that commits a round; return the next model and |b - 1|^2.
 
         b has the weight of each part, summed over the versions. `gradient` may be 0.
@@ -164,6 +165,7 @@ class Coefficients(_OnPlan):
             off = (value - self._ones).ravel()
             exact = None if np.abs(off).max() <= EXACT_TOLERANCE else self._by_part(value)
             self.weights.append(exact if own else stale)
+            self.shares.append(1.0 if exact is None else share)
             self._residual = float(off @ off) / self.plan.coordinates
         return round + 1, self._residual
 
@@ -276,11 +278,12 @@ class Numbers(_OnPlan):
             total = [t + pieces[(j + k) % n][j] for j, t in enumerate(total)]
         return np.concatenate(total)
 
-    def commit(self, round: int, gradient: Array, residual: float) -> tuple[Array, float]:
+    def commit(self, round: int, gradient: Array, residual: float, share: float = 1.0) -> tuple[Array, float]:
         """Update the model and return it with the residual. A scheme without answers may commit 0."""
         if round == self.rounds_done:
             estimate, newest = np.broadcast_to(gradient, self.models[-1].shape), self.models[-1]
-            model, self._state = self.optimiser.update(self._state, newest, estimate, self.problem, round)
+            problem = regularised(self.problem, share)
+            model, self._state = self.optimiser.update(self._state, newest, estimate, problem, round)
             self.rounds_done = round + 1
             self.models.append(model)
             if self.keep:

@@ -56,6 +56,7 @@ class Network(EventLoop):
     __slots__ = (
         "controller",
         "delays",
+        "differ",
         "floats",
         "instant",
         "last",

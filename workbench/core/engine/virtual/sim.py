@@ -249,7 +249,8 @@ class _Simulation(Network):
             self._at(end, TIMER, self._wake, (r, self.ranks[r].ticket, total))
 
     def _commit(self, r: int, rank: RankState, effect: Commit) -> Any:
-        model, residual = self.arithmetic.commit(effect.round, effect.gradient, effect.residual)
+        gradient, round, residual, share = effect
+        model, residual = self.arithmetic.commit(round, gradient, residual, share)
         self.log((effect.round, r, "commit", self.now, self.now, self.now, -1, 0, 0))
         self.committed[effect.round] += 1
         if self.committed[effect.round] == len(self.plan.committers):

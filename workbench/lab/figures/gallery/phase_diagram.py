@@ -33,7 +33,7 @@ def phase_diagram(
     if not contest.names or not contest.seconds.size:
         raise SettingError("contest: is empty; give at least one scheme, one alpha and one latency")
     rows, columns = contest.winner.shape
-    about = "winner, and how many times longer the second best takes"
+    about = "scheme with the shortest mean round, and the second best's round over it"
     figure = new_figure(theme, "Shortest rounds", about, height=220 + 58 * rows)
     figure.add_trace(_cells(contest, theme))
     if alpha is not None and latency is not None:

@@ -23,7 +23,7 @@ from workbench.lab.widgets.plots.plot import Click, Plot, low
 
 Situation = tuple[Setup, Shape, int]  # setup, its shape, the number of workers
 VIEWS = {"Who holds what": tree, "Code": code}
-TIMES, CONTEST = "Time per round", "Who wins"
+TIMES, CONTEST = "Time per round", "Shortest rounds"
 MAX_HEIGHT_PX = 520  # px of a picture: all of it is visible on a small screen
 
 
@@ -113,7 +113,7 @@ class Preview(Tab):
 
     def _show_map(self, found: SchemeGrid | None, share: float) -> None:
         if found is None:
-            self.note.value = sentence(f"looking who wins: {100 * share:.0f} %")
+            self.note.value = sentence(f"looking for the shortest rounds: {100 * share:.0f} %")
             return
         self.note.value = ""
         if self._picture == CONTEST and (here := self._situation) is not None:
