@@ -58,8 +58,8 @@ class SGD(UMW):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return one to half of the workers as the number of ignored ones."""
-        return [{"stragglers": s} for s in log_spaced_ints(1, workers // 2)]
+        """Return one to all but one of the workers as the number of ignored ones."""
+        return [{"stragglers": s} for s in log_spaced_ints(1, workers - 1)]
 
     def check(self, workers: int) -> None:
         check_stragglers(self.stragglers, workers)
