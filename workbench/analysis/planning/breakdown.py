@@ -44,7 +44,9 @@ def parts_of(cluster: ClusterProfile, c: Candidate, per_round: float) -> dict[st
     `per_round`: the predicted seconds of a round, to which the parts sum. Latency and transfers are what they add.
     """
     e = c.experiment
-    fixed = e.delays.fixed  # a drawn time of one sample includes this start-up cost, in samples
+    fixed = float(
+        getattr(e.delays, "fixed", 0.0)
+    )  # a drawn time of one sample includes this start-up cost, in samples
     typical = float(np.quantile(drawn(e.delays, 4, 2000), QUIET_QUANTILE))
     quiet = Constant(shift=typical / (1 + fixed), fixed=fixed)
     off: dict[str, Callable[[Experiment], dict[str, Any]]] = {

@@ -224,8 +224,8 @@ class _Search:
 
     def screened(self, all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates with a few predictions; refuse those that were not tried in time."""
-        some = screened(all_, found, self.progress, self.deadline)
-        for c in found[len(some) :]:
+        found = sorted(found, key=lambda c: c.forecast.mean) if self.deadline < float("inf") else found
+        for c in found[len(some := screened(all_, found, self.progress, self.deadline)) :]:
             self.refuse(c.name, "not tried: the time of the search was used up; raise seconds")
         return some
 

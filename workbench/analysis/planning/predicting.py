@@ -164,7 +164,7 @@ def screened(
 
     After `deadline` (on the monotonic clock, s) only the candidates so far are returned, at least one.
     """
-    some = []
+    some = list[Candidate]()
     with Bar("choosing steps", "candidate", len(found), progress) as bar:
         for i, c in enumerate(found):
             if some and time.monotonic() > deadline:
@@ -184,8 +184,8 @@ def misfit(cluster: ClusterProfile, c: Candidate) -> float:
     bare = cluster.replayed()
     there = bare.forecast_of(bare.placed(c.experiment, c.task), c.task, MISFIT_ROUNDS, c.experiment.seed)
     longest = cluster.recorded[cluster.main].times.max(axis=1)
-    halves = [Forecast(half, 1.0, 0.0, 0.0) for half in np.array_split(longest, 2)]
-    pairs = [(c.forecast, there, 1.0), (*halves, 2.0)] if len(longest) > 1 else [(c.forecast, there, 1.0)]
+    early, late = (Forecast(half, 1.0, 0.0, 0.0) for half in np.array_split(longest, 2))
+    pairs = [(c.forecast, there, 1.0), (early, late, 2.0)] if len(longest) > 1 else [(c.forecast, there, 1.0)]
     beyond = 0.0
     for one, other, parts in pairs:
         if min(one.mean, other.mean) > 0 and np.isfinite(one.mean + other.mean):

@@ -166,7 +166,7 @@ class ClusterProfile(Measurements):
             return e
         crowds = [len(who) / cores for who, cores in zip(sharing.places, sharing.cores, strict=True)]
         factor = max(1.0, *crowds)
-        slowed = scaled(e.delays, factor).model_copy(update={"fixed": e.delays.fixed})
+        slowed = scaled(e.delays, factor).model_copy(update={"fixed": getattr(e.delays, "fixed", 0.0)})
         return e.model_copy(update={"delays": slowed})
 
     def sharing(self, workers: int, task: Task) -> Sharing | None:
