@@ -14,6 +14,7 @@ from workbench.core.base.results import results
 from workbench.core.base.settings import SettingError, unknown_name
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
+from workbench.mpi.running.real import start_real
 
 COST_LABELS = {  # names of the parts of a round's time, as sentences use them
     "computing": "computing",
@@ -155,8 +156,6 @@ class Advice:
             raise SettingError(
                 f"rounds = {rounds}: take {WARM_ROUNDS + 1} or more, as the first are not counted"
             )
-        from workbench.mpi.running.real import start_real  # not needed to plan with a kept profile
-
         e = self.best.experiment.replace(rounds=rounds)
         times = (
             start_real(e, cluster=cluster, emulate="nothing", events=False, **options)

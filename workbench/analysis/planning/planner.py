@@ -94,25 +94,21 @@ def plan(
     profile
         Result of `wb.profile`, or its file.
     problem, problem_args, workers, seed
-        As in an experiment; `workers` defaults to as many as were measured.
+        As in an experiment; `workers`: default as measured.
     rounds, target, metric, tolerance
         Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, less `tolerance`.
-    schemes
+    schemes, effort
         Names of schemes to consider; default: all.
-    effort
         Max numbers of data that simulations process, including those that choose steps. Every inexact scheme has the
         same share, whether or not it is in `schemes`. 0: rank only exact schemes, at the automatic step.
     seconds
-        Max time of the search, s; None: unlimited. The search ends within one candidate's time after it. Candidates
-        that were not tried by then are listed with this reason. The advice then depends on the machine's speed.
+        Max time of the search, s; candidates that were not tried by then are refused. None: unlimited.
     machines, replay
         "same": plan for the measured workers, each in its place; permanently slow ones stay slow. "new": plan for
         others of their kind, drawn from the fitted delay model. Default: "same" for as many as were measured.
         `replay`: use recorded times in place of fitted delay models; on new machines they are reassigned at random.
-    progress
-        Show a progress bar.
-    **fields
-        Other fields of an experiment. optimiser, optimiser_args: used for all schemes instead of each scheme's own.
+    progress, **fields
+        Show a bar; other fields of an experiment. optimiser, optimiser_args: for all schemes, not each one's own.
 
     Raises
     ------
@@ -127,12 +123,17 @@ def plan(
     'CR'
     """
     _check(0.0 if target is not None else tolerance, effort, schemes, seconds)
-    limit = float("inf") if seconds is None else time.monotonic() + seconds
     cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
     count, args = cluster.workers if workers is None else workers, dict(problem_args or {})
     base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
-    search = _Search(_planned(cluster, machines, count, replay), base, effort, progress, metric, limit)
-    return search.advice(schemes, "optimiser" in fields, target, tolerance)
+    placed = _planned(cluster, machines, count, replay)
+    return _Search(placed, base, effort, progress, metric, _deadline(seconds)).advice(
+        schemes, "optimiser" in fields, target, tolerance
+    )
+
+
+def _deadline(seconds: float | None) -> float:
+    return time.monotonic() + (seconds or float("inf"))
 
 
 def _check(tolerance: float, effort: float, schemes: Sequence[str] | None, seconds: float | None) -> None:
