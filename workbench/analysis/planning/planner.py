@@ -91,10 +91,8 @@ def plan(
 
     Parameters
     ----------
-    profile
-        Result of `wb.profile`, or its file.
-    problem, problem_args, workers, seed
-        As in an experiment; `workers`: default as measured.
+    profile, problem, problem_args, workers, seed
+        Result of `wb.profile`, or its file; fields of an experiment. `workers`: default as measured.
     rounds, target, metric, tolerance
         Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, less `tolerance`.
     schemes, effort
