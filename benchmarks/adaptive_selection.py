@@ -46,6 +46,22 @@ def changing(before: dict[str, Any], after: dict[str, Any], at: int, **more: Any
     return {"kind": "changing", "before": before, "after": after, "at": at, **more}
 
 
+def stationary(rounds: int) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Return name, delays and link of eight laws that do not change, the last but for calm spells between tails."""
+    tail = {"kind": "pareto"}
+    turns: dict[str, Any] = tail
+    for k, at in enumerate(range(50, rounds, 50)):
+        turns = changing(turns, tail if k % 2 else CALM, at)
+    yield "shifted exponential", FAST, {}
+    yield "exponential, any load", {"kind": "exponential", "mean": 1e-2}, {}
+    yield "pareto", tail, {}
+    yield "pareto, heavier", {"kind": "pareto", "shape": 1.2}, {}
+    yield "heterogeneous", {"kind": "heterogeneous"}, {}
+    yield "markov", BURSTS, {}
+    yield "two part", SEND, {}
+    yield "pareto and calm in turn", turns, {}
+
+
 def synthetic(rounds: int) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Return name, delays and link of delay models with change points."""
     third = rounds // 3
@@ -162,7 +178,7 @@ def main() -> None:
         return real(chosen.real)
     n = chosen.workers
     samples = 100 * n
-    cases = list(synthetic(chosen.rounds))
+    cases = [*stationary(chosen.rounds), *synthetic(chosen.rounds)]
     if chosen.data is not None:
         cases += recorded(chosen.data, samples, n)
     print(f"{'':32}{'regret':>16}{'worst':>11}{'changes':>8}   best fixed")

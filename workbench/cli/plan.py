@@ -81,6 +81,7 @@ def profile(
     help="Without --target: share of the loss decrease that may be missing.",
 )  # fmt: skip
 @option("--scheme", "schemes", multiple=True, help="Consider this scheme only (repeatable).")
+@option("--seconds", type=float, help="Max seconds of the search.  [default: unlimited]")
 @option(
     "--effort",
     type=float,
@@ -100,7 +101,8 @@ def profile(
 @TRUST
 def plan(
     profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, metric: str,
-    tolerance: float, schemes: tuple[str, ...], effort: float | None, machines: Literal["same", "new"] | None,
+    tolerance: float, schemes: tuple[str, ...], effort: float | None, seconds: float | None,
+    machines: Literal["same", "new"] | None,
     replay: bool, seed: int, picture: Path | None, output: Path | None, trust: bool,
 ) -> None:  # fmt: skip
     """Rank all schemes and their parameters on the cluster of PROFILE, for the problem of SPEC.
@@ -114,7 +116,7 @@ def plan(
     _writable(drawn, _PICTURES, "picture")
     if output is not None:
         _writable(output, (".json", ".yaml", ".yml"), "output")
-    wanted: dict[str, Any] = {"workers": workers, "rounds": rounds, "effort": effort}
+    wanted: dict[str, Any] = {"workers": workers, "rounds": rounds, "effort": effort, "seconds": seconds}
     given = {name: value for name, value in wanted.items() if value is not None}
     known = ClusterProfile.load(profile, trust=trust)
     advice = choose(

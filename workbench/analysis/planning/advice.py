@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +11,11 @@ import pandas as pd
 
 from workbench.analysis.planning.quantities import INEXACT_MARK, quantity_of
 from workbench.core.base.results import results
-from workbench.core.base.settings import unknown_name
+from workbench.core.base.settings import SettingError, unknown_name
 from workbench.core.contract.scheme import mark_note, marked
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
+from workbench.mpi.running.real import start_real
 
 COST_LABELS = {  # names of the parts of a round's time, as sentences use them
     "computing": "computing",
@@ -22,6 +23,8 @@ COST_LABELS = {  # names of the parts of a round's time, as sentences use them
     "latency": "latency, message after message",
     "transfers": "transfers through the busiest port",
 }
+WARM_ROUNDS = 3  # first rounds of a real run that do not count
+MAX_TRIAL_RATIO = 1.5  # max ratio of measured and forecast rounds at which a forecast holds
 MAX_EQUAL_RATIO = 1.02  # ratio of two times up to which they count as equal
 
 
@@ -102,16 +105,38 @@ class RunnerUp(NamedTuple):
         very = " or plan for these very ones (machines='same');" if self.lasting and self.able else ""
         return (
             f"On other {more} of the kind another choice, above all {self.rival}, may be up to {self.quicker:.0%}"
-            f" quicker: measure about {max(self.times, 1.1):.2g} times as many to decide to 2 %;{very}"
-            f" else take {self.safe}, in 19 of 20 cases at most {self.behind:.0%} behind the best."
+            f" quicker than the first: measure about {max(self.times, 1.1):.2g} times as many to decide to 2 %;{very}"
+            f" else take {self.safe}, in 19 of 20 cases at most {self.behind:.0%} slower than the fastest choice."
         )
+
+
+class Trial(NamedTuple):
+    """Check of a forecast by a short real run of the first choice: mean seconds of a round, and its rounds."""
+
+    measured: float
+    predicted: float
+    rounds: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether the measured round is within `MAX_TRIAL_RATIO` of the forecast."""
+        return 1 / MAX_TRIAL_RATIO <= self.measured / self.predicted <= MAX_TRIAL_RATIO
+
+    def __str__(self) -> str:
+        start = f"measured {quantity_of(self.measured)} a round over {self.rounds} rounds"
+        end = "the forecast holds"
+        if not self.holds:
+            ratio = self.measured / self.predicted
+            end = f"{ratio:.2g} times the forecast, so measure the cluster again before relying on the order"
+        return f"{start}, forecast {quantity_of(self.predicted)}: {end}"
 
 
 @dataclass(frozen=True)
 class Advice:
     """Choices by expected time, the fastest first. `target`: text; `loss`: its value, None for a number of rounds.
 
-    `doubt`: what a larger measurement would decide, None if this one is large enough. `str(advice)` is the advice in
+    `doubt`: what a larger measurement would decide, None if this one is large enough. `trial`: a
+    check by a real run (`tried`). `str(advice)` is the advice in
     a few sentences.
     """
 
@@ -121,6 +146,26 @@ class Advice:
     notes: tuple[str, ...] = ()
     loss: float | None = None
     runner_up: RunnerUp | None = None
+    trial: Trial | None = None
+
+    def tried(self, cluster: Any = "local", rounds: int = 20, **options: Any) -> Advice:
+        """Return the advice with its forecast checked by a short real run of the first choice.
+
+        `cluster`, `options`: as in `wb.run` with `engine="mpi"`. `rounds`: of that run, 4 or more. Delays are real
+        ones, nothing is emulated. The headline and `trial` then contain the verdict.
+        """
+        if rounds <= WARM_ROUNDS:
+            raise SettingError(
+                f"rounds = {rounds}: take {WARM_ROUNDS + 1} or more, as the first are not counted"
+            )
+        e = self.best.experiment.replace(rounds=rounds)
+        times = (
+            start_real(e, cluster=cluster, emulate="nothing", events=False, **options)
+            .result()
+            .columns["time"]
+        )
+        measured = float(np.diff(times)[WARM_ROUNDS - 1 :].mean())
+        return replace(self, trial=Trial(measured, self.best.per_round, rounds - WARM_ROUNDS))
 
     @property
     def best(self) -> Choice:
@@ -166,7 +211,13 @@ class Advice:
 
     @property
     def headline(self) -> str:
-        """One line: the first choice, whether it is first only on average, and whether that is certain."""
+        """One line: the first choice, whether it is first only on average, whether that is certain, any verdict."""
+        if self.trial is not None and not self.trial.holds:
+            return f"Not confirmed: {self.best.name}; {self.trial}"
+        return f"{self._first}; {self.trial}" if self.trial is not None else self._first
+
+    @property
+    def _first(self) -> str:
         if self.runner_up is not None:
             return f"Too close to call between {self.best.name} and {self.runner_up.rival}: measure more"
         how = "" if self.favourite is self.best else " on average"
@@ -183,12 +234,12 @@ class Advice:
         ]
         texts += [_against(best, other) for other in others[:1]]
         texts.append(
-            f"It wins in {best.sure:.0%} of the resampled predictions,"
+            f"Of all {len(self.choices)} choices it is the fastest in {best.sure:.0%} of the resampled predictions,"
             f" {best.scheme} with any parameters in {self.sure(best.scheme):.0%}."
         )
         if self.favourite is not best:
             texts.append(
-                f"{self.favourite.name} wins in {self.favourite.sure:.0%}, yet takes longer on average."
+                f"{self.favourite.name} is the fastest in {self.favourite.sure:.0%}, yet takes longer on average."
             )
         if self.runner_up:
             texts.append(str(self.runner_up))
@@ -239,27 +290,23 @@ def _plain(value: Any) -> str:
 
 
 def _made_of(choice: Choice) -> str:
-    """Return the parts of a round's time as text, the largest first, as in the figure.
-
-    If a round waits only for the fastest workers, stragglers shorten it. Then they are not a share of it.
-    """
-    whole = sum(max(cost, 0.0) for cost in choice.parts.values())
+    """Return the parts of a round's time as text, the largest first, as in the figure."""
+    whole = sum(choice.parts.values())
     if whole <= 0:
         return "parts unknown"
     order = sorted(choice.parts.items(), key=lambda item: -item[1])
     shares = [
         f"{COST_LABELS[name]} {seconds / whole:.0%}" for name, seconds in order if seconds > 0.005 * whole
     ]
-    less = [f"less {quantity_of(-s)} by {COST_LABELS[name]}" for name, s in order if s < -0.005 * whole]
-    return ", ".join(shares + less)
+    return ", ".join(shares)
 
 
 def _against(best: Choice, other: Choice) -> str:
     """Return by how much the next scheme is behind, and the cause of the difference."""
     ratio = other.seconds / best.seconds
     if ratio < MAX_EQUAL_RATIO:
-        return f"{other.name} is as good, as far as the forecast can tell."
-    start = f"Next is {other.name}, {ratio:.3g} times as long"
+        return f"{other.name} is as good as {best.name}, as far as the forecast can tell."
+    start = f"Next is {other.name}, which takes {ratio:.3g} times as long as {best.name}"
     if not best.parts or not other.parts:
         return f"{start}."
     if other.rounds > 1.2 * best.rounds:

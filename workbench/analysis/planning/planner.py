@@ -7,7 +7,9 @@ schemes need equally many rounds. Those of inexact ones are simulated, at separa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,20 +17,22 @@ from typing import Any, Literal
 import numpy as np
 
 from workbench.analysis.planning.advice import MAX_EQUAL_RATIO, Advice, Choice, Refusal
-from workbench.analysis.planning.delay_fits import drawn
+from workbench.analysis.planning.breakdown import parts_of
+from workbench.analysis.planning.finer import finer
+from workbench.analysis.planning.plan_notes import notes, step_notes
 from workbench.analysis.planning.predicting import (
     PREDICTION_SEEDS,
     Candidate,
     Resampling,
     by_scheme,
     doubted,
+    misfit,
     missed,
     screened,
     sharpened,
     told_apart,
 )
 from workbench.analysis.planning.profile import ClusterProfile, Task
-from workbench.analysis.planning.shapley import shapley
 from workbench.analysis.planning.targets import (
     MAX_NUMBERS,
     Target,
@@ -45,21 +49,21 @@ from workbench.core import schemes as known
 from workbench.core.base.arguments import kinds_checked
 from workbench.core.base.bar import Bar
 from workbench.core.base.settings import SettingError
-from workbench.core.contract.delays import Constant
 from workbench.core.contract.scheme import Scheme
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, settled
 from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
-FORECAST_ROUNDS, BREAKDOWN_ROUNDS = 64, 24  # rounds of a forecast: to compare, and for parts of a round
+FORECAST_ROUNDS = 64  # rounds of a forecast for the comparison
 FORECAST_SEEDS = 4  # seeds of a forecast for the comparison
 MAX_BREAKDOWNS = 10  # max number of schemes whose rounds are split into parts
-SETTINGS_PER_SCHEME = 6  # max configurations of an inexact scheme that are simulated
+SETTINGS_PER_SCHEME = 4  # max configurations of an inexact scheme that are simulated at first
+FINER_SETTINGS = 4  # max configurations near the best ones of a scheme that are tried afterwards, in one pass
+FINER_PASSES = 3  # passes near the best for exact schemes, which are not simulated
 MIN_SEEDS = 8  # min seeds of each configuration, unless only one configuration is left
 # max ratio of round times to the best exact one's; unbiased estimates cannot compensate for more
 MAX_ROUNDS_RATIO = 1.1
-QUIET_QUANTILE = 0.05  # quantile of a worker's times that counts as undisturbed
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 
 
@@ -77,6 +81,7 @@ def plan(
     schemes: Sequence[str] | None = None,
     seed: int = 0,
     effort: float = MAX_NUMBERS,
+    seconds: float | None = None,
     machines: Literal["same", "new"] | None = None,
     replay: bool = False,
     progress: bool = False,
@@ -86,24 +91,22 @@ def plan(
 
     Parameters
     ----------
-    profile
-        Result of `wb.profile`, or its file.
-    problem, problem_args, workers, seed
-        As in an experiment; `workers` defaults to as many as were measured.
+    profile, problem, problem_args, workers, seed
+        Result of `wb.profile`, or its file; fields of an experiment. `workers`: default as measured.
     rounds, target, metric, tolerance
         Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, less `tolerance`.
-    schemes
+    schemes, effort
         Names of schemes to consider; default: all.
     effort Max numbers of data that simulations process, including those that choose steps. Every inexact scheme has the
         same share, whether or not it is in `schemes`. 0: rank only exact schemes, at the automatic step.
+    seconds
+        Max time of the search, s; candidates that were not tried by then are refused. None: unlimited.
     machines, replay
         "same": plan for the measured workers, each in its place; permanently slow ones stay slow. "new": plan for
         others of their kind, drawn from the fitted delay model. Default: "same" for as many as were measured.
         `replay`: use recorded times in place of fitted delay models; on new machines they are reassigned at random.
-    progress
-        Show a progress bar.
-    **fields
-        Other fields of an experiment. optimiser, optimiser_args: used for all schemes instead of each scheme's own.
+    progress, **fields
+        Show a bar; other fields of an experiment. optimiser, optimiser_args: for all schemes, not each one's own.
 
     Raises
     ------
@@ -117,19 +120,27 @@ def plan(
     >>> plan(measured, problem_args={"samples": 600, "features": 500}, schemes=["UMW", "CR"], rounds=20).best.scheme
     'CR'
     """
-    _check(0.0 if target is not None else tolerance, effort, schemes)
+    _check(0.0 if target is not None else tolerance, effort, schemes, seconds)
     cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
     count, args = cluster.workers if workers is None else workers, dict(problem_args or {})
     base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
-    search = _Search(_planned(cluster, machines, count, replay), base, effort, progress, metric)
-    return search.advice(schemes, "optimiser" in fields, target, tolerance)
+    placed = _planned(cluster, machines, count, replay)
+    return _Search(placed, base, effort, progress, metric, _deadline(seconds)).advice(
+        schemes, "optimiser" in fields, target, tolerance
+    )
 
 
-def _check(tolerance: float, effort: float, schemes: Sequence[str] | None) -> None:
+def _deadline(seconds: float | None) -> float:
+    return time.monotonic() + (seconds or float("inf"))
+
+
+def _check(tolerance: float, effort: float, schemes: Sequence[str] | None, seconds: float | None) -> None:
     if not 0 <= tolerance < 1:
         raise SettingError(f"tolerance = {tolerance}: is a share of the decrease; take 0 or more, below 1")
     if not effort >= 0:
         raise SettingError(f"effort = {effort}: take 0 or more")
+    if seconds is not None and not seconds > 0:
+        raise SettingError(f"seconds = {seconds}: take more than 0, or None for no limit")
     if schemes is not None and not len(schemes):
         raise SettingError("schemes = []: name one at least, or take None for all")
 
@@ -176,6 +187,7 @@ class _Search:
     effort: float
     progress: bool
     metric: str = "loss"
+    deadline: float = float("inf")  # when the search ends, on the monotonic clock, s
     refusals: list[Refusal] = field(default_factory=list)
 
     def refuse(self, name: str, reason: str) -> None:
@@ -188,15 +200,60 @@ class _Search:
         """Collect candidates, choose a target, predict times and rank. `chosen`: the user chose the optimiser."""
         aim, found = self.aimed(self.candidates(schemes, chosen), target, tolerance)
         all_ = Resampling(self.cluster, aim, self.base.seed)
-        found = self.reaching(screened(all_, found, self.progress), aim)
-        found = self.reaching(sharpened(all_, found, self.progress), aim)
-        found = told_apart(all_, found)
-        doubt = doubted(all_, found)
-        notes = (*_notes(self.cluster, self.base, aim), *_steps(self.base, self.effort))
+        found = self.reaching(self.screened(all_, found), aim)
+        found = self.reaching(self.refined(all_, found, aim), aim)
+        found = self.reaching(sharpened(all_, found, self.progress, self.deadline), aim)
+        found = told_apart(all_, found) if not self.over else found
+        doubt = doubted(all_, found) if not self.over else None
+        found = [replace(c, misfit=misfit(self.cluster, c)) for c in found]
+        found_notes = (*notes(self.cluster, self.base, aim), *step_notes(self.base, self.effort))
         aim_text = f"for {self.base.rounds} rounds" if aim.loss is None else f"to {_aim_text(aim)}"
         return Advice(
-            tuple(_ranked(self.cluster, found, aim)), tuple(self.refusals), aim_text, notes, aim.loss, doubt
+            tuple(_ranked(self.cluster, found, aim)),
+            tuple(self.refusals),
+            aim_text,
+            found_notes,
+            aim.loss,
+            doubt,
         )
+
+    @property
+    def over(self) -> bool:
+        """Whether the time of the search is used up."""
+        return time.monotonic() > self.deadline
+
+    def screened(self, all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
+        """Return the candidates with a few predictions; refuse those that were not tried in time."""
+        found = sorted(found, key=lambda c: c.forecast.mean) if self.deadline < float("inf") else found
+        for c in found[len(some := screened(all_, found, self.progress, self.deadline)) :]:
+            self.refuse(c.name, "not tried: the time of the search was used up; raise seconds")
+        return some
+
+    def refined(self, all_: Resampling, found: Sequence[Candidate], aim: Target) -> list[Candidate]:
+        """Return the candidates and some between the best of each scheme and its neighbours, coarse to fine."""
+        known_ones = list(found)
+        for scheme, some in by_scheme(found).items():
+            grid = list(known.get(scheme).candidates(self.base.workers))
+            tried = list(some)
+            for _ in range(FINER_PASSES if some[0].trials is None else 1):
+                best = min(tried, key=lambda c: c.mean)
+                args = [dict(c.experiment.scheme_args) for c in tried]
+                near = finer(grid, args, best.experiment.scheme_args)[:FINER_SETTINGS]
+                new = [] if self.over else self.screened(all_, self.like(best, near, aim))
+                if not new:
+                    break
+                tried += [c for c in new if not missed(c)]
+                known_ones += new
+        return known_ones
+
+    def like(self, best: Candidate, near: Sequence[dict[str, Any]], aim: Target) -> list[Candidate]:
+        """Return candidates with other parameters of a candidate's scheme, without those that do not fit."""
+        own, found = self.base.replace(optimiser=best.experiment.optimiser), list[Candidate]()
+        for args in near:
+            with suppress(SettingError):
+                c = _candidate(self.cluster, own, best.experiment.scheme, args)
+                found.append(replace(c, optimiser=best.optimiser, seeds=best.seeds))
+        return found if best.trials is None else self.with_trials(found, aim)
 
     # ------------------------------------------------------------ candidates
 
@@ -212,6 +269,9 @@ class _Search:
                 own = self.base if chosen else self.base.replace(optimiser=known.get(name).optimiser)
                 reasons = []
                 for args in candidates:
+                    if found and self.over:
+                        reasons.append("not tried: the time of the search was used up; raise seconds")
+                        continue
                     try:
                         found.append(_candidate(self.cluster, own, name, args))
                     except SettingError as error:
@@ -378,7 +438,9 @@ def _affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[
     for count in range(min(SETTINGS_PER_SCHEME, len(every)), 0, -1):
         places = sorted({round(k * (len(every) - 1) / max(count - 1, 1)) for k in range(count)})
         some = [every[k] for k in places]
-        choosing, each = np.sum([price(c.experiment, aim) for c in some], axis=0)
+        choosing, each = np.sum([price(c.experiment, aim) for c in some], axis=0) * (
+            1 + FINER_SETTINGS / count
+        )
         seeds = int(min((share - choosing) / each, PREDICTION_SEEDS))
         if seeds >= (MIN_SEEDS if count > 1 else 1):
             return some, seeds
@@ -394,7 +456,7 @@ def _ranked(cluster: ClusterProfile, found: Sequence[Candidate], aim: Target) ->
     choices = [_choice(c, aim, sure) for c, sure in zip(found, _wins(found), strict=True)]
     explained = list(dict.fromkeys(c.scheme for c in choices))[:MAX_BREAKDOWNS]
     for k in [next(k for k, c in enumerate(choices) if c.scheme == scheme) for scheme in explained]:
-        choices[k] = replace(choices[k], parts=_parts(cluster, found[k]))
+        choices[k] = replace(choices[k], parts=parts_of(cluster, found[k], choices[k].per_round))
     return choices
 
 
@@ -436,64 +498,3 @@ def _wins(found: Sequence[Candidate]) -> list[float]:
     )
     first = np.argmax(times <= MAX_EQUAL_RATIO * times.min(axis=0), axis=0)
     return [float(share) for share in np.bincount(first, minlength=len(found)) / PREDICTION_SEEDS]
-
-
-def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
-    """Return seconds of a round by cause: undisturbed computing, and what stragglers, latency and transfers add."""
-    e = c.experiment
-    quiet = Constant(shift=float(np.quantile(drawn(e.delays, 4, 2000), QUIET_QUANTILE)))
-    off: dict[str, Callable[[Experiment], dict[str, Any]]] = {
-        "stragglers": lambda at: {"delays": quiet},
-        "latency": lambda at: {"link": at.link.without(latency=True)},
-        "transfers": lambda at: {"link": at.link.without(transfers=True), "decode_rate": None},
-    }
-
-    def seconds(on: frozenset[str]) -> float:
-        at = e
-        for name in off.keys() - on:
-            at = at.model_copy(update=off[name](at))
-        return cluster.forecast_of(at, c.task, BREAKDOWN_ROUNDS).mean * float(c.pace.mean())
-
-    return {"computing": seconds(frozenset()), **shapley(list(off), seconds)}
-
-
-# ---------------------------------------------------------------- notes
-
-
-def _steps(base: Experiment, effort: float) -> Iterator[str]:
-    """Yield a note if the steps were not chosen by the planner."""
-    if not leaves_step_open(base):
-        yield (
-            f"optimiser_args = {base.optimiser_args}: all schemes are compared at these, as asked for; leave them out,"
-            " and each is compared at the step that suits it"
-        )
-    elif not effort:
-        yield "effort = 0: no step was chosen, all take the automatic one"
-
-
-def _notes(cluster: ClusterProfile, base: Experiment, aim: Target) -> Iterator[str]:
-    yield from cluster.notes()
-    chances = cluster.slow_for_good() if cluster.same_machines else None
-    if chances is not None and (slow := (np.flatnonzero(chances[: base.workers] > 0.5) + 1).tolist()):
-        who = f"worker {slow[0]} of" if len(slow) == 1 else f"workers {', '.join(map(str, slow))} of"
-        yield (
-            f"for the very machines that were measured: {who} {base.workers} {'is' if len(slow) == 1 else 'are'} slow"
-            " for good; machines = 'new' plans for others of their kind"
-        )
-    if base.workers != cluster.workers:
-        yield (
-            f"measured with {cluster.workers} workers, planned for {base.workers}: workers that share a core or a"
-            " network slow one another down; measure with as many"
-        )
-    samples, floats = base.shape()
-    if aim.samples and aim.samples < samples:
-        yield f"rounds were simulated on {aim.samples} of {samples} samples"
-    longest = max(each.typical for each in cluster.recorded)
-    share = cluster.fitted.work.seconds(samples / base.workers, floats) / longest
-    if share > 4:
-        yield (
-            f"a worker's task takes {share:.1f} times as long as the longest that was measured:"
-            " measure with `like` this experiment"
-        )
-    if base.problem != cluster.problem:
-        yield f"measured with problem {cluster.problem}, planned for {base.problem}: a sample may cost more or less"

@@ -8,6 +8,7 @@ of rounds.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -30,6 +31,7 @@ FAR_BEHIND_SEEDS = 5  # number of resampled predictions for candidates far behin
 FAR_BEHIND_RATIO = 2.0  # max ratio to the best choice's time up to which a choice gets all predictions
 MAX_FORECAST_ROUNDS = 300  # max rounds of a forecast; rounds of longer runs take equally long on average
 FORECAST_ERROR_RATIO = 1.02  # ratio of times that is within the error of a forecast
+MISFIT_ROUNDS = 64  # rounds of a forecast by recorded times
 NOMINAL_COVERAGE = 0.9  # nominal coverage of the intervals
 COMPARED_SEEDS = 48  # seeds on each cluster for the difference of two choices
 # max number of choices that are compared this way, and max ratio to the first
@@ -53,6 +55,7 @@ class Candidate:
     seconds: Array = field(default_factory=lambda: np.zeros(0))  # seconds to the target, (resamples,)
     # seconds to the target as of the first round, (clusters, seeds)
     table: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    misfit: float = 0.0  # error of the fitted delay model, as a standard error of the logarithm of the time
 
     @property
     def name(self) -> str:
@@ -83,7 +86,7 @@ class Candidate:
 
         With many predictions it has the quantiles k/(n+1), which are right on average for any delay model. With few
         it is Student's prediction interval on a logarithmic scale. The error of forecasts, `FORECAST_ERROR_RATIO`, is
-        added as an independent error.
+        added as an independent error, and so is `misfit`.
         """
         tail, n = (1 - NOMINAL_COVERAGE) / 2, len(self.seconds)
         logs = np.log(self.seconds)
@@ -93,7 +96,8 @@ class Candidate:
         else:
             half = float(student.ppf(1 - tail, n - 1)) * float(logs.std(ddof=1)) * (1 + 1 / n) ** 0.5
             ends = logs.mean() + half * np.array([-1, 1])
-        low, high = np.exp(middle + np.array([-1, 1]) * np.hypot(ends - middle, np.log(FORECAST_ERROR_RATIO)))
+        model = np.hypot(float(norm.ppf(1 - tail)) * self.misfit, np.log(FORECAST_ERROR_RATIO))
+        low, high = np.exp(middle + np.array([-1, 1]) * np.hypot(ends - middle, model))
         return float(low), float(high)
 
     def rounds(self, aim: Target) -> Array:
@@ -143,7 +147,7 @@ class Resampling:
         clusters = len(self.cluster.resampled) or 1
         rows = []
         for k in range(clusters):
-            e = self.again(c, k)
+            e = self.cluster.crowded(self.again(c, k), c.task)
             seeds = range(e.seed, e.seed + clusters * COMPARED_SEEDS, clusters)
             rows.append(first_rounds(e, seeds, self.cluster.sharing(e.workers, c.task)))
         return replace(c, table=np.array(rows) * float(c.rounds(self.aim).mean() * c.pace.mean()))
@@ -153,15 +157,41 @@ class Resampling:
         return self.cluster.forecast_of(e, c.task, min(rounds, MAX_FORECAST_ROUNDS)).mean
 
 
-def screened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
-    """Return each candidate with its step and a few predictions. Rounds are NaN if it misses the target."""
-    some = []
+def screened(
+    all_: Resampling, found: Sequence[Candidate], progress: bool, deadline: float = float("inf")
+) -> list[Candidate]:
+    """Return each candidate with its step and a few predictions. Rounds are NaN if it misses the target.
+
+    After `deadline` (on the monotonic clock, s) only the candidates so far are returned, at least one.
+    """
+    some = list[Candidate]()
     with Bar("choosing steps", "candidate", len(found), progress) as bar:
         for i, c in enumerate(found):
+            if some and time.monotonic() > deadline:
+                break
             c = c if c.trials is None else all_.learnt(c, STEP_SEEDS)
             some.append(c if missed(c) else all_.predicted(c, FAR_BEHIND_SEEDS))
             bar.update(i + 1)
     return some
+
+
+def misfit(cluster: ClusterProfile, c: Candidate) -> float:
+    """Return the error of the cluster's delay model for a candidate, as a standard error of the time's logarithm.
+
+    It has two parts: the forecast by the model against one by recorded times, and the difference between the two
+    halves of the record. The sampling error of each, which predictions contain, is subtracted.
+    """
+    bare = cluster.replayed()
+    there = bare.forecast_of(bare.placed(c.experiment, c.task), c.task, MISFIT_ROUNDS, c.experiment.seed)
+    longest = cluster.recorded[cluster.main].times.max(axis=1)
+    early, late = (Forecast(half, 1.0, 0.0, 0.0) for half in np.array_split(longest, 2))
+    pairs = [(c.forecast, there, 1.0), (early, late, 2.0)] if len(longest) > 1 else [(c.forecast, there, 1.0)]
+    beyond = 0.0
+    for one, other, parts in pairs:
+        if min(one.mean, other.mean) > 0 and np.isfinite(one.mean + other.mean):
+            error = (one.error / one.mean) ** 2 + (other.error / other.mean) ** 2
+            beyond += max(np.log(one.mean / other.mean) ** 2 - error, 0.0) / parts**2
+    return float(beyond**0.5)
 
 
 def by_scheme(found: Sequence[Candidate]) -> dict[str, list[Candidate]]:
@@ -175,14 +205,20 @@ def missed(c: Candidate) -> bool:
     return c.need is not None and bool(np.isnan(c.need.rounds).any())
 
 
-def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
-    """Return the candidates, with all predictions for those near the front and for the best of every scheme."""
+def sharpened(
+    all_: Resampling, found: Sequence[Candidate], progress: bool, deadline: float = float("inf")
+) -> list[Candidate]:
+    """Return the candidates, with all predictions for those near the front and for the best of every scheme.
+
+    After `deadline` (on the monotonic clock, s) only the first choice gets all predictions.
+    """
+    first = min(found, key=lambda c: c.mean)
     front = FAR_BEHIND_RATIO * min(c.mean for c in found)
     firsts = {id(min(of, key=lambda c: c.mean)) for of in by_scheme(found).values()}
     sharp = []
     with Bar("resampling", "candidate", len(found), progress) as bar:
         for i, c in enumerate(found):  # one candidate after the other, so that its code is built once
-            if c.mean <= front or id(c) in firsts:
+            if c is first or (time.monotonic() <= deadline and (c.mean <= front or id(c) in firsts)):
                 c = c if c.trials is None else all_.learnt(c, _seeds(c, front))
                 c = c if missed(c) else all_.predicted(c, PREDICTION_SEEDS)
             sharp.append(c)

@@ -181,7 +181,22 @@ class ClusterProfile(Measurements):
         self, e: Experiment, task: Task, rounds: int | None = None, seed: int | None = None
     ) -> Forecast:
         """Forecast an experiment that is already on this cluster, without deaths."""
+        e = self.crowded(e, task)
         return forecast(e.model_copy(update={"faults": ()}), rounds, seed, self.sharing(e.workers, task))
+
+    def crowded(self, e: Experiment, task: Task) -> Experiment:
+        """Return an experiment whose workers never pause, as they are slowed down by the cores that they share.
+
+        It is for schemes whose rounds overlap (ASGD, FedBuff): each worker always computes, so a worker has its
+        share of the host's cores. Experiments with other schemes are unchanged.
+        """
+        sharing, scheme = self.sharing(e.workers, task), e.built_scheme
+        if sharing is None or not (scheme.self_paced or scheme.delayed):
+            return e
+        crowds = [len(who) / cores for who, cores in zip(sharing.places, sharing.cores, strict=True)]
+        factor = max(1.0, *crowds)
+        slowed = scaled(e.delays, factor).model_copy(update={"fixed": getattr(e.delays, "fixed", 0.0)})
+        return e.model_copy(update={"delays": slowed})
 
     def sharing(self, workers: int, task: Task) -> Sharing | None:
         """Return which of `workers` workers share cores, as the measured ones did; None if not measured on machines."""

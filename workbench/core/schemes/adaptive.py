@@ -78,6 +78,11 @@ class DSGD(MiniBatches):
     title: ClassVar[str] = "Distributed SGD"
     paper: ClassVar[str] = "Zhu et al. 2022, section VI"
 
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Return whole shards, and mini-batches of some sizes."""
+        return [{}, *({"worker_batch": size} for size in (4, 16, 64, 256))]
+
     @property
     def is_exact(self) -> bool:
         """Whether there are no mini-batches; the gradients of the whole shards then add up to the full gradient."""

@@ -35,7 +35,7 @@ from workbench.core.contract.round_times import (
     deadline_round_times,
     star_round_times,
 )
-from workbench.core.contract.scheme import Coded, least_digits_field
+from workbench.core.contract.scheme import Coded, least_digits_field, log_spaced_ints
 
 PERMUTATION_STREAM = 4  # random stream of the permutations; `contract.delays.base` lists all
 
@@ -57,9 +57,8 @@ class Approximate(Coded):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return configurations with low replication that wait for nearly all, most, or half of the answers."""
-        late = [max(1, workers // share) for share in (12, 4, 2)]
-        waits = sorted({workers - s for s in late if s < workers})
+        """Return configurations with low replication that wait for all answers but one, down to one answer."""
+        waits = sorted(workers - s for s in log_spaced_ints(1, workers - 1, 5))
         return [{"replication": r, "wait_for": k} for r in range(1, min(4, workers) + 1) for k in waits]
 
     @model_validator(mode="after")

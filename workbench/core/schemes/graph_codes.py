@@ -12,7 +12,7 @@ from workbench.core.base.settings import setting
 from workbench.core.codes import Decoding, GradientCode, GraphCode, random_regular
 from workbench.core.codes.graph import graph_fits
 from workbench.core.contract.plan import Plan, even_plan
-from workbench.core.contract.scheme import divisors
+from workbench.core.contract.scheme import divisors, log_spaced_ints
 from workbench.core.schemes.approximate import Approximate
 
 
@@ -35,7 +35,7 @@ class GGC(Approximate):
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """Return every number of copies up to eight for which there is a graph."""
         fits = [d for d in divisors(2 * workers) if 1 < d <= 8 and 2 * workers // d > d]
-        waits = sorted({workers - max(1, workers // share) for share in (12, 4, 2)} - {0})
+        waits = sorted(workers - s for s in log_spaced_ints(1, workers - 1, 5))
         return [{"replication": d, "wait_for": k} for d in fits for k in waits]
 
     def check(self, workers: int) -> None:

@@ -61,8 +61,8 @@ class SGD(UMW):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return numbers of ignored workers, from one to half of the workers."""
-        return [{"stragglers": s} for s in log_spaced_ints(1, workers // 2)]
+        """Return numbers of ignored workers, from one to all but one."""
+        return [{"stragglers": s} for s in log_spaced_ints(1, workers - 1)]
 
     def check(self, workers: int) -> None:
         check_stragglers(self.stragglers, workers)

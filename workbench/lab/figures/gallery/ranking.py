@@ -102,7 +102,8 @@ def _say(figure: go.Figure, choice: Choice, theme: Theme) -> None:
     """Return the uncertainty of a configuration in words, for the text beside its bar."""
     if choice.sure >= 0.005:
         figure.add_annotation(
-            text=f"wins {choice.sure:.0%}", row=1, col=1, x=1.0, xref="x domain", xanchor="right", y=choice.marked,
+            text=f"fastest in {choice.sure:.0%}", row=1, col=1, x=1.0, xref="x domain", xanchor="right",
+            y=choice.marked,
             showarrow=False, font={"size": 14, "color": palette(theme).muted},
         )  # fmt: skip
 

@@ -1,0 +1,82 @@
+"""Advice: what it says of a ranking, its table, and the verdict of a real run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.support.plans import advise, learnt, measured
+from workbench.analysis.planning.advice import Trial, name_of
+from workbench.core.base.settings import SettingError
+
+
+def test_plan_headline_agrees_with_order_and_wins() -> None:
+    """If one choice is faster on average and another more often, both are named."""
+    once = learnt("UMW", "SGD", "D-SGD", "D-Adam")
+    assert once.headline == f"Quickest: {once.best.name}"
+    first, second, *others = once.choices
+    split = replace(once, choices=(replace(first, sure=0.42), replace(second, sure=0.58), *others))
+    assert split.headline == f"Quickest on average: {first.name}"
+    assert "the fastest in 42%" in split.why
+    assert f"{second.name} is the fastest in 58%" in split.why
+    assert split.why.startswith(split.headline)
+
+
+def test_plan_table_of_predicted_and_measured() -> None:
+    advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=["UMW", "CR"])
+    traces = wb.compare([choice.experiment.replace(rounds=60) for choice in advice.schemes], events=False)
+    table = advice.beside(traces)
+    assert table["name"].tolist() == [choice.name for choice in advice.schemes]
+    np.testing.assert_allclose(table["ratio"], 1.0, atol=0.15)
+    with pytest.raises(SettingError, match=r"^traces = 'GC stragglers 2'"):
+        advice.beside(
+            [wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=2))]
+        )
+
+
+def test_plan_table_and_text() -> None:
+    advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=["UMW", "GC", "CR"])
+    table = advice.table
+    assert list(table["scheme"].unique()) == [c.scheme for c in advice.schemes]
+    assert (table["low"] <= table["seconds"]).all()
+    assert name_of(advice.best.experiment) in advice.why
+    assert "times as long" in advice.why or "is as good" in advice.why
+    assert "resampled predictions" in advice.why
+    assert isinstance(advice.best.experiment, wb.Experiment)
+
+
+def test_plan_marks_inexact_schemes() -> None:
+    advice = learnt("UMW", "SGD", "D-SGD", "D-Adam")
+    assert {c.marked[0] for c in advice.choices if not c.exact} == {"≈"}
+    assert all(c.marked == c.name for c in advice.choices if c.exact)
+    assert set(advice.table.loc[~advice.table["exact"], "scheme"]) == {"SGD", "D-SGD", "D-Adam"}
+
+
+def test_trial_verdict_is_a_sentence() -> None:
+    """Within a factor of 1.5 the forecast holds; beyond, the headline says so before it names the choice."""
+    advice = learnt("UMW", "SGD", "D-SGD", "D-Adam")
+    predicted = advice.best.per_round
+    for ratio, holds in ((1.4, True), (0.7, True), (1.6, False), (0.6, False), (7.7, False)):
+        trial = Trial(ratio * predicted, predicted, 17)
+        tried = replace(advice, trial=trial)
+        assert trial.holds == holds
+        assert tried.headline.startswith("Quickest: " if holds else "Not confirmed: ")
+        assert str(trial) in tried.headline
+    assert str(Trial(7.7e-3, 1e-3, 17)).startswith(
+        "measured 7.7 ms a round over 17 rounds, forecast 1 ms: 7.7 times"
+    )
+
+
+@pytest.mark.slow
+def test_tried_runs_the_first_choice_on_real_processes() -> None:
+    advice = advise(measured(2, "steady", 1e-4, 1e8), schemes=["UMW"], workers=2)
+    tried = advice.tried(rounds=8)
+    assert tried.trial.rounds == 5
+    assert tried.trial.measured > 0
+    assert tried.trial.predicted == advice.best.per_round
+    assert str(tried.trial) in str(tried)
+    with pytest.raises(SettingError, match=r"^rounds = 3: take 4 or more"):
+        advice.tried(rounds=3)
