@@ -20,7 +20,9 @@ from workbench.core.trace.trace import Trace
 from workbench.lab.widgets.assets import Sheet
 from workbench.lab.widgets.callbacks import guarded
 from workbench.lab.widgets.explorer import tabs
+from workbench.lab.widgets.explorer.header import Header
 from workbench.lab.widgets.explorer.tab import ExplorerState, Tab
+from workbench.lab.widgets.explorer.tabbed import Tabbed
 from workbench.lab.widgets.explorer.tabs.preview import Preview
 from workbench.lab.widgets.explorer.tabs.running import Running
 from workbench.lab.widgets.forms.controls import Controls, preset_of
@@ -37,7 +39,10 @@ EXAMPLE: dict[str, Any] = {
 
 
 class Explorer(w.VBox):
-    """Controls on the left, tabs on the right; each tab is an attribute of its name."""
+    """Header, controls and tabs; each tab is an attribute of its name.
+
+    Pages of 900 pixels and more have the controls beside the tabs. On narrower ones they are a line of values.
+    """
 
     def __init__(
         self, experiments: Sequence[Experiment], name: str = "", folder: str | Path = "runs"
@@ -49,12 +54,15 @@ class Explorer(w.VBox):
         self.desk = ExplorerState(self.controls, folder)
         for tab in self.desk.tabs:
             setattr(self, tab.key, tab)
-        self.tabs = w.Tab(self.desk.tabs, titles=[tab.title for tab in self.desk.tabs])
+        self.tabs = Tabbed(self.desk.tabs, [tab.title for tab in self.desk.tabs])
         self.tabs.observe(self._opened, "selected_index")
         self.desk.front = self._front
-        body = w.HBox([self.controls, self.tabs])
-        body.add_class("wb-explorer")
-        super().__init__([Sheet(), body])
+        running = self.desk.tab(Running)
+        self.header = Header(self.controls, running)
+        running.button.on_click(lambda _: self._front(running))
+        body = w.HBox([self.controls, self.tabs]).add_class("wb-split")
+        super().__init__([Sheet(), self.header, body])
+        self.add_class("wb").add_class("wb-explorer")
         self.refresh()
         for family in (Scheme, DelayModel, ProblemArgs, Optimiser, Schedule):
             family.catalogue.on_change(self._defined)
@@ -67,6 +75,7 @@ class Explorer(w.VBox):
     def refresh(self) -> None:
         """Judge the settings after a change, and forecast."""
         self.desk.refresh()
+        self.header.tools.renew()
 
     @guarded
     def _defined(self) -> None:

@@ -20,7 +20,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
     const { data, layout } = grown(JSON.parse(model.get("figure")), letters());
     config ??= named(plot.Plotly, () => model.get("label"));
     const first = !plot.box.data;
-    await plot.Plotly.react(plot.box, data, { ...layout, autosize: true }, config);
+    await plot.Plotly.react(plot.box, data, { ...titled(grounded(layout, plot.box), plot.box.offsetWidth), autosize: true }, config);
     if (first && points) plot.box.on("plotly_click", (event) => tells(model, clicked(event)));
     el.setAttribute("aria-label", model.get("label"));
     after(plot.box);

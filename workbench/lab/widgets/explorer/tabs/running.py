@@ -21,12 +21,12 @@ ENGINE_LABELS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI
 
 
 class Running(Tab):
-    """Live plot with its buttons."""
+    """Live plot; the explorer's header has its button."""
 
     key, title, place = "running", "Run", 1
 
     def parts(self) -> list[w.Widget]:
-        """Return the buttons, the plot, messages about the runs, and the speedups."""
+        """Return the menus, the plot, messages about the runs, and the speedups."""
         self.plot = LivePlot()
         self.plot.when_over(self._over)
         self.plot.observe(lambda _: self._speeds(), "target")
@@ -39,7 +39,7 @@ class Running(Tab):
         self.engine.observe(lambda _: self._clusters(), "value")
         self.plot.started_by(self.button, self.start)
         self._clusters()
-        return [row(self.button, self.engine, self.cluster, self.keep), self.note, self.plot, self.table]
+        return [row(self.engine, self.cluster, self.keep), self.note, self.plot, self.table]
 
     def _clusters(self) -> None:
         """Offer the clusters of the engine; a simulation needs none."""
