@@ -167,7 +167,9 @@ function grounded(layout, box) {
   return { paper_bgcolor: ground, plot_bgcolor: ground, ...layout };
 }
 
-const NARROW = 900; // px below which titles are smaller
+const NARROW = 900, PHONE = 480; // px below which titles, and all letters, are smaller
+/** Return the scale of text in a figure of a width. */
+const lettersAt = (width) => letters() * (width < PHONE ? 0.86 : 1);
 const LINE = 1.3; // height of a line, in its font's size
 const pen = document.createElement("canvas").getContext("2d");
 

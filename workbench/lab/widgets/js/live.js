@@ -3,6 +3,7 @@
 const X = { time: "wall clock", round: "rounds", bytes: "bytes received", samples: "samples computed" };
 const MOST_POINTS = 2000;
 const RATIO = { x: 6, y: 20 }; // beyond these, ratios say more than differences: logarithmic axis
+const NARROW_LIVE = 560; // px below which the legend is under the curves
 const MOST_MARKED = 200; // points of a curve that is evaluated now and then
 
 /** Rows of all curves, as they arrive. A frame names its first row; rows of a gap are requested again. */
@@ -178,13 +179,15 @@ function render({ model, el }) {
   let snap, plot, shown = "", gone = false, left = false;
 
   const layout = () => {
-    const look = grown(model.get("styles")[theme()], letters());
+    const width = plot.box.offsetWidth, look = grown(model.get("styles")[theme()], lettersAt(width));
+    const legend = width < NARROW_LIVE ? { ...look.legend, orientation: "h", x: 0, y: -0.22, yanchor: "top" } : look.legend;
     const { x, y, target } = Object.fromEntries(["x", "y", "target"].map((n) => [n, model.get(n)]));
     const axis = (name, title) => ({ ...look[`${name}axis`], title: { text: title }, type: types[name] });
     return {
       ...grounded(look, plot.box),
       ...(el.closest(".wb-explorer") ? { height: Math.min(look.height, Math.max(320, 0.54 * innerHeight)) } : {}), // with what is above it
       xaxis: { ...axis("x", model.get("titles")[x]), ...ticks("x"), tickformat: x === "time" ? "~g" : "~s" },
+      legend,
       yaxis: { ...axis("y", model.get("metrics")[y] ?? y), ...ticks("y") },
       annotations: model.get("curves").length ? [] : [{ text: "no runs yet", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { size: 20 } }],
       shapes: target === null ? [] : [targetLine(target, look.font.color)],

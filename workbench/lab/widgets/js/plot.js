@@ -17,7 +17,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
   };
   const draw = perFrame(async () => {
     if (!plot || gone || !model.get("figure") || !visible(plot.box)) return;
-    const { data, layout } = grown(JSON.parse(model.get("figure")), letters());
+    const { data, layout } = grown(JSON.parse(model.get("figure")), lettersAt(plot.box.offsetWidth));
     config ??= named(plot.Plotly, () => model.get("label"));
     const first = !plot.box.data;
     await plot.Plotly.react(plot.box, data, { ...titled(grounded(layout, plot.box), plot.box.offsetWidth), autosize: true }, config);
