@@ -21,7 +21,7 @@ NOTEBOOK = "02-explore.ipynb"
 NAME = """() => { const e = document.activeElement;
   return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
 ALL_DARK = """() => [...document.querySelectorAll('.wb-plot')].filter(p => p.layout && p.offsetParent)
-  .every(p => p.layout.template.layout.paper_bgcolor === '#14171C')"""
+  .every(p => p.layout.template.layout.paper_bgcolor === '#111111')"""
 WRITTEN = """(ending) => [...document.querySelectorAll('.wb-note')]
   .some(e => e.innerText.startsWith('written') && e.innerText.includes('.' + ending))"""
 FITS = """() => { const p = document.querySelector('.wb-plot[data-drawn]');

@@ -19,6 +19,7 @@ from workbench.core.running.run import checked
 from workbench.core.trace.trace import Trace
 from workbench.lab.widgets.assets import Sheet
 from workbench.lab.widgets.callbacks import guarded
+from workbench.lab.widgets.closing import of_cell
 from workbench.lab.widgets.explorer import tabs
 from workbench.lab.widgets.explorer.header import Header
 from workbench.lab.widgets.explorer.tab import ExplorerState, Tab
@@ -119,7 +120,7 @@ class Explorer(w.VBox):
 
 
 def explore(setting: str | Experiment | Sequence[Experiment] = "", folder: str | Path = "runs") -> Explorer:
-    """Open the explorer.
+    """Open the explorer. A cell that is run again closes the explorer that it opened before.
 
     `setting`: initial settings: the name of a preset, an experiment, or several; default: CodedReduce and its
     baselines on the bundled digits. `folder`: folder of saved runs and exports.
@@ -132,5 +133,6 @@ def explore(setting: str | Experiment | Sequence[Experiment] = "", folder: str |
     """
     if isinstance(setting, str):
         chosen: Sequence[Experiment] = preset_of(setting) if setting else baselines(4, 3, 1, **EXAMPLE)
-        return Explorer(chosen, setting, folder)
-    return Explorer(checked(setting), "", folder)
+        return of_cell(lambda: Explorer(chosen, setting, folder))
+    found = checked(setting)
+    return of_cell(lambda: Explorer(found, "", folder))

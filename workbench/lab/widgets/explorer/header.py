@@ -8,7 +8,7 @@ import anywidget
 import ipywidgets as w
 import traitlets as t
 
-from workbench.lab.widgets.assets import script, style
+from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.callbacks import button, seen
 from workbench.lab.widgets.explorer.tabs.running import Running
 from workbench.lab.widgets.forms.controls import Controls
@@ -18,7 +18,6 @@ class Tools(anywidget.AnyWidget):
     """Buttons of the settings: show or hide them (on wide pages), undo, redo, reset."""
 
     _esm = t.Unicode(script("tools")).tag(sync=True)
-    _css = t.Unicode(style()).tag(sync=True)
     undo = t.Unicode().tag(sync=True)  # what an undo would change; empty: nothing
     redo = t.Unicode().tag(sync=True)
     folded = t.Bool().tag(

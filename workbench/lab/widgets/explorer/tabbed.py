@@ -8,14 +8,13 @@ import anywidget
 import ipywidgets as w
 import traitlets as t
 
-from workbench.lab.widgets.assets import script, style
+from workbench.lab.widgets.assets import script
 
 
 class TabList(anywidget.AnyWidget):
     """List of tabs; it shows one of the panels that are in the element after it."""
 
     _esm = t.Unicode(script("tabs")).tag(sync=True)
-    _css = t.Unicode(style()).tag(sync=True)
     titles: t.List[str] = t.List().tag(sync=True)
     selected_index = t.Int(0).tag(sync=True)
 

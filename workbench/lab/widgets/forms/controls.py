@@ -17,6 +17,7 @@ from workbench.core.presets.others import others
 from workbench.core.problems import ProblemArgs
 from workbench.core.problems.data import catalogue
 from workbench.lab.widgets.callbacks import button, sentence
+from workbench.lab.widgets.closing import close
 from workbench.lab.widgets.forms.fields import Field, fields_of, menu, show
 from workbench.lab.widgets.forms.form import ChoiceForm, Form
 from workbench.lab.widgets.forms.group import Group
@@ -33,6 +34,7 @@ from workbench.lab.widgets.forms.setup import (
     reaches,
     setup_of,
     shape_of,
+    shaped,
     with_shape,
 )
 from workbench.lab.widgets.forms.steps import State, Steps
@@ -187,13 +189,20 @@ class Controls(w.VBox):
             form.reach(setup.common["workers"])
             mine = form.form.complaints()
             if verdict.experiment is None:
-                _place(verdict, entry, mine, shared, forms)
+                _place(verdict, entry, mine, shared, forms, self._of_shape(entry, verdict.field))
             form.form.blame(mine)
         for name, form in forms.items():
             form.blame(shared[name])
         for group in self.groups:
             group.renew()
         return [replace(v, experiment=None, reason=wrong) if wrong and v.experiment else v for v in found]
+
+    def _of_shape(self, entry: Entry, name: str) -> bool:
+        """Return whether a scheme's parameter is what the shape gives it, so that the shape is to be changed."""
+        shape, workers = self.shapes.shape(), self.shapes.form.shown()["workers"]
+        if shape is None or not isinstance(workers, int):
+            return True
+        return entry.args.get(name) == shaped(entry, shape, workers).args.get(name)
 
     # ---------------------------------------------------------------- filling
 
@@ -226,13 +235,21 @@ def preset_of(name: str) -> Preset:
 
 
 def _place(
-    verdict: Verdict, entry: Entry, mine: Reasons, shared: Mapping[str, Reasons], forms: Mapping[str, Form]
+    verdict: Verdict,
+    entry: Entry,
+    mine: Reasons,
+    shared: Mapping[str, Reasons],
+    forms: Mapping[str, Form],
+    of_shape: bool,
 ) -> None:
-    """Put a reason at the field where the user can fix it: in the scheme's form, or in a shared one."""
+    """Put a reason at the field where the user can fix it: in the scheme's form, or in a shared one.
+
+    `of_shape`: whether a parameter of a scheme has the value of the shape.
+    """
     form, name, reason = verdict.form, verdict.field, verdict.reason
     if form == "scheme_args":
         mine.setdefault(name, reason)
-        if name in SHARED_FIELDS:
+        if name in SHARED_FIELDS and of_shape:
             shared["shape"].setdefault(name, reason)
     elif form in entry.own or name in entry.own:
         mine.setdefault("own", reason)
@@ -440,8 +457,11 @@ class Entries(w.VBox):
             form.form.fill(texts, fresh=True)
 
     def _place(self, forms: Sequence[EntryForm]) -> None:
+        old = [form for form in self.forms if form not in forms]
         self.forms = list(forms)
         self.holder.children = tuple(forms)
+        for form in old:
+            close(form)
 
     def renew(self) -> bool:
         """Offer the schemes that exist now, with new forms for redefined ones. Return whether there were such."""

@@ -9,7 +9,7 @@ import anywidget
 import ipywidgets as w
 import traitlets as t
 
-from workbench.lab.widgets.assets import script, style
+from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.forms.form import Form
 
 
@@ -17,7 +17,6 @@ class Fold(anywidget.AnyWidget):
     """Button that opens and closes a group; narrow pages show its value only, and open one group at a time."""
 
     _esm = t.Unicode(script("fold")).tag(sync=True)
-    _css = t.Unicode(style()).tag(sync=True)
     title = t.Unicode().tag(sync=True)
     value = t.Unicode().tag(sync=True)  # what the settings are, in a few words
     opened = t.Bool().tag(sync=True)  # on wide pages

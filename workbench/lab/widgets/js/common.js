@@ -201,7 +201,7 @@ function titled(layout, width) {
   const one = broken(title.text, { family, ...main }, width - 12), two = broken(title.subtitle?.text ?? "", { family, ...below }, width - 12);
   const from = { family, size: main.size }, free = width - margin.l - 12;
   const fits = broken(title.text, from, free).more + broken(title.subtitle?.text ?? "", { family, size: below.size }, free).more === 0;
-  const saved = width < NARROW * scale && margin.t > 80 * scale ? 20 * scale : 0;
+  const saved = width < NARROW * scale && margin.t > 80 * scale ? 30 * scale : 0;
   const more = LINE * (one.more * main.size + two.more * below.size) - saved, height = layout.height ?? 480;
   const place = fits ? {} : { xref: "container", x: 0, pad: { l: 4 } };
   const y = title.y === undefined ? {} : { y: 1 - ((1 - title.y) * height - saved / 3) / (height + more) };

@@ -30,6 +30,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
   // Visible figures are drawn first, those outside of the window once the page has time.
   const changed = () => (!plot || inWindow(plot.box) ? draw.now() : idle().then(draw));
   el.setAttribute("role", "figure");
+  el.classList.add("wb");
   plotBox(model, el, () => draw()).then((made) => ((plot = made), gone ? made.remove() : draw()));
   model.on("change:figure", changed);
   const quiet = onTheme(() => (tell(), draw()));

@@ -9,6 +9,7 @@ import ipywidgets as w
 from workbench.core.base.files import cache_folder
 from workbench.core.running.run import Run
 from workbench.lab.widgets.callbacks import guarded
+from workbench.lab.widgets.explorer.session import SessionRuns
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tabs.running import Running
 
@@ -21,13 +22,19 @@ class History(Tab):
     def parts(self) -> list[w.Widget]:
         self.box = w.VBox()
         self.table: Any = None  # loaded when it is opened
-        places = [("Saved runs and sweeps", self.desk.folder), ("Recent real runs", cache_folder("runs"))]
-        self.where = w.Dropdown(description="Runs", options=places)
+        self.session = SessionRuns()
+        self.places = {
+            "Runs of this explorer": self.session.folder,
+            "Saved runs and sweeps": self.desk.folder,
+            "Recent real runs": cache_folder("runs"),
+        }
+        self.where = w.Dropdown(description="Runs", options=list(self.places.items()), value=self.desk.folder)
         self.where.observe(lambda _: self.opened(), "value")
         return [self.where, self.box]
 
     @guarded
     def opened(self) -> None:
+        """Read the runs of the chosen folder."""
         self.report("")
         folder = Path(self.where.value)
         folder.mkdir(parents=True, exist_ok=True)
@@ -38,6 +45,19 @@ class History(Tab):
             self.box.children = [self.table]
         else:
             self.table.again()
+
+    @guarded
+    def over(self) -> None:
+        """List the runs that are over, although they were not saved."""
+        if self.session.add(self.desk.tab(Running).made):
+            self.turn_to(self.session.folder)
+
+    def turn_to(self, folder: Path) -> None:
+        """Show the runs of a folder: of the one in which there is a new run."""
+        if self.where.value != folder:
+            self.where.value = folder
+        elif self.table is not None:
+            self.opened()
 
     def _show(self, shown: Sequence[Run]) -> None:
         """Show runs on the live plot, beside the present ones or instead of them."""

@@ -28,6 +28,7 @@ class Running(Tab):
     def parts(self) -> list[w.Widget]:
         """Return the menus, the plot, messages about the runs, and the speedups."""
         self.plot = LivePlot()
+        self._started: Sequence[Run] = ()
         self.plot.when_over(self._over)
         self.plot.observe(lambda _: self._speeds(), "target")
         engines = [(ENGINE_LABELS.get(name, name), name) for name in ENGINES]
@@ -58,7 +59,8 @@ class Running(Tab):
         """Start all schemes with the chosen engine."""
         self.report("")
         options = {"cluster": self.cluster.value} if self.cluster.value else {}
-        self.show(start_all(self.desk.experiments, self.engine.value, **options))
+        self._started = start_all(self.desk.experiments, self.engine.value, **options)
+        self.show(self._started)
 
     def show(self, runs: Sequence[Run], keep: bool = False) -> None:
         """Show runs, beside those that are drawn if `keep`, or if the user chose that."""
@@ -70,8 +72,12 @@ class Running(Tab):
     @property
     def traces(self) -> list[Trace]:
         """Traces of the runs that are over and have rounds."""
-        ended = [run for run in self.plot.runs if run.state in ("finished", "stopped")]
-        return [trace for trace in (run.result() for run in ended) if len(trace.columns["time"])]
+        return _traces(self.plot.runs)
+
+    @property
+    def made(self) -> list[Trace]:
+        """Traces of the shown runs that were started here; others were recorded before."""
+        return _traces([run for run in self.plot.runs if run in self._started])
 
     @guarded
     def _over(self) -> None:
@@ -103,6 +109,12 @@ class Running(Tab):
     def _drawn(self, theme: Theme) -> go.Figure | None:
         traces, plot = self._measured, self.plot
         return convergence(traces, plot.y, plot.x, plot.target, theme) if traces else None
+
+
+def _traces(runs: Sequence[Run]) -> list[Trace]:
+    """Return the traces of the runs that are over and have rounds."""
+    ended = [run for run in runs if run.state in ("finished", "stopped")]
+    return [trace for trace in (run.result() for run in ended) if len(trace.columns["time"])]
 
 
 def clusters_of(engine: str) -> list[str]:
