@@ -173,7 +173,7 @@ const lettersAt = (width) => letters() * (width < PHONE ? 0.86 : 1);
 const LINE = 1.3; // height of a line, in its font's size
 const pen = document.createElement("canvas").getContext("2d");
 
-/** Break a text into lines that are not wider than so many pixels. */
+/** Break a text into lines that are not wider than a number of pixels. */
 function broken(text, font, width) {
   pen.font = `${font.size}px ${font.family}`;
   const wide = (line) => pen.measureText(line.replace(/<[^>]*>/g, "")).width > width;
