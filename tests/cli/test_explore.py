@@ -40,7 +40,7 @@ def test_explore_serves_a_page_of_its_setting(monkeypatch: pytest.MonkeyPatch, t
         seen.append(argv)
         page = next(Path(word) for word in argv if word.endswith("explorer.ipynb"))
         (cell,) = nbformat.read(page, as_version=4).cells
-        here = os.getcwd()
+        here = Path.cwd()
         got: dict[str, object] = {}
         *lines, last = cell.source.splitlines()
         exec("\n".join([*lines, f"got = {last}"]), got)
