@@ -13,7 +13,6 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import Any
 
-from workbench.core.base.extras import not_installed as _not_installed
 from workbench.core.base.version import __version__ as __version__
 
 _PUBLIC = {  # name -> module, attribute (None: the module itself)
@@ -81,7 +80,9 @@ def __getattr__(name: str) -> Any:
         if sentence := shadowed(error):
             raise ImportError(sentence) from error
         if isinstance(error, ModuleNotFoundError):
-            raise _not_installed(f"wb.{name}", error) from None
+            from workbench.core.base.extras import not_installed
+
+            raise not_installed(f"wb.{name}", error) from None
         raise
     globals()[name] = value
     return value

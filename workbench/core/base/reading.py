@@ -55,7 +55,7 @@ def memory_limit() -> int:
     True
     """
     setting = os.environ.get(MAX_FILE_BYTES)
-    return int(MEMORY_SHARE * _available()) if setting is None else _told(setting)
+    return int(MEMORY_SHARE * available_memory()) if setting is None else _told(setting)
 
 
 def _told(text: str) -> int:
@@ -69,7 +69,7 @@ def _told(text: str) -> int:
     return int(limit)
 
 
-def _available() -> int:
+def available_memory() -> int:
     """Return the available memory, bytes: of the machine, or of the control group (a container or batch job)."""
     import psutil
 

@@ -314,7 +314,7 @@ def child_program(node: Node, rule: StopRule, combine: Combine) -> Program:
             yield Send(children, MODEL, r, job.value, floats=0 if r == node.rounds else None)
         if r == node.rounds:
             return
-        value = yield Compute(work, job.value, r, unless={MODEL: r + 1})
+        value = yield Compute(work, job.value, r, {MODEL: r + 1})
         if value is None:
             continue
         if children:

@@ -35,7 +35,6 @@ class ComputeTimes:
 
     def end(self, now: float, r: int, effect: Compute) -> float:
         """Return the time at which a rank will have finished some work that it begins now, s."""
-        samples = loaded(effect)
         draw = effect.round if effect.draw is None else effect.draw
         if draw not in self.computing:
             self.draw(draw)
@@ -43,6 +42,7 @@ class ComputeTimes:
         work = plan.work[r]
         if effect.work is work and effect.batch is plan.batch is None:  # a whole load, the most frequent case
             return now + seconds[r - 1]
+        samples = loaded(effect)
         if samples != plan.loads[r] or len(effect.work.parts) != len(work.parts):
             several = isinstance(effect.model, tuple)
             first, stretch = (0, False) if several else self._place(effect.work, work)

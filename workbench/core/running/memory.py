@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import psutil
-
+from workbench.core.base.reading import available_memory
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.experiment import Experiment
@@ -52,7 +51,7 @@ def check_memory(e: Experiment, carried: bool = True, ranks: bool = False) -> No
     master, worker = vectors_held(e) if carried else Vectors(LEARNING_VECTORS + versions, 0)
     encoded = 0 if ranks or e.plan.blocks is None or not carried else worker * e.workers
     held = master + encoded + (worker * e.workers if ranks else 0)
-    if held * vector <= SMALL_BYTES or held * vector <= (free := psutil.virtual_memory().available):
+    if held * vector <= SMALL_BYTES or held * vector <= (free := available_memory()):
         return
     room = free // vector
     fewer = int((room - LEARNING_VECTORS) * e.workers // max(held - LEARNING_VECTORS, 1))

@@ -53,6 +53,21 @@ class RankState:
 class Network(EventLoop):
     """Event loop with nodes that send and receive messages."""
 
+    __slots__ = (
+        "controller",
+        "delays",
+        "floats",
+        "instant",
+        "last",
+        "latency",
+        "link",
+        "log",
+        "ranks",
+        "sending",
+        "timeline",
+        "transfers",
+        "width",
+    )
     ranks: list[RankState]
 
     def __init__(

@@ -82,6 +82,19 @@ def _uncollected() -> Iterator[None]:
 class _Simulation(Network):
     """Programs on the virtual clock: computing, decoding, all-reduce and commits."""
 
+    __slots__ = (
+        "arithmetic",
+        "committed",
+        "compute_times",
+        "entries",
+        "handlers",
+        "mini_batches",
+        "port_free",
+        "samples_of",
+        "scheme",
+        "setup",
+    )
+
     def __init__(
         self, scheme: Scheme, plan: Plan, setup: SimSetup, arithmetic: Arithmetic, timeline: Timeline
     ) -> None:
@@ -104,7 +117,7 @@ class _Simulation(Network):
         self.entries: dict[int, dict[int, tuple[float, Any]]] = {}
         self.port_free = np.full(plan.workers, setup.start)
         self.compute_times = ComputeTimes(scheme, plan, setup.delays)
-        self.samples_of = arithmetic.samples_of
+        self.samples_of, self.mini_batches = arithmetic.samples_of, arithmetic.sampler is not None
         model, clock = arithmetic.start(), lambda: self.now
         facts = (arithmetic.smoothness, arithmetic.constant, arithmetic.l2)
         nodes = [
@@ -153,7 +166,9 @@ class _Simulation(Network):
         if rank.inbox and effect.unless and rank.inbox.find(effect.unless) is not None:
             return None
         rank.unless = effect.unless
-        round, samples = effect.round, self.samples_of(effect)
+        round, samples = effect.round, effect.work.samples  # the most frequent case: a whole load
+        if effect.batch or self.mini_batches:
+            samples = self.samples_of(effect)
         self.timeline.started[round if round < self.last else self.last] += samples
         end = self.compute_times.end(self.now, r, effect)
         if effect.slowdown != 1.0:
