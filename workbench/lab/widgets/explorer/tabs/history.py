@@ -9,6 +9,7 @@ import ipywidgets as w
 from workbench.core.base.files import cache_folder
 from workbench.core.running.run import Run
 from workbench.lab.widgets.callbacks import guarded
+from workbench.lab.widgets.closing import close
 from workbench.lab.widgets.explorer.session import SessionRuns
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tabs.running import Running
@@ -23,13 +24,13 @@ class History(Tab):
         self.box = w.VBox()
         self.table: Any = None  # loaded when it is opened
         self.session = SessionRuns()
-        self.places = {
-            "Runs of this explorer": self.session.folder,
-            "Saved runs and sweeps": self.desk.folder,
-            "Recent real runs": cache_folder("runs"),
-        }
-        self.where = w.Dropdown(description="Runs", options=list(self.places.items()), value=self.desk.folder)
-        self.where.observe(lambda _: self.opened(), "value")
+        places = [
+            ("Runs of this explorer", self.session.folder),
+            ("Saved runs and sweeps", self.desk.folder),
+            ("Recent real runs", cache_folder("runs")),
+        ]
+        self.where = w.Dropdown(description="Runs", options=places, value=self.desk.folder)
+        self.where.observe(lambda _: self._again(), "value")
         return [self.where, self.box]
 
     @guarded
@@ -41,8 +42,10 @@ class History(Tab):
         if self.table is None or self.table.runs.root != folder:
             from workbench.lab.widgets.explorer.runstable import RunsTable  # loads itables
 
-            self.table = RunsTable(folder, self._show)
+            before, self.table = self.table, RunsTable(folder, self._show)
             self.box.children = [self.table]
+            if before is not None:
+                close(before)
         else:
             self.table.again()
 
@@ -56,7 +59,12 @@ class History(Tab):
         """Show the runs of a folder: of the one in which there is a new run."""
         if self.where.value != folder:
             self.where.value = folder
-        elif self.table is not None:
+        else:
+            self._again()
+
+    def _again(self) -> None:
+        """Read the chosen folder, once the tab has been opened."""
+        if self.table is not None:
             self.opened()
 
     def _show(self, shown: Sequence[Run]) -> None:
