@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 
 import workbench as wb
-from tests.cli.test_main import call
 from workbench.cli import explore as module
+from workbench.cli.main import main
 from workbench.lab.pages import TEMPLATE, explorer_page, templates, voila_command
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *text: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["workbench", *text])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_closing_an_explorer_whose_cell_is_run_12_times(
     run_cell: Callable[..., None], tmp_path: Path
 ) -> None:
     run_cell(0)
-    counts, made = [], []
+    counts = []
     for number in range(12):
         run_cell(number)
         explorer = explore(SMALL, tmp_path)
@@ -51,12 +51,17 @@ def test_closing_an_explorer_whose_cell_is_run_12_times(
         explorer.run(60)
         explorer.tabs.selected_index = explorer.tabs.titles.index("Runs")
         assert explorer.history.table.wait(30)
-        made.append(weakref.ref(explorer))
         counts.append(len(_instances))
     assert max(counts[1:]) == min(counts[1:])  # no growth
-    del explorer
+
+
+def test_closing_frees_the_memory_of_an_explorer(run_cell: Callable[..., None], tmp_path: Path) -> None:
+    made = []
+    for number in range(4):
+        run_cell(number)
+        made.append(weakref.ref(explore(SMALL, tmp_path)))
     gc.collect()
-    assert sum(each() is not None for each in made) == 1
+    assert [each() is not None for each in made] == [False, False, False, True]
 
 
 def test_closing_spares_widgets_of_the_same_run_and_of_other_cells(run_cell: Callable[..., None]) -> None:
