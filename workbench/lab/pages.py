@@ -13,8 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import nbformat
-
 from workbench.core.base.errors import MissingLayer
 
 TEMPLATE = Path(__file__).parent / "voila"
@@ -81,8 +79,10 @@ def explorer_page(setting: str, folder: Path, here: Path) -> Iterator[Path]:
         f"wb.explore({argument}, {str(folder)!r})",
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("\n".join(lines))], metadata=kernel)
+    empty = {"id": "explorer", "metadata": {}, "outputs": [], "execution_count": None}
+    cell = {"cell_type": "code", "source": "\n".join(lines), **empty}
+    made = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     with TemporaryDirectory() as private:
         path = Path(private) / "explorer.ipynb"
-        nbformat.write(made, path)
+        path.write_text(json.dumps(made), encoding="utf-8")
         yield path

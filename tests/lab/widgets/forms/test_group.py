@@ -26,7 +26,7 @@ def test_group_says_what_it_is_set_to(controls: Controls) -> None:
         "Schemes": "5 schemes",
         "Delays": "shifted exponential",
         "Links": "1 ms, 1 MB/s",
-        "Problem and data": "logistic",
+        "Problem and data": "synthetic, logistic",
         "Optimiser": "gd",
         "Rounds, seed, faults": "20 rounds",
     }
