@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from workbench.core.base.errors import MissingLayer
 
@@ -79,7 +80,7 @@ def explorer_page(setting: str, folder: Path, here: Path) -> Iterator[Path]:
         f"wb.explore({argument}, {str(folder)!r})",
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    empty = {"id": "explorer", "metadata": {}, "outputs": [], "execution_count": None}
+    empty: dict[str, Any] = {"id": "explorer", "metadata": {}, "outputs": [], "execution_count": None}
     cell = {"cell_type": "code", "source": "\n".join(lines), **empty}
     made = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     with TemporaryDirectory() as private:
