@@ -27,7 +27,7 @@ NAMES = {
     "its libraries": ["log_message", "handle_starttag", "find_class"],
     "click": ["list_commands", "get_command", "format_commands", "ctx"],
     "hatchling": ["initialize"],
-    "widgets": ["recalled", "scale_x", "display_page"],  # read by the page's JavaScript
+    "widgets": ["recalled", "scale_x", "display_page", "folded"],  # read by the page's JavaScript
     "stand-ins of batch commands": ["qsub", "qdel", "qstat"],
     "optuna": ["sampler"],
     "tqdm": ["last_print_t"],

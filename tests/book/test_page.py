@@ -133,6 +133,6 @@ def test_page_in_a_browser_light_and_dark(tmp_path: Path) -> None:
             page.wait_for_function(f"document.getElementById('fig8-0').dataset.drawn === '{theme}'")
             backgrounds.append(page.evaluate("document.getElementById('fig8-0')._fullLayout.paper_bgcolor"))
             page.click("#theme")
-        assert backgrounds == ["#14171C", "#FFFFFF"]
+        assert backgrounds == ["#111111", "#FFFFFF"]
         assert wrong == []
         browser.close()

@@ -21,13 +21,15 @@ NOTEBOOK = "02-explore.ipynb"
 NAME = """() => { const e = document.activeElement;
   return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
 ALL_DARK = """() => [...document.querySelectorAll('.wb-plot')].filter(p => p.layout && p.offsetParent)
-  .every(p => p.layout.template.layout.paper_bgcolor === '#14171C')"""
+  .every(p => p.layout.template.layout.paper_bgcolor === '#111111')"""
 WRITTEN = """(ending) => [...document.querySelectorAll('.wb-note')]
   .some(e => e.innerText.startsWith('written') && e.innerText.includes('.' + ending))"""
 FITS = """() => { const p = document.querySelector('.wb-plot[data-drawn]');
   return Math.abs(p._fullLayout.width - p.offsetWidth) < 2; }"""
-SCROLLED = """() => [...document.querySelectorAll('.wb-explorer > *, .wb-explorer .widget-tab-contents')]
-  .filter(e => e.scrollHeight > e.clientHeight + 1).map(e => [e.className, e.scrollHeight, e.clientHeight])"""
+SCROLLED = """() => [...document.querySelectorAll('.wb-explorer, .wb-explorer *')]
+  .filter(e => /auto|scroll/.test(getComputedStyle(e).overflowY) && !e.matches('textarea, select'))
+  .filter(e => e.scrollHeight > e.clientHeight + 1)
+  .map(e => [e.className, e.scrollHeight, e.clientHeight])"""
 OWN_STRAGGLERS = """[...document.querySelectorAll('.wb-entry input[type=range][aria-label^="stragglers"]')]"""
 POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 50"
 MOVING = """() => [...document.querySelectorAll('.wb-status tr')].flatMap((row) => row.getAnimations({ subtree: true }))

@@ -125,6 +125,7 @@ def test_lecture_page_continues_after_a_reload(
     student.answer(first, str(first.answer(student.knobs)), "right")
     student.answer(second, "1", "wrong")
     page.get_by_label(f"Show why, {third.title}", exact=True).click()
+    page.locator("summary", has_text="Axes").click()
     page.get_by_label("horizontal axis", exact=True).select_option("round")
     student.run("120")
     before, knobs = student.rounds(), student.knobs

@@ -87,6 +87,7 @@ def test_live_plot_watches_and_stops_a_run_and_survives_a_reload(
     lab.run_all()
     grows(page)
     assert lab.answer(1) == "{'running'}"  # the kernel answers while they run
+    page.locator("summary", has_text="Axes").click()
     page.get_by_label("horizontal axis", exact=True).select_option("bytes")
     page.get_by_label("horizontal scale").select_option("log")
     page.wait_for_function("() => document.querySelector('.wb-plot').layout.xaxis.type === 'log'")

@@ -59,7 +59,7 @@ def test_figures_have_both_themes(name: str, part: str) -> None:
     script = SCRIPTS[name]
     draw, knobs = script.parts[part].draw, script.knobs().fit()
     grounds = [draw(knobs, theme).layout.template.layout.paper_bgcolor for theme in ("light", "dark")]
-    assert grounds == ["#FFFFFF", "#14171C"]
+    assert grounds == ["#FFFFFF", "#111111"]
 
 
 @pytest.mark.parametrize(("name", "part", "knob"), MOVES)

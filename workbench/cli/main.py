@@ -19,6 +19,7 @@ _MODULES = {  # module of this package -> commands in it
     "batch": ("sweep", "runs"),
     "cluster": ("cluster",),
     "diagnose": ("diagnose",),
+    "explore": ("explore",),
     "lab": ("lab",),
     "plan": ("profile", "plan"),
     "run": ("run", "attach", "resume", "stop"),

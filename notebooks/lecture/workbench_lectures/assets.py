@@ -22,4 +22,4 @@ def script(*names: str) -> str:
 
 def style() -> str:
     """Return the style of forms, questions and pages."""
-    return assets.style("form") + (FOLDER / "lecture.css").read_text(encoding="utf-8")
+    return assets.style() + (FOLDER / "lecture.css").read_text(encoding="utf-8")

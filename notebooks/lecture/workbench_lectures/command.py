@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import click
 
 from workbench.core.base.settings import SettingError
+from workbench.lab import pages
 from workbench.lab.notebooks import shipped
 from workbench.mpi.launch.processes import die_with_parent_argv
 from workbench_lectures import scripts
@@ -59,28 +56,18 @@ def lectures(port: int, browser: bool, token: bool, dark: bool, static: Path | N
         click.echo(f"open {static / 'index.html'}")
         return
     with templates(folder) as shared:
-        text = die_with_parent_argv("TERM", *command(folder, port or _free_port(), browser, token, dark))
+        text = die_with_parent_argv("TERM", *command(folder, port or pages.free_port(), browser, token, dark))
         raise SystemExit(subprocess.call(text, env={**os.environ, "JUPYTER_PATH": shared}))
-
-
-def _free_port() -> int:
-    """Return a port that is free now; Voila would print 0 for a port that it chose itself."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @contextmanager
 def templates(folder: Path) -> Iterator[str]:
     """Return the JUPYTER_PATH for our page templates: lists have titles, and no page uses the internet."""
-    with TemporaryDirectory() as shared:
-        ours = Path(shared) / "voila" / "templates" / "lectures"
-        shutil.copytree(TEMPLATES, ours)
-        (ours / "conf.json").write_text(json.dumps({"base_template": "lab"}))
-        names = {path.name: list(told(path)) for path in folder.glob("*.ipynb")}
-        sets = {"titles": names, "style": style()}
-        text = "".join(f"{{% set {name} = {json.dumps(value)} %}}" for name, value in sets.items())
-        (ours / "titles.html").write_text(text, encoding="utf-8")
-        yield os.pathsep.join(filter(None, [shared, os.environ.get("JUPYTER_PATH")]))
+    names = {path.name: list(told(path)) for path in folder.glob("*.ipynb")}
+    sets = {"titles": names, "style": style()}
+    text = "".join(f"{{% set {name} = {json.dumps(value)} %}}" for name, value in sets.items())
+    with pages.templates("lectures", TEMPLATES, **{"titles.html": text}) as path:
+        yield path
 
 
 def command(folder: Path, port: int, browser: bool, token: bool, dark: bool) -> list[str]:
@@ -89,12 +76,6 @@ def command(folder: Path, port: int, browser: bool, token: bool, dark: bool) -> 
     Every page has its own kernel, which ends with the page. A kernel whose browser disappeared ends after five
     minutes.
     """
-    return [
-        sys.executable, "-m", "voila", str(folder), "--Voila.ip=127.0.0.1", f"--port={port}",
-        f"--theme={'dark' if dark else 'light'}", "--template=lectures",
-        "--VoilaConfiguration.classic_tree=True",  # a list of links; the other view needs kernels
-        "--VoilaConfiguration.file_denylist=.*",  # pages, without the files beside them
-        "--VoilaConfiguration.extension_denylist=ipyparallel-labextension",  # it needs JupyterLab
-        "--MappingKernelManager.cull_idle_timeout=300", "--MappingKernelManager.cull_interval=60",
-        *(["--token"] if token else []), *([] if browser else ["--no-browser"]),
-    ]  # fmt: skip
+    text = pages.voila_command(folder, "lectures", port, browser, token, dark)
+    # a list of links; the other view needs kernels
+    return [*text, "--VoilaConfiguration.classic_tree=True"]

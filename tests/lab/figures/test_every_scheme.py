@@ -45,7 +45,7 @@ def figures(trace: wb.Trace, theme: Any) -> Iterator[go.Figure]:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_figures_of_every_scheme_can_be_drawn(trace: wb.Trace, theme: str) -> None:
-    background = {"light": "#FFFFFF", "dark": "#14171C"}[theme]
+    background = {"light": "#FFFFFF", "dark": "#111111"}[theme]
     for figure in figures(trace, theme):
         spec = json.loads(figure.to_json())  # also checks that plotly.js can be given it
         assert spec["layout"]["template"]["layout"]["paper_bgcolor"] == background

@@ -264,6 +264,13 @@ class Lab:
         self.page, self.server, self.notebook = page, server, notebook
         self.open()
 
+    @classmethod
+    def of(cls, page: Page, server: Server, notebook: str) -> Lab:
+        """Return the notebook that a page shows already, whatever is beside it."""
+        lab = cls.__new__(cls)
+        lab.page, lab.server, lab.notebook = page, server, notebook
+        return lab
+
     def open(self, fresh: bool = True) -> None:
         """Open the notebook alone, without side panels, and wait for its kernel; `fresh` forgets the workspace."""
         address = self.server.address(f"doc/tree/{self.notebook}{'?reset' if fresh else ''}")

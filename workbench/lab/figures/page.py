@@ -28,7 +28,7 @@ class Palette:
 
 PALETTES: dict[str, Palette] = {
     "light": Palette("#FFFFFF", "#1B1F24", "#5B636E", "#E4E7EB", "#D3D7DC"),
-    "dark": Palette("#14171C", "#EEF0F3", "#A9B1BC", "#2D333B", "#4A525D"),
+    "dark": Palette("#111111", "#EEF0F3", "#A9B1BC", "#2D333B", "#4A525D"),
 }
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,25 +17,37 @@ FOLDER = Path(__file__).parent / "js"
 
 
 def script(*names: str) -> str:
-    """Join files of ours to one module (browsers cannot import files of ours).
+    """Join files of ours to one module (browsers cannot import files of ours), without lines of comments.
+
+    Every widget sends its module.
 
     >>> "function library" in script("common")
     True
     """
     texts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in ("common", *names)]
-    return "\n".join([f"const PLOTLY_CONFIG = {json.dumps(CONFIG)};", *texts])
+    lines = re.sub(r"^\s*(//[^\n]*|/\*\*.*?\*/)\n", "", "\n".join(texts), flags=re.MULTILINE | re.DOTALL)
+    return f"const PLOTLY_CONFIG = {json.dumps(CONFIG)};\n{lines}"
 
 
-def style(*names: str) -> str:
-    """Join our style sheets."""
-    return "\n".join((FOLDER / f"{name}.css").read_text(encoding="utf-8") for name in ("common", *names))
+_EXPLORER = "/* ==== explorer"  # begins the part of the sheet that single plots and forms do not need
+
+
+@cache
+def style(whole: bool = False) -> str:
+    """Return our style sheet, the same for every widget and page, without comments and line ends.
+
+    `whole`: with the explorer's part.
+    """
+    text = (FOLDER / "design.css").read_text(encoding="utf-8")
+    text = text if whole else text.partition(_EXPLORER)[0]
+    return re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)).strip()
 
 
 class Sheet(anywidget.AnyWidget):
     """Style sheet, which also reaches other libraries' widgets beside ours; for their keys, see js/sheet.js."""
 
     _esm = t.Unicode(script("sheet")).tag(sync=True)
-    _css = t.Unicode(style("explorer")).tag(sync=True)
+    _css = t.Unicode(style(whole=True)).tag(sync=True)
 
 
 @cache

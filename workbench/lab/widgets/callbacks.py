@@ -123,7 +123,7 @@ class Pane(w.VBox):
     def __init__(self, children: Sequence[Any] = ()) -> None:
         self.message, self.note = w.HTML(), w.HTML()
         super().__init__([self.message, *children])
-        self.add_class("wb-pane")
+        self.add_class("wb").add_class("wb-pane")
 
     def report(self, text: str) -> None:
         """Show a sentence above everything else; empty: remove it."""

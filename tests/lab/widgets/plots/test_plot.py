@@ -75,7 +75,7 @@ def test_plot_scripts_have_no_import_and_no_address() -> None:
         script("live"),
         script("form"),
         script("plot", "player"),
-        style("form", "player", "explorer"),
+        style(),
     ):
         assert "http" not in text
         assert not [line for line in text.splitlines() if line.startswith("import ")]

@@ -19,8 +19,11 @@ from workbench.core.running.run import checked
 from workbench.core.trace.trace import Trace
 from workbench.lab.widgets.assets import Sheet
 from workbench.lab.widgets.callbacks import guarded
+from workbench.lab.widgets.closing import of_cell
 from workbench.lab.widgets.explorer import tabs
+from workbench.lab.widgets.explorer.header import Header
 from workbench.lab.widgets.explorer.tab import ExplorerState, Tab
+from workbench.lab.widgets.explorer.tabbed import Tabbed
 from workbench.lab.widgets.explorer.tabs.preview import Preview
 from workbench.lab.widgets.explorer.tabs.running import Running
 from workbench.lab.widgets.forms.controls import Controls, preset_of
@@ -37,7 +40,10 @@ EXAMPLE: dict[str, Any] = {
 
 
 class Explorer(w.VBox):
-    """Controls on the left, tabs on the right; each tab is an attribute of its name."""
+    """Header, controls and tabs; each tab is an attribute of its name.
+
+    Pages of 900 pixels and more have the controls beside the tabs. On narrower ones they are a line of values.
+    """
 
     def __init__(
         self, experiments: Sequence[Experiment], name: str = "", folder: str | Path = "runs"
@@ -49,12 +55,15 @@ class Explorer(w.VBox):
         self.desk = ExplorerState(self.controls, folder)
         for tab in self.desk.tabs:
             setattr(self, tab.key, tab)
-        self.tabs = w.Tab(self.desk.tabs, titles=[tab.title for tab in self.desk.tabs])
+        self.tabs = Tabbed(self.desk.tabs, [tab.title for tab in self.desk.tabs])
         self.tabs.observe(self._opened, "selected_index")
         self.desk.front = self._front
-        body = w.HBox([self.controls, self.tabs])
-        body.add_class("wb-explorer")
-        super().__init__([Sheet(), body])
+        running = self.desk.tab(Running)
+        self.header = Header(self.controls, running)
+        running.button.on_click(lambda _: self._front(running))
+        body = w.HBox([self.controls, self.tabs]).add_class("wb-split")
+        super().__init__([Sheet(), self.header, body])
+        self.add_class("wb").add_class("wb-explorer")
         self.refresh()
         for family in (Scheme, DelayModel, ProblemArgs, Optimiser, Schedule):
             family.catalogue.on_change(self._defined)
@@ -67,6 +76,7 @@ class Explorer(w.VBox):
     def refresh(self) -> None:
         """Judge the settings after a change, and forecast."""
         self.desk.refresh()
+        self.header.tools.renew()
 
     @guarded
     def _defined(self) -> None:
@@ -110,7 +120,7 @@ class Explorer(w.VBox):
 
 
 def explore(setting: str | Experiment | Sequence[Experiment] = "", folder: str | Path = "runs") -> Explorer:
-    """Open the explorer.
+    """Open the explorer. A cell that is run again closes the explorer that it opened before.
 
     `setting`: initial settings: the name of a preset, an experiment, or several; default: CodedReduce and its
     baselines on the bundled digits. `folder`: folder of saved runs and exports.
@@ -123,5 +133,6 @@ def explore(setting: str | Experiment | Sequence[Experiment] = "", folder: str |
     """
     if isinstance(setting, str):
         chosen: Sequence[Experiment] = preset_of(setting) if setting else baselines(4, 3, 1, **EXAMPLE)
-        return Explorer(chosen, setting, folder)
-    return Explorer(checked(setting), "", folder)
+        return of_cell(lambda: Explorer(chosen, setting, folder))
+    found = checked(setting)
+    return of_cell(lambda: Explorer(found, "", folder))

@@ -101,6 +101,8 @@ class RunsGrid(Pane):
             marked = self._folders() if marked is None else marked
             table = self.runs.table
             shown = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
+            if "when" in shown:  # the newest first; those of a sweep stay in its order
+                shown = shown.sort_values("when", ascending=False, kind="stable")
             places = {folder: place for place, folder in enumerate(shown["folder"])}
             chosen, pinned = self.columns.value or ("run",), self.pinned.value
             first = [name for name in self.columns.options if name in chosen and name in pinned]

@@ -22,7 +22,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, t
     1
     """
     head = "".join(_cell("th", name, i >= text_columns) for i, name in enumerate(columns))
-    lines = ["".join(_cell("td", cell, i >= text_columns) for i, cell in enumerate(row)) for row in rows]
+    lines = [
+        "".join(_cell("td", cell, i >= text_columns, columns[i]) for i, cell in enumerate(row))
+        for row in rows
+    ]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return (
         f'<div class="wb"><table class="wb-table" aria-label="{escape(caption)}"><thead><tr>{head}</tr></thead>'
@@ -30,9 +33,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, t
     )
 
 
-def _cell(tag: str, text: str, right: bool) -> str:
+def _cell(tag: str, text: str, right: bool, column: str = "") -> str:
+    """Return a cell; narrow pages show the name of its column beside it."""
     mark = ' class="wb-number"' if right else ""
-    scope = ' scope="col"' if tag == "th" else ""
+    scope = ' scope="col"' if tag == "th" else f' data-column="{escape(column)}"'
     return f"<{tag}{mark}{scope}>{escape(text)}</{tag}>"
 
 

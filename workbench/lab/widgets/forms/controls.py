@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import ipywidgets as w
 
@@ -18,8 +18,10 @@ from workbench.core.presets.others import others
 from workbench.core.problems import ProblemArgs
 from workbench.core.problems.data import catalogue
 from workbench.lab.widgets.callbacks import button, sentence
+from workbench.lab.widgets.closing import close
 from workbench.lab.widgets.forms.fields import Field, fields_of, menu, show
 from workbench.lab.widgets.forms.form import ChoiceForm, Form, SettingsForm
+from workbench.lab.widgets.forms.group import Group
 from workbench.lab.widgets.forms.setup import (
     SHARED_FIELDS,
     Entry,
@@ -33,8 +35,11 @@ from workbench.lab.widgets.forms.setup import (
     reaches,
     setup_of,
     shape_of,
+    shaped,
     with_shape,
 )
+from workbench.lab.widgets.forms.steps import State, Steps
+from workbench.lab.widgets.forms.summaries import of_choice, of_link, of_problem, of_run, of_schemes, of_shape
 
 _RUN_FIELDS = ("rounds", "seed", "batch", "evaluate_every", "decode_rate", "faults")
 Reasons = dict[str, str]  # field -> why it cannot be used
@@ -52,14 +57,14 @@ class Controls(w.VBox):
         self.schemes = Entries(
             self._changed, lambda scheme: added(self.setup(), scheme, self.shapes.shape() or Shape())
         )
-        self.delays = ChoiceForm("Delays", "kind", delay_models(), "shifted_exponential", opened=False)
-        self.link = SettingsForm("Links", Link, opened=False)
+        self.delays = ChoiceForm("", "kind", delay_models(), "shifted_exponential")
+        self.link = SettingsForm("", Link)
         known, data = ProblemArgs.catalogue, {"data": tuple(catalogue())}
-        self.problem = ChoiceForm("Problem and data", "problem", known, "logistic", data, opened=False)
-        self.optimiser = ChoiceForm("Optimiser", "optimiser", Optimiser.catalogue, "gd", opened=False)
+        self.problem = ChoiceForm("", "problem", known, "logistic", data)
+        self.optimiser = ChoiceForm("", "optimiser", Optimiser.catalogue, "gd")
         known_lines = {line.name: line for line in fields_of(Experiment)}
         lines = [replace(known_lines[name], minor=name in _RUN_FIELDS[4:]) for name in _RUN_FIELDS]
-        self.run = Form("Rounds, batches, faults", lines, opened=False)
+        self.run = Form("", lines)
         self.preset.on_change(lambda _: self._take_preset())
         common = (self.delays, self.link, self.problem, self.optimiser, self.run)
         for form in common:
@@ -72,9 +77,38 @@ class Controls(w.VBox):
             "": self.run,
             "shape": self.shapes.form,
         }
-        super().__init__([self.preset, self.shapes, self.schemes, *common])
+        self.groups = self._groups()
+        super().__init__(self.groups)
         self.add_class("wb-controls")
         self.show(given)
+        self.steps = Steps(self._state, self._restore)
+
+    def _groups(self) -> list[Group]:
+        def group(title: str, form: Form, summary: Callable[[], str]) -> Group:
+            return Group(title, [form], summary, lambda: [form])
+
+        shapes, schemes = self.shapes, self.schemes
+        return [
+            Group(
+                "Tree and stragglers",
+                [shapes],
+                lambda: of_shape(shapes.form.shown()),
+                lambda: [shapes.form],
+                opened=True,
+            ),
+            Group(
+                "Schemes",
+                [schemes],
+                lambda: of_schemes([form.scheme for form in schemes.forms]),
+                lambda: [form.form for form in schemes.forms],
+                opened=True,
+            ),
+            group("Delays", self.delays, lambda: of_choice(self.delays)),
+            group("Links", self.link, lambda: of_link(self.link)),
+            group("Problem and data", self.problem, lambda: of_problem(self.problem)),
+            group("Optimiser", self.optimiser, lambda: of_choice(self.optimiser)),
+            group("Rounds, seed, faults", self.run, lambda: of_run(self.run)),
+        ]
 
     # ---------------------------------------------------------------- actions of the user
 
@@ -85,12 +119,38 @@ class Controls(w.VBox):
     def _changed(self) -> None:
         """Clear the choice of a preset after a change by the user."""
         self.preset.fill({"preset": ""})
+        self.steps.record()
         self._told()
 
     def _take_preset(self) -> None:
+        """Show a preset; who leaves it without a change has the settings of before."""
         if name := self.preset.values["preset"]:
             self.show(preset_of(name))
-            self._told()
+            self.steps.record()
+        elif own := self.steps.last(lambda state: not state.forms["preset"]["preset"]):
+            self.steps.restore(own)
+        self._told()
+
+    def step(self, kind: Literal["undo", "redo", "reset"]) -> None:
+        """Undo or redo a step, or restore the settings of the beginning."""
+        {"undo": self.steps.undo, "redo": self.steps.redo, "reset": self.steps.reset}[kind]()
+        self._told()
+
+    def _state(self) -> State:
+        common = {**self.forms, "preset": self.preset}
+        schemes = tuple((form.scheme, dict(form.form.values)) for form in self.schemes.forms)
+        return State(schemes, {name: dict(form.values) for name, form in common.items()})
+
+    def _restore(self, state: State) -> None:
+        for form in (self.preset, self.link, self.run):
+            name = next(n for n, f in {**self.forms, "preset": self.preset}.items() if f is form)
+            form.fill(state.forms[name], fresh=True)
+        for name in ("delays", "problem_args", "optimiser_args"):
+            form = self.forms[name]
+            assert isinstance(form, ChoiceForm)
+            form.take(state.forms[name])
+        self.shapes.take(state.forms["shape"])
+        self.schemes.take(state.schemes)
 
     def _move(self, shape: Shape, workers: int) -> None:
         """Give all schemes the shape's parameters."""
@@ -130,11 +190,20 @@ class Controls(w.VBox):
             form.reach(setup.common["workers"])
             mine = form.form.complaints()
             if verdict.experiment is None:
-                _place(verdict, entry, mine, shared, forms)
+                _place(verdict, entry, mine, shared, forms, self._of_shape(entry, verdict.field))
             form.form.blame(mine)
         for name, form in forms.items():
             form.blame(shared[name])
+        for group in self.groups:
+            group.renew()
         return [replace(v, experiment=None, reason=wrong) if wrong and v.experiment else v for v in found]
+
+    def _of_shape(self, entry: Entry, name: str) -> bool:
+        """Return whether a scheme's parameter is what the shape gives it, so that the shape is to be changed."""
+        shape, workers = self.shapes.shape(), self.shapes.form.shown()["workers"]
+        if shape is None or not isinstance(workers, int):
+            return True
+        return entry.args.get(name) == shaped(entry, shape, workers).args.get(name)
 
     # ---------------------------------------------------------------- filling
 
@@ -167,13 +236,21 @@ def preset_of(name: str) -> Preset:
 
 
 def _place(
-    verdict: Verdict, entry: Entry, mine: Reasons, shared: Mapping[str, Reasons], forms: Mapping[str, Form]
+    verdict: Verdict,
+    entry: Entry,
+    mine: Reasons,
+    shared: Mapping[str, Reasons],
+    forms: Mapping[str, Form],
+    of_shape: bool,
 ) -> None:
-    """Put a reason at the field where the user can fix it: in the scheme's form, or in a shared one."""
+    """Put a reason at the field where the user can fix it: in the scheme's form, or in a shared one.
+
+    `of_shape`: whether a parameter of a scheme has the value of the shape.
+    """
     form, name, reason = verdict.form, verdict.field, verdict.reason
     if form == "scheme_args":
         mine.setdefault(name, reason)
-        if name in SHARED_FIELDS:
+        if name in SHARED_FIELDS and of_shape:
             shared["shape"].setdefault(name, reason)
     elif form in entry.own or name in entry.own:
         mine.setdefault("own", reason)
@@ -197,7 +274,7 @@ class ShapeForm(w.VBox):
     def __init__(self, moved: Callable[[Shape, int], None], changed: Callable[[], None]) -> None:
         self._moved, self._changed = moved, changed
         workers = next(line for line in fields_of(Experiment) if line.name == "workers")
-        self.form = Form("Tree and stragglers", [*fields_of(Shape), replace(workers, low=None, high=None)])
+        self.form = Form("", [*fields_of(Shape), replace(workers, low=None, high=None)])
         self.nearest = Form("", [_trees({})])
         self.alpha = w.HTML()
         self.form.on_change(self._typed)
@@ -211,6 +288,13 @@ class ShapeForm(w.VBox):
             {name: str(getattr(shape, name)) for name in SHARED_FIELDS} | {"workers": str(workers)}
         )
         self._say(shape, workers)
+
+    def take(self, values: Mapping[str, str]) -> None:
+        """Write texts into the form, also those that form no tree."""
+        self.form.fill(values, fresh=True)
+        shape, workers = self.shape(), self.form.shown()["workers"]
+        if shape is not None and isinstance(workers, int):
+            self._say(shape, workers)
 
     def _say(self, shape: Shape, workers: int) -> None:
         tree = "" if workers == shape.workers else f" (this tree has {shape.workers})"
@@ -364,7 +448,7 @@ class Entries(w.VBox):
         self.further.on_change(lambda _: self._add())
         self.forms: list[EntryForm] = []
         self.holder = w.VBox([])
-        super().__init__([w.HTML('<div class="wb wb-heading">Schemes</div>'), self.holder, self.further])
+        super().__init__([self.holder, self.further])
 
     def show(self, entries: Sequence[Entry]) -> None:
         """Show these schemes instead of the present ones; forms of the same schemes stay."""
@@ -374,9 +458,19 @@ class Entries(w.VBox):
             return
         self._place([self._form(entry) for entry in entries])
 
+    def take(self, schemes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
+        """Show schemes with the texts of their forms; forms of the same schemes stay."""
+        if [form.scheme for form in self.forms] != [scheme for scheme, _ in schemes]:
+            self._place([self._form(Entry(scheme)) for scheme, _ in schemes])
+        for form, (_, texts) in zip(self.forms, schemes, strict=True):
+            form.form.fill(texts, fresh=True)
+
     def _place(self, forms: Sequence[EntryForm]) -> None:
+        old = [form for form in self.forms if form not in forms]
         self.forms = list(forms)
         self.holder.children = tuple(forms)
+        for form in old:
+            close(form)
 
     def renew(self) -> bool:
         """Offer the schemes that exist now, with new forms for redefined ones. Return whether there were such."""

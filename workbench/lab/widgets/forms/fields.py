@@ -219,8 +219,8 @@ def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
 def show(value: Any) -> str:
     """Return the text of a field for a value; `read` returns the value.
 
-    >>> show(5e-05), show(True), show((6, 8, 10)), show(None)
-    ('5e-05', 'yes', '[6, 8, 10]', '')
+    >>> show(5e-05), show(1e6), show(250.0), show(True), show((6, 8, 10)), show(None)
+    ('5e-05', '1e6', '250.0', 'yes', '[6, 8, 10]', '')
     """
     if value is None:
         return ""
@@ -228,7 +228,15 @@ def show(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, (list, tuple, dict)):
         return dump(to_jsonable_python(value), default_flow_style=True, width=10**6).strip()
-    return str(value)
+    return _short(value) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _short(value: float) -> str:
+    """Return a large round number with an exponent, because a field is narrow; it is read as the same number."""
+    digits = str(int(value))
+    bare = digits.rstrip("0")
+    power = len(digits) - len(bare)
+    return f"{bare}e{power}" if power > 4 else str(value)
 
 
 def read(field: Field, text: str) -> Any:

@@ -34,7 +34,7 @@ class Form(anywidget.AnyWidget):
     """
 
     _esm = t.Unicode(script("form")).tag(sync=True)
-    _css = t.Unicode(style("form")).tag(sync=True)
+    _css = t.Unicode(style()).tag(sync=True)
     title = t.Unicode().tag(sync=True)
     opened = t.Bool(True).tag(sync=True)
     fields: t.List[dict[str, Any]] = t.List().tag(sync=True)
@@ -199,6 +199,14 @@ class ChoiceForm(Form):
         lines = self._entries(chosen, texts)
         texts = self._same(lines) if values is None else texts
         self.reshape(lines, {**texts, self.menu: chosen})
+
+    def take(self, texts: Mapping[str, str]) -> None:
+        """Show the class that texts of a form choose, with these texts."""
+        lines = self._entries(texts[self.menu], texts)
+        if lines == list(self.entries):
+            self.fill(texts, fresh=True)
+        else:
+            self.reshape(lines, texts)
 
     def renew(self) -> bool:
         """Offer the classes that exist now; what was typed stays. Return whether the chosen one has changed."""

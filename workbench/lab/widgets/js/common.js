@@ -131,6 +131,18 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
+/** Close a menu by Escape, and by a click elsewhere. */
+function closing(details) {
+  const outside = ({ target }) => details.contains(target) || (details.open = false);
+  details.addEventListener("toggle", () => document[details.open ? "addEventListener" : "removeEventListener"]("pointerdown", outside));
+  details.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !details.open) return;
+    event.stopPropagation();
+    details.open = false;
+    details.firstChild.focus();
+  });
+}
+
 /** Call at most once per animation frame, with the newest arguments. `now()` does not wait for the frame if there was no
  * call since the last: figures that follow a slider are drawn at once. */
 function perFrame(callback) {
@@ -147,6 +159,54 @@ function perFrame(callback) {
   };
   soon.cancel = () => (cancelAnimationFrame(frame), (frame = 0), (due = false));
   return soon;
+}
+
+/** Return a layout whose ground is that of the page: a dark page has one, whatever its theme. */
+function grounded(layout, box) {
+  const ground = getComputedStyle(box).backgroundColor;
+  return { paper_bgcolor: ground, plot_bgcolor: ground, ...layout };
+}
+
+const NARROW = 900, PHONE = 480; // px below which titles, and all letters, are smaller
+/** Return the scale of text in a figure of a width. */
+const lettersAt = (width) => letters() * (width < PHONE ? 0.86 : 1);
+const LINE = 1.3; // height of a line, in its font's size
+const pen = document.createElement("canvas").getContext("2d");
+
+/** Break a text into lines that are not wider than a number of pixels. */
+function broken(text, font, width) {
+  pen.font = `${font.size}px ${font.family}`;
+  const wide = (line) => pen.measureText(line.replace(/<[^>]*>/g, "")).width > width;
+  const lines = text.split("<br>").flatMap((whole) => {
+    const made = [""];
+    for (const word of whole.split(" ")) {
+      const longer = made.at(-1) ? `${made.at(-1)} ${word}` : word;
+      if (made.at(-1) && wide(longer)) made.push(word);
+      else made[made.length - 1] = longer;
+    }
+    return made;
+  });
+  return { text: lines.join("<br>"), more: lines.length - text.split("<br>").length };
+}
+
+/** Return a layout whose title and subtitle are whole at a width: they are broken into lines, for which the figure grows. */
+function titled(layout, width) {
+  const look = layout.template?.layout ?? {}, title = layout.title, scale = letters();
+  if (!title?.text || !width) return layout;
+  const margin = { ...look.margin, ...layout.margin }, family = look.font?.family ?? "sans-serif";
+  const small = (size, least) => (width < NARROW * scale ? Math.min(size, least * scale) : size);
+  const main = { ...look.title?.font, ...title.font }, below = { ...title.subtitle?.font };
+  main.size = small(main.size ?? 22, 18);
+  below.size = small(below.size ?? 16, 14);
+  const one = broken(title.text, { family, ...main }, width - 12), two = broken(title.subtitle?.text ?? "", { family, ...below }, width - 12);
+  const from = { family, size: main.size }, free = width - margin.l - 12;
+  const fits = broken(title.text, from, free).more + broken(title.subtitle?.text ?? "", { family, size: below.size }, free).more === 0;
+  const saved = width < NARROW * scale && margin.t > 80 * scale ? 30 * scale : 0;
+  const more = LINE * (one.more * main.size + two.more * below.size) - saved, height = layout.height ?? 480;
+  const place = fits ? {} : { xref: "container", x: 0, pad: { l: 4 } };
+  const y = title.y === undefined ? {} : { y: 1 - ((1 - title.y) * height - saved / 3) / (height + more) };
+  const subtitle = { ...title.subtitle, text: two.text, font: below };
+  return { ...layout, height: height + more, margin: { ...layout.margin, t: margin.t + more }, title: { ...title, ...place, ...y, text: one.text, font: main, subtitle } };
 }
 
 /** Return whether a box is to be drawn now. A hidden one has no size; it is drawn when it is shown. */
@@ -203,7 +263,7 @@ async function plotBox(model, parent, shown) {
   const fit = perFrame(() => {
     if (!box.offsetWidth) return;
     if (box.stale) shown();
-    else if (box.data) Plotly.Plots.resize(box);
+    else if (box.data) Plotly.Plots.resize(box).then(shown); // titles may have other lines
   });
   const observer = new ResizeObserver(fit);
   observer.observe(box);

@@ -119,8 +119,11 @@ function render({ model, el }) {
     lines = Object.fromEntries(fields.map((field) => [field.name, line(field, `${id}-${field.name}`, type(field.name))]));
     const nodes = (minor) => fields.filter((field) => field.minor === minor).map((field) => lines[field.name].node);
     const more = nodes(true).length ? [element("details", { className: "wb-more" }, element("summary", {}, "more"), ...nodes(true))] : [];
+    const wasOpen = (selector) => el.querySelector(selector)?.open; // what the user opened stays so
+    const [all, rest] = [wasOpen("details:has(> .wb-title)"), wasOpen(".wb-more")];
+    if (rest) more[0].open = true;
     const title = model.get("title"), inner = [...nodes(false), ...more];
-    el.replaceChildren(...(title ? [element("details", { open: model.get("opened") }, element("summary", { className: "wb-title" }, title), ...inner)] : inner));
+    el.replaceChildren(...(title ? [element("details", { open: all ?? model.get("opened") }, element("summary", { className: "wb-title" }, title), ...inner)] : inner));
     show();
     blame();
     if (focused) document.getElementById(focused)?.focus();

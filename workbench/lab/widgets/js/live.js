@@ -3,6 +3,7 @@
 const X = { time: "wall clock", round: "rounds", bytes: "bytes received", samples: "samples computed" };
 const MOST_POINTS = 2000;
 const RATIO = { x: 6, y: 20 }; // beyond these, ratios say more than differences: logarithmic axis
+const NARROW_LIVE = 560; // px below which the legend is under the curves
 const MOST_MARKED = 200; // points of a curve that is evaluated now and then
 
 /** Rows of all curves, as they arrive. A frame names its first row; rows of a gap are requested again. */
@@ -121,6 +122,9 @@ function controls(model, changed, alive) {
     if (!Number.isNaN(value)) set("target")(value);
   };
   target.onkeydown = ({ key }) => void (key === "Enter" && target.onchange()); // an answer of false would swallow the key
+  const axes = element("details", { className: "wb-pop" }, element("summary", {}, "Axes"),
+    element("div", { className: "wb-sheet" }, ...[x, logX, y, logY].map((m) => m.node)));
+  closing(axes);
   const stop = element("button", { className: "wb-stop", type: "button", onclick: () => tells(model, { kind: "stop" }) }, "Stop");
   const pair = element("span", { className: "wb-pair" }, element("label", { for: id }, "target"), target);
   const refill = () => {
@@ -132,7 +136,7 @@ function controls(model, changed, alive) {
     if (document.activeElement !== target) target.value = model.get("target") === null ? "" : Number(model.get("target").toPrecision(6));
     stop.disabled = !alive() || !model.get("active");
   };
-  const node = element("div", { className: "wb-bar" }, ...[x, logX, y, logY].map((m) => m.node), pair, stop);
+  const node = element("div", { className: "wb-bar" }, axes, pair, element("span", { className: "wb-grow" }), stop);
   return { node, refill };
 }
 
@@ -146,8 +150,8 @@ function statusTable(model, alive) {
       const left = !alive() && ["waiting", "running"].includes(state);
       if (left) [state, note] = ["left", "its kernel has ended; run the cell again"];
       const track = () => element("td", {}, element("span", { className: "wb-track" }, element("progress", { max: 1 })));
-      rows[i] ??= element("tr", {}, element("td"), element("td"), track(), element("td"));
-      const [first, second, third, fourth] = rows[i].children, bar = third.firstChild.firstChild;
+      rows[i] ??= element("tr", {}, element("td"), element("td", {}, element("span")), track(), element("td"));
+      const [first, , third, fourth] = rows[i].children, bar = third.firstChild.firstChild, second = rows[i].children[1].firstChild;
       rows[i].className = `wb-${state}`;
       third.classList.toggle("wb-begins", begins && !left);
       bar.setAttribute("aria-label", `progress of ${name}`);
@@ -162,7 +166,7 @@ function statusTable(model, alive) {
   /** Show a moving bar after a request for runs, until the kernel, which may be importing libraries, reports on them. */
   const begin = () => {
     const track = element("span", { className: "wb-track" }, element("progress", { max: 1, "aria-label": "progress" }));
-    node.append(element("tr", {}, element("td"), element("td", {}, "starting"), element("td", { className: "wb-begins" }, track), element("td")));
+    node.append(element("tr", {}, element("td"), element("td", {}, element("span", {}, "starting")), element("td", { className: "wb-begins" }, track), element("td")));
   };
   fill();
   return { node, fill, begin };
@@ -175,12 +179,15 @@ function render({ model, el }) {
   let snap, plot, shown = "", gone = false, left = false;
 
   const layout = () => {
-    const look = grown(model.get("styles")[theme()], letters());
+    const width = plot.box.offsetWidth, look = grown(model.get("styles")[theme()], lettersAt(width));
+    const legend = width < NARROW_LIVE ? { ...look.legend, orientation: "h", x: 0, y: -0.22, yanchor: "top" } : look.legend;
     const { x, y, target } = Object.fromEntries(["x", "y", "target"].map((n) => [n, model.get(n)]));
     const axis = (name, title) => ({ ...look[`${name}axis`], title: { text: title }, type: types[name] });
     return {
-      ...look,
+      ...grounded(look, plot.box),
+      ...(el.closest(".wb-explorer") ? { height: Math.min(look.height, Math.max(320, 0.54 * innerHeight)) } : {}), // with what is above it
       xaxis: { ...axis("x", model.get("titles")[x]), ...ticks("x"), tickformat: x === "time" ? "~g" : "~s" },
+      legend,
       yaxis: { ...axis("y", model.get("metrics")[y] ?? y), ...ticks("y") },
       annotations: model.get("curves").length ? [] : [{ text: "no runs yet", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { size: 20 } }],
       shapes: target === null ? [] : [targetLine(target, look.font.color)],
@@ -229,7 +236,7 @@ function render({ model, el }) {
 
   const alive = () => !left;
   const bar = controls(model, draw, alive), table = statusTable(model, alive);
-  ours(el);
+  ours(el, "wb-live");
   el.append(bar.node);
   const figure = element("div", { role: "figure", "aria-label": "convergence while runs go on" });
   el.append(figure, table.node);
@@ -241,7 +248,7 @@ function render({ model, el }) {
   };
   const clicked = ({ target }) => {
     const button = target.closest?.(".wb-starts:enabled");
-    if (button?.closest(".wb-pane, .wb-lecture-view")?.contains(el)) table.begin();
+    if (button?.closest(".wb-explorer, .wb-pane, .wb-lecture-view")?.contains(el)) table.begin();
   };
   document.addEventListener("click", clicked);
   // A kernel that has ended sends neither an end nor an answer to Stop.

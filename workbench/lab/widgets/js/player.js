@@ -36,7 +36,7 @@ function render({ model, el }) {
     const share = Math.min(1, Math.max(0, (now * model.get("unit") - from) / (to - from)));
     const left = share * area.width;
     Object.assign(veil.style, { left: `${area.left - box.left + left}px`, top: `${area.top - box.top}px`, width: `${area.width - left}px`,
-      height: `${area.height}px`, display: now >= end() ? "none" : "block", background: plot.layout.template?.layout?.plot_bgcolor ?? "transparent" });
+      height: `${area.height}px`, display: now >= end() ? "none" : "block", background: plot.layout.plot_bgcolor ?? "transparent" });
   };
   const passed = () => moments().filter(([time]) => time <= now + 1e-15);
   const go = (time) => {

@@ -17,10 +17,10 @@ function drawPlot(model, el, after = () => {}, points = true) {
   };
   const draw = perFrame(async () => {
     if (!plot || gone || !model.get("figure") || !visible(plot.box)) return;
-    const { data, layout } = grown(JSON.parse(model.get("figure")), letters());
+    const { data, layout } = grown(JSON.parse(model.get("figure")), lettersAt(plot.box.offsetWidth));
     config ??= named(plot.Plotly, () => model.get("label"));
     const first = !plot.box.data;
-    await plot.Plotly.react(plot.box, data, { ...layout, autosize: true }, config);
+    await plot.Plotly.react(plot.box, data, { ...titled(grounded(layout, plot.box), plot.box.offsetWidth), autosize: true }, config);
     if (first && points) plot.box.on("plotly_click", (event) => tells(model, clicked(event)));
     el.setAttribute("aria-label", model.get("label"));
     after(plot.box);
@@ -30,6 +30,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
   // Visible figures are drawn first, those outside of the window once the page has time.
   const changed = () => (!plot || inWindow(plot.box) ? draw.now() : idle().then(draw));
   el.setAttribute("role", "figure");
+  el.classList.add("wb");
   plotBox(model, el, () => draw()).then((made) => ((plot = made), gone ? made.remove() : draw()));
   model.on("change:figure", changed);
   const quiet = onTheme(() => (tell(), draw()));

@@ -107,7 +107,7 @@ function render({ model, el }) {
     const end = Math.min(Math.max(view.end ?? table.rounds, count), Math.max(table.rounds, count));
     return { first: end - count, count };
   };
-  const look = () => model.get("styles")[theme()];
+  const look = () => ({ ...model.get("styles")[theme()], ground: getComputedStyle(canvas).backgroundColor });
   /** Draw the canvas with the legend above it, which is not part of it. */
   const image = () => {
     const made = document.createElement("canvas"), scale = devicePixelRatio || 1, pen = made.getContext("2d"), colors = look();

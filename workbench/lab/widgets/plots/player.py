@@ -23,7 +23,7 @@ class Player(Plot):
     """
 
     _esm = t.Unicode(script("plot", "player")).tag(sync=True)
-    _css = t.Unicode(style("player")).tag(sync=True)
+    _css = t.Unicode(style()).tag(sync=True)
     moments: t.List[list[object]] = t.List().tag(sync=True)  # [time (s), text] in order
     end = t.Float(0.0).tag(sync=True)  # s
     unit = t.Float(1.0).tag(sync=True)  # factor from seconds to the axis

@@ -48,7 +48,7 @@ class StreamPlot(Drawn):
     """
 
     _esm = t.Unicode(script("stream")).tag(sync=True)
-    _css = t.Unicode(style("stream")).tag(sync=True)
+    _css = t.Unicode(style()).tag(sync=True)
     edition = t.Int().tag(sync=True)  # changes with the table
     shape = t.List([0, 0, 0]).tag(sync=True)  # workers, slices of a round, number of the first round
     label = t.Unicode("no run yet").tag(sync=True)

@@ -9,6 +9,8 @@ import ipywidgets as w
 from workbench.core.base.files import cache_folder
 from workbench.core.running.run import Run
 from workbench.lab.widgets.callbacks import guarded
+from workbench.lab.widgets.closing import close
+from workbench.lab.widgets.explorer.session import SessionRuns
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tabs.running import Running
 
@@ -21,23 +23,49 @@ class History(Tab):
     def parts(self) -> list[w.Widget]:
         self.box = w.VBox()
         self.table: Any = None  # loaded when it is opened
-        places = [("Saved runs and sweeps", self.desk.folder), ("Recent real runs", cache_folder("runs"))]
-        self.where = w.Dropdown(description="Runs", options=places)
-        self.where.observe(lambda _: self.opened(), "value")
+        self.session = SessionRuns()
+        places = [
+            ("Runs of this explorer", self.session.folder),
+            ("Saved runs and sweeps", self.desk.folder),
+            ("Recent real runs", cache_folder("runs")),
+        ]
+        self.where = w.Dropdown(description="Runs", options=places, value=self.desk.folder)
+        self.where.observe(lambda _: self._again(), "value")
         return [self.where, self.box]
 
     @guarded
     def opened(self) -> None:
+        """Read the runs of the chosen folder."""
         self.report("")
         folder = Path(self.where.value)
         folder.mkdir(parents=True, exist_ok=True)
         if self.table is None or self.table.runs.root != folder:
             from workbench.lab.widgets.explorer.runstable import RunsTable  # loads itables
 
-            self.table = RunsTable(folder, self._show)
+            before, self.table = self.table, RunsTable(folder, self._show)
             self.box.children = [self.table]
+            if before is not None:
+                close(before)
         else:
             self.table.again()
+
+    @guarded
+    def over(self) -> None:
+        """List the runs that are over, although they were not saved."""
+        if self.session.add(self.desk.tab(Running).made):
+            self.turn_to(self.session.folder)
+
+    def turn_to(self, folder: Path) -> None:
+        """Show the runs of a folder: of the one in which there is a new run."""
+        if self.where.value != folder:
+            self.where.value = folder
+        else:
+            self._again()
+
+    def _again(self) -> None:
+        """Read the chosen folder, once the tab has been opened."""
+        if self.table is not None:
+            self.opened()
 
     def _show(self, shown: Sequence[Run]) -> None:
         """Show runs on the live plot, beside the present ones or instead of them."""

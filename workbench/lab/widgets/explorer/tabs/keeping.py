@@ -21,6 +21,7 @@ from workbench.lab.widgets.callbacks import button, fields_about, guarded, offer
 from workbench.lab.widgets.explorer.ahead import names_of
 from workbench.lab.widgets.explorer.commands import papermill_command, yaml_of
 from workbench.lab.widgets.explorer.tab import Drawing, Tab
+from workbench.lab.widgets.explorer.tabs.history import History
 from workbench.lab.widgets.explorer.tabs.running import Running
 
 T = TypeVar("T")
@@ -154,6 +155,7 @@ class Keeping(Tab):
             raise SettingError("run: no run is over yet; run something first")
         found = keep(trace, self.root, self.name.value, self.about.value, self.tags.value.split(","))
         self._say(f"kept: {found}")
+        self.desk.tab(History).turn_to(self.root)
 
 
 def _heading(text: str) -> w.HTML:

@@ -48,7 +48,8 @@ class Preview(Tab):
         self.entry.observe(lambda _: self._choose(), "value")
         self.picture.on_click(self._clicked)
         self._forecast, self._beside = w.VBox([self.times, self.table]), w.VBox([self.picture, self.detail])
-        self._beside.add_class("wb-behind")
+        for widget in (self._beside, self.entry):
+            widget.add_class("wb-behind")
         return [self.note, row(self.view, self.entry), sides(self._forecast, self._beside)]
 
     @guarded
@@ -94,6 +95,7 @@ class Preview(Tab):
             self._draw()
         behind.add_class("wb-behind")
         before.remove_class("wb-behind")
+        (self.entry.add_class if self.view.value == TIMES else self.entry.remove_class)("wb-behind")
 
     @guarded
     def _draw(self) -> None:

@@ -23,13 +23,14 @@ ENGINE_LABELS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI
 
 
 class Running(Tab):
-    """Live plot with its buttons."""
+    """Live plot; the explorer's header has its button."""
 
     key, title, place = "running", "Run", 1
 
     def parts(self) -> list[w.Widget]:
-        """Return the buttons, the plot, messages about the runs, and the speedups."""
+        """Return the menus, the plot, messages about the runs, and the speedups."""
         self.plot = LivePlot()
+        self._started: Sequence[Run] = ()
         self.plot.when_over(self._over)
         self.plot.observe(lambda _: self._speeds(), "target")
         self.plot.observe(lambda _: self._aim(), "y")
@@ -42,7 +43,7 @@ class Running(Tab):
         self.engine.observe(lambda _: self._clusters(), "value")
         self.plot.started_by(self.button, self.start)
         self._clusters()
-        return [row(self.button, self.engine, self.cluster, self.keep), self.note, self.plot, self.table]
+        return [row(self.engine, self.cluster, self.keep), self.note, self.plot, self.table]
 
     def _clusters(self) -> None:
         """Offer the clusters of the engine; a simulation needs none."""
@@ -61,7 +62,8 @@ class Running(Tab):
         """Start all schemes with the chosen engine."""
         self.report("")
         options = {"cluster": self.cluster.value} if self.cluster.value else {}
-        self.show(start_all(self.desk.experiments, self.engine.value, **options))
+        self._started = start_all(self.desk.experiments, self.engine.value, **options)
+        self.show(self._started)
 
     def show(self, runs: Sequence[Run], keep: bool = False) -> None:
         """Show runs, beside those that are drawn if `keep`, or if the user chose that."""
@@ -73,8 +75,12 @@ class Running(Tab):
     @property
     def traces(self) -> list[Trace]:
         """Traces of the runs that are over and have rounds."""
-        ended = [run for run in self.plot.runs if run.state in ("finished", "stopped")]
-        return [trace for trace in (run.result() for run in ended) if len(trace.columns["time"])]
+        return _traces(self.plot.runs)
+
+    @property
+    def made(self) -> list[Trace]:
+        """Traces of the shown runs that were started here; others were recorded before."""
+        return _traces([run for run in self.plot.runs if run in self._started])
 
     @guarded
     def _over(self) -> None:
@@ -113,6 +119,12 @@ class Running(Tab):
     def _drawn(self, theme: Theme) -> go.Figure | None:
         traces, plot = self._measured, self.plot
         return convergence(traces, plot.y, plot.x, plot.target, theme) if traces else None
+
+
+def _traces(runs: Sequence[Run]) -> list[Trace]:
+    """Return the traces of the runs that are over and have rounds."""
+    ended = [run for run in runs if run.state in ("finished", "stopped")]
+    return [trace for trace in (run.result() for run in ended) if len(trace.columns["time"])]
 
 
 def clusters_of(engine: str) -> list[str]:

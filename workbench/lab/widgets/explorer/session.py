@@ -1,0 +1,42 @@
+"""Runs of an explorer that were not saved: in a private folder, which is removed with the explorer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from workbench.analysis.tables.about import keep
+from workbench.core.trace.trace import Trace
+
+
+class SessionRuns:
+    """Folder of the runs that were made since the explorer was opened.
+
+    >>> import workbench as wb
+    >>> session = SessionRuns()
+    >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3))
+    >>> session.add([trace]), session.add([trace]), [path.name for path in session.folder.iterdir()]
+    (1, 0, ['1-umw'])
+    """
+
+    def __init__(self) -> None:
+        self._known: list[Trace] = []
+
+    @cached_property
+    def _holder(self) -> TemporaryDirectory[str]:
+        return TemporaryDirectory(prefix="workbench-explorer-", ignore_cleanup_errors=True)
+
+    @property
+    def folder(self) -> Path:
+        """The folder; only its owner can read it."""
+        return Path(self._holder.name)
+
+    def add(self, traces: Sequence[Trace]) -> int:
+        """Write the runs that are not there yet; return their number."""
+        new = [trace for trace in traces if not any(trace is each for each in self._known)]
+        for trace in new:
+            self._known.append(trace)
+            keep(trace, self.folder, f"{len(self._known)} {trace.label}")
+        return len(new)

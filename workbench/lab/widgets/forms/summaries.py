@@ -1,0 +1,87 @@
+"""What a group of settings is set to, in a few words: the line above the picture on narrow pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workbench.analysis.planning.quantities import quantity, quantity_of
+from workbench.lab.widgets.forms.fields import Field, read
+from workbench.lab.widgets.forms.form import ChoiceForm, Form
+
+
+def of_shape(values: Mapping[str, Any]) -> str:
+    """Return the size of the cluster, its tree, and how many may be late.
+
+    >>> of_shape({"children": 4, "layers": 3, "stragglers": 1, "workers": 84})
+    '84 workers, tree (4,3), 1 of 4 late'
+    """
+    workers, children, layers, late = (values[n] for n in ("workers", "children", "layers", "stragglers"))
+    tree = "star" if layers == 1 else f"tree ({_text(children)},{_text(layers)})"
+    return f"{_text(workers)} workers, {tree}, {_text(late)} of {_text(children)} late"
+
+
+def of_schemes(names: Sequence[str]) -> str:
+    """Return the number of schemes, or the name of the only one.
+
+    >>> of_schemes(["CR"]), of_schemes(["GC", "CR"]), of_schemes([])
+    ('CR', '2 schemes', 'no scheme')
+    """
+    return names[0] if len(names) == 1 else f"{len(names)} schemes" if names else "no scheme"
+
+
+def of_choice(form: ChoiceForm) -> str:
+    """Return the chosen class, and a number of it that was changed: one without a unit first.
+
+    >>> from workbench.core.contract.delays import delay_models
+    >>> of_choice(ChoiceForm("", "kind", delay_models(), "pareto"))
+    'pareto'
+    """
+    numbers = [e for e in form.entries if e.kind in ("whole", "number")]
+    changed = [e for e in numbers if form.values[e.name] not in ("", e.default)]
+    first = sorted(changed, key=lambda e: bool(e.unit))[:1]
+    return ", ".join([_words(form.chosen), *(f"{e.label} {_shown(e, form)}" for e in first)])
+
+
+def of_link(form: Form) -> str:
+    """Return latency and bandwidth.
+
+    >>> from workbench.core.contract.links import Link
+    >>> from workbench.lab.widgets.forms.fields import fields_of
+    >>> of_link(Form("", fields_of(Link), {"latency": "1e-3", "bandwidth": "1e6"}))
+    '1 ms, 1 MB/s'
+    """
+    shown = {e.name: _shown(e, form) for e in form.entries}
+    return f"{shown.get('latency', '')}, {shown.get('bandwidth', '')}".strip(", ")
+
+
+def of_problem(form: ChoiceForm) -> str:
+    """Return the data, if they have a name, and the problem."""
+    data = form.values.get("data", "")
+    return ", ".join(filter(None, [data.rpartition("/")[2], _words(form.chosen)]))
+
+
+def of_run(form: Form) -> str:
+    """Return the number of rounds, and whether there are faults."""
+    rounds = form.values.get("rounds", "")
+    faults = form.values.get("faults", "") not in ("", "[]", "()")
+    return f"{rounds or '?'} {'round' if rounds == '1' else 'rounds'}{', faults' if faults else ''}"
+
+
+def _shown(field: Field, form: Form) -> str:
+    value = read(field, form.values[field.name])
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _text(value)
+    if field.unit == "s":
+        return quantity_of(value) if value else "0 s"
+    if field.unit.startswith("bytes"):
+        return quantity(value, "bytes") + field.unit.removeprefix("bytes")
+    return f"{value:.4g} {field.unit}".strip()
+
+
+def _text(value: Any) -> str:
+    return "?" if value is None else str(value)[:12]
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,59 @@
+// The button of a group of settings, which says what they are. On a wide page it opens them below itself; on a narrow one
+// it is one of a line of values, and opens them above the picture, one group at a time.
+
+const ARROW = '<svg class="wb-i" viewBox="0 0 16 16" aria-hidden="true"><path d="m6 4 4 4-4 4"/></svg>';
+
+function render({ model, el }) {
+  ours(el, "wb-fold");
+  const what = element("span", { className: "wb-what" }), now = element("span", { className: "wb-now" });
+  const dot = element("span", { className: "wb-dot" });
+  const button = element("button", { type: "button", onclick: () => press() });
+  button.innerHTML = ARROW;
+  button.append(what, dot, now);
+  el.append(button);
+  const drawer = () => getComputedStyle(el).getPropertyValue("--wb-drawer").trim() === "1";
+  const frame = () => el.closest(".wb-controls") ?? el;
+  const open = () => (drawer() ? frame().drawn === model.get("title") : model.get("opened"));
+  let before = null; // the frame whose changes are heard
+  const show = () => {
+    if (frame() !== before) {
+      before?.removeEventListener("wb-drawer", show);
+      before = frame();
+      before.addEventListener("wb-drawer", show);
+      el.parentElement.addEventListener("keydown", leave);
+    }
+    const [title, value, bad] = ["title", "value", "bad"].map((name) => model.get(name));
+    what.textContent = title;
+    now.textContent = value;
+    dot.hidden = !bad;
+    button.setAttribute("aria-label", `${title}: ${value}${bad ? ", cannot be used" : ""}`);
+    button.setAttribute("aria-expanded", open());
+    el.classList.toggle("wb-open", open());
+  };
+  const press = () => {
+    if (drawer()) {
+      frame().drawn = open() ? null : model.get("title");
+      frame().dispatchEvent(new Event("wb-drawer"));
+    } else {
+      model.set("opened", !open());
+      model.save_changes();
+    }
+  };
+  /** Escape closes the drawer, and the button has the focus again. */
+  const leave = (event) => {
+    if (event.key !== "Escape" || !drawer() || !open()) return;
+    event.stopPropagation();
+    press();
+    button.focus();
+  };
+  model.on("change", show);
+  const observer = new ResizeObserver(() => el.isConnected && show()); // also when it is shown first
+  observer.observe(el);
+  return () => {
+    observer.disconnect();
+    before?.removeEventListener("wb-drawer", show);
+    model.off("change", show);
+  };
+}
+
+export default { render };

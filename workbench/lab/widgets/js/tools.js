@@ -1,0 +1,44 @@
+// Buttons of the header: settings (on a wide page), undo, redo, reset.
+
+const SHAPES = { side: "M2.5 3h11v10h-11zM6.5 3v10", undo: "M6 3 3 6l3 3M3 6h6a4 4 0 0 1 0 8H7", redo: "m10 3 3 3-3 3m3-3H7a4 4 0 0 0 0 8h2" };
+
+function render({ model, el }) {
+  ours(el, "wb-tools");
+  const make = (kind, name, onclick) => {
+    const made = element("button", { type: "button", className: `wb-icon wb-${kind}`, title: name, "aria-label": name, onclick });
+    made.innerHTML = `<svg class="wb-i" viewBox="0 0 16 16" aria-hidden="true"><path d="${SHAPES[kind]}"/></svg>`;
+    return made;
+  };
+  const ask = (kind) => () => tells(model, { kind });
+  const frame = () => el.closest(".wb-explorer");
+  const side = make("side", "settings", () => {
+    model.set("folded", !model.get("folded"));
+    model.save_changes();
+  });
+  const undo = make("undo", "undo", ask("undo")), redo = make("redo", "redo", ask("redo"));
+  const reset = element("button", { type: "button", className: "wb-bare", title: "the settings of the beginning", onclick: ask("reset") }, "Reset");
+  el.append(side, undo, redo, reset, element("span", { className: "wb-grow" }));
+  const show = () => {
+    const folded = model.get("folded");
+    frame()?.classList.toggle("wb-folded", folded);
+    side.setAttribute("aria-pressed", !folded);
+    side.title = folded ? "show the settings beside the picture" : "the settings in one line above the picture";
+    for (const [button, name] of [[undo, "undo"], [redo, "redo"]]) {
+      const step = model.get(name);
+      button.disabled = !step;
+      button.title = step ? `${name}: ${step}` : name;
+      button.setAttribute("aria-label", button.title);
+    }
+  };
+  model.on("change", show);
+  let waiting = 0;
+  const begin = () => (frame() ? show() : void (waiting = requestAnimationFrame(begin)));
+  show();
+  begin();
+  return () => {
+    cancelAnimationFrame(waiting);
+    model.off("change", show);
+  };
+}
+
+export default { render };
