@@ -137,10 +137,9 @@ class Experiment(Settings):
         with within("link"):
             self.link.check(self.workers)
         for fault in self.faults:
-            if fault.worker > self.workers:
-                raise SettingError(f"faults.worker = {fault.worker}: {there_are('worker', 1, self.workers)}")
-            if fault.round >= self.rounds:
-                raise SettingError(f"faults.round = {fault.round}: {there_are('round', 0, self.rounds - 1)}")
+            for name, first, last in (("worker", 1, self.workers), ("round", 0, self.rounds - 1)):
+                if (value := getattr(fault, name)) > last:
+                    raise SettingError(f"faults.{name} = {value}: {there_are(name, first, last)}")
         return self
 
     @cached_property
@@ -167,8 +166,7 @@ class Experiment(Settings):
         """Return the delays that a run draws. Defaults of `rounds` and `seed`: those of the experiment."""
         seed, rounds = self.seed if seed is None else seed, self.rounds if rounds is None else rounds
         stream = self.built_scheme.stream(self.delays, seed, self.workers, rounds)
-        stream.share = self.share
-        stream.transit = self.link.transit(seed, self.workers)
+        stream.share, stream.transit = self.share, self.link.transit(seed, self.workers)
         return stream
 
     @property
@@ -228,8 +226,8 @@ class Experiment(Settings):
         chosen = [part.newest for part in made if isinstance(part, KindFamily)]
         if all(type(part) is cls for part, cls in zip(made, [*now, *chosen], strict=True)):
             return self
-        new = (part.model_dump(exclude_unset=True) for part in (self.delays, self.link, *self.faults))
-        delays, link, *faults = new
+        settings = (self.delays, self.link, *self.faults)
+        delays, link, *faults = (part.model_dump(exclude_unset=True) for part in settings)
         return self.replace(delays=delays, link=link, faults=faults)
 
     @cached_property
@@ -297,12 +295,9 @@ class Experiment(Settings):
         """
         check_kind("trust", trust, bool)
         spec = read_yaml(path, "scheme: CR")  # JSON is YAML
+        call = f"wb.Experiment.read({str(path)!r}, trust=True) (--trust)"
         try:
-            return (
-                Experiment(**spec)
-                if trust
-                else described(spec, f"wb.Experiment.read({str(path)!r}, trust=True) (--trust)")
-            )
+            return Experiment(**spec) if trust else described(spec, call)
         except SettingError as error:
             raise SettingError(f"{path}: {error}") from None
 

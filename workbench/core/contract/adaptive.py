@@ -290,9 +290,8 @@ class AdaptiveController:
         took, done = self.seen.get(round, (least, np.zeros(self.workers, dtype=int)))
         self.times.add(np.where(done >= loads, took, np.nan), least, loads)
         self.stretch += 1
-        again = (
-            ROUNDS_PER_RECHECK if self.stretch in MAX_CHECKS else 1
-        )  # new estimates change earlier rounds too
+        # new estimates change earlier rounds too
+        again = ROUNDS_PER_RECHECK if self.stretch in MAX_CHECKS else 1
         first = max(0, len(self.times.rows) - again)
         self._forecast(first, self.times.rates(first))
         self.elapsed += end - begin
@@ -315,11 +314,9 @@ class AdaptiveController:
 
     def _worth(self, configuration: Configuration, round_times: RoundTimes) -> Array:
         """Return the gradient that a candidate commits in each round, as a share of the full gradient."""
-        return (
-            np.ones_like(round_times.seconds)
-            if configuration.scheme.is_exact
-            else round_times.messages / self.workers
-        )
+        if configuration.scheme.is_exact:
+            return np.ones_like(round_times.seconds)
+        return round_times.messages / self.workers
 
     def _priced(self, configuration: Configuration, round_times: RoundTimes) -> Array:
         """Return the times of a candidate's rounds, s, plus the time that the missing share of the gradient costs.
@@ -337,9 +334,8 @@ class AdaptiveController:
             on_way = self.sends * (length / self.floats)
             return np.broadcast_to(on_way, seconds.shape) if on_way.any() else 0.0
 
-        draws = SampledTimes.measured(
-            seconds, send, self.link, self.floats, configuration.samples, self.decode_rate
-        )
+        samples = configuration.samples
+        draws = SampledTimes.measured(seconds, send, self.link, self.floats, samples, self.decode_rate)
         return configuration.scheme.round_times(draws, self.workers)
 
     def _better(self, round: int) -> int | None:
@@ -367,9 +363,7 @@ class AdaptiveController:
         missing = self.stored.missing(configuration.plan)
         most = int(missing.max())
         link, floats = self.link, missing[missing > 0] * self.row_bytes / self.link.width
-        to = [
-            (int(rank), float(size)) for rank, size in zip(np.flatnonzero(missing) + 1, floats, strict=True)
-        ]
+        to = zip((np.flatnonzero(missing) + 1).tolist(), floats.tolist(), strict=True)
         latency = link.by_worker("latency", self.workers)
         seconds = max(
             (float(latency[rank - 1]) + link.transfer(size, rank) for rank, size in to), default=0.0
@@ -405,8 +399,7 @@ class AdaptiveController:
         now, saving = float(seen[:, self.at].mean()), float((seen[:, self.at] - seen[:, to]).mean())
         texts = (
             f"over the last {len(seen)} rounds {self.configurations[to]} would have saved"
-            f" {in_seconds(saving, 3)} a round of"
-            f" {in_seconds(now, 3)}; {left} rounds are left"
+            f" {in_seconds(saving, 3)} a round of {in_seconds(now, 3)}; {left} rounds are left"
         )
         typical = self.times.typical()
         if not np.isnan(typical).all():
@@ -443,11 +436,7 @@ class AdaptiveController:
     def _recall(self, memory: Mapping[str, Any]) -> None:
         for name, numbers in memory["held"]:
             self._take(Configuration(name, numbers, self.workers, self.configurations[0].samples))
-        self.at = next(
-            i
-            for i, configuration in enumerate(self.configurations)
-            if [configuration.name, configuration.parameters] == memory["way"]
-        )
+        self.at = [[each.name, each.parameters] for each in self.configurations].index(memory["way"])
         self.restart = memory["restart"]
         self.changes, self.times.shown = memory["changes"], list(memory["shown"])
         self.times.full = [deque(times, maxlen=MAX_CACHED_TIMES) for times in memory["full"]]
