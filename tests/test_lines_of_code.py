@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tools import lines_of_code
 
-MAX_LINES = 32_800  # of code, of the package
-MAX_CORE_LINES = 14_000
+MAX_LINES = 35_400  # of code, of the package
+MAX_CORE_LINES = 15_600
 
 
 def test_functions_classes_and_files_are_short() -> None:

@@ -417,14 +417,13 @@ def fit_all(
 
 
 def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
-    """Fit the master's port. Sending models takes time unless they arrive much faster than an answer would.
+    """Fit the master's port. If messages wait only for cores, the link cannot be measured.
 
-    If messages wait only for cores, the link cannot be measured.
+    Sending models takes time unless they arrive much faster than an answer would.
     """
     if all(each.crammed for each in found):
         return PortFit(downloads=False)
-    messages = [each.answers for each in found]
-    port = fit_groups(messages, fit_port(messages, near))
+    port = fit_groups(messages := [each.answers for each in found], fit_port(messages, near))
     down = [float(np.median(each.came - each.left)) for each in found]
     up = [port.latency + port.transfer(each.answers.bytes) for each in found]
     return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
@@ -495,8 +494,7 @@ def _quantiles(values: Array) -> tuple[float, ...]:
 
 def hosts_of(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:
     """Return the hosts of the workers, in the order of their ranks. Rank 0 is the master."""
-    known = (
-        {} if state is None else {each.host: {"cores": each.cores, "free": each.free} for each in state.hosts}
-    )
+    hosts = () if state is None else state.hosts
+    known = {each.host: {"cores": each.cores, "free": each.free} for each in hosts}
     on = {name: tuple(r for r, host in enumerate(places) if r and host == name) for name in places}
     return tuple(Host(name=name, ranks=len(who), who=who, **known.get(name, {})) for name, who in on.items())

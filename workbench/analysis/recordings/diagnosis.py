@@ -288,13 +288,12 @@ def _late(
     Each worker is sometimes late. A worker that costs about as much as the median one is not reported.
     """
     known, cost = p_values(times, rng), shapley_shares(excess_over_median(times)).sum(axis=0) / total
-    dear = cost - np.median(cost) >= MIN_COST_SHARE
-    late = [host for host in late_hosts(times, hosts, level, rng) if dear[hosts[host]].any()]
+    costly = cost - np.median(cost) >= MIN_COST_SHARE
+    late = [host for host in late_hosts(times, hosts, level, rng) if costly[hosts[host]].any()]
     gone = {i for host in late for i in hosts[host]}
-    slow = [int(i) for i in np.argsort(-cost) if known[i] <= level and dear[i] and i not in gone]
-    return [Cause(what, tuple(hosts[host]), f"host {host}") for host in late] + [
-        Cause(what, (i,)) for i in slow
-    ]
+    slow = [int(i) for i in np.argsort(-cost) if known[i] <= level and costly[i] and i not in gone]
+    causes = [Cause(what, tuple(hosts[host]), f"host {host}") for host in late]
+    return causes + [Cause(what, (i,)) for i in slow]
 
 
 def _more(computing: Mapping[str, Array], what: str, who: Sequence[int]) -> float:
@@ -312,11 +311,8 @@ def _help(usual: Iterable[tuple[Culprit, Array]], scheme: str = "UMW", **args: A
 
     `usual`: each such culprit, and the steps' seconds if it were like the others.
     """
-    return [
-        Candidate(FIX_TEXTS[one.what].format(one.who), seconds, scheme, args)
-        for one, seconds in usual
-        if _counts(one)
-    ]
+    known = [(FIX_TEXTS[one.what].format(one.who), seconds) for one, seconds in usual if _counts(one)]
+    return [Candidate(text, seconds, scheme, args) for text, seconds in known]
 
 
 def _label(who: str, what: str) -> str:

@@ -1,8 +1,7 @@
 """Files that rank 0 writes into the run folder during a run, so that others can follow and resume it.
 
-The files have one row of values per round (see LIVE_COLUMNS), and the model after each round. Every few seconds, a
-checkpoint with model, optimiser state and round is written. How the run ended is written last. See `layout` for the
-names.
+They have one row of values per round (see LIVE_COLUMNS), and the model after each round. A checkpoint is written every
+few seconds. How the run ended is written last. `layout` has the names.
 """
 
 import os
@@ -273,11 +272,8 @@ def read_stretches(folder: Path) -> list[Stretch]:
     path = folder / SEGMENTS
     resumed = read_json(path, "stretches")["stretches"] if path.is_file() else []
     turned = [{**change, "end": change["round"]} for change in read_changes(folder)]
-    found = [
-        Stretch(each["first"], each["end"], (each["zero"] or 0.0) - each["offset"], each["books"])
-        for each in (*turned, *resumed)
-    ]
-    return sorted(found, key=lambda stretch: stretch.first)
+    each = ((s["first"], s["end"], (s["zero"] or 0.0) - s["offset"], s["books"]) for s in (*turned, *resumed))
+    return sorted((Stretch(*values) for values in each), key=lambda stretch: stretch.first)
 
 
 def _note_stretch(folder: Path, rounds: int) -> None:
@@ -390,10 +386,7 @@ def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
 
 
 def arrivals_of(folder: Path, rank: int) -> list[tuple[int, int, int]]:
-    """Return round, rank and number of all answers in order. `NO_RANK` is the rank if a deadline passed.
-
-    Deadlines are recorded only if a plan mixes models.
-    """
+    """Return round, rank and number of all answers in order; deadlines of plans that mix models have `NO_RANK`."""
     return [(int(a), int(b), int(c)) for a, b, c in _arrivals(folder / ARRIVALS / f"{rank}.i64")]
 
 

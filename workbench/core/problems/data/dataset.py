@@ -79,9 +79,8 @@ def load(
     source
         A name: "synthetic", "synthetic_images", a set that scikit-learn ships ("digits", see `catalogue`),
         "openml:NAME" or "openml:NUMBER". Or the path of a folder of images, or of a file (.npy, .npz, .csv, .tsv,
-        .csv.gz, .tsv.gz, .parquet, .svmlight, .libsvm, .svm, .bin). "prepared:KEY" is a folder of the cache, for which
-        the other arguments are ignored. OpenML's categories become 0/1 columns that follow the numbers, most frequent
-        values first.
+        .csv.gz, .tsv.gz, .parquet, .svmlight, .libsvm, .svm, .bin). "prepared:KEY" is a folder of the cache, which
+        ignores the other arguments. OpenML's categories become 0/1 columns after the numbers, most frequent first.
     task
         "regression", "binary" or "multiclass".
     samples, features
@@ -104,14 +103,14 @@ def load(
     source = os.fspath(source)
     if source.startswith(PREPARED_PREFIX):  # the name of the folder replaces all other choices
         return reopen(cache.root() / "data" / Path(source.removeprefix(PREPARED_PREFIX)).name)
-    drawn, synthetic = DRAWN.get(source), source == SYNTHETIC.name
+    drawn = DRAWN.get(source)
     options = Options(
         source=source,
         task=known_task(task),
         samples=_size("samples", samples, drawn.samples if drawn else None),
         features=_size("features", features, drawn.features if drawn else None),
         intercept=bool(intercept),
-        scale=not synthetic if scale is None else bool(scale),
+        scale=source != SYNTHETIC.name if scale is None else bool(scale),
         seed=whole("seed", seed, 0),
         target=target,
         test=_test(test),
