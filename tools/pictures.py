@@ -29,6 +29,7 @@ from playwright.sync_api import Locator, Page
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # for the tests' driver of JupyterLab
+from tests.support.browser.explorer_user import User  # noqa: E402
 from tests.support.browser.jupyterlab import Lab, Server, browser, jupyter  # noqa: E402
 from workbench.core.base.files import write_json  # noqa: E402
 
@@ -175,14 +176,13 @@ def explorer(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixel
 
 def live(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
     """Take five schemes as real processes, from the start to the end of the last."""
-    part = opened(page, server, dark)
+    part, me = opened(page, server, dark), User(page)
     page.get_by_text("Rounds, batches, faults", exact=True).click()
     for name, value in (("children", "3"), ("layers", "2"), ("rounds", "40")):
-        page.locator(".wb-explorer").get_by_label(name, exact=True).locator("visible=true").first.fill(value)
-    page.get_by_text("Rounds, batches, faults", exact=True).click()
-    page.get_by_role("tab", name="Run", exact=True).click()
-    page.get_by_label("Engine", exact=True).locator("visible=true").select_option("real processes (MPI)")
-    page.get_by_role("button", name="Run", exact=True).locator("visible=true").click()
+        me.field(name).fill(value)
+    me.tab("Run")
+    me.field("Engine").select_option("real processes (MPI)")
+    me.press("Run")
     to_top(page)
     page.wait_for_function(
         "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 5"

@@ -28,7 +28,7 @@ def test_group_says_what_it_is_set_to(controls: Controls) -> None:
         "Links": "1 ms, 1 MB/s",
         "Problem and data": "synthetic, logistic",
         "Optimiser": "gd",
-        "Rounds, seed, faults": "20 rounds",
+        "Rounds, batches, faults": "20 rounds",
     }
     types(controls.delays, kind="pareto")
     types(controls.delays, shape="1.7")

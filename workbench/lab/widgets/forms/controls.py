@@ -107,7 +107,7 @@ class Controls(w.VBox):
             group("Links", self.link, lambda: of_link(self.link)),
             group("Problem and data", self.problem, lambda: of_problem(self.problem)),
             group("Optimiser", self.optimiser, lambda: of_choice(self.optimiser)),
-            group("Rounds, seed, faults", self.run, lambda: of_run(self.run)),
+            group("Rounds, batches, faults", self.run, lambda: of_run(self.run)),
         ]
 
     # ---------------------------------------------------------------- actions of the user
