@@ -33,7 +33,9 @@ def test_group_says_what_it_is_set_to(controls: Controls) -> None:
     types(controls.delays, kind="pareto")
     types(controls.delays, shape="1.7")
     types(controls.shapes.form, children="")
+    types(controls.run, batch="100")
     controls.verdicts()
+    assert values(controls)["Rounds, batches, faults"] == "20 rounds, batch 100"
     assert values(controls)["Delays"] == "pareto, shape 1.7"
     assert values(controls)["Tree and stragglers"] == "84 workers, tree (?,3), 1 of ? late"
 

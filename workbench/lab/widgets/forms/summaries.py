@@ -62,10 +62,11 @@ def of_problem(form: ChoiceForm) -> str:
 
 
 def of_run(form: Form) -> str:
-    """Return the number of rounds, and whether there are faults."""
-    rounds = form.values.get("rounds", "")
+    """Return the number of rounds, the size of mini-batches, and whether there are faults."""
+    rounds, batch = form.values.get("rounds", ""), form.values.get("batch", "")
     faults = form.values.get("faults", "") not in ("", "[]", "()")
-    return f"{rounds or '?'} {'round' if rounds == '1' else 'rounds'}{', faults' if faults else ''}"
+    parts = [f"{rounds or '?'} {'round' if rounds == '1' else 'rounds'}"]
+    return ", ".join([*parts, *[f"batch {batch}"] * bool(batch), *["faults"] * faults])
 
 
 def _shown(field: Field, form: Form) -> str:
