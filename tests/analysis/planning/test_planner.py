@@ -368,7 +368,7 @@ def test_plan_compares_model_averages_at_their_own_tuned_step(scheme: str) -> No
 
 def test_plan_keeps_the_users_optimiser_and_step() -> None:
     profile = measured(6, "straggle", 1e-3, 1e6)
-    problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}, "effort": 1e9}
+    problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}, "effort": 4e9}
     step = {"optimiser_args": {"step": 2.0}}
     advice = advise(profile, **problem, **step, schemes=["UMW", "SGD", "LAGC"])
     assert {c.scheme for c in advice.choices} >= {"UMW", "SGD"}
