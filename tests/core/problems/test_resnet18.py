@@ -128,7 +128,7 @@ def test_local_batch_norm_evaluates_with_statistics_of_the_training_samples() ->
     problem.gradient([(0, 9, 1.0)], model + 0.3)
     after = problem.evaluate([Request(model, test=True)])[0]
     assert (before.loss, before.metrics) == (after.loss, after.metrics)
-    np.testing.assert_allclose(after.gradient, problem.gradient([(0, 30, 1.0)], model), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(after.gradient, problem.gradient([(0, 50, 1.0)], model), rtol=1e-9, atol=1e-12)
     held_out = problem.held_out
     np.testing.assert_array_equal(np.asarray(held_out.population), np.asarray(problem.X))
     alone = held_out.evaluate([Request(model, gradient=False)])[0].loss
