@@ -59,6 +59,21 @@ def test_scheme_field_error_names_the_nearest_valid_value() -> None:
 
 
 @pytest.mark.parametrize(
+    ("levels", "text"),
+    [
+        (
+            [[2]],
+            "scheme_args.levels.0 = [2]: has too few values; give averages of groups .*: pairs of a period",
+        ),
+        ([[2, 2], [4, 2, 1]], "scheme_args.levels.1 = [4, 2, 1]: has more than 2 values; give 2 or fewer"),
+    ],
+)
+def test_scheme_field_error_counts_the_values_of_a_pair(levels: Any, text: str) -> None:
+    with pytest.raises(SettingError, match=text.replace("[", r"\[")):
+        wb.Experiment(scheme="H-SGD", scheme_args={"levels": levels})
+
+
+@pytest.mark.parametrize(
     ("scheme", "args", "workers", "fields"),
     [
         ("CR", {"layers": 10**9}, 12, "the (3,1000000000) tree has more workers; nearest regular trees"),

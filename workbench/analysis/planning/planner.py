@@ -436,8 +436,8 @@ def _aim_text(aim: Target) -> str:
 def _affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int]:
     """Return as many configurations and seeds as the share of the effort allows, evenly spaced by round time."""
     for count in range(min(SETTINGS_PER_SCHEME, len(every)), 0, -1):
-        places = sorted({round(k * (len(every) - 1) / max(count - 1, 1)) for k in range(count)})
-        some = [every[k] for k in places]
+        # not the ends: those with the shortest rounds wait for few answers
+        some = [every[(2 * k + 1) * len(every) // (2 * count)] for k in range(count)]
         choosing, each = np.sum([price(c.experiment, aim) for c in some], axis=0) * (
             1 + FINER_SETTINGS / count
         )

@@ -280,6 +280,12 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     if first["type"] == "extra_forbidden":
         return _unknown_key(where, list(cls.model_fields), cls.__name__)
     field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
+    if first["type"] == "missing" and isinstance(first["loc"][-1], int):  # an item of a tuple
+        which = f"{where.rpartition('.')[0]} = {short(list(first['input']))}"
+        return f"{which}: has too few values; give {field.description if field else 'more'}"
+    if first["type"] == "too_long":
+        most = first["ctx"]["max_length"]
+        return f"{where} = {short(list(first['input']))}: has more than {most} values; give {most} or fewer"
     if first["type"] == "missing":
         return f"{where}: is missing; {(field.description if field else None) or 'give it a value'}"
     if first["type"] == "value_error":

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import model_validator
 
 from workbench.core.base.settings import SettingError, setting
@@ -35,7 +36,7 @@ from workbench.core.contract.protocol import (
     Recv,
     Send,
 )
-from workbench.core.contract.round_times import RoundTimes, SampledTimes, port_departures
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, arrival_order, port_departures
 from workbench.core.contract.scheme import divisors
 from workbench.core.schemes.local_steps import Inner, PlainSteps
 from workbench.core.schemes.uncoded import total
@@ -175,11 +176,11 @@ class HSGD(PlainSteps):
         for lead in leads:
             times.advance(lead, 0)
         arrivals = np.stack([times.sent(lead, len(self.syncs) - 1) for lead in leads], axis=1)
-        through = port_departures(arrivals, draws.link.transfer(draws.floats))
+        through = times.through(leads, list(arrivals.T))
         links = [self.link(rank) for rank in range(1, workers + 1)]
         inner = sum(2 * sum(link <= level for link in links) for _, level in self.syncs[:-1])
         count = np.full(len(arrivals), float(inner + workers))
-        end = through[:, -1] + draws.decode_seconds(len(leads))
+        end = through.max(axis=1) + draws.decode_seconds(len(leads))
         return RoundTimes(end, count, count * (draws.link.width * draws.floats))
 
 
@@ -213,10 +214,13 @@ class _Times:
     """Times of all workers in some rounds, moved on from average to average.
 
     A message waits at its receiver's port for all messages that arrive earlier, also for those of later averages.
+    Its latency and its seconds on the port are those of its sender's link.
     """
 
     def __init__(self, scheme: HSGD, draws: SampledTimes, workers: int) -> None:
-        self.scheme, self.link, self.floats = scheme, draws.link, draws.floats
+        self.scheme, self.link = scheme, draws.link
+        self.transfer = np.broadcast_to(draws.transfer(draws.floats), workers)  # s, by sender
+        self.ties = draws.tie_order(np.arange(len(draws.seconds)))
         self.decode_seconds = draws.decode_seconds
         first = [(draws.first_round + r) * scheme.local_steps for r in range(len(draws.seconds))]
         bounds = [0, *(end for end, _ in scheme.syncs)]
@@ -230,12 +234,12 @@ class _Times:
             np.broadcast_to(draws.send_seconds((begin + b - 1 for begin in first), 1.0), shape) for b in sizes
         ]
         self.below: list[list[int]] = [[] for _ in range(workers + 1)]
-        depth = [0] * (workers + 1)
+        hop = np.broadcast_to(draws.downlink_seconds, workers)  # of the model to each worker, s
+        self.now = [np.zeros(len(first)) for _ in range(workers + 1)]
         for rank in range(1, workers + 1):
             parent = scheme.parent(rank)
             self.below[parent].append(rank)
-            depth[rank] = depth[parent] + 1
-        self.now = [np.full(len(first), hops * draws.downlink_seconds) for hops in depth]
+            self.now[rank] = self.now[parent] + hop[rank - 1]
 
     def sent(self, rank: int, sync: int) -> Array:
         """Return when a message that a worker sends now, at an average, is at the receiver's port."""
@@ -243,21 +247,21 @@ class _Times:
 
     def advance(self, rank: int, sync: int) -> int:
         """Move a worker and its subtree on from one average until it sends a sum to its parent; return that average."""
-        scheme, transfer = self.scheme, self.link.transfer(self.floats)
+        scheme = self.scheme
         at_port = {child: self.sent(child, self.advance(child, sync)) for child in self.below[rank]}
-        before: list[Array] = []  # arrivals of messages that were taken
+        before: list[tuple[int, Array]] = []  # senders and arrivals of messages that were taken
         while True:
             level = scheme.syncs[sync][1]
             self.now[rank] = self.now[rank] + self.steps[sync][:, rank - 1]
             taken = [child for child in at_port if scheme.link(child) <= level]
             if taken:
-                through = _through(np.stack([*before, *at_port.values()], axis=1), transfer)
+                through = self.through(*zip(*before, *at_port.items(), strict=True))
                 here = [len(before) + i for i, child in enumerate(at_port) if child in taken]
                 done = through[:, here].max(axis=1)
                 self.now[rank] = np.maximum(self.now[rank], done) + self.decode_seconds(len(taken))
             if level >= scheme.link(rank):
                 return sync
-            before += [at_port[child] for child in taken]
+            before += [(child, at_port[child]) for child in taken]
             self._release(rank, taken, sync)
             sync += 1
             at_port |= {child: self.sent(child, self.advance(child, sync)) for child in taken}
@@ -265,13 +269,16 @@ class _Times:
     def _release(self, rank: int, children: Sequence[int], sync: int) -> None:
         """Send an average down from a worker to its subtree."""
         for child in children:
-            self.now[child] = self.sent(rank, sync) + self.link.transfer(self.floats)
+            self.now[child] = self.sent(rank, sync) + self.transfer[rank - 1]
             self._release(child, self.below[child], sync)
 
+    def through(self, senders: Sequence[int], times: Sequence[Array]) -> Array:
+        """Return when each message has passed a port, (rounds, messages), from senders and arrival times, s."""
+        arrivals, who = np.stack(times, axis=1), np.array(senders) - 1
 
-def _through(arrivals: Array, transfer: float) -> Array:
-    """Return when each message has passed a port, (rounds, messages), in the order of `arrivals`, s."""
-    order = np.argsort(arrivals, axis=1, kind="stable")
-    through = np.empty_like(arrivals)
-    np.put_along_axis(through, order, port_departures(arrivals, transfer), axis=1)
-    return through
+        def ties(which: NDArray[np.int64]) -> Array:
+            return np.asarray(self.ties[np.ix_(which, who)])
+
+        order, passed = arrival_order(arrivals, ties), np.empty_like(arrivals)
+        np.put_along_axis(passed, order, port_departures(arrivals, self.transfer[who], ties), axis=1)
+        return passed

@@ -23,6 +23,7 @@ from workbench.core.schemes.approximate import Approximate
 
 # random stream of the worker at which the search starts; `contract.delays.base` lists all
 STARTS_STREAM = 6
+DEFAULT_GROUPS = 3  # groups of workers; ignored without the hybrid placement, also by fewer workers
 
 
 class ISGC(Approximate):
@@ -49,7 +50,7 @@ class ISGC(Approximate):
     group_replication: int = setting(
         1, "copies of a part that are cyclic inside its group, with placement = 'hybrid' (c1)", ge=0
     )
-    groups: int = setting(3, "groups of workers, with placement = 'hybrid' (g)", ge=1)
+    groups: int = setting(DEFAULT_GROUPS, "groups of workers, with placement = 'hybrid' (g)", ge=1)
     code_seed: int = setting(0, "seed of the answers from which the search for largest sets starts", ge=0)
 
     @classmethod
@@ -57,14 +58,14 @@ class ISGC(Approximate):
         """Return the three placements for the values of all approximate schemes.
 
         With one copy of each part it would be `Backup`. Groups of the hybrid placement have as many workers as a part
-        has copies, so that no part is favoured.
+        has copies, so that no part is favoured. With two copies this would be the fractional placement.
         """
         tried = [args for args in super().candidates(workers) if args["replication"] > 1]
         placed = [{**args, "placement": kind} for args in tried for kind in ("cyclic", "fractional")]
         mixed = [
             {**args, "placement": "hybrid", "groups": workers // args["replication"]}
             for args in tried
-            if workers % args["replication"] == 0
+            if args["replication"] > 2 and workers % args["replication"] == 0
         ]
         return placed + mixed
 
@@ -73,13 +74,15 @@ class ISGC(Approximate):
         if self.placement == "fractional":
             more = "; or placement = 'cyclic'"
             groups_divide("scheme_args.replication", self.replication, workers, self.replication, more)
+        what = f"some of a part's {self.replication} copies are inside its group"
+        between("scheme_args.group_replication", self.group_replication, 0, self.replication, what)
         if self.placement == "hybrid":
-            what = f"some of a part's {self.replication} copies are inside its group"
-            between("scheme_args.group_replication", self.group_replication, 0, self.replication, what)
             try:
                 self.build_code(workers)
             except SettingError as error:
                 raise SettingError(f"scheme_args.{error}; or placement = 'cyclic'") from None
+        most = max(workers, DEFAULT_GROUPS)
+        between("scheme_args.groups", self.groups, 1, most, f"there are {workers} workers")
 
     def build_code(self, workers: int) -> GradientCode:
         """Return the 0/1 matrix of the allocation."""

@@ -117,6 +117,7 @@ def test_axis_distinguishes_parameters_of_one_name(name: str) -> None:
     """Where schemes use one name for different parameters, the axis has all of them, each with its schemes."""
     known = {s: wb.schemes.get(s).model_fields for s in wb.schemes.names()}
     meant = {s: fields[name].description.split(";")[0] for s, fields in known.items() if name in fields}
+    units = {s: known[s][name].json_schema_extra["unit"] for s in meant}
     lines = axis(f"scheme_args.{name}", list(meant)).split("<br>")
     if len(set(meant.values())) == 1:
         assert len(lines) == 1
@@ -129,7 +130,9 @@ def test_axis_distinguishes_parameters_of_one_name(name: str) -> None:
         for scheme in who.split(", ")
     }
     assert told.keys() == meant.keys()
-    assert all(told[scheme] in (text, f"{text} (s)") for scheme, text in meant.items())
+    for scheme, text in meant.items():
+        named = not units[scheme] or units[scheme] in text.split()
+        assert told[scheme] == (text if named else f"{text} ({units[scheme]})")
 
 
 def test_bands_name_the_scheme_of_an_ambiguous_parameter() -> None:
