@@ -104,6 +104,21 @@ class Added(Optimiser):
         'e = wb.Experiment(scheme="UMW", workers=4, rounds=3, optimiser="added")\nassert len(wb.run(e).rounds) == 3',
     ),
     Row(
+        "a schedule",
+        "workbench/core/contract/optimisers/added_schedule.py",
+        """
+from workbench.core.contract.optimisers.schedules import Schedule
+
+class Added(Schedule):
+    \"\"\"Half of the step from the first round on.\"\"\"
+    kind = "added"
+
+    def share_at(self, t):
+        return 0.5
+""",
+        "assert 'added' in wb.Schedule.catalogue",
+    ),
+    Row(
         "a problem",
         "workbench/core/problems/added.py",
         """

@@ -367,6 +367,7 @@ def test_explorer_trains_with_batches_to_a_held_out_accuracy(
     me.press("Run")
     page.wait_for_function("() => document.querySelectorAll('.wb-status .wb-finished').length === 5")
     page.locator("table[aria-label='time to the target']").wait_for()
+    page.locator("summary", has_text="Axes").locator("visible=true").click()
     me.field("vertical axis").select_option("test_accuracy")
     page.wait_for_function("() => document.querySelector('.wb-plot[data-drawn]') && 1")
     target = page.locator(".wb-explorer").get_by_label("target", exact=True).locator("visible=true").first

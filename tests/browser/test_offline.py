@@ -92,7 +92,7 @@ def test_offline_lecture_works_from_a_folder(
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate(OVERFLOW) <= 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
-        "rgb(20, 23, 28)" if dark else "rgb(255, 255, 255)"
+        "rgb(17, 17, 17)" if dark else "rgb(255, 255, 255)"
     )
     for view in page.locator("[data-figure]").all():  # seen together when projected
         assert view.bounding_box()["height"] <= 720  # type: ignore[index]

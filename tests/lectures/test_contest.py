@@ -118,10 +118,10 @@ def test_contest_codes_are_those_with_redundancy() -> None:
     assert tree.reached and coded.reached  # noqa: PT018
 
 
-@pytest.mark.parametrize(("level", "cost"), [(1, 1)])
-def test_contest_exercise_answer_is_correct(tmp_path: Path, level: int, cost: int) -> None:
+@pytest.mark.parametrize("level", [1, 2])
+def test_contest_exercise_answer_is_correct(tmp_path: Path, level: int) -> None:
     """`level` of twelve recorded workers are slow: round times of both, by the forecast."""
-    knobs = coding_or_not.CodingOrNot(level=level, cost=cost)
+    knobs = coding_or_not.CodingOrNot(level=level)
     table = tmp_path / "times.csv"
     slow = coding_or_not.even(knobs)
     lines = [f"{w},0,{slow if w < level else 1.0}" for w in range(WORKERS)]

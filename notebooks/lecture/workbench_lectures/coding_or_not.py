@@ -60,13 +60,12 @@ MEASURED = {"logistic": "test accuracy", "least squares": "test loss", "network"
 
 
 class CodingOrNot(Knobs):
-    """Cell of the map: problem, delay model, severity, cost of a message."""
+    """Cell of the map: problem, delay model, and severity of the stragglers."""
 
     labels: ClassVar = {
         "problem": "problem",
         "law": "stragglers",
         "level": "severity",
-        "cost": "message",
         "view": "map shows",
     }
     choice_labels: ClassVar = {
@@ -80,7 +79,6 @@ class CodingOrNot(Knobs):
     problem: Literal["logistic", "least squares", "network"] = setting("logistic", "what is learnt")
     law: Literal["bursts", "tail"] = setting("tail", "how workers are held up")
     level: int = setting(1, "severity of the stragglers, mild to severe", ge=1, le=MOST_LEVELS)
-    cost: int = setting(1, "time of one message, from cheap to expensive", ge=1, le=len(COSTS))
     view: Literal["winner", "coding"] = setting("winner", "who is first, or what coding is worth")
 
     def fit(self) -> CodingOrNot:
@@ -95,7 +93,7 @@ class CodingOrNot(Knobs):
     @property
     def message(self) -> float:
         """Time of one message, in shares."""
-        return COSTS[self.cost - 1]
+        return COSTS[0]
 
     @property
     def factor(self) -> float:
@@ -313,7 +311,7 @@ def gain(knobs: CodingOrNot) -> float:
 
 def buffer(knobs: CodingOrNot) -> int:
     """Return K of exercise 2."""
-    return knobs.level + knobs.cost
+    return knobs.level + 1
 
 
 def even(knobs: CodingOrNot) -> float:
@@ -384,10 +382,10 @@ lecture: Script[CodingOrNot] = Script(
     "7-coding-or-not",
     CodingOrNot,
     {
-        "map": Part(("problem", "law", "level", "cost", "view"), chart),
-        "bars": Part(("problem", "law", "level", "cost"), bars),
+        "map": Part(("problem", "law", "level", "view"), chart),
+        "bars": Part(("problem", "law", "level"), bars),
     },
     entries,
-    ("problem", "law", "level", "cost"),
+    ("problem", "law", "level"),
     EXERCISES,
 )

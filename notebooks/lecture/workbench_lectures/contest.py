@@ -69,8 +69,8 @@ SHARES = (0.25, 1.0)  # of the data in a round: a mini-batch, or all samples
 ANSWERS = (1, 3, 6, 9, 11)  # of 12 workers, for every scheme that takes the first k
 COSTS = (0.02,)  # time of one message, in units
 LEVELS: dict[str, tuple[float, ...]] = {
-    "bursts": (5.0,),  # factor by which a delayed worker is slower
-    "tail": (1.0,),  # mean of the random time that is added to every share
+    "bursts": (2.0, 5.0),  # factor by which a delayed worker is slower
+    "tail": (1.0, 5.0),  # mean of the random time that is added to every share
 }
 TUNED, TIMED = 2, 10  # seeds
 EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))  # steps of exact schemes, in automatic steps

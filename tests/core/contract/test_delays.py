@@ -445,7 +445,7 @@ def test_random_streams_of_a_seed_are_distinct() -> None:
     root = Path(wb.__file__).parent
     text = "\n".join(path.read_text() for path in sorted(root.rglob("*.py")))
     streams = {
-        name: int(value) for name, value in re.findall(r"^([A-Z]+_STREAM) = (\d+)", text, re.MULTILINE)
+        name: int(value) for name, value in re.findall(r"^([A-Z_]+_STREAM) = (\d+)", text, re.MULTILINE)
     }
     used = set(re.findall(r"CounterRNG\([\w.]+, ([A-Z]\w+)\)", text))
     assert used

@@ -122,13 +122,13 @@ def test_local_batch_norm_uses_the_statistics_of_each_pass() -> None:
 @needs_torch
 def test_local_batch_norm_evaluates_with_statistics_of_the_training_samples() -> None:
     """An evaluation follows from the model, whatever was computed before, and not from the held-out samples."""
-    problem: Any = resnet(args={**LOCAL, "test": 10}).build_problem()
+    problem: Any = resnet(args={**LOCAL, "samples": 60, "test": 10}).build_problem()
     model = problem.start() + 0.01
     before = problem.evaluate([Request(model, gradient=False, test=True)])[0]
     problem.gradient([(0, 9, 1.0)], model + 0.3)
     after = problem.evaluate([Request(model, test=True)])[0]
     assert (before.loss, before.metrics) == (after.loss, after.metrics)
-    np.testing.assert_allclose(after.gradient, problem.gradient([(0, 30, 1.0)], model), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(after.gradient, problem.gradient([(0, 50, 1.0)], model), rtol=1e-9, atol=1e-12)
     held_out = problem.held_out
     np.testing.assert_array_equal(np.asarray(held_out.population), np.asarray(problem.X))
     alone = held_out.evaluate([Request(model, gradient=False)])[0].loss
@@ -168,7 +168,7 @@ def test_local_batch_norm_is_marked_inexact_and_carries_vectors(tmp_path: Any) -
 @pytest.mark.filterwarnings("ignore:problem_args.batch_norm")
 def test_local_batch_norm_on_real_ranks_learns_what_the_simulation_learns() -> None:
     """Without stragglers, the same workers answer on both engines."""
-    e = resnet(args={**LOCAL, "test": 10, "flip": True}, batch=12)
+    e = resnet(args={**LOCAL, "samples": 60, "test": 10, "flip": True}, batch=12)
     real, simulated = wb.run(e, engine="mpi"), wb.run(e)
     np.testing.assert_allclose(real.model, simulated.model, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(real.rounds["test_loss"], simulated.rounds["test_loss"], rtol=1e-6)
@@ -237,7 +237,7 @@ def test_resnet18_without_room_is_refused_before_it_runs(monkeypatch: pytest.Mon
     monkeypatch.setattr(psutil, "virtual_memory", _Memory)
     e = resnet(args={"samples": 200, "batch_norm": "local"}, workers=60)
     with pytest.raises(
-        SettingError, match=r"^workers = 60: UMW holds about 68 vectors of 11173962 numbers, 6\.1 GB"
+        SettingError, match=r"^workers = 60: UMW holds about 68 vectors of 11173962 values, 6\.1 GB"
     ):
         wb.run(e)
 

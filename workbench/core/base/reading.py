@@ -242,6 +242,15 @@ def read_npy(path: Where, mapped: bool = False) -> "NDArray[Any]":
         return np.fromfile(file, dtype, math.prod(shape)).reshape(shape, order="F" if fortran else "C")
 
 
+def map_bytes(path: Where) -> "NDArray[Any]":
+    """Map the bytes of a regular file into memory. Raises OSError, and `SettingError` if it is not regular."""
+    import numpy as np
+
+    with open_regular(path) as file:
+        empty = not os.fstat(file.fileno()).st_size  # an empty file cannot be mapped
+        return np.zeros(0, np.uint8) if empty else np.memmap(file, np.uint8, "r")
+
+
 def _header(file: IO[bytes], size: int) -> "tuple[tuple[int, ...], bool, np.dtype[Any]]":
     """Read the shape, order and type of an array. Raises ValueError if it does not fit into a file of `size` bytes."""
     import numpy as np

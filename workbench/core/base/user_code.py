@@ -51,7 +51,7 @@ def is_own(thing: Any) -> bool:
 
 
 def _ours(top: str) -> bool:
-    """Return whether a top-level package is workbench or one of its companions, such as workbench_book."""
+    """Return whether a top-level package is workbench or one of its companions, such as the book."""
     return top.partition("_")[0] == "workbench"
 
 

@@ -24,7 +24,7 @@ from workbench.core.contract.delays.base import Delays, DelayStream
 from workbench.core.contract.delays.independent import Constant
 
 BYTES_PER_FLOAT = 8
-MESSAGES_STREAM = 7  # random stream of the messages' delays (see `contract.delays.base.TIES_STREAM`)
+MESSAGES_STREAM = 10  # random stream of the messages' delays; `contract.delays.base` lists all
 NO_DELAY = Constant(shift=0.0)
 
 

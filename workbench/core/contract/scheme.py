@@ -193,13 +193,25 @@ def decoded_together(names: Mapping[str, Any], args: Mapping[str, Any], workers:
     return max(1, workers // groups) if isinstance(groups, int) and groups > 0 else workers
 
 
+def follows(scheme: str) -> str:
+    """Return the kind of source of the scheme of that name; empty if the name is not registered, as of a user file.
+
+    Names come from files of others, too, so this never loads code that they name.
+
+    >>> follows("LAGC"), follows("GC"), follows("mine.py:Half")
+    ('abstract', 'paper', '')
+    """
+    found = Scheme.catalogue.get(scheme)
+    return "" if found is None else found.follows
+
+
 def marked(label: str, scheme: str) -> str:
     """Return a label in a ranking, with a mark if the scheme of that name follows the abstract of its paper only.
 
     >>> marked("LAGC groups 3", "LAGC"), marked("GC", "GC")
     ('LAGC groups 3†', 'GC')
     """
-    return label + ABSTRACT_MARK * (Scheme.catalogue.get_class(scheme).follows == "abstract")
+    return label + ABSTRACT_MARK * (follows(scheme) == "abstract")
 
 
 def mark_note(schemes: Iterable[str]) -> str:

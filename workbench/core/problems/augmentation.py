@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from workbench.core.contract.delays import CounterRNG
 
-AUGMENTATION_STREAM = 8  # random stream; mini-batches use stream 6, held-out samples 7
+AUGMENTATION_STREAM = 11  # random stream of flips and crops; `contract.delays.base` lists all
 CACHED_ROUNDS = 4  # rounds whose draws are cached, because asynchronous workers are in different ones
 
 

@@ -13,6 +13,7 @@ from workbench.core.base.intervals import band
 from workbench.core.base.results import results
 from workbench.core.base.settings import SettingError, check_kind, unknown_name
 from workbench.core.base.types import Array
+from workbench.core.contract.scheme import follows
 from workbench.core.trace.metrics import best_of, first_reached, rises
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import Series, check_traces, named
@@ -65,7 +66,7 @@ def speedups(
     base = float("nan") if place is None else seconds[place]
     labels, factors = [s.label for s in series], [ratio(t, base) for t in seconds]
     found: dict[str, Any] = {"scheme": labels, "seconds": seconds, "times_as_long": factors}
-    found["follows"] = [s.trace.experiment.built_scheme.follows for s in series]
+    found["follows"] = [follows(s.trace.experiment.scheme) for s in series]
     found["reference"] = "" if place is None else labels[place]
     if over_seeds:
         found |= {"low": [float(each.low) for each in bands], "high": [float(each.high) for each in bands]}
