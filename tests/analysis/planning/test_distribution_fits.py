@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.analysis.planning.delay_fits import drawn, fitted_models, redrawn, refit
-from workbench.analysis.planning.distribution_fits import correlated, fit_distribution
+from workbench.analysis.planning.distribution_fits import (
+    correlated,
+    fit_distribution,
+    fit_gamma,
+    fit_lognormal,
+    fit_weibull,
+)
 from workbench.core.contract.delays import Fritchman, Gamma, Groups, Lognormal, Mixture, Weibull, law_of
 
 FEW_EXAMPLES = settings(max_examples=8)
@@ -35,6 +43,16 @@ def test_fit_recovers_weibull_and_gamma_quantiles(
         assert found.kind == model.kind
         for q in (0.25, 0.5, 0.9):
             assert found.quantile(q, 1) == pytest.approx(model.quantile(q, 1), rel=0.15)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-12, 1e-8, 1e-6, 1e-4, 1e-2, 1e2, 1e6])
+@pytest.mark.parametrize("fit", [fit_lognormal, fit_weibull, fit_gamma])
+def test_fit_of_nearly_equal_and_of_very_different_times_is_none_or_near(fit: Any, spread: float) -> None:
+    times = 1e-3 * (1 + spread * np.random.default_rng(0).random((20, 5)))
+    found = fit(times)
+    assert found is None or found.quantile(0.5, 1) == pytest.approx(float(np.median(times)), rel=0.5)
+    if not 1e-7 < spread < 1e-5:  # near the least spread that is fitted
+        assert (found is None) == (spread <= 1e-7)
 
 
 @FEW_EXAMPLES

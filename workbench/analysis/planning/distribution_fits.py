@@ -39,7 +39,6 @@ def fit_lognormal(times: Array) -> Lognormal | None:
 
 def fit_weibull(times: Array) -> Weibull | None:
     """Fit by maximum likelihood; None if the times hardly differ."""
-    from scipy.optimize import brentq
 
     def at(shift: float, over: Array) -> tuple[float, Any]:
         logs = np.log(over)
@@ -49,7 +48,7 @@ def fit_weibull(times: Array) -> Weibull | None:
             weights = np.exp(shape * (relative - relative.max()))
             return float(weights @ relative / weights.sum()) - 1 / shape
 
-        shape = float(brentq(slope, 1e-2, 1e6, xtol=1e-6))
+        shape = _root(slope, 1e-2, 1e6)
         scale = float(np.exp(middle + np.log(np.mean(np.exp(shape * (relative - relative.max())))) / shape))
         scale *= float(np.exp(relative.max()))
         likelihood = np.log(shape) - shape * np.log(scale) + (shape - 1) * middle
@@ -60,18 +59,26 @@ def fit_weibull(times: Array) -> Weibull | None:
 
 def fit_gamma(times: Array) -> Gamma | None:
     """Fit by maximum likelihood; None if the times hardly differ."""
-    from scipy.optimize import brentq
     from scipy.special import digamma, gammaln
 
     def at(shift: float, over: Array) -> tuple[float, Any]:
         mean, middle = float(over.mean()), float(np.log(over).mean())
         left = np.log(mean) - middle
-        shape = float(brentq(lambda k: np.log(k) - digamma(k) - left, 1e-4, 1e8))
+        shape = _root(lambda k: left - np.log(k) + digamma(k), 1e-4, 1e8)
         scale = mean / shape
         likelihood = (shape - 1) * middle - shape - shape * np.log(scale) - float(gammaln(shape))
         return likelihood, Gamma(shape=shape, scale=scale, shift=shift)
 
     return _best_shift(times, at)
+
+
+def _root(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Return the root of a rising function, or the nearer bound if it has none between them."""
+    from scipy.optimize import brentq
+
+    if rising(low) >= 0:
+        return low
+    return high if rising(high) <= 0 else float(brentq(rising, low, high, xtol=1e-6))
 
 
 def fit_distribution(times: Array, name: str) -> Distribution:
