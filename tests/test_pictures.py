@@ -75,13 +75,8 @@ def test_indexed_maps_extra_colours_to_the_nearest() -> None:
     assert indexed(np.array([[0xFF101010, 0xFFE0E0E0]], np.uint32), few).tolist() == [[0, 1]]
 
 
-OLD = {"live": "its dark picture could not be taken: tools/pictures.py waits for ever for the dark run"}
-
-
 @pytest.mark.parametrize("name", DRAWN_FROM)
 def test_picture_is_of_todays_page(name: str) -> None:
-    if name in OLD:
-        pytest.xfail(OLD[name])
     known = json.loads(HASHES.read_text())
     assert known.get(name) == drawn_from(name), f"the picture is old; run `python tools/pictures.py {name}`"
 
