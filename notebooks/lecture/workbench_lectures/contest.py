@@ -12,8 +12,7 @@ Remake the table that the lecture shows, `coding_or_not.csv`, with
 
     python -m workbench_lectures.contest bursts tail
 
-Problems and schemes may be named as well, such as `network` and `GC`. Other rows are kept. `summary` alone prints the
-best code against the best scheme without a code, as rows of a Markdown table.
+Problems and schemes may be named as well (`network`, `GC`); other rows are kept. `summary` prints rows of Markdown.
 """
 
 from __future__ import annotations
@@ -388,7 +387,7 @@ def rows(problem: str, law: str, column: str, cost: float, found: Iterable[Resul
     return [
         {
             "problem": problem, "law": law, "column": column, "cost": cost, "family": r.family, "scheme": r.scheme,
-            "settings": " ".join(f"{k}={_told(v)}" for k, v in r.args.items()), "share": r.share,
+            "settings": " ".join(f"{k}={_text_of(v)}" for k, v in r.args.items()), "share": r.share,
             "step": float(f"{r.step:.3g}"), "seconds": " ".join(f"{s:.5g}" for s in r.seconds),
             "test": float(f"{r.test:.4g}"),
         }
@@ -396,16 +395,16 @@ def rows(problem: str, law: str, column: str, cost: float, found: Iterable[Resul
     ]  # fmt: skip
 
 
-def _told(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def read(path: Path = NUMBERS) -> pd.DataFrame:
     """Read the saved table."""
-    return told(pd.read_csv(path, dtype={"column": str}, keep_default_na=False))
+    return as_table(pd.read_csv(path, dtype={"column": str}, keep_default_na=False))
 
 
-def told(found: pd.DataFrame | Sequence[dict[str, Any]]) -> pd.DataFrame:
+def as_table(found: pd.DataFrame | Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return rows as a table, with an array of seconds in each."""
     table = pd.DataFrame(found)
     seconds: Any = [np.array(text.split(), float) for text in table["seconds"]]

@@ -1,4 +1,4 @@
-"""Memory is looked at before a run: what it would hold is told in a sentence, and what is not needed is not kept."""
+"""Memory is checked before a run: a refusal is one sentence, and vectors that are not needed are not kept."""
 
 from __future__ import annotations
 
