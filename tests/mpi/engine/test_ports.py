@@ -39,18 +39,18 @@ TIMES = st.integers(0, 1000).map(lambda hundredths: hundredths / 100)
 
 
 @given(st.lists(st.tuples(TIMES, st.integers(0, 3)), max_size=12), st.floats(0.01, 3))
-def test_port_serves_one_message_at_a_time(parcels: list[tuple[float, int]], look_every: float) -> None:
+def test_port_serves_one_message_at_a_time(messages: list[tuple[float, int]], poll_every: float) -> None:
     """The times are those of a queue with one server, whatever the polling interval."""
     port = Port(LINK, lambda message: False, level)
-    for src, (at, floats) in enumerate(parcels):
+    for src, (at, floats) in enumerate(messages):
         port.put(message(src), at, at, floats)
     found: list[Delivery] = []
     for k in count():
-        if len(found) == len(parcels):
+        if len(found) == len(messages):
             break
-        found += drained(port, k * look_every)
+        found += drained(port, k * poll_every)
     free = 0.0
-    for got, (at, floats) in zip(found, sorted(parcels, key=lambda p: p[0]), strict=True):
+    for got, (at, floats) in zip(found, sorted(messages, key=lambda p: p[0]), strict=True):
         assert got.begun == pytest.approx(max(free, at))
         assert got.end == pytest.approx(got.begun + floats)
         assert not got.late
@@ -65,7 +65,7 @@ def test_port_breaks_ties_by_sender(come: list[int], round: int, off: list[float
     port.put(message(1), 0.0, 0.5, 1)
     for src, error in zip_longest(come, off[:6], fillvalue=0.0):
         port.put(message(int(src), round=round), 0.0, 1.0 + error, 1)
-    found = [got.parcel.message.src for got in drained(port, 10.0)]
+    found = [got.pending.message.src for got in drained(port, 10.0)]
     assert found == [1, *(1 + np.argsort(ties(round)))]
 
 
@@ -73,7 +73,7 @@ def test_port_time_of_unwanted_messages_is_zero() -> None:
     port = Port(LINK, lambda message: message.round < 1, level)
     port.put(message(1, round=0), 0.0, 0.0, 5)
     port.put(message(2, round=1), 0.0, 0.0, 2)
-    assert [(g.parcel.message.src, g.late, g.end) for g in drained(port, 10.0)] == [
+    assert [(g.pending.message.src, g.late, g.end) for g in drained(port, 10.0)] == [
         (1, True, 0.0),
         (2, False, 2.0),
     ]
@@ -96,7 +96,7 @@ def test_port_does_not_queue_models_behind_gradients() -> None:
     port = Port(LINK, lambda message: False, level)
     port.put(message(1), 0.0, 0.0, 100)
     port.put(message(0, MODEL), 0.0, 1.0, 100)
-    assert [g.parcel.message.kind for g in drained(port, 1.0)] == [MODEL]
+    assert [g.pending.message.kind for g in drained(port, 1.0)] == [MODEL]
     assert port.wake() == 100.0
 
 
@@ -104,7 +104,7 @@ def test_port_delivers_death_notices_at_once() -> None:
     port = Port(LINK, lambda message: False, level)
     port.put(message(1), 0.0, 0.0, 100)
     port.put(message(2, PEER_LOST), 0.0, 2.0, 0)
-    assert [g.parcel.message.kind for g in drained(port, 2.0)] == [PEER_LOST]
+    assert [g.pending.message.kind for g in drained(port, 2.0)] == [PEER_LOST]
 
 
 def test_port_waits_for_all_messages_of_a_sender() -> None:

@@ -19,7 +19,7 @@ from tests.support.sampled_cases import sampled_cases
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import prices
-from workbench.mpi.clusters.ec2.aws import spoken, whose
+from workbench.mpi.clusters.ec2.aws import account_number, errors_as_sentences
 from workbench.mpi.clusters.ec2.fleet import Fleet
 
 __all__ = ["ec2_world", "moto"]
@@ -74,7 +74,7 @@ def questions(proxy: Proxy) -> dict[str, Callable[[], Any]]:
         "machines": fleet.machines,
         "left": fleet.left,
         "down": fleet.down,
-        "account": lambda: whose(REGION),
+        "account": lambda: account_number(REGION),
         "credits": lambda: prices.balances(REGION, ["i-1"]),
     }
 
@@ -127,7 +127,7 @@ ERRORS = {
 @pytest.mark.parametrize("name", ERRORS)
 def test_spoken_distinguishes_network_and_login_errors(name: str) -> None:
     def ask() -> None:
-        with spoken():
+        with errors_as_sentences():
             raise getattr(botocore.exceptions, name)(**ERRORS[name])
 
     assert "proxy that lets requests through" in sentence(ask)
@@ -146,7 +146,7 @@ def test_spoken_translates_every_botocore_error() -> None:
             continue  # mistakes in botocore's own code
 
         def ask(error: Exception = error) -> None:
-            with spoken():
+            with errors_as_sentences():
                 raise error
 
         sentence(ask)
@@ -154,7 +154,7 @@ def test_spoken_translates_every_botocore_error() -> None:
 
 def test_spoken_tells_how_to_log_in() -> None:
     def ask() -> None:
-        with spoken():
+        with errors_as_sentences():
             raise botocore.exceptions.NoCredentialsError
 
     assert "log in first" in sentence(ask)
