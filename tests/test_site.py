@@ -144,7 +144,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_quick_site_has_every_page(quick: Path) -> None:
     for section in sections():
         text = (quick / "reference" / f"{section.file}.html").read_text()
-        assert all(f'id="{name}"' in text for name, _ in section.things()), section.file
+        assert all(f'id="{name}"' in text for name, _ in section.objects()), section.file
     for path in (build_site.ROOT / "docs").rglob("*.md"):
         if "site" not in path.parts:
             assert (quick / path.relative_to(build_site.ROOT).with_suffix(".html")).is_file()
