@@ -1,4 +1,4 @@
-"""The command line: it fills an Experiment and reports errors in one sentence."""
+"""The command line: it fills an Experiment, and reports errors in one sentence."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
-    if argv == ["--help"]:  # and yet it says what each command does
+    if argv == ["--help"]:  # the help of each command is shown without importing its module
         assert re.search(r"reproduce +Recompute NAME", done.stdout)
         assert re.search(r"\n  run +Run the experiment of a SPEC file", done.stdout)
 

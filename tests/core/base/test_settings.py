@@ -1,4 +1,4 @@
-"""Help of settings: the fields with meaning, unit and range, without pydantic's internals."""
+"""Help of settings: fields with meaning, unit and range, without pydantic's internals."""
 
 from __future__ import annotations
 

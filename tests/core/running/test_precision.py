@@ -34,7 +34,7 @@ def test_run_warns_once_of_a_badly_conditioned_code() -> None:
 
 
 def test_run_refuses_a_code_that_keeps_few_digits() -> None:
-    """It decoded with an error of 31 %, and its rounds counted as exact."""
+    """It used to decode with an error of 31 %, in rounds that counted as exact."""
     with pytest.raises(SettingError) as error:
         wb.run(gc("mds", 27).replace(workers=58))
     assert str(error.value) == (
@@ -64,7 +64,7 @@ Family = tuple[str, int, dict[str, Any]]
 
 @st.composite
 def coded(draw: st.DrawFn) -> Family:
-    """A scheme with a code, its workers and numbers; not all of them fit."""
+    """Draw a scheme with a code, its workers and parameters. Not all of them are valid."""
     n = draw(st.integers(4, 64))
     s = draw(st.integers(1, n - 1))
     name = draw(st.sampled_from(["mds", "tandon", "cyclic", "polynomial", "gaussian", "LCC", "joint", "CRC"]))
@@ -85,7 +85,7 @@ def coded(draw: st.DrawFn) -> Family:
 
 
 def hard(code: GradientCode, seed: int) -> Iterator[tuple[int, ...]]:
-    """Survivor sets that were drawn, and those that lost neighbours, every k-th row, or two regions."""
+    """Return drawn survivor sets, and sets without neighbours, without every k-th row, or without two regions."""
     n, s = code.workers, code.stragglers
     yield from some(n, s, 20, seed)
     yield from neighbours(n, s)
@@ -161,12 +161,14 @@ def test_code_decodes_within_the_judged_digits_or_the_advice_works(
     (code,) = scheme.codes(n)
     dtype = np.float64 if width == 8 else np.float32
     sets = [*some(n, scheme.stragglers, 10, seed), *strides(n, scheme.stragglers)]
-    judged = 10.0 ** (lost(code, dtype=dtype) + 1) * float(np.finfo(dtype).eps)  # a digit for unlucky sets
+    judged = 10.0 ** (lost(code, dtype=dtype) + 1) * float(
+        np.finfo(dtype).eps
+    )  # one digit more for unfavourable sets
     assert measured_error(code, dtype, sets) <= judged
 
 
 def test_default_code_decodes_without_every_seventh_worker() -> None:
-    """Of 70 workers with S = 10 and 90 with S = 6 it was off by 5 %, as some columns were exactly dependent."""
+    """With S = 10 of 70 and S = 6 of 90 workers, an earlier code had dependent columns and was off by 5 %."""
     for n, s in ((70, 10), (90, 6), (100, 10), (30, 12), (64, 6)):
         scheme = wb.schemes.get("GC")(stragglers=s)
         assert lost_digits(scheme, n) == ()

@@ -1,4 +1,4 @@
-"""Refused settings of schemes that mix models, omit answers, or step locally: the suggested value works."""
+"""Refused settings of schemes that mix models, omit answers, or step locally: the suggested values are accepted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ADVICE = re.compile(
 
 
 def numbers(name: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Some of a scheme's fields that hold numbers."""
+    """Return some fields of a scheme that are numbers."""
     kinds = {
         field: WHOLE if "int" in str(info.annotation) else REAL
         for field, info in wb.schemes.get(name).model_fields.items()
@@ -36,7 +36,7 @@ def numbers(name: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def advised(sentence: str, args: dict[str, Any]) -> dict[str, Any]:
-    """The same numbers, but for what a refusal says."""
+    """Return the fields, changed as the refusal suggests."""
     found = re.fullmatch(r"scheme_args\.(\w+) = (\S+): [^\n]+", sentence)
     assert found, sentence
     field, value = found.groups()
