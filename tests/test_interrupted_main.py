@@ -1,4 +1,4 @@
-"""Ctrl-C at the command line: a sentence and no traceback, whenever it comes."""
+"""Ctrl-C at the command line: a sentence and no traceback, at any time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from workbench.core.trace.layout import ROWS
 
 PATIENCE = 120.0  # s
-# A signal that comes while a module is looked for; a job in the background of a shell would not hear it otherwise.
+# Sends SIGINT while a module is searched for. Its handler is restored, since background jobs ignore it.
 AT_IMPORT = """
 import signal, sys
 

@@ -1,4 +1,4 @@
-"""The live figure of a sweep: the results in the folder, in three figures with buttons."""
+"""The live figure of a sweep: the results in its folder, in three figures with buttons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.lab.widgets.assets import Sheet
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Six runs that are done, one that failed, one that is missing."""
+    """Make a sweep's folder with six finished runs, a failed one, and a missing one."""
     names = []
     for scheme in ("UMW", "GC", "SGD"):
         for seed in range(2):
@@ -47,4 +47,4 @@ def test_sweep_plot_shows_results_and_failures(folder: Path) -> None:
     plot.of.value = "messages"
     assert plot.plot.label == "What decides the messages"
     assert plot.message.value == ""
-    assert any(isinstance(part, Sheet) for part in plot.children)  # Enter presses its buttons
+    assert any(isinstance(part, Sheet) for part in plot.children)  # its buttons can be pressed with Enter

@@ -1,4 +1,4 @@
-"""The answers of a host: step by step, with progress during long steps."""
+"""The replies of a host: step by step, with progress during long steps."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from workbench.mpi.launch.hosts.host import Host, answer
 
 
 class Worker(Host):
-    """Report every step; note the absence of a listener."""
+    """Server that reports each step, and records when its client was lost."""
 
-    left: int | None = None  # step in which it was given up
+    left: int | None = None  # step in which it stopped
 
     def do_work(self, data: bytes, steps: int) -> tuple[dict[str, Any], bytes]:
         for step in range(steps):
@@ -29,7 +29,7 @@ class Worker(Host):
 
 
 def asked(worker: Worker, output: Any, *text: tuple[dict[str, Any], bytes]) -> None:
-    """Answer these words, and no more."""
+    """Return the replies to these messages."""
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as given, open(write, "wb") as asking:  # noqa: PTH123 - descriptors
         for word, data in text:
