@@ -14,7 +14,7 @@ from workbench.core.base.settings import Settings, setting
 from workbench.core.contract.delays import delay_models
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import Optimiser
-from workbench.lab.widgets.forms.fields import Field, complaint, fields_of, menu, read, show, values_of
+from workbench.lab.widgets.forms.fields import Field, fields_of, menu, read, show, text_error, values_of
 
 CLASSES: list[type[Settings]] = [
     wb.Experiment,
@@ -128,8 +128,8 @@ def test_fields_that_are_optional_can_be_emptied() -> None:
 def test_error_of_an_empty_required_field() -> None:
     rounds = next(line for line in fields_of(wb.Experiment) if line.name == "rounds")
     bandwidth = next(line for line in fields_of(Link) if line.name == "bandwidth")
-    assert complaint(rounds, " ") == "rounds: is empty; write a value, e.g. 100"
-    assert complaint(rounds, "7") == complaint(bandwidth, "") == ""
+    assert text_error(rounds, " ") == "rounds: is empty; write a value, e.g. 100"
+    assert text_error(rounds, "7") == text_error(bandwidth, "") == ""
 
 
 def test_a_menu_has_labels() -> None:

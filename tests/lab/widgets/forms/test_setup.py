@@ -15,7 +15,7 @@ from workbench.lab.widgets.forms.setup import (
     Setup,
     Shape,
     added,
-    blamed,
+    field_at_fault,
     judge,
     nearest,
     setup_of,
@@ -129,7 +129,7 @@ def test_judge_names_form_and_field(common: dict, entry: Entry, form: str, field
 
 
 def test_form_at_fault_is_none_for_errors_without_a_field() -> None:
-    assert blamed("Something is wrong") == ("", "")
+    assert field_at_fault("Something is wrong") == ("", "")
 
 
 @given(st.integers(1, 3000))

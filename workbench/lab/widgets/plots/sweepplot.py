@@ -1,4 +1,4 @@
-"""Live figure of a sweep: means and bands, the time left, failures, Stop and Resume."""
+"""Live figure of a sweep: means and bands, remaining time, failures, Stop and Resume."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from workbench.lab.widgets.callbacks import (
 )
 from workbench.lab.widgets.plots.plot import Plot, Stills
 
-POLL_INTERVAL_S, MAX_READING_SHARE = 0.5, 0.2  # s between polls; share of the time for reading the table
+POLL_INTERVAL_S, MAX_READING_SHARE = 0.5, 0.2  # s between polls; max share of the time for reading the table
 VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
 FINAL_STATES = ("done", "failed", "stopped")
-MAX_SHOWN_FAILURES = 8  # failures that are listed at most
+MAX_SHOWN_FAILURES = 8  # max number of listed failures
 ALL_PARAMETERS = "all that differs"
 
 
 class SweepPlot(Pane):
-    """Live figure of a sweep; from any kernel, under way or over.
+    """Live figure of a sweep that is under way or over, in any kernel.
 
     >>> import tempfile, workbench as wb
     >>> plan = {"base": {"rounds": 3, "workers": 4}, "grid": {"scheme": ["UMW", "SGD"]}}
@@ -66,7 +66,7 @@ class SweepPlot(Pane):
             menu.observe(lambda _: self._draw(), "value")
         self.trust = trust_box("this sweep")
         buttons = w.HBox([self.stop_button, self.resume_button, self.trust])
-        buttons.add_class("wb")  # menus keep the page's own style
+        buttons.add_class("wb")  # menus keep the style of the page
         every = row(buttons, self.view, self.of, self.along)
         super().__init__([Sheet(), self.bar, every, self.plot, self.failures])
         self._over, self._read, self._took = Event(), -1, 0.0
@@ -85,11 +85,11 @@ class SweepPlot(Pane):
             self._begin()
 
     def _ipython_display_(self) -> None:
-        """Display it with a picture of the figure for readers without a kernel."""
+        """Display the widget, with a static image of the figure for readers without a kernel."""
         Stills({"what came of the sweep": self.plot}).show(self._repr_mimebundle_())
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the sweep is over and drawn; return whether it is."""
+        """Wait until the sweep is over and drawn. Return whether it is."""
         return self._over.wait(timeout)
 
     def _follow(self) -> None:
@@ -102,7 +102,7 @@ class SweepPlot(Pane):
 
     @guarded
     def look(self) -> None:
-        """Show the current state; read the table where there are more runs, if there is time for it."""
+        """Show the current state. If there are more runs, and there is time for it, read the table."""
         self.progress = p = self.sweep.progress()
         share = None if p.state in ("starting", "stopping") else p.share
         self.bar.value = progress("progress of the sweep", str(p), share, p.found)
