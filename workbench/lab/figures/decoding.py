@@ -1,7 +1,7 @@
 """Decode weights of one round: the parent's program is executed again on the recorded arrivals.
 
-The value of each message is replaced by a unit vector. The program's result then consists of the decode weights. This works
-for every scheme whose parents combine messages linearly, simulated or real. No data set is read.
+The value of each message is replaced by a unit vector. The program's result then consists of the decode weights. This
+works for every scheme whose parents combine messages linearly, simulated or real. No data set is read.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Positions of nodes in figures: in layers, around the master, one branch of a very large tree, or a circle for a ring."""
+"""Positions of nodes: in layers, around the master, one branch of a very large tree, or on a circle for a ring."""
 
 from typing import NamedTuple
 

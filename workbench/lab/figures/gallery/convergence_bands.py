@@ -31,9 +31,10 @@ def convergence_bands(
 ) -> go.Figure:
     """Draw the mean of a metric over runs that differ in their seed only, with its confidence band.
 
-    `traces`: runs, such as `wb.runs(folder).traces()`. Runs that differ only in their seed make one curve. `metric`: a column of `trace.rounds`. `x`: "time" (s) or "round". Over time, metrics are interpolated
-    linearly between updates, until the first run ends. The time axis is logarithmic if run lengths differ widely.
-    `level`: of the confidence interval of the mean.
+    `traces`: runs, such as `wb.runs(folder).traces()`. Runs that differ only in their seed make one curve. `metric`: a
+    column of `trace.rounds`. `x`: "time" (s) or "round". Over time, metrics are interpolated linearly between updates,
+    until the first run ends. The time axis is logarithmic if run lengths differ widely. `level`: of the confidence
+    interval of the mean.
 
     Raises `SettingError` if metric, x, level or theme is unknown, or there are no traces.
 
