@@ -48,8 +48,8 @@ def card(recording: Recording, static: Path) -> str:
     text = escape(str(recording.card()))
     links = f'<p><a href="_static/{file}">Metadata as Croissant</a></p>'
     body = f"{html}<pre style='white-space: pre-wrap'>{text}</pre><p>What replays keep:</p>{kept}{links}"
-    told = recording.source.get("title", "")
-    return f"\n## {name}\n\n{told}.\n\n```{{raw}} html\n{body}\n```\n"
+    title = recording.source.get("title", "")
+    return f"\n## {name}\n\n{title}.\n\n```{{raw}} html\n{body}\n```\n"
 
 
 def _escaped(text: str) -> str:

@@ -21,7 +21,7 @@ from workbench_lectures.lecture import Script
 from workbench_lectures.offline.engine import engine
 from workbench_lectures.offline.natives import source
 from workbench_lectures.offline.pages import index, write
-from workbench_lectures.titles import told
+from workbench_lectures.titles import info_of
 
 from tests.support.browser.jupyterlab import NOTEBOOKS, Noise
 from tests.support.browser.student import NAMELESS, OVERFLOW, Student, first_slider
@@ -123,7 +123,7 @@ def test_offline_lectures_are_linked_by_list_and_keys(
 ) -> None:
     page, first = shared[0], next(iter(SCRIPTS))
     write_lecture(tmp_path, first)
-    listed = index({name: told(NOTEBOOKS / "lecture" / f"{name}.ipynb") for name in SCRIPTS})
+    listed = index({name: info_of(NOTEBOOKS / "lecture" / f"{name}.ipynb") for name in SCRIPTS})
     (tmp_path / "index.html").write_text(listed)
     page.goto((tmp_path / "index.html").as_uri())
     assert page.locator(".wb-index a").count() == len(SCRIPTS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from workbench_lectures.titles import told
+from workbench_lectures.titles import info_of
 
 from tests.support.lecture_settings import SCRIPTS
 
@@ -15,7 +15,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "lecture"
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_title_and_duration_of_a_lecture(name: str) -> None:
-    title, minutes = told(FOLDER / f"{name}.ipynb")
+    title, minutes = info_of(FOLDER / f"{name}.ipynb")
     assert title.startswith(f"Lecture {name[0]}: ")
     assert 8 <= minutes <= 15
 
@@ -26,4 +26,4 @@ def test_duration_grows_with_words_and_figures(tmp_path: Path) -> None:
         nbformat.v4.new_code_cell('lecture.show("a")'),
     ]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "1.ipynb")
-    assert told(tmp_path / "1.ipynb") == ("One", 3)
+    assert info_of(tmp_path / "1.ipynb") == ("One", 3)

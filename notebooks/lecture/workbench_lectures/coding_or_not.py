@@ -175,22 +175,22 @@ Drawn = tuple[list[list[float]], list[list[str]], dict[str, Any]]  # values, wor
 
 def _winners(cells: Cells) -> Drawn:
     """Return a colour per family."""
-    told = [[winner(found) for found in row] for row in cells]
+    shown = [[winner(found) for found in row] for row in cells]
     names = list(FAMILIES)
     ends = [
         ((k + end) / len(names), fade(COLOURS[names[k]], 0.4)) for k in range(len(names)) for end in (0, 1)
     ]
     look = {"colorscale": ends, "zmin": -0.5, "zmax": len(names) - 0.5}
-    return [[float(names.index(name)) for name, _ in row] for row in told], _words(told), look
+    return [[float(names.index(name)) for name, _ in row] for row in shown], _words(shown), look
 
 
 def _worths(cells: Cells) -> Drawn:
     """Return blue where a code is fastest, vermillion where it is not."""
-    told = [[worth(found) for found in row] for row in cells]
+    shown = [[worth(found) for found in row] for row in cells]
     scale = [[0.0, fade(VERMILLION, 0.6)], [0.5, fade(GREY, 0.15)], [1.0, fade(BLUE, 0.6)]]
     return (
-        [[value for value, _ in row] for row in told],
-        _words(told),
+        [[value for value, _ in row] for row in shown],
+        _words(shown),
         {"colorscale": scale, "zmin": -1, "zmax": 1},
     )
 

@@ -87,8 +87,8 @@ def find(setting: Setting) -> Result:
         ]
         between = all(means["local SGD, 2 steps"] < value < means["local SGD, 8 steps"] for value, _ in ours)
         text = f"{workers} workers: the speedups are between those of local SGD with 2 steps and with 8"
-        told = ", ".join(f"{label} {value:.3g}" for label, value in means.items())
-        claims.append(Claim(text, between, told, "wb.forecast"))
+        listed = ", ".join(f"{label} {value:.3g}" for label, value in means.items())
+        claims.append(Claim(text, between, listed, "wb.forecast"))
         name, levels = next(iter(LEVELS[workers].items()))
         args = {"local_steps": STEPS, "levels": levels}
         specs[f"HSGD {name}"] = experiment(workers, "H-SGD", args, steps, setting.seed)

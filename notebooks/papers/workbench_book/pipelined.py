@@ -78,10 +78,10 @@ def find(setting: Setting) -> Result:
             lines += [
                 Line(f"{name}: {k}", None, {"ours": v}, "s a step", "wb.forecast") for k, v in found.items()
             ]
-            told = ", ".join(f"{k} {v:.3g} s" for k, v in found.items())
+            text = ", ".join(f"{k} {v:.3g} s" for k, v in found.items())
             ordered = all(found[a] <= found[b] * (1 + SAME) for a, b in pairwise(FASTEST_FIRST))
             claims.append(
-                Claim(f"seconds a step: {' < '.join(FASTEST_FIRST)} ({name})", ordered, told, "wb.forecast")
+                Claim(f"seconds a step: {' < '.join(FASTEST_FIRST)} ({name})", ordered, text, "wb.forecast")
             )
     most = setting.pick(600, 900)
     specs = {label: experiment(label, 1, 1.0, most, setting.seed) for label in FASTEST_FIRST}
@@ -95,13 +95,13 @@ def find(setting: Setting) -> Result:
         Line(f"steps to loss {TARGET:g}, s = 1: {k}", None, {"ours": v}, "steps", "wb.compare")
         for k, v in means.items()
     ]
-    told = ", ".join(f"{k} {v:.4g}" for k, v in means.items())
+    text = ", ".join(f"{k} {v:.4g}" for k, v in means.items())
     claims += [
-        Claim("DGD and GC take as many steps to the loss", means["DGD"] == means["GC"], told, "wb.compare"),
+        Claim("DGD and GC take as many steps to the loss", means["DGD"] == means["GC"], text, "wb.compare"),
         Claim(
             "IS-SGD and PGC take fewer steps to the loss than DGD",
             means["IS-SGD"] < means["DGD"] and means["PGC"] < means["DGD"],
-            told,
+            text,
             "wb.compare",
         ),
     ]

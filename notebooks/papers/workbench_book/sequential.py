@@ -142,7 +142,7 @@ def _turn(races: dict[float, Found]) -> str:
     order = {
         spell: sorted(SCHEMES, key=lambda label: found[label][1].mean()) for spell, found in races.items()
     }
-    told = "; ".join(f"{spell:g}: {' < '.join(of)}" for spell, of in order.items())
+    text = "; ".join(f"{spell:g}: {' < '.join(of)}" for spell, of in order.items())
     lost = [spell for spell, found in races.items() if found["M-SGC"][1].mean() > found["GC"][1].mean()]
     turn = (
         f"It turns where spells are long: from {min(lost):g} rounds on M-SGC takes longer than GC under the same rule,"
@@ -150,7 +150,7 @@ def _turn(races: dict[float, Found]) -> str:
         if lost
         else "It does not turn in these spells"
     )
-    return f"By mean run time, for each mean spell: {told}. {turn}."
+    return f"By mean run time, for each mean spell: {text}. {turn}."
 
 
 def _rule(races: dict[float, Found]) -> str:
@@ -163,9 +163,9 @@ def _rule(races: dict[float, Found]) -> str:
 
 
 def _wider(found: Found) -> str:
-    told = ", ".join(f"{k} {over_uncoded(found)[k][0]:.3g}" for k in PATIENT)
+    text = ", ".join(f"{k} {over_uncoded(found)[k][0]:.3g}" for k in PATIENT)
     return (
-        f"With mu = {WIDE:g}, spells of {SHORT:g} rounds: {told} of the time without a code. Here what is waited for"
+        f"With mu = {WIDE:g}, spells of {SHORT:g} rounds: {text} of the time without a code. Here what is waited for"
         " grows with the load; in the authors' simulator, whose delays hardly depend on it, it does not."
     )
 

@@ -38,7 +38,12 @@ def draw(
         ends = "<br>%{customdata[0]:.5g} to %{customdata[1]:.5g}" if curve.n > 1 else ""
         bars = error_bars(curve.band.low, curve.band.mean, curve.band.high, thickness=2.5, width=8)
         hover = f"<b>{curve.label}</b><br>%{{x}}<br>mean %{{y:.5g}}{ends}<extra></extra>"
-        told = {"name": curve.label, "legendgroup": curve.label, "showlegend": True, "hovertemplate": hover}
+        options = {
+            "name": curve.label,
+            "legendgroup": curve.label,
+            "showlegend": True,
+            "hovertemplate": hover,
+        }
         figure.add_scatter(
             x=curve.x,
             y=curve.band.mean,
@@ -47,7 +52,7 @@ def draw(
             line={"color": curve.style.color, "dash": curve.style.dash, "width": 3},
             marker={"color": curve.style.color, "symbol": curve.style.symbol, "size": 11},
             customdata=np.stack([curve.band.low, curve.band.high], axis=-1),
-            **told,
+            **options,
         )
 
 
@@ -64,13 +69,13 @@ def _area(curve: Curve, log: bool) -> go.Scatter:
         "line": {"width": 0},
         "mode": "lines",
     }
-    told = {
+    options = {
         "name": f"{curve.label} band",
         "legendgroup": curve.label,
         "showlegend": False,
         "hoverinfo": "skip",
     }
-    return go.Scatter(x=np.concatenate([x, x[::-1]]), y=np.concatenate([high, low[::-1]]), **look, **told)
+    return go.Scatter(x=np.concatenate([x, x[::-1]]), y=np.concatenate([high, low[::-1]]), **look, **options)
 
 
 def about(curves: Sequence[Curve], level: float) -> str:

@@ -127,8 +127,8 @@ def assembled(figure: go.Figure, traces: Iterable[dict[str, Any]], **layout: Any
 
 def marks(x: Any, y: Any, name: str, marker: dict[str, Any], hover: str = "", **more: Any) -> go.Scatter:
     """Return markers without a line. `hover`: the hover text, "" for none."""
-    told = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
-    return go.Scatter(x=x, y=y, name=name, mode="markers", marker=marker, **told, **more)
+    hover_options = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
+    return go.Scatter(x=x, y=y, name=name, mode="markers", marker=marker, **hover_options, **more)
 
 
 def fade(color: str, opacity: float) -> str:

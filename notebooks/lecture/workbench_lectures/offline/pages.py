@@ -21,7 +21,7 @@ from workbench_lectures.lecture import Script
 from workbench_lectures.offline.engine import engine
 from workbench_lectures.offline.natives import source
 from workbench_lectures.offline.tables import packed, places, race, table
-from workbench_lectures.titles import Told, told
+from workbench_lectures.titles import LectureInfo, info_of
 
 with grammar_put_off():
     import nbformat
@@ -48,14 +48,14 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     library = json.dumps(b64encode(assets.library()).decode())
     _put(folder / "plotly.js", f"globalThis.WORKBENCH_PLOTLY = {library};")
-    all_told = {name: told(notebooks / f"{name}.ipynb") for name in scripts}
+    infos = {name: info_of(notebooks / f"{name}.ipynb") for name in scripts}
     written = [folder / "index.html"]
-    _put(written[0], index(all_told))
+    _put(written[0], index(infos))
     for name, script in scripts.items():
         written.append(folder / f"{name}.html")
         text = (notebooks / f"{name}.ipynb").read_text(encoding="utf-8")
         cells = nbformat.reads(text, as_version=4).cells  # type: ignore[no-untyped-call]
-        _put(written[-1], page(script, cells, all_told[name].title))
+        _put(written[-1], page(script, cells, infos[name].title))
         say(f"{written[-1].name}: {written[-1].stat().st_size / 1e6:.2f} MB")
     return written
 
@@ -65,7 +65,7 @@ def _put(path: Path, text: str) -> None:
         out.write(text.encode())
 
 
-def index(found: Mapping[str, Told]) -> str:
+def index(found: Mapping[str, LectureInfo]) -> str:
     """Return the list of lectures."""
     lines = (
         f'<li><a href="{escape(name)}.html">{escape(each.title)}</a> <span>{each.minutes} min</span></li>'

@@ -132,10 +132,10 @@ def race(script: Script[Any]) -> dict[str, Any]:
     metrics = {name: metric_words(name) for of in columns for name in of if name not in AXES}
     x, y = script.axes
     target = a_target(traces) if y == "loss" else None
-    told = speeds(speedups(traces, target, y), target) if target is not None else ""
+    speedup_table = speeds(speedups(traces, target, y), target) if target is not None else ""
     return {
         "curves": curves_of(runs), "columns": columns, "metrics": metrics, "titles": dict(AXES), "x": x, "y": y,
-        "styles": {"light": look("light"), "dark": look("dark")}, "target": target, "table": told,
+        "styles": {"light": look("light"), "dark": look("dark")}, "target": target, "table": speedup_table,
         "rising": list(RISING_METRICS),
     }  # fmt: skip
 

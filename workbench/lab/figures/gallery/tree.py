@@ -120,8 +120,8 @@ def _nodes(plan: Plan, layout: Layout, theme: str) -> dict[str, Any]:
     }
     look = {"mode": "markers+text" if few else "markers", "marker": marker, "text": numbers}
     look |= {"textfont": {"size": size, "color": np.where(rest, colors.text, "#FFFFFF")}}
-    told = [_labels(plan, layout, place) for place in range(len(ranks))]
-    hover = {"customdata": ranks, "hovertext": told, "hovertemplate": "%{hovertext}<extra></extra>"}
+    labels = [_labels(plan, layout, place) for place in range(len(ranks))]
+    hover = {"customdata": ranks, "hovertext": labels, "hovertemplate": "%{hovertext}<extra></extra>"}
     return {"type": "scatter", "name": "nodes", "x": layout.x, "y": layout.y, **look, **hover}
 
 
@@ -187,8 +187,8 @@ def _held(strips: Strips) -> dict[str, Any]:
     marker = {"color": strips.coefficient, "coloraxis": "coloraxis", "line": {"width": 0}}
     text = "<b>rank %{y}</b><br>samples %{customdata[0]} to %{customdata[1]}"
     text += "<br>coefficient %{customdata[2]:.5g}<extra></extra>"
-    told = np.stack([strips.start, strips.stop - 1, strips.coefficient], axis=1)
-    look = {"marker": marker, "customdata": told, "hovertemplate": text, "xaxis": "x2", "yaxis": "y2"}
+    ranges = np.stack([strips.start, strips.stop - 1, strips.coefficient], axis=1)
+    look = {"marker": marker, "customdata": ranges, "hovertemplate": text, "xaxis": "x2", "yaxis": "y2"}
     return {"type": "bar", "name": "data held", "orientation": "h", **place, **look}
 
 

@@ -70,9 +70,9 @@ def _bars(found: Weights, row: int, trace: Trace) -> go.Bar:
     )
 
 
-def numbered(x: NDArray[Any], y: Array, told: bool, **more: Any) -> go.Bar:
+def numbered(x: NDArray[Any], y: Array, printed: bool, **more: Any) -> go.Bar:
     """Draw bars, with their values above them if there are few."""
-    text = [signed(value) for value in y] if told and len(y) <= MAX_PRINTED_BARS else None
+    text = [signed(value) for value in y] if printed and len(y) <= MAX_PRINTED_BARS else None
     return go.Bar(x=x, y=y, text=text, textposition="outside", cliponaxis=False, **more)
 
 
