@@ -62,7 +62,7 @@ def lectures(port: int, browser: bool, token: bool, dark: bool, static: Path | N
 
 @contextmanager
 def templates(folder: Path) -> Iterator[str]:
-    """Return the JUPYTER_PATH for our page templates: lists have titles, and no page uses the internet."""
+    """Return the JUPYTER_PATH of the page templates. In lists, lectures have titles, and no page uses the internet."""
     names = {path.name: list(info_of(path)) for path in folder.glob("*.ipynb")}
     sets = {"titles": names, "style": style()}
     text = "".join(f"{{% set {name} = {json.dumps(value)} %}}" for name, value in sets.items())
@@ -77,5 +77,5 @@ def command(folder: Path, port: int, browser: bool, token: bool, dark: bool) -> 
     minutes.
     """
     text = pages.voila_command(folder, "lectures", port, browser, token, dark)
-    # a list of links; the other view needs kernels
+    # a plain list of links; the other view needs kernels
     return [*text, "--VoilaConfiguration.classic_tree=True"]

@@ -16,7 +16,7 @@ EACH = {"lecture.show(": 1.0, "lecture.race": 2.0, "lecture.quiz": 3.0}  # minut
 
 
 class LectureInfo(NamedTuple):
-    """Title and minutes of a lecture."""
+    """Title of a lecture, and its duration in minutes."""
 
     title: str
     minutes: int

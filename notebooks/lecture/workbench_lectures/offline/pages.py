@@ -44,7 +44,7 @@ HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{tit
 def write(
     folder: Path, notebooks: Path, scripts: Mapping[str, Script[Any]], say: Any = lambda _: None
 ) -> list[Path]:
-    """Write the site of lectures whose notebooks are in a folder; `say` is called for every page; return the pages."""
+    """Write a site of the lectures whose notebooks are in a folder. Return the pages. `say` is called for each page."""
     folder.mkdir(parents=True, exist_ok=True)
     library = json.dumps(b64encode(assets.library()).decode())
     _put(folder / "plotly.js", f"globalThis.WORKBENCH_PLOTLY = {library};")
@@ -81,7 +81,7 @@ def index(found: Mapping[str, LectureInfo]) -> str:
 
 
 def page(script: Script[Any], cells: Iterable[Any], title: str) -> str:
-    """Return the page of one lecture: its notebook's prose, its figures, a recorded run, its exercises."""
+    """Return the page of a lecture: the text of its notebook, its figures, a recorded run, its exercises."""
     made = engine(script)
     body = "".join(f'<div class="wb-cell">{_cell(cell)}</div>' for cell in cells if _cell(cell))
     parts: dict[str, Any] = {}
@@ -116,12 +116,12 @@ def page(script: Script[Any], cells: Iterable[Any], title: str) -> str:
 
 
 def _module(name: str, text: str) -> str:
-    """Return a widget's module as an expression: pages from a folder may not import from one another."""
+    """Return the module of a widget as an expression, since pages from a folder cannot import from each other."""
     return f"const {name} = (() => {{\n{re.sub(r'^export default ', 'return ', text, flags=re.M)}\n}})();"
 
 
 def _cell(cell: Any) -> str:
-    """Return a notebook's cell as HTML: prose, or a placeholder for what its call shows."""
+    """Return a notebook's cell as HTML: text, or a placeholder for the output of its call."""
     if cell.cell_type == "markdown":
         return f'<div class="jp-RenderedMarkdown jp-RenderedHTMLCommon">{markdown2html(cell.source)}</div>'
     last = ast.parse(cell.source).body[-1:]
