@@ -39,7 +39,7 @@ def pins() -> str:
 
 
 def main(name: str, *more: str) -> int:
-    """Make the environment and run the tests; return pytest's exit status."""
+    """Make the environment and run the tests, and return pytest's exit status."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         venv.create(home / "env", symlinks=True)

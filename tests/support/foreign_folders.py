@@ -376,7 +376,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], str, Any]:
 
 
 def written(root: Path, spec: dict[str, Any], cluster: str, held: Any) -> Path:
-    """Write all crafted folders below a root; return a profile with a foreign law."""
+    """Write all crafted folders below a root, and return a profile with a foreign law."""
     shutil.rmtree(root, ignore_errors=True)
     finished(root, spec)
     real(root, "way", {**SMALL, "problem_args": DATA}, held, ended=False)
@@ -404,7 +404,7 @@ def prepared() -> None:
 
 
 def main(examples: int) -> int:
-    """Read the drawn folders the given number of times; return the exit status."""
+    """Read the drawn folders the given number of times, and return the exit status."""
     faulthandler.dump_traceback_later(120 + 60 * examples, exit=True)  # a followed run may never end
     prepared()
     root = HERE / "root"

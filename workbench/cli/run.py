@@ -1,4 +1,4 @@
-"""Commands for runs: `run` starts one; `attach`, `stop` and `resume` are for a real run by its folder.
+"""Commands for runs: `run` starts one. `attach`, `stop` and `resume` are for a real run by its folder.
 
 `workbench run` only fills an Experiment; its options and help come from the fields' own metadata.
 """

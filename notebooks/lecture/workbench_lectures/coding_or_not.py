@@ -157,7 +157,7 @@ def winner(found: pd.DataFrame) -> tuple[str, str]:
 
 
 def worth(found: pd.DataFrame) -> tuple[float, str]:
-    """Return log2 of the time of the best scheme without a code over that of the best code, and text; 0 for a tie.
+    """Return log2 of the time of the best scheme without a code over that of the best code, and text, or 0 for a tie.
 
     Above 0 the code is quicker. Only schemes with plain gradient steps count.
     """

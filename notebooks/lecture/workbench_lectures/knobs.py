@@ -15,7 +15,7 @@ from workbench_lectures.assets import style
 
 
 class Knobs(Settings):
-    """Values of a lecture's sliders. A lecture has a subclass; forms are made from its fields' metadata."""
+    """Values of a lecture's sliders. A lecture has a subclass. Forms are made from its fields' metadata."""
 
     labels: ClassVar[Mapping[str, str]] = {}  # field -> label, by default its name
     logs: ClassVar[frozenset[str]] = frozenset()  # fields whose slider is logarithmic

@@ -47,7 +47,7 @@ class Script(Generic[K]):
 
 
 class Lecture(w.VBox, Generic[K]):
-    """Running lecture; its own display is invisible, and restores a reloaded page.
+    """Running lecture. Its own display is invisible, and restores a reloaded page.
 
     `show(name)` is a figure with its sliders, `race` the run to watch, `quiz` the exercises.
     """

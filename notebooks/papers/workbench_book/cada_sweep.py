@@ -127,7 +127,7 @@ def until(e: Experiment, target: float) -> dict[str, float]:
 
 
 def holding(ratios: Array) -> list[bool | None]:
-    """Return whether a ratio is above 1, unit by unit; None where the seeds do not agree.
+    """Return whether a ratio is above 1, unit by unit, or None where the seeds do not agree.
 
     >>> holding(np.array([[1.2, 1.3], [0.9, 1.1], [0.8, 1.0]]))
     [True, None, False]

@@ -228,7 +228,7 @@ def find_example(setting: Setting) -> Result:
 
 
 def shown(scheme: CR, rank: int) -> Array:
-    """Return a node's weights of the fifths of D^T(1,1), (5,), over the fifth's own; NaN if not one number.
+    """Return a node's weights of the fifths of D^T(1,1), (5,), over the fifth's own, or NaN if not one number.
 
     >>> shown(CR(children=3, layers=2, stragglers=1, matrix=B), RANKS["(2,1)"]).tolist()
     [0.0, 0.0, 0.5, 1.0, 0.0]

@@ -51,7 +51,7 @@ Curves = Mapping[str, tuple[Any, Any]]
 
 
 def picture(draw: Callable[[Theme], go.Figure], caption: str, kind: Kind = "simulated") -> Picture:
-    """Draw in both themes; what the themes share is stored once.
+    """Draw in both themes. Content that the themes share is stored once.
 
     >>> picture(lambda theme: new_figure(theme, "empty"), "nothing").light["title"]["text"]
     'empty'
@@ -150,7 +150,7 @@ def curves(
     log: tuple[bool, bool] = (False, False),
     kind: Kind = "simulated",
 ) -> Picture:
-    """Draw lines by label; a label that starts with a scheme's name has the scheme's style."""
+    """Draw lines by label. A label that starts with a scheme's name has the scheme's style."""
     looks = styles or looks_of(list(found))
 
     def draw(theme: Theme) -> go.Figure:

@@ -25,7 +25,7 @@ _FAILURES = (RunError, SettingError, DataError, ArithmeticError, MemoryError, OS
 def find(
     name: str, setting: Setting, folder: Path, fresh: bool = False, progress: bool = False
 ) -> list[Outcome]:
-    """Compute the entries of a name, in the book's order; the entries that they need come first.
+    """Compute the entries of a name, in the book's order. The entries that they need come first.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ def of_column(result: Result, column: str) -> Verdict | None:
 
 
 def of_sweep(lines: Sequence[Line], result: Result) -> Verdict | None:
-    """Return the worst verdict over a sweep, with the count of each; None without published numbers.
+    """Return the worst verdict over a sweep, with the count of each, or None without published numbers.
 
     >>> lines = [Line("a", 2.0, swept=(2.0, 9.0)), Line("b", 3.0, swept=(3.0, 8.0))]
     >>> of_sweep(lines, Result(lines=lines, reasons={"sweep": "it hangs on c"})).text

@@ -36,7 +36,7 @@ def test_sharing_equal_tasks_end_together() -> None:
 
 
 def wait(left: np.ndarray, rest: np.ndarray, cores: float) -> float:
-    """Return the wait until each task before the master has had a slice, or is done; zero where a core is idle."""
+    """Return the master's wait for a core: each task before it gets a time slice, or ends. 0 if a core is idle."""
     before = [min(a + b, TIME_SLICE_S) for a, b in zip(left, rest, strict=True) if a + b > 1e-12]
     return sum(before) / cores if len(before) >= cores else 0.0
 

@@ -45,7 +45,7 @@ def test_cr_worked_example_allocation() -> None:
 
 
 def test_cr_worked_example_decoding() -> None:
-    """A = [[0,1,2],[1,0,1],[2,-1,0]]; node (1,1) makes 2 m1 - m2 from its first two children."""
+    """A = [[0,1,2],[1,0,1],[2,-1,0]]. Node (1,1) makes 2 m1 - m2 from its first two children."""
     code = EXAMPLE.code()
     for answered, weights in {(1, 2): [1, 2], (0, 2): [1, 1], (0, 1): [2, -1]}.items():
         np.testing.assert_allclose(code.decode(answered).weights, weights, atol=1e-12)

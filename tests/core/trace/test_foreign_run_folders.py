@@ -73,7 +73,7 @@ def spoil(folder: Path, rng: random.Random) -> None:
 
 
 def readable(read: Callable[[Path], object], folder: Path) -> str:
-    """Return what a reader makes of a folder; raise anything but a value or a sentence."""
+    """Return "" if a reader accepts a folder, else its one-sentence error. Raises all other errors."""
     try:
         read(folder)
     except SENTENCES as error:

@@ -1,7 +1,7 @@
 """A temporary Slurm on this machine: three virtual nodes from Debian's packages (slurm-wlm, munge).
 
-All files are in one folder, and all ports on loopback. It needs no systemd, cgroups or accounting, and starts in about
-a second.
+All files are in one folder, and all ports are on loopback. No systemd, cgroups or accounting are needed. The start
+takes about a second.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class SlurmMachine:
         return done.stdout
 
     def await_idle(self) -> None:
-        """Wait until every node accepts jobs; set nodes that are down to resume."""
+        """Wait until every node accepts jobs. Set nodes that are down to resume."""
         for node in self.call("sinfo", "-h", "-N", "-p", "debug", "-t", "down", "-o", "%N").split():
             self.call("scontrol", "update", f"nodename={node}", "state=resume")
         until = time.monotonic() + PATIENCE

@@ -180,7 +180,7 @@ class _NotSimulated(Exception):
 
 @dataclass(frozen=True)
 class _Search:
-    """Selection from all schemes to the ranked ones; reasons for refusing the others are collected."""
+    """Selection from all schemes to the ranked ones. Reasons for refusing the others are collected."""
 
     cluster: ClusterProfile
     base: Experiment  # fields that all candidates have in common
@@ -391,7 +391,7 @@ def _follows(scheme: type[Scheme]) -> bool:
 
 
 def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:
-    """Return the forecast over several seeds; permanently slow workers are drawn once per seed."""
+    """Return the forecast over several seeds. Permanently slow workers are drawn once per seed."""
     found = [
         cluster.forecast_of(e, task, FORECAST_ROUNDS // FORECAST_SEEDS, e.seed + k)
         for k in range(FORECAST_SEEDS)

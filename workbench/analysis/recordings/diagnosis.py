@@ -141,7 +141,7 @@ class Diagnosis:
         yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
 
     def _in_steps(self, one: Culprit) -> str:
-        """Return the steps in which a culprit is late as text; "" if that is all of them."""
+        """Return the steps in which a culprit is late as text, or "" if that is all of them."""
         if not one.spells:
             return ""
         (first, end), *others = one.spells
@@ -451,7 +451,7 @@ def _culprit(
 
 
 def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Diagnosis:
-    """Diagnose a job of stages and replicas; costs are what one recorded worker or stage adds to an even step.
+    """Diagnose a job of stages and replicas. Costs are what one recorded worker or stage adds to an even step.
 
     If all replicas of the worst worker's stage cost half as much as it does, the stage is reported as too long.
     """

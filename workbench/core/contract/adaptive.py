@@ -129,7 +129,7 @@ class Times:
         return float(np.mean(others)) if others else bound
 
     def typical(self) -> Array:
-        """Return the median seconds per sample of each worker over its newest times, (workers,); NaN without any."""
+        """Return the median seconds per sample of each worker over its newest times, (workers,), or NaN without any."""
         return np.array([np.median(list(times)[-RECENT_TIMES:]) if times else np.nan for times in self.full])
 
     def turn(self, loads: NDArray[np.int64]) -> None:

@@ -89,7 +89,7 @@ def _line(figure: go.Figure, panel: Look, x: Any, y: Any, name: str, **look: Any
 
 
 def _dots(figure: go.Figure, panel: Look, x: Any, quantiles: Array, width: int, **look: Any) -> None:
-    """Draw medians, with bars from the 5 % to the 95 % quantile; `quantiles` has shape (5, dots)."""
+    """Draw medians, with bars from the 5 % to the 95 % quantile. `quantiles` has shape (5, dots)."""
     low, middle, high = quantiles[[0, 2, 4]]
     bars = error_bars(low, middle, high, thickness=2, width=width)
     figure.add_scatter(**panel, x=x, y=middle, mode="markers", error_y=bars, **look)

@@ -293,7 +293,7 @@ class Login(Site):
         return mpiexec.settings("self,sm,tcp") | self.cluster.launch_settings() | caches
 
     def _script(self, folder: Path, spec: JobSpec) -> Path:
-        """Write a job's script; return its path."""
+        """Write a job's script, and return its path."""
         text = script(spec, self.cluster.options(spec), self.cluster.modules)
         (folder / SCRIPT).write_text(text)
         return folder / SCRIPT
