@@ -199,7 +199,7 @@ class ClusterProfile(Measurements):
         return e.model_copy(update={"delays": slowed})
 
     def sharing(self, workers: int, task: Task) -> Sharing | None:
-        """Return which of `workers` workers share cores, as the measured ones did, or None for simulated measurements."""
+        """Return which of `workers` workers share cores, as the measured ones did, or None if simulated."""
         if not self.real:
             return None
         measured = self.host_of_each()
