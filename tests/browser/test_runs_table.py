@@ -1,4 +1,4 @@
-"""The table of runs in JupyterLab: searched, selected by mouse and keyboard, plotted, saved as images."""
+"""The table of runs in JupyterLab: searched, selected by click and by key, plotted, saved as pictures."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def test_runs_table_filters_selects_and_plots(
     rows = page.locator(ROWS)
     rows.first.locator("td").nth(1).click()
     rows.nth(1).focus()
-    page.keyboard.press("Space")  # rows can be reached and selected by keyboard
+    page.keyboard.press("Space")  # a row is reached and marked by key as well
     page.wait_for_function(
         "() => document.querySelectorAll('[role=figure] .wb-plot[data-drawn] .legendtext').length === 2"
     )
     page.get_by_label("Tags", exact=True).first.fill("together")
     page.get_by_role("button", name="Write", exact=True).click()
-    page.locator(ROWS).get_by_text("coded, together").nth(1).wait_for()  # the table was drawn again
+    page.locator(ROWS).get_by_text("coded, together").nth(1).wait_for()  # the table is drawn again
     picture("runs-light")
     lab.dark()
     picture("runs-dark")
@@ -69,12 +69,12 @@ def test_runs_table_filters_selects_and_plots(
     lab.save()
     page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
 
-    # open the saved file as a user without its kernel
+    # the file as somebody opens it who has not its kernel
     shutil.copy(root / lab.notebook, root / "sent.ipynb")
     outputs = nbformat.read(root / "sent.ipynb", as_version=4).cells[0].outputs
     texts = [each.data["text/html"] for each in outputs if "text/html" in each.get("data", {})]
-    assert "UMW" in texts[0]  # a text for sites and editors without widgets
-    page.goto("about:blank")  # their page has seen no widget, whose style would hide the images
+    assert "UMW" in texts[0]  # for sites and editors without widgets
+    page.goto("about:blank")  # their page has not seen a widget, whose style would hide the pictures
     Lab(page, server, "sent.ipynb")
     for text in ("curves", "forecast of round times"):
         image = page.get_by_alt_text(text)
@@ -100,7 +100,7 @@ def test_runs_table_sorts_filters_groups_and_pins_columns(
         trace.save(root / "ranges" / f"{i}")
     times = sorted(float(f"{trace.columns['time'][-1]:.5g}") for trace in found)
     shutil.copytree(root / "ranges" / "0", root / "ranges" / "half")
-    (root / "ranges" / "half" / "run.json").unlink()  # a run without a number is sorted last, and in no range
+    (root / "ranges" / "half" / "run.json").unlink()  # has no number: sorted behind the others, in no range
     lab = Lab(page, server, write("import workbench as wb\nwb.RunsTable('ranges')"))
     lab.run_all()
     page.wait_for_function(COUNT, arg=10)
@@ -108,20 +108,20 @@ def test_runs_table_sorts_filters_groups_and_pins_columns(
     def column(name: str) -> list[float]:
         return [float(text or "nan") for text in page.evaluate(COLUMN, name)]
 
-    # sort by a click on a column's title, in both directions
+    # sorted by a click on a column's title, both ways
     title = page.locator(".dt-scroll-head th", has_text="time").first
     title.click()
     assert column("time") == times
     title.click()
-    for _ in range(100):  # a table that is being drawn is sorted a moment later
+    for _ in range(100):  # a table that is being drawn sorts a moment later
         if column("time")[1:] == times[:0:-1]:
             break
         page.wait_for_timeout(50)
     assert column("time")[1:] == times[:0:-1]
-    assert column("time")[0] != column("time")[0]  # NaN: the missing value
+    assert column("time")[0] != column("time")[0]  # the missing one
     assert "NaN" not in page.locator(".itables_anywidget").inner_text()
 
-    # filter by ranges of two columns
+    # between two numbers, of two columns
     press = lambda name: page.get_by_role("button", name=name, exact=True).click()  # noqa: E731
     for i, (name, low, high) in enumerate((("time", times[2], times[7]), ("straggler_fraction", 0.01, 0.5))):
         press("Add a condition")
@@ -139,7 +139,7 @@ def test_runs_table_sorts_filters_groups_and_pins_columns(
     assert nameless(page, ".wb-pane") == []
     picture("runs-conditions")
 
-    # filters survive a new run, other columns, and a reload of the page
+    # what was asked stays when a run comes, when columns change, and when the page is loaded again
     found[0].save(root / "ranges" / "new")
     press("Refresh")
     expect(page.locator(".dt-info")).to_contain_text("from 12 total")
@@ -159,7 +159,7 @@ def test_runs_table_sorts_filters_groups_and_pins_columns(
     press("Clear All")
     page.wait_for_function(COUNT, arg=10)
 
-    # choose a target and columns, and pin some columns
+    # a target, columns, and some that stay in sight
     page.get_by_label("Target", exact=True).fill("0.69")
     page.get_by_label("Target", exact=True).press("Enter")
     page.locator(".dt-scroll-head th", has_text="time_to").wait_for()
@@ -170,7 +170,7 @@ def test_runs_table_sorts_filters_groups_and_pins_columns(
     assert page.evaluate(HEADS) == [["loss", True], ["run", False], ["seed", False], ["time_to", False]]
     picture("runs-columns")
 
-    # plot groups by one click; all controls are reached in order
+    # groups as a figure, by one click; every control is reached in its order
     press("Group")
     page.locator('[role=figure][aria-label^="Time of the whole run"] .wb-plot[data-drawn]').wait_for()
     assert nameless(page, ".wb-pane") == []

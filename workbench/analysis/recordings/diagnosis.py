@@ -141,7 +141,7 @@ class Diagnosis:
         yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
 
     def _in_steps(self, one: Culprit) -> str:
-        """Return the steps in which a culprit is late as text, or "" if that is all of them."""
+        """Return the steps in which a culprit is late as text; "" if that is all of them."""
         if not one.spells:
             return ""
         (first, end), *others = one.spells

@@ -35,7 +35,7 @@ OTHER_NAMES = {"step": "iteration", "recording": "experiment"}  # alternative na
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 # Phases of a worker's computing: as a whole, and in one layer of the model.
 COMPUTE_PHASE, LAYER_PREFIX = "compute", "compute: "
-MIN_TIMESTAMP_S = 1e8  # min point in time, s (over three years); smaller values are durations
+MIN_TIMESTAMP_S = 1e8  # s; larger values (over three years) are points in time, not durations
 MAX_STEP = 2**63 - 1
 _SPELLINGS = {
     "s": "s sec secs second seconds",

@@ -73,7 +73,7 @@ class Summary:
         return runs(self.folder)
 
     def __str__(self) -> str:
-        """Return the counts, then for each failed run its name, the reason, and the command to run it alone."""
+        """Return counts, then for every failure its name, its reason and how to run it alone."""
         counts = Counter(status.state for status in self.states.values())
         texts = [f"{counts[s]} {s}" for s in ("done", "failed", "interrupted", "missing") if counts[s]]
         texts += [f"{self.before} done before"] if self.before else []
@@ -300,7 +300,7 @@ def opened(
     trust: bool = False,
     **changes: Any,
 ) -> Iterator[tuple[Sweep, Path]]:
-    """Read a sweep and its target folder (see `sweep`). `changes`: other values of its fields.
+    """Read a sweep and its target folder; see `sweep`. `changes`: other values of its fields.
 
     Within the block, code that a folder names runs only if it is signed or trusted, see `trace.trust`.
     """

@@ -1,4 +1,4 @@
-"""Grid of the table of runs, by itables. The user's sorting and filters are kept when the grid is drawn again."""
+"""Grid of the table of runs: that of itables, with the user's sorting and filters kept when it is drawn again."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from workbench.lab.widgets.assets import FOLDER
 
-SHOWN_DIGITS = 5  # number of shown digits of a number
+SHOWN_DIGITS = 5  # digits of a number that are shown
 _TABLE: dict[str, Any] = {  # options of DataTables, see docs/decisions/0018
     "maxBytes": 0,  # all rows are sent: they are sorted and filtered in the page
     "showIndex": False,
@@ -25,7 +25,7 @@ _TABLE: dict[str, Any] = {  # options of DataTables, see docs/decisions/0018
     "select": {"style": "multi", "keys": True, "headerCheckbox": False, "info": False},
     "layout": {
         "topStart": "search",
-        "topEnd": "searchBuilder",  # always visible, because a button for it fails when the table is drawn again
+        "topEnd": "searchBuilder",  # not behind a button: that fails when the table is drawn again
         "bottomStart": ["info", "pageLength"],
     },
     "language": {"searchBuilder": {"title": {"0": "", "_": "Conditions (%d)"}, "add": "Add a condition"}},
@@ -41,7 +41,7 @@ def _module() -> str:
 
 
 class Grid(ITable):
-    """Grid of rows that are sorted, filtered and selected in the page. `selected_rows`: selected rows.
+    """Rows that are sorted, filtered and selected in the page; `selected_rows`: the selected ones.
 
     `asked`: the user's view, by the columns' titles: columns, order, search, length, page, conditions.
 
@@ -60,7 +60,7 @@ class Grid(ITable):
     def draw(
         self, table: pd.DataFrame, shown: Sequence[str], pinned: int = 0, marked: Sequence[int] = ()
     ) -> None:
-        """Show columns of a table, the first ones pinned. Other columns are sent only if the user's view needs them."""
+        """Show columns of a table, the first ones pinned; other columns are sent only if the user's view needs them."""
         # in the order to which they were dragged
         placed = [name for name in self.asked.get("columns", ()) if name in shown]
         used = [name for name in self.used if name in table]

@@ -75,7 +75,7 @@ class RunsGrid(Pane):
         return list(dict.fromkeys((*_FIXED_COLUMNS, *self.runs.differing, *_COLUMNS)))
 
     def fill(self, runs: Runs) -> None:
-        """Show a table, with new default columns. Selected runs stay selected."""
+        """Show a table; new default columns are shown, too, and selected runs stay selected."""
         with self._lock:
             marked = self._folders()
             self.runs = runs
@@ -84,7 +84,7 @@ class RunsGrid(Pane):
             chosen = {*self.columns.value, *(name for name in self._usual if name not in self._offered)}
             self._offered |= {name for name in self._usual if name in filled}
             pinned = self.pinned.value if self.columns.options else ("run",)
-            self._filling = True  # columns are set all at once, because every drawn table is sent
+            self._filling = True  # all columns at once: every drawn table is sent
             for menu, names in ((self.columns, chosen), (self.pinned, pinned)):
                 if list(menu.options) != filled:
                     menu.value = ()  # the page looks up the selection among the new options at once

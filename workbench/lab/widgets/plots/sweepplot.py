@@ -34,7 +34,7 @@ from workbench.lab.widgets.plots.plot import Plot, Stills
 POLL_INTERVAL_S, MAX_READING_SHARE = 0.5, 0.2  # s between polls; max share of the time for reading the table
 VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
 FINAL_STATES = ("done", "failed", "stopped")
-MAX_SHOWN_FAILURES = 8  # max number of listed failures
+MAX_SHOWN_FAILURES = 8  # failures that are listed at most
 ALL_PARAMETERS = "all that differs"
 
 
@@ -66,7 +66,7 @@ class SweepPlot(Pane):
             menu.observe(lambda _: self._draw(), "value")
         self.trust = trust_box("this sweep")
         buttons = w.HBox([self.stop_button, self.resume_button, self.trust])
-        buttons.add_class("wb")  # menus keep the style of the page
+        buttons.add_class("wb")  # menus keep the page's own style
         every = row(buttons, self.view, self.of, self.along)
         super().__init__([Sheet(), self.bar, every, self.plot, self.failures])
         self._over, self._read, self._took = Event(), -1, 0.0
