@@ -80,8 +80,8 @@ def test_site_recordings_have_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "## alibaba_job_9" in page
     assert "worker 2 is late in most steps" in page
     assert "alibaba/clusterdata" in page  # the source of other recordings
-    told = json.loads((tmp_path / "alibaba_job_9.croissant.json").read_text())
-    assert told["isBasedOn"].startswith("public repository alibaba")
+    described = json.loads((tmp_path / "alibaba_job_9.croissant.json").read_text())
+    assert described["isBasedOn"].startswith("public repository alibaba")
 
 
 # ---------------------------------------------------------------- notebooks as pages

@@ -190,11 +190,11 @@ def test_forecast_command_states_which_error_its_band_includes(
 ) -> None:
     table = tmp_path / "times.csv"
     table.write_text("worker,iteration,seconds\n0,0,1.0\n1,0,2.0\n")
-    for kind, told in (("heterogeneous", True), ("markov", True), ("replay", True), ("exponential", False)):
+    for kind, warned in (("heterogeneous", True), ("markov", True), ("replay", True), ("exponential", False)):
         more = {"path": str(table), "samples": 1.0} if kind == "replay" else {}
         spec = wb.Experiment(delays={"kind": kind, **more}).write(tmp_path / f"{kind}.yaml")
         assert call(monkeypatch, "forecast", str(spec), "--rounds", "5") == 0
-        assert ("other seeds differ by more" in capsys.readouterr().out) == told
+        assert ("other seeds differ by more" in capsys.readouterr().out) == warned
 
 
 def test_runs_command_on_an_empty_folder_creates_nothing(

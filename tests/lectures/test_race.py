@@ -61,16 +61,16 @@ def test_race_shows_all_schemes_then_compares() -> None:
 
 
 def test_race_is_stopped_from_the_page() -> None:
-    clock, told = Clock(), []
+    clock, snapshots = Clock(), []
     desk = SliderHost(Rounds())
-    race = Race(desk, entries, clock=clock, changed=lambda: told.append(race.kept()))
+    race = Race(desk, entries, clock=clock, changed=lambda: snapshots.append(race.kept()))
     race.start()
     settle(race)
     clock.now += 4.0
     receives(race.plot, {"kind": "stop"})
     assert race.plot.wait(60)
-    assert told[0]["film"]["stopped"] is None
-    assert told[-1]["film"]["stopped"] == pytest.approx(4.0 * race.playback.pace)  # type: ignore[union-attr]
+    assert snapshots[0]["film"]["stopped"] is None
+    assert snapshots[-1]["film"]["stopped"] == pytest.approx(4.0 * race.playback.pace)  # type: ignore[union-attr]
     assert [line["state"] for line in race.plot.status] == ["stopped", "stopped"]
 
 

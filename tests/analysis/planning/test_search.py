@@ -28,8 +28,8 @@ def test_search_finds_the_best_of_all_settings() -> None:
     ]
     again = {str(args): trace.columns["time"][-1] for args, trace in zip(settings, times, strict=False)}
     e = BASE.replace(problem="unit", problem_args={"samples": 100})
-    told = {str(args): seconds for seconds, args in search(e, settings[:4])}
-    assert told == pytest.approx(again)
+    by_args = {str(args): seconds for seconds, args in search(e, settings[:4])}
+    assert by_args == pytest.approx(again)
     assert [s for s, _ in found] == sorted(s for s, _ in found)
     assert len(found) == len(settings)
 

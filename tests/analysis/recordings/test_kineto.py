@@ -352,7 +352,7 @@ def test_kineto_diagnosis_names_the_slow_rank_of_a_real_profile(tmp_path: Path) 
     assert found.table().shape == (18, 3)
     assert found.table().notna().all(axis=None)
     assert "unfinished steps (24 of worker 0, 24 of worker 1, 24 of worker 2)" in found.source["left_out"]
-    told = wb.diagnose(found)
-    assert told.culprits[0].who == "worker 1"
+    diagnosis = wb.diagnose(found)
+    assert diagnosis.culprits[0].who == "worker 1"
     assert found.table()[1].median() >= 0.1
     assert len(set(found.frame["host"])) == 1

@@ -21,10 +21,10 @@ def test_sent_file_is_received_in_another_process(tmp_path: Path) -> None:
         "import sys; from workbench.core.base.by_value import received;"
         "cls, = received(sys.stdin.read()); print(cls(share=0.25).waits_for(12), cls.__name__)\n"
     )
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], input=sent([half]), capture_output=True, text=True, cwd=tmp_path
     )
-    assert told.stdout.split() == ["9", "Half"], told.stderr
+    assert result.stdout.split() == ["9", "Half"], result.stderr
 
 
 def test_sent_names_what_cannot_be_sent(tmp_path: Path) -> None:

@@ -225,16 +225,16 @@ print(folder, *sorted(path.name for path in folder.iterdir()), oct(folder.stat()
     (planted / "planted.pyc").touch()
     more = {"XDG_CACHE_HOME": str(tmp_path)}
 
-    def told() -> list[str]:
+    def listed() -> list[str]:
         command = [sys.executable, "-c", script]
         done = subprocess.run(command, env=os.environ | more, capture_output=True, text=True, check=False)
         return (done.stdout or done.stderr.splitlines()[-1]).split()
 
-    assert told() == [str(planted), "0o700"]
+    assert listed() == [str(planted), "0o700"]
     (planted / "mine.pyc").touch()
-    assert told() == [str(planted), "mine.pyc", "0o700"]
+    assert listed() == [str(planted), "mine.pyc", "0o700"]
     if os.geteuid() == 0:
         os.chown(planted.parent, 0, 0)
         os.chown(planted, 12345, 12345)
-        assert told() == [str(planted), "0o700"]  # the folder is created again and owned by root
+        assert listed() == [str(planted), "0o700"]  # the folder is created again and owned by root
         assert planted.stat().st_uid == 0

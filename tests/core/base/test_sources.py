@@ -198,11 +198,11 @@ def test_source_of_what_was_sent_by_value(cells: Cells) -> None:
         "from workbench.core.schemes.uncoded import UMW"
     )
     module = cells("class Half(UMW):\n    name = 'Half'\n    share: float = setting(DEFAULT, 'share', gt=0)")
-    told = source_of(module.Half)
-    assert "DEFAULT = 0.5" in told.text
+    own_source = source_of(module.Half)
+    assert "DEFAULT = 0.5" in own_source.text
     linecache.clearcache()
     (came,) = received(sent([module.Half]))
-    assert source_of(came) == told
+    assert source_of(came) == own_source
 
 
 def test_source_of_refuses_a_class_without_text() -> None:

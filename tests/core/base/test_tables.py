@@ -112,11 +112,11 @@ def test_read_texts_returns_rows_with_line_numbers(folder: Path, data: st.DataOb
 def test_read_texts_refuses_ambiguous_rows(tmp_path: Path, content: str, says: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(content, newline="")
-    with pytest.raises(TableError) as told:
+    with pytest.raises(TableError) as raised:
         read_texts(path)
     pattern = re.escape(says).replace(re.escape(".*"), ".*").replace(r"'\\t'", r"'\\t'")
-    assert re.match(pattern, str(told.value)), told.value
-    assert "\n" not in str(told.value)
+    assert re.match(pattern, str(raised.value)), raised.value
+    assert "\n" not in str(raised.value)
 
 
 def test_read_texts_names_other_encodings_and_damaged_archives(tmp_path: Path) -> None:

@@ -162,18 +162,18 @@ def test_recorded_and_load_read_the_same_names_and_times(folder: Path, data: st.
 def test_recorded_and_load_refuse_with_the_same_sentence(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "times.csv"
     path.write_text(text)
-    told = []
+    messages = []
     for field, read in (("path", lambda: wb.traces.load(path)), ("delays.path", lambda: recorded(str(path)))):
         with pytest.raises(SettingError) as error:
             read()
         head = f"{field} = {str(path)!r}"
         assert str(error.value).startswith(head)
-        told.append(str(error.value).removeprefix(head).lstrip(":, "))
-    assert told[0].startswith(
-        told[1]
+        messages.append(str(error.value).removeprefix(head).lstrip(":, "))
+    assert messages[0].startswith(
+        messages[1]
     )  # the loader also accepts column names as arguments, so its error is longer
-    assert told[1].startswith(says)
-    assert "\n" not in told[0]
+    assert messages[1].startswith(says)
+    assert "\n" not in messages[0]
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_recorded_times_have_the_stated_unit(
 )
 def test_recorded_refuses_an_ambiguous_unit(tmp_path: Path, column: str, unit: str | None, says: str) -> None:
     path = write(tmp_path / "times.csv", [{"worker": "0", "step": "0", column: "1"}])
-    with pytest.raises(SettingError) as told:
+    with pytest.raises(SettingError) as raised:
         wb.traces.load(path, unit=unit, seconds=column)
-    assert says in str(told.value)
+    assert says in str(raised.value)
 
 
 def test_recorded_processor_times_have_their_own_unit(tmp_path: Path) -> None:

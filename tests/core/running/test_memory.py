@@ -42,9 +42,9 @@ def test_check_memory_names_what_would_fit() -> None:
     e = too_wide()
     with pytest.raises(
         SettingError, match=f"^workers = {e.workers}: UMW holds about {e.workers + 8} vectors"
-    ) as told:
+    ) as raised:
         check_memory(e)
-    words = str(told.value)
+    words = str(raised.value)
     assert "GB of memory are free; take " in words
     fewer, most = (int(words.split(before)[1].split()[0]) for before in ("take ", "at most "))
     assert 0 < fewer < 0.6 * e.workers

@@ -47,9 +47,9 @@ def test_run_refuses_a_code_that_keeps_few_digits() -> None:
 
 def test_least_digits_zero_runs_any_code() -> None:
     e = gc("mds", 27).replace(workers=58)
-    told = e.replace(scheme_args={**e.scheme_args, "least_digits": 0})
+    unlimited = e.replace(scheme_args={**e.scheme_args, "least_digits": 0})
     with pytest.warns(PrecisionWarning, match="may lose 16 of 16 digits"):
-        assert len(wb.run(told).rounds) == 2
+        assert len(wb.run(unlimited).rounds) == 2
 
 
 @pytest.mark.parametrize("name", ["GC", "CR", "CEGC", "GC-MMC", "LCC", "LAGC", "CRC"])
@@ -180,8 +180,8 @@ def test_default_code_decodes_without_every_seventh_worker() -> None:
 def test_digits_are_those_of_the_messages() -> None:
     scheme = wb.schemes.get("GC")(stragglers=6)
     assert lost_digits(scheme, 90) == ()
-    (told,) = lost_digits(scheme, 90, width=4)
-    assert "may lose 5 of 7 digits; take stragglers = 5" in told
+    (warning,) = lost_digits(scheme, 90, width=4)
+    assert "may lose 5 of 7 digits; take stragglers = 5" in warning
     e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 9, "code": "mds"}, workers=60)
     with pytest.raises(
         SettingError, match=r"keeps 0 of 7 digits, .*messages of 4 bytes; take code = 'cyclic'"

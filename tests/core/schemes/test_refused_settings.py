@@ -40,17 +40,19 @@ def advised(sentence: str, args: dict[str, Any]) -> dict[str, Any]:
     found = re.fullmatch(r"scheme_args\.(\w+) = (\S+): [^\n]+", sentence)
     assert found, sentence
     field, value = found.groups()
-    told = ADVICE.search(sentence)
-    assert told, sentence
+    found = ADVICE.search(sentence)
+    assert found, sentence
     number = args.get(field, float(value))
-    if told["other"]:
-        return {**args, told["other"]: int(told["value"])}
-    if told["drop"]:
+    if found["other"]:
+        return {**args, found["other"]: int(found["value"])}
+    if found["drop"]:
         return {k: v for k, v in args.items() if k != field}
-    low, high = float(told["low"] or told["least"] or 0.5), float(told["high"] or 0.5)
-    near = min(map(float, told["some"].split(", ")), key=lambda x: abs(x - number)) if told["some"] else None
-    wanted = near if near is not None else low if number < low or told["least"] or told["above"] else high
-    wanted = low if told["high"] and "below" in sentence else wanted
+    low, high = float(found["low"] or found["least"] or 0.5), float(found["high"] or 0.5)
+    near = (
+        min(map(float, found["some"].split(", ")), key=lambda x: abs(x - number)) if found["some"] else None
+    )
+    wanted = near if near is not None else low if number < low or found["least"] or found["above"] else high
+    wanted = low if found["high"] and "below" in sentence else wanted
     return {**args, field: int(wanted) if isinstance(number, int) or wanted == int(wanted) else wanted}
 
 

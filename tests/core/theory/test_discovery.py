@@ -51,9 +51,9 @@ def test_theory_finds_a_formula_in_a_new_file(folder: Path) -> None:
     assert theory.listed_time() == 1  # the function, not the module of that name
     assert set(theory.__all__) - known == {"halved_time", "listed_time"}
     assert set(dir(theory)) == set(theory.__all__)  # the names that tab completion offers
-    told = pydoc.render_doc(theory, renderer=pydoc.plaintext)
-    assert "halved_time(seconds: float) -> float" in told
-    assert "cr_load(" in told
+    help_text = pydoc.render_doc(theory, renderer=pydoc.plaintext)
+    assert "halved_time(seconds: float) -> float" in help_text
+    assert "cr_load(" in help_text
     for name in ("sqrt", "positive", "_squared", "helper", "hidden"):
         with pytest.raises(AttributeError, match=name):
             getattr(theory, name)

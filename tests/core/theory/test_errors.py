@@ -294,8 +294,8 @@ def test_theory_functions_have_a_case_and_documentation() -> None:
     for name in theory.__all__:
         text = getattr(theory, name).__doc__
         for argument in signature(getattr(theory, name)).parameters:
-            told = rf"`{argument}`(,\s+`\w+`)*:\s|\n    (\w+, )*{argument}(, \w+)* : "
-            assert re.search(told, text), (name, argument)
+            pattern = rf"`{argument}`(,\s+`\w+`)*:\s|\n    (\w+, )*{argument}(, \w+)* : "
+            assert re.search(pattern, text), (name, argument)
         assert "    Returns" in text, name
         assert "    >>> " in text, name
 

@@ -156,8 +156,8 @@ def test_stream_shows_the_current_round(name: str, share: float, k: int) -> None
     dead = [w - 1 for w, at in stream.dead.items() if at <= k]
     assert (states[dead] == DEAD).all()
     mine = {column: values[known & (events["round"] == k)] for column, values in events.items()}
-    told = mine["to"][(mine["kind"] == "send") & (mine["rank"] == 0)]  # the master's children, in a tree
-    busy = {*told} - {*mine["rank"][mine["kind"] == "compute"]}
+    receivers = mine["to"][(mine["kind"] == "send") & (mine["rank"] == 0)]  # the master's children, in a tree
+    busy = {*receivers} - {*mine["rank"][mine["kind"] == "compute"]}
     assert all(states[worker - 1, -1] == COMPUTES for worker in busy if whole.asked[k, worker - 1])
     stream.add({column: values[~known] for column, values in events.items()})
     np.testing.assert_array_equal(stream.grid, whole.grid)

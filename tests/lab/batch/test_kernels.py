@@ -98,8 +98,8 @@ def test_join_streams_keeps_text_and_order(pieces: list[tuple[str, str]]) -> Non
 
     cell = nbformat.v4.new_code_cell("", outputs=[output(*piece) for piece in pieces])
     join_streams(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("text"), cell]))
-    told = [(each.get("name", "figure"), each.get("text") or each.get("data")) for each in cell.outputs]
-    assert all(a[0] != b[0] or a[0] == "figure" for a, b in pairwise(told))
+    joined = [(each.get("name", "figure"), each.get("text") or each.get("data")) for each in cell.outputs]
+    assert all(a[0] != b[0] or a[0] == "figure" for a, b in pairwise(joined))
     letters = [
         (each.get("name"), letter)
         for each in cell.outputs

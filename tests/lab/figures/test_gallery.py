@@ -56,5 +56,7 @@ def test_figure_is_loaded_lazily() -> None:
         "import sys, workbench.lab.figures as f; before = set(sys.modules); f.code;"
         " print([m for m in before if m.startswith('workbench.lab.figures.gallery.')], 'scipy.optimize' in sys.modules)"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert told.strip() == "[] False"
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    assert result.strip() == "[] False"

@@ -43,13 +43,13 @@ MODELS = st.lists(st.tuples(st.sets(st.integers(1, 3)), st.floats(0.1, 2.0)), ma
 def test_model_arrivals_of_a_later_round(
     models: list[tuple[set[int], float]], child: int, round: int, moment: float
 ) -> None:
-    told, sent, now = ModelArrivals({1, 2}), [], 0.0
+    arrivals, sent, now = ModelArrivals({1, 2}), [], 0.0
     for k, (to, after) in enumerate(models):
         now += after
-        told.add(k, now, sorted(to))
+        arrivals.add(k, now, sorted(to))
         sent.append((k, now, to))
     there = [at for k, at, to in sent if k > round and child in to]
-    assert told.newer(child, round, moment) == (child in (1, 2) and any(at < moment for at in there))
+    assert arrivals.newer(child, round, moment) == (child in (1, 2) and any(at < moment for at in there))
 
 
 def answered(port: Port, src: int, round: int, sent: float) -> None:

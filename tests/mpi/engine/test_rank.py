@@ -173,9 +173,9 @@ def test_ranks_report_divergence_as_the_simulator(
         "optimiser_args": {"step": step},
     }
     e = wb.Experiment(scheme=name, **spec)
-    with pytest.warns(RuntimeWarning, match="the loss is not finite") as told:
+    with pytest.warns(RuntimeWarning, match="the loss is not finite") as warned:
         wb.run(e)
-    sentence = next(str(w.message) for w in told if "the loss is not finite" in str(w.message))
+    sentence = next(str(w.message) for w in warned if "the loss is not finite" in str(w.message))
     run = start_real(e, patience=45.0)
     assert run.wait(PATIENCE), f"still running: {run}"
     trace = run.result()

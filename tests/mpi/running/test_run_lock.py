@@ -60,9 +60,9 @@ class TestReal:
     @pytest.mark.parametrize("turn", sampled_cases("two starts", 1, range(3)))
     def test_run_lock_of_two_starts_in_one_folder(self, tmp_path: Path, turn: int) -> None:
         e = wb.Experiment(**{**SPEC, "rounds": 30})
-        runs, told = both(lambda: start_real(e, folder=tmp_path / "run"))
-        assert len(runs) == 1, told
-        assert "exists already" in told[0]
+        runs, errors = both(lambda: start_real(e, folder=tmp_path / "run"))
+        assert len(runs) == 1, errors
+        assert "exists already" in errors[0]
         assert len(runs[0].result().rounds) == 30
         assert rounds_written(tmp_path / "run") == list(range(30))
 
@@ -70,9 +70,9 @@ class TestReal:
         run = going(start_real(wb.Experiment(**SPEC), folder=tmp_path / "run"))
         run.stop()
         run.result()
-        runs, told = both(lambda: resume(run.home))
-        assert len(runs) == 1, told
-        assert "still under way" in told[0]
+        runs, errors = both(lambda: resume(run.home))
+        assert len(runs) == 1, errors
+        assert "still under way" in errors[0]
         assert len(runs[0].result().rounds) == 300
         assert rounds_written(run.home) == list(range(300))
         assert len(attach(run.home).result().rounds) == 300

@@ -51,8 +51,8 @@ class LoginHost:
         for name in ("host_key", "key"):
             texts = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
             subprocess.run(texts, check=True)
-        told = " ".join(f"{name}={value}" for name, value in self.environment.items())
-        text = SETTINGS.format(port=self.port, folder=self.folder, environment=told)
+        assignments = " ".join(f"{name}={value}" for name, value in self.environment.items())
+        text = SETTINGS.format(port=self.port, folder=self.folder, environment=assignments)
         (self.folder / "sshd_config").write_text(text)
         public = (self.folder / "host_key.pub").read_text()
         (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {public}")

@@ -123,16 +123,16 @@ def test_axis_distinguishes_parameters_of_one_name(name: str) -> None:
         assert len(lines) == 1
         return
     assert lines[0] == f"{name.replace('_', ' ')}, not the same for all:"
-    told = {
+    texts = {
         scheme: text
         for line in lines[1:]
         for who, text in [line.split(": ", 1)]
         for scheme in who.split(", ")
     }
-    assert told.keys() == meant.keys()
+    assert texts.keys() == meant.keys()
     for scheme, text in meant.items():
         named = not units[scheme] or units[scheme] in text.split()
-        assert told[scheme] == (text if named else f"{text} ({units[scheme]})")
+        assert texts[scheme] == (text if named else f"{text} ({units[scheme]})")
 
 
 def test_bands_name_the_scheme_of_an_ambiguous_parameter() -> None:

@@ -41,9 +41,10 @@ def test_cluster_has_a_colour_for_every_host(measured: ClusterProfile) -> None:
 
     In old profiles without their places, hosts have consecutive workers.
     """
-    for a_has, b_has, told in (([1, 2], [3, 4, 5, 6], False), ([2, 5], [1, 3, 4, 6], True)):
+    for a_has, b_has, known in (([1, 2], [3, 4, 5, 6], False), ([2, 5], [1, 3, 4, 6], True)):
         hosts = [
-            Host(name=n, ranks=len(who), who=who if told else None) for n, who in (("a", a_has), ("b", b_has))
+            Host(name=n, ranks=len(who), who=who if known else None)
+            for n, who in (("a", a_has), ("b", b_has))
         ]
         figure = cluster(measured.replace(hosts=tuple(hosts)))
         a, b = (next(trace for trace in figure.data if trace.name == name) for name in "ab")

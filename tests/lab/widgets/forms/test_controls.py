@@ -64,10 +64,10 @@ def test_controls_return_what_they_were_given(controls: Controls) -> None:
 
 @pytest.mark.parametrize("name", list(preset_titles()))
 def test_controls_offer_every_published_experiment(name: str) -> None:
-    told = CallCounter()
-    controls = Controls(RIVALS, told)
+    calls = CallCounter()
+    controls = Controls(RIVALS, calls)
     types(controls.preset, preset=name)
-    assert told.times == 1
+    assert calls.times == 1
     assert same(valid(controls), preset_of(name))
     assert controls.preset.values["preset"] == name
 

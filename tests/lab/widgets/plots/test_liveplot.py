@@ -182,13 +182,13 @@ def test_live_plot_labels_one_scheme_on_two_engines() -> None:
 
 def test_live_plot_page_can_stop_all_runs() -> None:
     runs = wb.start_all([wb.Experiment(scheme=name, rounds=10**6) for name in ("UMW", "CR")])
-    plot, told = LivePlot(), []
-    plot.when_over(lambda: told.append([run.state for run in plot.runs]))
+    plot, states = LivePlot(), []
+    plot.when_over(lambda: states.append([run.state for run in plot.runs]))
     plot.show(runs)
     assert plot.active
     receives(plot, {"kind": "stop"})
     assert plot.wait(120)
-    assert told == [["stopped", "stopped"]]
+    assert states == [["stopped", "stopped"]]
     assert [line["state"] for line in plot.status] == ["stopped", "stopped"]
 
 

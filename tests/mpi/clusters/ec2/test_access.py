@@ -140,7 +140,9 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     worker = access.user_data(keys, access.WORKERS_HOST, deadline, [inner])
     addresses = {HEAD: head, **dict.fromkeys(WORKERS, worker)}
     with ExitStack() as stack:
-        runs = [stack.enter_context(machine(place / a, a, told, own)) for a, told in addresses.items()]
+        runs = [
+            stack.enter_context(machine(place / a, a, listening, own)) for a, listening in addresses.items()
+        ]
         until = time.monotonic() + PATIENCE
         for address in addresses:
             while socket.socket().connect_ex((address, 22)):

@@ -114,16 +114,18 @@ def test_ec2_user_data_set_shutdown_access_and_host_key(ec2_world: World) -> Non
     cluster = ec2_world.cluster()
     cluster.up()
     for text in calls(ec2_world, "RunInstances"):
-        told = yaml.safe_load(text["UserData"])
-        file = told["write_files"][0]
+        user_data = yaml.safe_load(text["UserData"])
+        file = user_data["write_files"][0]
         assert file["path"].startswith(
             "/var/lib/cloud/scripts/per-boot/"
         )  # at each start, not only the first one
         assert str(int(notes(ec2_world)["deadline"])) in file["content"]
         head = text["ClientToken"].endswith("head")
         host = ec2_access.HEAD_HOST if head else ec2_access.WORKERS_HOST
-        assert told["ssh_keys"]["ed25519_public"] == ec2_access.public(cluster.folder, host)
-        assert told["ssh_authorized_keys"] == ([] if head else [ec2_access.public(cluster.folder, "inner")])
+        assert user_data["ssh_keys"]["ed25519_public"] == ec2_access.public(cluster.folder, host)
+        assert user_data["ssh_authorized_keys"] == (
+            [] if head else [ec2_access.public(cluster.folder, "inner")]
+        )
         inner, own = ((cluster.folder / name).read_text() for name in ("inner", "key"))
         assert inner not in text["UserData"]
         assert own not in text["UserData"]
@@ -137,9 +139,9 @@ def test_ec2_stores_no_credential(ec2_world: World, capfd: pytest.CaptureFixture
     with pytest.raises(SettingError) as refused:
         ec2_world.cluster(hours=1).up()
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("workbench")]
-    told = [texts["UserData"] for texts in calls(ec2_world, "RunInstances")]
+    user_data = [texts["UserData"] for texts in calls(ec2_world, "RunInstances")]
     out, err = capfd.readouterr()
-    everything = [*ec2_world.files().values(), *ours, *told, out, err, str(refused.value), repr(cluster)]
+    everything = [*ec2_world.files().values(), *ours, *user_data, out, err, str(refused.value), repr(cluster)]
     assert len(everything) > 10
     for secret in SECRETS.values():
         assert not [text for text in everything if secret in text]

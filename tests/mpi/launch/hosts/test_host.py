@@ -44,10 +44,12 @@ def test_host_reports_every_step_before_its_result(steps: int, data: bytes) -> N
     with open(read, "rb") as heard, open(write, "wb") as output:  # noqa: PTH123 - descriptors
         asked(Worker(), output, ({"what": "work", "steps": steps}, data), ({"what": "name"}, b""))
         output.close()
-        told = [read_message(heard) for _ in range(steps + 2)]
-        assert [word["progress"] for word, _ in told[:steps]] == [["working", i, steps] for i in range(steps)]
-        assert told[steps] == ({"done": steps}, data)
-        assert "name" in told[-1][0]
+        replies = [read_message(heard) for _ in range(steps + 2)]
+        assert [word["progress"] for word, _ in replies[:steps]] == [
+            ["working", i, steps] for i in range(steps)
+        ]
+        assert replies[steps] == ({"done": steps}, data)
+        assert "name" in replies[-1][0]
         with pytest.raises(EOFError):
             read_message(heard)
 
