@@ -45,7 +45,7 @@ CROWDED = {"kind": "two_part", "t1": 1e-4, "lambda1": 1e5, "t2": 0.4, "lambda2":
 
 
 def changing(before: dict[str, Any], after: dict[str, Any], at: int, **more: Any) -> dict[str, Any]:
-    """Return a delay model that changes from one to another at round `at`."""
+    """Return a delay model that is replaced by another one in round `at`."""
     return {"kind": "changing", "before": before, "after": after, "at": at, **more}
 
 

@@ -109,9 +109,9 @@ def alone(knobs: WhoIsLate) -> float:
 
 
 def first(knobs: WhoIsLate) -> float:
-    """Return the cost of the slower one of two late workers, if a third one takes 1.
+    """Return the cost of the slower of two late workers, in times of a worker that is not late.
 
-    The slower one takes `factor`, and the other one has half of its excess.
+    The slower one takes `factor`, and the other one exceeds 1 by half as much.
     """
     over = knobs.factor - 1
     return over / 2 + over / 4

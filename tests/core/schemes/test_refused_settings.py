@@ -40,19 +40,19 @@ def advised(sentence: str, args: dict[str, Any]) -> dict[str, Any]:
     found = re.fullmatch(r"scheme_args\.(\w+) = (\S+): [^\n]+", sentence)
     assert found, sentence
     field, value = found.groups()
-    found = ADVICE.search(sentence)
-    assert found, sentence
+    advice = ADVICE.search(sentence)
+    assert advice, sentence
     number = args.get(field, float(value))
-    if found["other"]:
-        return {**args, found["other"]: int(found["value"])}
-    if found["drop"]:
+    if advice["other"]:
+        return {**args, advice["other"]: int(advice["value"])}
+    if advice["drop"]:
         return {k: v for k, v in args.items() if k != field}
-    low, high = float(found["low"] or found["least"] or 0.5), float(found["high"] or 0.5)
+    low, high = float(advice["low"] or advice["least"] or 0.5), float(advice["high"] or 0.5)
     near = (
-        min(map(float, found["some"].split(", ")), key=lambda x: abs(x - number)) if found["some"] else None
+        min(map(float, advice["some"].split(", ")), key=lambda x: abs(x - number)) if advice["some"] else None
     )
-    wanted = near if near is not None else low if number < low or found["least"] or found["above"] else high
-    wanted = low if found["high"] and "below" in sentence else wanted
+    wanted = near if near is not None else low if number < low or advice["least"] or advice["above"] else high
+    wanted = low if advice["high"] and "below" in sentence else wanted
     return {**args, field: int(wanted) if isinstance(number, int) or wanted == int(wanted) else wanted}
 
 

@@ -81,7 +81,7 @@ def missing() -> str | None:
 
 
 class SlurmMachine:
-    """Slurm's daemons, and queries about its jobs. Commands find it by SLURM_CONF."""
+    """Slurm's daemons, and queries about its jobs. The variable SLURM_CONF names its configuration for commands."""
 
     fields: ClassVar[dict[str, Any]] = {"kind": "slurm"}  # lines of a cluster file
     flavour = "slurm"

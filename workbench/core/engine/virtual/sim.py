@@ -55,7 +55,7 @@ class SimSetup:
     record: bool = True  # store the events
     watch: Callable[[Timeline], None] | None = None  # called after every round; an exception ends the run
     controller: AdaptiveController | None = None  # receives the measured times
-    start: float = 0.0  # begin of the run, s
+    start: float = 0.0  # time at which the run starts, s
 
 
 def simulate(
