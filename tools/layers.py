@@ -64,7 +64,7 @@ class Package:
 
 
 def sources() -> Iterator[tuple[str, str, Path]]:
-    """Yield layer, package and file of every module. The command line counts as one package."""
+    """Yield layer, package and file of every module."""
     for path in sorted((ROOT / "workbench").rglob("*.py")):
         layer, *inside = path.relative_to(ROOT / "workbench").parts
         if inside and path.parent != ROOT / "workbench" / layer:

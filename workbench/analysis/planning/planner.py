@@ -96,8 +96,8 @@ def plan(
     rounds, target, metric, tolerance
         Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, less `tolerance`.
     schemes, effort
-        Names of schemes to consider (default: all). `effort`: max numbers of data that simulations process, including
-        those that choose steps. Every inexact scheme has the same share, whether or not it is in `schemes`. 0: rank only
+        Names of schemes to consider (default: all). `effort`: max numbers of data that simulations process, those that
+        choose steps included. Every inexact scheme has the same share, whether or not it is in `schemes`. 0: rank only
         exact schemes, at the automatic step.
     seconds
         Max time of the search, s; candidates that were not tried by then are refused. None: unlimited.

@@ -320,7 +320,7 @@ def opened(
 
 
 def read_folder(path: Path) -> Sweep:
-    """Read the sweep of a folder without running code. Raises `SettingError` if there is no sweep."""
+    """Read the sweep of a folder without running anything; raises `SettingError` where there is none."""
     noted = read_plan(path).get("sweep")
     if noted is None:
         wanted = "give a .yaml file, or a sweep's folder"
@@ -331,7 +331,7 @@ def read_folder(path: Path) -> Sweep:
 
 
 def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
-    """Return the code that a sweep's folder may run, name -> hash, or empty if it names no code.
+    """Return the code that a sweep's folder may run, name -> hash; empty if it names no code.
 
     Raises `SettingError` for code that is neither signed nor trusted.
     """
@@ -350,7 +350,7 @@ def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
 
 
 def _signed(plan: Sweep) -> dict[str, Any]:
-    """Return the signed contents of a sweep: all its fields, and the cluster's file if it names one."""
+    """Return the signed contents of a sweep: all of it, and the cluster's file where it names one."""
     file = Path(plan.cluster)
     named = plan.cluster and plan.cluster not in clusters.names() and file.is_file()
     return {**_noted(plan), "cluster_file": f"{plan.cluster}:{sha256(file)}" if named else ""}

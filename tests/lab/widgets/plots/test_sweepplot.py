@@ -47,4 +47,4 @@ def test_sweep_plot_shows_results_and_failures(folder: Path) -> None:
     plot.of.value = "messages"
     assert plot.plot.label == "What decides the messages"
     assert plot.message.value == ""
-    assert any(isinstance(part, Sheet) for part in plot.children)  # its buttons can be pressed with Enter
+    assert any(isinstance(part, Sheet) for part in plot.children)  # Enter presses its buttons
