@@ -177,8 +177,8 @@ def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 @cache
-def connection(whose: str, service: str, region: str, address: str) -> Any:
-    """Return a connection as the package makes it, one for all tests, since each takes 0.17 s."""
+def connection(_user: str, service: str, region: str, address: str) -> Any:
+    """Return a connection as the package makes it, cached for all tests, since each takes 0.17 s."""
     return client(service, region)
 
 
