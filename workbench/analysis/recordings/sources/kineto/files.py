@@ -126,7 +126,7 @@ class TraceFile:
 
     @property
     def host(self) -> str:
-        """Host, from the name HOST_PID or from the file; "" if it is unknown."""
+        """Host, from the file or from its name HOST_PID, or "" if it is unknown."""
         match = _HOST_PID.fullmatch(self.label) if self.is_host_and_process else None
         return match["host"] if match else self.host_name
 
