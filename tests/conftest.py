@@ -13,7 +13,9 @@ from hypothesis import settings
 
 from tests.support import sampled_cases
 from workbench.core.contract.delays import DelayModel
+from workbench.core.contract.faults import Fault
 from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.optimisers.schedules import Schedule
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import ProblemArgs
 from workbench.lab.notebooks import grammar_put_off
@@ -49,11 +51,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def remove_user_defined_classes() -> Iterator[None]:
-    """Remove the classes (schemes, delay models, optimisers, problems) that a test has defined, and close its widgets.
+    """Remove the schemes, delay models, optimisers, problems and faults that a test has defined; close its widgets.
 
     An open explorer would follow the classes of later tests.
     """
-    families = (Scheme, DelayModel, Optimiser, ProblemArgs)
+    families = (Scheme, DelayModel, Optimiser, Schedule, ProblemArgs, Fault)
     before = [dict(family.catalogue) for family in families]
     yield
     for family, known in zip(families, before, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,17 +65,6 @@ def test_faults_round_trip_through_json_and_repeat(
     assert one.rounds["time"].tolist() == two.rounds["time"].tolist()
 
 
-class Spy(WrongAnswer):
-    """Notes the right answer."""
-
-    kind = "spy"
-    seen: ClassVar[list[np.ndarray]] = []
-
-    def answer(self, value: np.ndarray, round: int, number: int) -> np.ndarray:
-        self.seen.append(np.array(value))
-        return value
-
-
 def first_commit(scheme: dict[str, Any], faults: list[Any]) -> np.ndarray:
     """Return the gradient that the first round commits, (p,)."""
     e = experiment(**scheme, rounds=1, faults=faults)
@@ -86,13 +75,24 @@ def first_commit(scheme: dict[str, Any], faults: list[Any]) -> np.ndarray:
 @EACH_SCHEME
 def test_wrong_answer_changes_the_commit_by_the_rule(scheme: dict[str, Any]) -> None:
     """By (wrong - right answer) times the worker's decoding weight, which is the same whatever the rule."""
+    seen: list[np.ndarray] = []
+
+    class Spy(WrongAnswer):
+        """Notes the right answer."""
+
+        kind = "spy"
+
+        def answer(self, value: np.ndarray, round: int, number: int) -> np.ndarray:
+            seen.append(np.array(value))
+            return value
+
     right, weights = first_commit(scheme, []), []
     for rule in RULES:
         fault = fault_from({**rule, "worker": 1, "round": 0})
         assert isinstance(fault, WrongAnswer)
-        Spy.seen.clear()
+        seen.clear()
         found = first_commit(scheme, [Spy(worker=1, round=0), fault])
-        (answer,) = Spy.seen
+        (answer,) = seen
         error = fault.answer(answer, 0, 0) - answer
         weights.append(float((found - right) @ error / (error @ error)))
         np.testing.assert_allclose(found - right, weights[-1] * error, atol=1e-6 * np.abs(error).max())
