@@ -1,12 +1,13 @@
-"""Overhead of a sweep over its runs' own time.
+"""Measure the overhead of a sweep, relative to the time of its runs alone.
 
     python benchmarks/batches.py [--runs 100] [--jobs 2] [--rounds 300] [--fresh 6]
 
-The runs' own time: the same experiments in warm processes (run, save the run folder, draw the three figures of
-`notebooks/run.ipynb`), divided by the number of jobs: one at a time, and as many at a time as the sweep runs, for two
-runs on two cores of a shared machine can slow each other by a fifth. One half of them before the sweep, one after it,
-for the speed of such a machine changes within minutes. A sweep adds kernels, notebooks, pages and its own start. On a
-machine that is busy otherwise the ratio of the clock says little; that of the processors' time then says more.
+The time of the runs alone is that of the same experiments in processes that have done one before: run, save the run
+folder, draw the three figures of `notebooks/run.ipynb`. It is divided by the number of jobs. It is measured one run at
+a time, and with as many runs at a time as the sweep has, since two runs on two shared cores can slow each other by a
+fifth. Half of these runs are before the sweep and half after it, because the speed of a shared machine changes within
+minutes. A sweep adds kernels, notebooks, pages and its own start. If the machine is busy with other work, compare the
+CPU times and not the wall-clock times.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-# As a sweep that uses all cores sets it for its runs; read when NumPy is loaded.
+# The value that a sweep on all cores sets for its runs. NumPy reads it when it is imported.
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import workbench as wb
@@ -37,7 +38,7 @@ BASE = {
 
 
 class Cost(NamedTuple):
-    """Seconds on the clock, and of the CPU."""
+    """Wall-clock seconds, and CPU seconds."""
 
     clock: float
     used: float
@@ -49,7 +50,7 @@ def _used() -> float:
 
 
 def alone(experiment: wb.Experiment) -> Cost:
-    """Do the work of a notebook, without one."""
+    """Do the work of a sweep's notebook without a kernel. Return its cost."""
     clock, used = time.perf_counter(), _used()
     with TemporaryDirectory() as folder:
         trace = wb.run(experiment)
@@ -64,7 +65,7 @@ def alone(experiment: wb.Experiment) -> Cost:
 
 
 def own(experiments: list[wb.Experiment], at_once: int) -> Cost:
-    """Return the cost of a run, `at_once` of them at a time, each in a process that has done one before."""
+    """Return the mean cost of a run. `at_once` runs share the machine, in processes that have done one run before."""
     with get_context("spawn").Pool(at_once) as pool:
         pool.map(alone, experiments[:at_once], chunksize=1)
         costs = pool.map(alone, experiments, chunksize=1)
@@ -74,7 +75,7 @@ def own(experiments: list[wb.Experiment], at_once: int) -> Cost:
 
 
 def swept(plan: Sweep, folder: Path, jobs: int, fresh: bool = False) -> Cost:
-    """Return the cost of the sweep."""
+    """Run the sweep. Return its cost."""
     clock, used = time.perf_counter(), _used()
     summary = sweep(plan, folder, jobs=jobs, fresh=fresh, progress=False)
     assert len(summary.named("done")) == len(plan.items())

@@ -1,4 +1,4 @@
-"""The core and the analysis without the packages of the other layers.
+"""Core and analysis without the dependencies of the other layers.
 
 `.ci/run` runs this in an environment with the dependencies of `pip install straggler-workbench[check]` only.
 """

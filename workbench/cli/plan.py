@@ -120,7 +120,7 @@ def plan(
     given = {name: value for name, value in wanted.items() if value is not None}
     known = ClusterProfile.load(profile, trust=trust)
     advice = choose(
-        known, **{**asked(spec, trust), **given}, target=target, metric=metric, tolerance=tolerance,
+        known, **{**plan_fields(spec, trust), **given}, target=target, metric=metric, tolerance=tolerance,
         schemes=schemes or None, machines=machines, replay=replay, seed=seed, progress=True,
     )  # fmt: skip
     for line in table(advice):
@@ -133,7 +133,7 @@ def plan(
     _draw("ranking", advice, drawn, asked=picture is not None)
 
 
-def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
+def plan_fields(spec: Path | None, trust: bool = False) -> dict[str, Any]:
     """Return problem, optimiser, workers, rounds and batch of a SPEC. The planner chooses scheme, delays and link.
 
     A SPEC written by `Experiment.write` has every field, so gd without parameters counts as not chosen.

@@ -1,4 +1,4 @@
-"""Steps of a pipelined job, compared with counts by hand."""
+"""Steps of a pipelined job, compared with counting by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench.core.base.settings import SettingError
 def job(
     stages: int, batches: int, forward: float = 1.0, backward: float = 2.0, replicas: int = 2
 ) -> pd.DataFrame:
-    """All forward computations, then all backward ones, without transfers."""
+    """Make a job in which all forward computations precede all backward ones, without transfers."""
     rows = []
     for step in range(2):
         for replica in range(replicas):
@@ -28,7 +28,7 @@ def job(
 
 @pytest.mark.parametrize(("stages", "batches"), [(1, 1), (1, 4), (3, 1), (4, 8)])
 def test_pipeline_time_of_equal_stages(stages: int, batches: int) -> None:
-    """GPipe: (m + p - 1) forward and as many backward computations."""
+    """In GPipe, m + p - 1 forward computations precede as many backward ones."""
     made = Pipeline.of(job(stages, batches))
     np.testing.assert_allclose(made.seconds(made.durations), (batches + stages - 1) * 3.0)
     np.testing.assert_allclose(made.seconds(made.even()), (batches + stages - 1) * 3.0)

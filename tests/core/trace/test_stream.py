@@ -1,4 +1,4 @@
-"""The stream of rounds: events in any order give the same picture, which agrees with the view of a round."""
+"""The stream of rounds: events in any order give the same image, which agrees with the view of a round."""
 
 from __future__ import annotations
 
@@ -146,18 +146,18 @@ def test_stream_shows_the_current_round(name: str, share: float, k: int) -> None
     column = stream.under_way(now)
     assert column is not None
     assert len(stream) == k
-    np.testing.assert_array_equal(stream.grid, before)  # it is not kept
+    np.testing.assert_array_equal(stream.grid, before)  # the current round is not stored
     over = (column != UNFINISHED).all(axis=0)
     assert over[0]
-    assert (over == (column != UNFINISHED).any(axis=0)).all()  # all workers up to one moment
+    assert (over == (column != UNFINISHED).any(axis=0)).all()  # all workers are shown up to the same time
     assert (np.diff(over.astype(int)) <= 0).all()
     states = column[:, over]
-    assert not (states == LATE).any()  # before its end nobody is late
+    assert not (states == LATE).any()  # before the end of the round, no worker is late
     dead = [w - 1 for w, at in stream.dead.items() if at <= k]
     assert (states[dead] == DEAD).all()
     mine = {column: values[known & (events["round"] == k)] for column, values in events.items()}
-    told = mine["to"][(mine["kind"] == "send") & (mine["rank"] == 0)]  # in a tree: the master's children
-    busy = {*told} - {*mine["rank"][mine["kind"] == "compute"]}
+    receivers = mine["to"][(mine["kind"] == "send") & (mine["rank"] == 0)]  # the master's children, in a tree
+    busy = {*receivers} - {*mine["rank"][mine["kind"] == "compute"]}
     assert all(states[worker - 1, -1] == COMPUTES for worker in busy if whole.asked[k, worker - 1])
     stream.add({column: values[~known] for column, values in events.items()})
     np.testing.assert_array_equal(stream.grid, whole.grid)

@@ -1,6 +1,6 @@
-"""What is wrong with the layout of a page: text that is cut, covered, small or pale, and grounds that differ.
+"""Layout faults of a page: text that is cut, covered, small or pale, and different backgrounds.
 
-Bounding boxes and computed colours are measured in the page, by `FAULTS`.
+The JavaScript `FAULTS` measures bounding boxes and computed colours in the page.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ GROUNDS = """(selector) => {
 
 
 def faults(page: Page, selector: str = ".wb-explorer") -> list[str]:
-    """Return text that is cut, outside, covered by text, under 12 px or of a contrast under 4.5, with the reason."""
+    """Return text that is cut, outside, covered by text, below 12 px or of a contrast below 4.5, with the reason."""
     found: list[str] = page.evaluate(FAULTS, [selector, LEAST_PX, LEAST_CONTRAST])
     return found
 
 
 def grounds(page: Page, selector: str = ".wb-explorer") -> list[str]:
-    """Return the colours of all large grounds of a part of the page, and of the page behind it."""
+    """Return the background colours of all large elements of a part of the page, and of the page."""
     found: list[str] = page.evaluate(GROUNDS, selector)
     return found

@@ -96,9 +96,9 @@ def plan(
     rounds, target, metric, tolerance
         Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, less `tolerance`.
     schemes, effort
-        Names of schemes to consider; default: all.
-    effort Max numbers of data that simulations process, including those that choose steps. Every inexact scheme has the
-        same share, whether or not it is in `schemes`. 0: rank only exact schemes, at the automatic step.
+        Names of schemes to consider (default: all). `effort`: max numbers of data that simulations process, those that
+        choose steps included. Every inexact scheme has the same share, whether or not it is in `schemes`. 0: rank only
+        exact schemes, at the automatic step.
     seconds
         Max time of the search, s; candidates that were not tried by then are refused. None: unlimited.
     machines, replay
@@ -180,7 +180,7 @@ class _NotSimulated(Exception):
 
 @dataclass(frozen=True)
 class _Search:
-    """Selection from all schemes to the ranked ones; reasons for refusing the others are collected."""
+    """Selection from all schemes to the ranked ones. Reasons for refusing the others are collected."""
 
     cluster: ClusterProfile
     base: Experiment  # fields that all candidates have in common
@@ -391,7 +391,7 @@ def _follows(scheme: type[Scheme]) -> bool:
 
 
 def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:
-    """Return the forecast over several seeds; permanently slow workers are drawn once per seed."""
+    """Return the forecast over several seeds. Permanently slow workers are drawn once per seed."""
     found = [
         cluster.forecast_of(e, task, FORECAST_ROUNDS // FORECAST_SEEDS, e.seed + k)
         for k in range(FORECAST_SEEDS)

@@ -125,7 +125,7 @@ class Resampling:
         return placed.model_copy(update={"seed": self.seed + 1 + k})
 
     def learnt(self, c: Candidate, seeds: int) -> Candidate:
-        """Return the candidate with its rounds under `seeds` seeds; its step is chosen at the first call."""
+        """Return the candidate with its rounds under `seeds` seeds. Its step is chosen at the first call."""
         assert c.trials is not None
         times = None if c.need is None else c.need.times
         need = c.trials.need([self.again(c, k) for k in range(seeds)], times)
@@ -244,7 +244,7 @@ def _front(known: Sequence[Candidate]) -> list[int]:
 
 
 def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
-    """Return which other choice may be faster than the first; None if in 19 of 20 cases none is by more than 2 %.
+    """Return which other choice may be faster than the first, or None if in 19 of 20 cases none is by more than 2 %.
 
     The difference of two choices has two parts. One is sampling error of runs, on any cluster. The other is the
     difference between the clusters that the measurement allows, which a larger measurement would reduce.

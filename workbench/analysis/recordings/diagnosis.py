@@ -451,7 +451,7 @@ def _culprit(
 
 
 def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Diagnosis:
-    """Diagnose a job of stages and replicas; costs are what one recorded worker or stage adds to an even step.
+    """Diagnose a job of stages and replicas. Costs are what one recorded worker or stage adds to an even step.
 
     If all replicas of the worst worker's stage cost half as much as it does, the stage is reported as too long.
     """

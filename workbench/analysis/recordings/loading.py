@@ -136,7 +136,7 @@ def _found(file: Path) -> Path:
 
 
 def _place(name: str, source: Source) -> Path | None:
-    """Return where to put a public file that is asked for by its name, with or without ending; None for others."""
+    """Return where to put a public file that is asked for by its name, with or without ending, or None for others."""
     if name == source.name:
         return home()
     for pattern in source.files:

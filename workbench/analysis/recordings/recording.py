@@ -75,7 +75,7 @@ class Recording:
         _check_frame("rows", rows, (), "its columns are worker, step and seconds at least")
         _check_text("name", name)
         file = source.get("file", name)
-        # made elsewhere; the first line of a .csv contains the names
+        # the frame is not from a file, in which the first line contains the names
         if rows.index.name not in ("line", "row"):
             first, kind = (2, "line") if file.endswith(".csv") else (1, "row")
             rows = rows.set_axis(pd.RangeIndex(first, len(rows) + first, name=kind), axis=0)
@@ -106,7 +106,7 @@ class Recording:
         return replace(self, frame=mine, source={**self.source, "recording": str(name)})
 
     def table(self, phase: str | None = None, values: str = "seconds") -> pd.DataFrame:
-        """Return seconds of every worker (columns) in every step (rows); NaN if not recorded.
+        """Return seconds of every worker (columns) in every step (rows), or NaN if not recorded.
 
         `phase`: by default the worker's own work ("compute" and the layers "compute: NAME"), if it was recorded;
         otherwise all phases together. Waiting for other workers would make all times of a step equally long. `values`:

@@ -57,7 +57,7 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
 
 
 def _groups(column: pd.Series[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the number of each run's group; runs without the setting form a separate group."""
+    """Return the number of each run's group. Runs without the setting form a separate group."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column) and column.nunique() > MAX_GROUPS:

@@ -59,7 +59,7 @@ class Place:
         return self.folder if self.folder.is_dir() else self.home
 
     def stamp(self) -> str | None:
-        """Return a stamp that changes when anything in the row's sources does; None if that cannot be determined."""
+        """Return a stamp that changes when anything in the row's sources does, or None if that cannot be determined."""
         try:
             found = _stats(self.folder, _FILES_OF_A_ROW) if self.folder.is_dir() else {}
             outer = _stats(self.home, (STATUS, ABOUT)) if self.home != self.folder else {}
@@ -71,7 +71,7 @@ class Place:
 
 
 def _stats(folder: Path, names: Collection[str]) -> dict[str, list[int]]:
-    """Return time, size and inode of the existing files; OWN is included if there are user-defined classes."""
+    """Return time, size and inode of the existing files. OWN is included if there are user-defined classes."""
     found: dict[str, list[int]] = {}
     with os.scandir(folder) as entries:  # one system call for all names
         for entry in entries:
@@ -163,7 +163,7 @@ def _of_sweep(home: Path) -> Status:
 
 
 def _floats(folder: Path) -> int | None:
-    """Return the number of parameters of a run's model; None if that needs code, or data that must be opened."""
+    """Return the number of parameters of a run's model, or None if that needs code, or data that must be opened."""
     with suppress(Exception):  # a spec that is damaged, or of another version
         e = described(_spec(folder))
         if not isinstance(e, Description) and e.problem_spec.declared_samples() is not None:

@@ -93,7 +93,7 @@ def run_names(folder: Path) -> list[str]:
 
 
 def alone(folder: Path) -> AbstractContextManager[None]:
-    """Return a context that locks the folder against a second sweep; the lock ends with this process in any case."""
+    """Return a context that locks the folder against a second sweep. The lock ends with this process in any case."""
     other = f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
     return Lock(folder / SWEEP_LOCK).alone(SettingError(other))
 

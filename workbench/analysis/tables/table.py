@@ -225,7 +225,7 @@ def runs(
 
 
 class LazyRuns:
-    """Table in the course of reading: iteration reads one run at a time; `runs` returns the table of those read.
+    """Table in the course of reading: iteration reads one run at a time. `runs` returns the table of those read.
 
     Parameters and errors are those of `runs`.
 

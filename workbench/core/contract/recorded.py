@@ -181,7 +181,7 @@ def _timed(names: Sequence[str]) -> str | None:
 
 
 def _per_second(name: str, unit: str | None, ours: str, chosen: bool) -> float:
-    """Return the number of a column's units per second; raises `TableError` if its name is ambiguous."""
+    """Return the number of a column's units per second. Raises `TableError` if its name is ambiguous."""
     named_unit = None if name in ("seconds", "processor_seconds") else unit_of(name)
     if named_unit and unit and named_unit != unit:
         raise TableError(
@@ -202,7 +202,7 @@ def _lacks(missing: list[str], names: Sequence[str]) -> str:
 
 
 def _names(frame: pd.DataFrame, given: pd.Series[Any], name: str, from_file: bool) -> pd.Series[Any]:
-    """Convert names to text; an optional name that is missing in all rows becomes "".
+    """Convert names to text. An optional name that is missing in all rows becomes "".
 
     Whole numbers that name workers are normalised. In a file, an empty field is a missing name. In a frame, "" is a
     name, such as the host of a master.
@@ -246,7 +246,7 @@ def _step(value: Any) -> int | None:
 
 
 def _amounts(frame: pd.DataFrame, given: pd.Series[Any], name: str) -> pd.Series[Any]:
-    """Convert numbers, which must be at least 0. A time is required in each row; other numbers may be empty."""
+    """Convert numbers, which must be at least 0. A time is required in each row. Other numbers may be empty."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(given.dtype) and not pd.api.types.is_bool_dtype(given.dtype):

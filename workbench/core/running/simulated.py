@@ -145,7 +145,7 @@ class SimulatedRun(Run):
         return e.build_problem()
 
     def simulate(self, arithmetic: Arithmetic) -> bool:
-        """Simulate all rounds; return False if the run was stopped before the last one."""
+        """Simulate all rounds, and return False if the run was stopped before the last one."""
         try:
             self.timeline = timeline(self.experiment, arithmetic, self.events, self.watch(arithmetic))
         except _Halt:

@@ -26,7 +26,7 @@ Progress = Callable[[int], None]
 class Commits:
     """Commits of one run: decoding vectors (see `Decoding`) over parts of these sizes.
 
-    `shares`: share of the regularisation in the step of each round (see `Commit`); empty: 1 in all rounds.
+    `shares`: share of the regularisation in the step of each round (see `Commit`). If it is empty, all are 1.
     """
 
     optimiser: Optimiser
@@ -142,7 +142,7 @@ class _Trajectory:
         self.models: dict[int, Array] = {}  # models by version, stored while a later commit needs them
 
     def request(self, t: int) -> Request | None:
-        """Return the request to evaluate at the model after t rounds; None if there is none."""
+        """Return the request to evaluate at the model after t rounds, or None if there is none."""
         if t in self.wanted:
             self.models[t] = self.learnt.model
         weights = self.commits.weights[t] if t < len(self.commits.weights) else None

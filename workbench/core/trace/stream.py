@@ -25,7 +25,7 @@ _INTEGER_COLUMNS = ("round", "rank", "to", "bytes", "messages")
 
 
 class Stream:
-    """States of workers 1 to n, round by round. `add` takes events in any order; `grid` has the states.
+    """States of workers 1 to n, round by round. `add` takes events in any order. `grid` has the states.
 
     A slice has the last state in this list that applies: waits, computes, queues, sends, late, dropped, dead. A worker
     waits for a model, for the end of the round, or without work. Its message queues on the link or at the receiver's
@@ -63,7 +63,7 @@ class Stream:
 
     @classmethod
     def of(cls, trace: Trace) -> Stream:
-        """Return the stream of a finished run; a worker that died unexpectedly is dead from its last event on."""
+        """Return the stream of a finished run. A worker that died unexpectedly is dead from its last event on."""
         stream, events = cls(trace.experiment), events_as_columns(trace.event_rows)
         for rank in map(int, trace.info.get("dead", ())):
             mine = (events["rank"] == rank) | (events["to"] == rank)
@@ -131,7 +131,7 @@ class Stream:
         return {**self._rows, **whole}, max(self.first, self.first + len(self) - REDRAWN_ROUNDS)
 
     def _closed(self) -> int:
-        """Return how many rounds all committers have committed; store their times."""
+        """Return how many rounds all committers have committed, and store their times."""
         commits = self._rows["kind"] == "commit"
         rounds = self._rows["round"][commits].astype(int) - self._base
         last = int(rounds.max(initial=-1)) + 1

@@ -4,8 +4,8 @@
 >>> len(plan.items())
 10
 
-`sweep(plan, "runs/first", jobs=2)` runs them and waits, `start` runs them in a process of their own, which `attach`
-finds again; `wb.runs("runs/first")` is the table of what came out.
+`sweep(plan, "runs/first", jobs=2)` runs them and waits. `start` runs them in a process of their own, which `attach`
+finds again. `wb.runs("runs/first")` is the table of the results.
 """
 
 from importlib import import_module as _import_module
@@ -28,7 +28,7 @@ __all__ += ["attach", "job", "start", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load `sweep` at first use: a kernel, which needs only `job`, runs without papermill."""
+    """Load `sweep` at first use, because kernels need only `job`, and run without papermill."""
     if name not in _LATER:
         raise AttributeError(f"module 'workbench.lab.batch' has no attribute {name!r}")
     return getattr(_import_module(f"workbench.lab.batch.{_LATER[name]}"), name)

@@ -55,7 +55,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """Share of the runs that are over; 1 once a search is complete."""
+        """Share of the runs that have ended. It is 1 if a search is complete."""
         over = self.counts.get("done", 0) + self.counts.get("failed", 0)
         return 1.0 if self.state == "done" else over / max(self.total, 1)
 
@@ -69,9 +69,9 @@ class Progress:
 
 
 class SweepRun:
-    """Sweep in its own process, under way or over; shown live as a cell's value.
+    """Sweep in its own process, running or ended. As a cell's value, it is shown live.
 
-    `folder`: of the sweep. Every method may be called from any kernel that can read the folder.
+    `folder`: folder of the sweep. Every method may be called from any kernel that can read the folder.
 
     >>> import tempfile
     >>> SweepRun(Path(tempfile.mkdtemp())).state
@@ -128,32 +128,32 @@ class SweepRun:
         return "stopped" if missing or searching else "done"
 
     def _last_line(self) -> str:
-        """Return the last line of its process's log; errors of runs are stored with the runs."""
+        """Return the last line of the log of its process. Errors of runs are stored with the runs."""
         log = self.folder / SWEEP_LOG
         lines = read_text(log, errors="replace").split("\n") if log.is_file() else []
         return next((line for line in reversed(lines) if line.strip()), "it ended without a word")
 
     @property
     def state(self) -> str:
-        """State: see `Progress`."""
+        """State of the sweep, one of those of `Progress`."""
         return self.progress().state
 
     @property
     def found(self) -> dict[str, Any]:
-        """Findings of a search so far: words, over, and its parameters; empty for a sweep without one."""
+        """Findings of a search so far: text, whether it is complete, and numbers. Empty without a search."""
         try:
             return read_json(self.folder / SEARCH_STATE)
         except (OSError, SettingError):
             return {}
 
     def stop(self) -> None:
-        """Ask it to stop; runs under way are marked as interrupted; returns at once."""
+        """Ask the sweep to stop, and return at once. Unfinished runs are marked as interrupted."""
         if self._alive():
             whom = "" if self._process is None else str(self._process.pid)  # it may not be ready yet
             write_file(self.folder / STOP, whom)
 
     def resume(self, jobs: int | None = None, pictures: bool = True, trust: bool = False) -> SweepRun:
-        """Run what is missing, interrupted or failed. Raises `SettingError` where it is under way.
+        """Run missing, interrupted and failed runs. Raises `SettingError` if the sweep is running.
 
         `trust`: as in `wb.batch.sweep`.
         """
@@ -167,7 +167,7 @@ class SweepRun:
         return self
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is over, at most that many seconds; return whether it is."""
+        """Wait until the sweep has ended, at most that many seconds. Return whether it has ended."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self._alive() and time.monotonic() < until:
             time.sleep(0.1)
@@ -206,12 +206,12 @@ def start(
     pictures: bool = True,
     trust: bool = False,
 ) -> SweepRun:
-    """Start a sweep in its own process and return at once; it continues when this kernel ends.
+    """Start a sweep in its own process and return at once. The sweep continues if this kernel ends.
 
     `plan`, `folder`, `jobs`, `timeout`, `fresh`, `notebook`, `pictures`, `trust`: as in `wb.batch.sweep`. As a cell's
     value the sweep is shown live: means with bands, the time left, failures, Stop and Resume.
 
-    Raises `SettingError`: something in the plan cannot run, or a sweep is at work in the folder.
+    Raises `SettingError` if a run of the plan is invalid, or if a sweep is running in the folder.
 
     >>> import tempfile
     >>> where = tempfile.mkdtemp() + "/two"
@@ -232,13 +232,13 @@ def start(
             why = "a sweep is running in it; wb.batch.attach follows it"
             raise SettingError(f"folder = {str(target)!r}: {why}")
         (target / STOP).unlink(missing_ok=True)
-        note(chosen, target, items, jobs)  # observers that attach now see what there is to do
+        note(chosen, target, items, jobs)  # observers that attach now see the list of runs
         order["plan"] = chosen.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return SweepRun(target, _begin(order, target))
 
 
 def _begin(order: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
-    """Start the process in its own session: it outlives this kernel, and Ctrl-C does not reach it."""
+    """Start the process in its own session, so that it survives this kernel, and Ctrl-C does not reach it."""
     command = [sys.executable, "-P", "-m", "workbench.lab.batch.background"]
     with (folder / SWEEP_LOG).open("wb") as log:
         process = subprocess.Popen(
@@ -251,9 +251,9 @@ def _begin(order: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
 
 
 def attach(folder: str | Path) -> SweepRun:
-    """Watch a sweep by its folder, wherever it was started, under way or over.
+    """Watch a running or ended sweep by its folder, wherever it was started.
 
-    Raises `SettingError` where the folder holds no sweep, or its plan is damaged.
+    Raises `SettingError` if the folder has no sweep, or if its plan is damaged.
 
     >>> attach("no-sweep-here")
     Traceback (most recent call last):

@@ -38,7 +38,7 @@ from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep
 from workbench.lab.notebooks import grammar_put_off, shipped
 from workbench.mpi import clusters
 
-# files that one run under way has open here (sockets of its kernel), and those of all runs
+# numbers of files that are open here: for each active run (sockets of its kernel), and for all runs together
 FILES_PER_RUN, SPARE_FILES = 28, 40
 NOTEBOOK = shipped("notebooks/run.ipynb")
 
@@ -115,8 +115,8 @@ def sweep(
     - `pictures`: put a PNG beside every figure once all runs are over, which takes about a second per run.
     - `trust`: run code that an earlier sweep's folder names and that somebody else has written or changed; needed once.
 
-    Raises `SettingError`: something in the plan cannot run, or too few files may be open; nothing has been started.
-    KeyboardInterrupt: finished runs are kept, runs under way are marked, and the summary is printed.
+    Raises `SettingError` before the first run, if a run of the plan is invalid, or if too few files may be open.
+    KeyboardInterrupt: finished runs are kept, unfinished ones are marked, and the summary is printed.
 
     >>> sweep({"grid": {"scheme": ["UMW"]}}, jobs=0)
     Traceback (most recent call last):
@@ -174,7 +174,7 @@ def _illustrated(summary: Summary) -> Summary:
 
 
 def named(items: Iterable[Item], target: Path) -> list[Item]:
-    """Keep the names of runs that exist in the folder, whatever the sweep would call them now."""
+    """Keep the names of runs that exist in the folder, even if they would have other names now."""
     known = {path.name[-KEY_DIGITS:]: path.name for path in target.iterdir()} if target.is_dir() else {}
     return [replace(item, known_as=known.get(item.key, "")) for item in items]
 
@@ -182,7 +182,7 @@ def named(items: Iterable[Item], target: Path) -> list[Item]:
 def note(
     plan: Sweep, target: Path, items: Sequence[Item], jobs: int, before: int = 0, total: int | None = None
 ) -> None:
-    """Write down the runs to do, and the data from which the remaining time is estimated."""
+    """Write the list of runs, and the data from which the remaining time is estimated."""
     total = total or (len(items) if plan.search is None else plan.search.budget)
     now = {"begun": time.time(), "before": before, "total": total, "jobs": jobs}
     write_plan(target, _noted(plan), [item.name for item in items], **now)
@@ -199,7 +199,7 @@ def _all_at_once(
 
 
 def _searched(plan: Sweep, target: Path, jobs: int, work: Work) -> Summary:
-    """Run what the search requests, until it is complete, or a run that it needs has failed."""
+    """Run the requests of a search, until it is complete, or a run that it needs has failed."""
     assert plan.search is not None
     values, states, before = Values(plan, target), dict[str, Status](), None
     while True:
@@ -228,7 +228,7 @@ class Values:
         self._known: dict[str, float] = {}
 
     def __call__(self, item: Item) -> float | None:
-        """Return a run's result; None where it is not done."""
+        """Return a run's result, or None if the run is not done."""
         if item.key not in self._known:
             if not _done(self.folder, item):
                 return None
@@ -243,7 +243,7 @@ class Values:
 
 
 def own_of(items: Iterable[Item]) -> str:
-    """Return the user's definitions that kernels cannot read from a file, by value; empty if there are none."""
+    """Return the user's definitions that kernels cannot read from a file, by value, or empty if there are none."""
     found: dict[Any, None] = {}
     for e in (item.experiment for item in items):
         parts = {e.scheme: e.built_scheme, e.problem: e.problem_spec, e.optimiser: e.build_optimiser()}
@@ -253,12 +253,12 @@ def own_of(items: Iterable[Item]) -> str:
 
 
 def allowed() -> dict[str, str] | None:
-    """Return what kernels may run, by name and hash, where that is restricted, see `base.trust`."""
+    """Return the code that kernels may run, by name and hash, or None without a limit (see `base.trust`)."""
     return None if (now := limit()) is None else dict(now.allowed)
 
 
 def check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -> None:
-    """Reject invalid options; raises `SettingError`."""
+    """Raise `SettingError` for invalid options."""
     check_kind("jobs", jobs, int)
     if jobs < 1:
         raise SettingError(f"jobs = {jobs}: at least one must run at a time")
@@ -270,10 +270,10 @@ def check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -
 
 
 def room(jobs: int) -> int:
-    """Return how many runs may be under way: twice `jobs`, if enough files may be open.
+    """Return how many runs may be active at a time: twice `jobs`, if enough files may be open.
 
-    One kernel starts while another computes. Raises `SettingError` where even `jobs` runs need more files than
-    allowed: libzmq would end this process.
+    One kernel starts while another computes. Raises `SettingError` if even `jobs` runs need more files than
+    allowed, because libzmq would end this process.
 
     Raises `SettingError` where not even the jobs have as many files as they need: libzmq would end this process.
     """
@@ -392,7 +392,7 @@ def parameters(notebook: Path) -> list[str]:
 
 
 def _meant(stop: Path) -> bool:
-    """Return whether this very process was asked to stop before it was ready; other requests are older."""
+    """Return whether this process was asked to stop before it was ready. Other requests are older."""
     with suppress(OSError):
         return read_text(stop) == str(os.getpid())
     return False
@@ -417,7 +417,7 @@ def _done(folder: Path, item: Item) -> bool:
 def _work(
     executor: Executor, todo: list[Item], total: int, getting_ready: int, progress: bool
 ) -> dict[str, Status]:
-    """Run items, a limited number at a time; on Ctrl-C end those that run, mark them, and report the state."""
+    """Run items, a limited number at a time. On Ctrl-C, end the running ones, mark them, and report the state."""
     from papermill.iorw import local_file_io_cwd
 
     if not todo:

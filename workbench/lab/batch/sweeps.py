@@ -26,8 +26,8 @@ from workbench.lab.batch.sampling import Sample, listed
 from workbench.lab.batch.searches import Changes, Crossing, Optimum, Step, searched
 from workbench.mpi import clusters
 
-KEY_DIGITS = 10  # digits
-MAX_RUNS = 100_000  # runs of one sweep: each has a folder and a page
+KEY_DIGITS = 10  # number of digits of a run's key
+MAX_RUNS = 100_000  # max number of runs of a sweep, because each has a folder and a page
 
 
 class Sweep(Settings):
@@ -85,7 +85,7 @@ class Sweep(Settings):
         return self
 
     def items(self) -> list[Item]:
-        """Return all runs, checked, without repetitions; raises a `SettingError` for the first invalid one.
+        """Return all runs, checked and without repetitions. Raises `SettingError` for the first invalid one.
 
         Of a search, these are its first requests.
         """
@@ -113,7 +113,7 @@ class Sweep(Settings):
         return self.search.step(lambda changes: value(self.item(changes)), self._first_seed())
 
     def item(self, changes: Changes) -> Item:
-        """Return one run by its changes of the base; raises `SettingError`."""
+        """Return one run, given its changes of the base. Raises `SettingError`."""
         return make_item(self.base, changes, self.engine, cluster_of(self.engine, self.cluster))
 
     def _changes(self) -> Iterator[Changes]:
@@ -199,7 +199,7 @@ class Item:
 
     @property
     def name(self) -> str:
-        """Name of its folder: the changes, in characters that are safe in paths, and the key."""
+        """Name of the run's folder: the changes, in characters that are safe in paths, and the key."""
         if self.known_as:
             return self.known_as
         text = re.sub(r"[^A-Za-z0-9.,=+_-]+", "_", self.label)[:60].strip("._-")
@@ -207,14 +207,14 @@ class Item:
 
 
 def _size(values: Any) -> int:
-    """Return how many runs a list makes; anything that is not a list makes one."""
+    """Return how many runs a list makes. A value that is not a list makes one."""
     if isinstance(values, np.ndarray):
         return values.size
     return len(values) if isinstance(values, Sequence) and not isinstance(values, str) else 1
 
 
 def _refuse_many(sections: Mapping[str, int]) -> None:
-    """Raise for sections that together make too many runs, naming the one that makes most."""
+    """Raise `ValueError` if the sections make too many runs. The message names the largest section."""
     if (runs := prod(sections.values())) > MAX_RUNS:
         name, most = max(sections.items(), key=lambda item: item[1])
         where = f"{name} = {most}: " if name else ""
@@ -237,7 +237,7 @@ def _assigned(name: str, value: Any) -> str:
 
 
 def make_item(base: Mapping[str, Any], changes: Changes, engine: str = "sim", cluster: str = "") -> Item:
-    """Apply changes to a base; raises `SettingError`.
+    """Apply changes to a base. Raises `SettingError`.
 
     >>> make_item({"workers": 6}, {"scheme": "GC", "scheme_args.stragglers": 2}).experiment.scheme_args
     {'stragglers': 2}
@@ -258,7 +258,7 @@ def _copied(value: Any) -> Any:
 
 
 def cluster_of(engine: str, cluster: str) -> str:
-    """Return where an engine's runs go: the named cluster, else the default; the virtual clock has none.
+    """Return the cluster of an engine's runs: the named one, else the default. The virtual clock has none.
 
     Raises `SettingError` for an engine or a cluster that does not exist, and for a cluster with the virtual clock.
     """

@@ -20,7 +20,7 @@ _FORMATS = (".html", ".png", ".svg", ".pdf")
 
 
 class NoBrowser(RuntimeError):
-    """Error: Chrome or Chromium, which draws static pictures, was not found.
+    """Chrome or Chromium, which draws static pictures, was not found.
 
     >>> issubclass(NoBrowser, RuntimeError)
     True
@@ -28,13 +28,13 @@ class NoBrowser(RuntimeError):
 
 
 def save(figure: go.Figure, path: str | Path) -> Path:
-    """Write a figure atomically: the file appears whole or not at all.
+    """Write a figure to a file, atomically.
 
     `figure`: any figure. `path`: ends in .html (self-contained, works offline), .png, .svg or .pdf (1280 px
     wide, by Chrome or Chromium).
 
-    Raises `SettingError`: the name ends otherwise, or its folder does not exist;
-    `NoBrowser`: no Chrome or Chromium was found for .png, .svg or .pdf.
+    Raises `SettingError` for another ending, or if the folder does not exist. Raises `NoBrowser` if no Chrome or
+    Chromium was found for .png, .svg or .pdf.
 
     >>> import tempfile
     >>> file = save(go.Figure(), Path(tempfile.mkdtemp()) / "empty.html")
@@ -56,17 +56,17 @@ def save(figure: go.Figure, path: str | Path) -> Path:
 
 @contextmanager
 def one_browser() -> Iterator[None]:
-    """Draw all pictures within the block by one Chrome or Chromium, which takes longer to start than a picture."""
+    """Draw all pictures inside the context with one Chrome or Chromium, since its start takes longer than a picture."""
     import kaleido
     from choreographer.browsers.chromium import Chromium
 
     found = os.environ.get("BROWSER_PATH") or Chromium.find_browser(skip_local=False)
-    if not (found and _answers(found)):  # a request to a server without a browser would wait forever
+    if not (found and _answers(found)):  # a server without a browser would never reply
         yield
         return
     kaleido.start_sync_server(n=1, silence_warnings=True)
     try:
-        with warnings.catch_warnings():  # warnings of plotly about options that it sets itself
+        with warnings.catch_warnings():  # plotly warns about options that it sets itself
             warnings.filterwarnings("ignore", "The kopts argument", UserWarning)
             yield
     finally:
@@ -90,7 +90,7 @@ def _picture(figure: go.Figure, kind: str) -> bytes:
     try:
         return bytes(figure.to_image(format=kind, width=WIDTH, height=figure.layout.height or HEIGHT))
     except RuntimeError as error:
-        # Plotly turns Kaleido's ChromeNotFoundError into a bare RuntimeError with a paragraph of advice.
+        # Plotly turns Kaleido's ChromeNotFoundError into a RuntimeError with a long text.
         if "Chrome" not in str(error):
             raise
         raise NoBrowser(

@@ -1,4 +1,4 @@
-"""The figure of the importance of settings: the numbers are those of the table."""
+"""The figure of the importance of settings: its numbers are those of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several schemes on one cluster: shapes, verdicts, and conversion between experiments and controls."""
+"""Several schemes on one cluster: tree shapes, error messages, and conversion between experiments and controls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.lab.widgets.forms.setup import (
     Setup,
     Shape,
     added,
-    blamed,
+    field_at_fault,
     judge,
     nearest,
     setup_of,
@@ -128,8 +128,8 @@ def test_judge_names_form_and_field(common: dict, entry: Entry, form: str, field
     assert "\n" not in verdict.reason
 
 
-def test_blamed_is_empty_for_sentences_without_a_field() -> None:
-    assert blamed("Something is wrong") == ("", "")
+def test_form_at_fault_is_none_for_errors_without_a_field() -> None:
+    assert field_at_fault("Something is wrong") == ("", "")
 
 
 @given(st.integers(1, 3000))

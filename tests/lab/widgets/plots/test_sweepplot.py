@@ -1,4 +1,4 @@
-"""The live figure of a sweep: the results in the folder, in three figures with buttons."""
+"""The live figure of a sweep: the results in its folder, in three figures with buttons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.lab.widgets.assets import Sheet
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Six runs that are done, one that failed, one that is missing."""
+    """Make a sweep's folder with six finished runs, a failed one, and a missing one."""
     names = []
     for scheme in ("UMW", "GC", "SGD"):
         for seed in range(2):

@@ -31,7 +31,7 @@ from workbench.lab.figures.style import (
 )
 
 MAX_POINTS = 400
-MAX_LINE_CHARACTERS = 105  # characters of a subtitle's line, on a page that is 1100 px wide
+MAX_LINE_CHARACTERS = 105  # max characters in a line of the subtitle, on a page of 1100 px
 DRAWN_ROUNDS, DRAWN_WORKERS = 40, 500
 PANELS = (
     "Two workers, round by round",
@@ -60,7 +60,7 @@ def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
     shown = measured.recorded[measured.main]
     unit = time_unit(shown.typical)
     about = _about(measured)
-    more = 21 * (len(about) - 2)  # px that the subtitle needs beyond two lines
+    more = 21 * (len(about) - 2)  # px of subtitle lines beyond the second one
     figure = new_figure(theme, f"Cluster {measured.cluster}", "<br>".join(about), height=980 + more)
     figure.set_subplots(rows=2, cols=2, subplot_titles=PANELS, horizontal_spacing=0.1, vertical_spacing=0.16)
     _over_rounds(figure, shown, unit)
@@ -73,7 +73,7 @@ def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
 
 
 def _about(measured: ClusterProfile) -> list[str]:
-    """Return the lines of the subtitle: plotly does not break lines, and cuts those that are too long."""
+    """Return the lines of the subtitle. Plotly does not break lines, and cuts long ones."""
     notes = measured.notes()
     when, problem = measured.date[:16].replace("T", " "), measured.problem.replace("_", " ")
     start = f"measured {when} UTC, {measured.workers} workers, {problem}"
@@ -89,7 +89,7 @@ def _line(figure: go.Figure, panel: Look, x: Any, y: Any, name: str, **look: Any
 
 
 def _dots(figure: go.Figure, panel: Look, x: Any, quantiles: Array, width: int, **look: Any) -> None:
-    """Draw medians, with bars from the 5 % to the 95 % quantile; `quantiles` has shape (5, dots)."""
+    """Draw medians, with bars from the 5 % to the 95 % quantile. `quantiles` has shape (5, dots)."""
     low, middle, high = quantiles[[0, 2, 4]]
     bars = error_bars(low, middle, high, thickness=2, width=width)
     figure.add_scatter(**panel, x=x, y=middle, mode="markers", error_y=bars, **look)
@@ -108,7 +108,7 @@ def _over_rounds(figure: go.Figure, shown: Recorded, unit: Unit) -> None:
 
 
 def extremes(times: Array) -> tuple[int, int]:
-    """Return the indices of the workers that straggle most and least; without stragglers, by the mean time.
+    """Return the indices of the workers that straggle most and least. Without stragglers, the mean time counts.
 
     >>> extremes(np.array([[1.0, 9.0, 1.1], [1.0, 9.0, 1.1]]))
     (1, 0)
@@ -137,7 +137,7 @@ def _by_worker(figure: go.Figure, measured: ClusterProfile, shown: Recorded, uni
 
 
 def _distribution(figure: go.Figure, measured: ClusterProfile, theme: str, unit: Unit) -> None:
-    """Draw the share of the times that exceed a given time on a logarithmic axis, which shows the tail."""
+    """Draw the share of times that exceed a given time, on a logarithmic axis that shows the tail."""
     panel, place = {"row": 2, "col": 1}, measured.main
     shown, best = measured.recorded[place], measured.delay_models[place][0]
     delay_model = drawn(best.delays, DRAWN_ROUNDS, DRAWN_WORKERS) * shown.typical
@@ -159,14 +159,14 @@ def _distribution(figure: go.Figure, measured: ClusterProfile, theme: str, unit:
 
 
 def survival(times: Array) -> tuple[Array, Array]:
-    """Return selected times, and for each the share of all times that are at least as long.
+    """Return selected times, and for each one the share of all times that are at least as long.
 
     >>> survival(np.array([2.0, 1.0]))[1].tolist()
     [1.0, 0.5]
     """
     ordered = np.sort(times, axis=None)
     shares = 1 - np.arange(len(ordered)) / len(ordered)
-    # Evenly spaced on the logarithm of the shares, so that the tail keeps its points.
+    # Evenly spaced in the logarithm of the share, so that the tail has enough points.
     indices = np.unique(
         len(ordered) - np.geomspace(1, len(ordered), min(MAX_POINTS, len(ordered))).astype(int)
     )
@@ -177,7 +177,7 @@ def survival(times: Array) -> tuple[Array, Array]:
 
 
 def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
-    """Draw transfer times by length, and what the fitted link charges."""
+    """Draw transfer times by length, with the times of the fitted link."""
     lengths, up, down = by_length(measured.recorded)
     panel, unit = {"row": 2, "col": 2}, time_unit(float(np.median(up[:, 2])))
     directions = [("answers", BLUE, "circle", 1.0, up), ("models", GREEN, "square", 1.12, down)]
@@ -185,7 +185,7 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     directions = [direction for direction in directions if direction[-1].any()]
     for name, color, symbol, shift, quantiles in directions:
         marker = {"color": color, "symbol": symbol, "size": 9}
-        beside = lengths * shift  # side by side instead of one over the other
+        beside = lengths * shift  # both directions side by side
         _dots(figure, panel, beside, quantiles.T * unit.scale, 4, name=name, marker=marker)
     port, low, high = measured.fitted.port, float(lengths.min()), float(lengths.max())
     x = np.geomspace(low, high, 60) if low < high else lengths[:1]

@@ -27,7 +27,7 @@ from workbench.lab.figures.style import (
 )
 
 MAX_RANKS = 300
-_MAX_LABELLED_RANKS = 40  # ranks up to which every row is labelled
+_MAX_LABELLED_RANKS = 40  # max number of ranks for which every row has a label
 
 
 def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
@@ -36,10 +36,10 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
     `trace`: a run with events. `round`: from 0. `theme`: "light" or "dark".
 
     A message is on its sender's row: light while it travels and queues, solid while it passes the receiver's port.
-    The receiver's row shows when its port was busy. Hollow bars are work that was not used: answers that came too
-    late (with an x), and workers that were cut off by the round's end.
+    The receiver's row shows when its port was busy. Hollow bars are unused work: answers that came too late (with an
+    x), and computations that were not finished when the round ended.
 
-    Raises `SettingError`: the run has no such round, or kept no events.
+    Raises `SettingError` if the run has no such round, or its events were not kept.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=3))
@@ -72,7 +72,7 @@ def _subtitle(r: Round, unit: Unit) -> str:
 
 
 def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
-    """Return the kinds of bars in drawing order; a rank that computes and sends at once uses half a row for each."""
+    """Return the kinds of bars in drawing order. A rank that computes and sends at once uses half a row for each."""
     muted, lower = palette(theme).muted, {"width": 0.4, "offset": 0.0}
     work, talk = ({"width": 0.4, "offset": -0.4}, lower) if r.overlapping else ({}, {})
     return [
@@ -153,10 +153,10 @@ def _marks(name: str, x: Any, y: Any, marker: dict[str, Any], hover: str) -> dic
 
 
 def _uprights(r: Round, unit: Unit, theme: str) -> list[dict[str, Any]]:
-    """Draw vertical lines at the round's end, and at its start where some ranks began earlier."""
+    """Draw vertical lines at the end of the round, and at its start if some ranks began before it."""
     stroke = {"color": palette(theme).text, "width": 2}
     strokes = [(r.duration * unit.scale, stroke)]
-    if r.early < 0:  # ranks that began before the previous round had ended everywhere
+    if r.early < 0:  # ranks that began before the previous round had ended on all ranks
         strokes.append((0.0, {**stroke, "width": 1, "dash": "dot"}))
     place = {"type": "line", "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
     return [{**place, "x0": x, "x1": x, "line": look} for x, look in strokes]
@@ -174,7 +174,7 @@ def _axes(r: Round, unit: Unit) -> dict[str, dict[str, Any]]:
 
 
 def _ticks(ranks: int) -> list[int]:
-    """Return the ranks to label: all, or round numbers if there are many."""
+    """Return the ranks to label: all, or round numbers if there are many ranks."""
     if ranks <= _MAX_LABELLED_RANKS:
         return list(range(ranks))
     step = next(s for s in (5, 10, 20, 50, 100, 200, 500, 10**9) if ranks / s <= 20)

@@ -1,4 +1,4 @@
-"""Importance: how much each setting of a sweep explains of a result."""
+"""Importance: the share of a result's variance that each setting of a sweep explains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def importance(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figur
 
     `runs`: a table of runs, such as `wb.runs(folder)`. `of`: the result. `theme`: "light" or "dark".
 
-    Raises `SettingError`: no setting differs, or fewer than three runs have the result.
+    Raises `SettingError` if no setting differs, or fewer than three runs have the result.
 
     >>> import tempfile, workbench as wb
     >>> folder = tempfile.mkdtemp()

@@ -14,7 +14,7 @@ from workbench.lab.figures.labels import result, setting, upper
 from workbench.lab.figures.style import BLUE, ORANGE, SKY, Theme, log_scale, new_figure, palette
 
 _MAX_LINEAR_RATIO = 20.0
-_MAX_LABELLED_VALUES = 8  # values of a setting up to which each is labelled
+_MAX_LABELLED_VALUES = 8  # max number of values of a setting for which each has a label
 
 
 def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
@@ -24,7 +24,7 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
     factor of twenty, its logarithm is drawn. `theme`: "light" or "dark". In a page, ranges of the axes can be
     selected.
 
-    Raises `SettingError`: no run has the result.
+    Raises `SettingError` if no run has the result.
 
     >>> import tempfile, workbench as wb
     >>> folder = tempfile.mkdtemp()

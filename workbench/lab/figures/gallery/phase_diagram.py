@@ -14,13 +14,15 @@ from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.figures.style import Theme, marks, new_figure, palette, scheme_style
 
 Words = NDArray[np.object_]
-_COLOR_SHARE = 0.75  # share of the scheme's colour in a field, the rest is background: text stays readable
+_COLOR_SHARE = (
+    0.75  # share of the scheme's colour in a cell; the rest is the background's, so that text is readable
+)
 
 
 def phase_diagram(
     contest: SchemeGrid, alpha: Fraction | None = None, latency: float | None = None, theme: Theme = "light"
 ) -> go.Figure:
-    """Draw the fastest scheme over the grid, in its colour, with its lead; a ring marks the current setting.
+    """Draw the fastest scheme in each cell of the grid, with its lead. A ring marks the current setting.
 
     `alpha` and `latency` (s): coordinates of the ring.
 
@@ -37,7 +39,7 @@ def phase_diagram(
     figure = new_figure(theme, "Shortest rounds", about, height=220 + 58 * rows)
     figure.add_trace(_cells(contest, theme))
     if alpha is not None and latency is not None:
-        figure.add_trace(_here(contest, alpha, latency, theme))
+        figure.add_trace(_ring(contest, alpha, latency, theme))
     across, down = list(map(quantity_of, contest.latencies)), list(map(str, contest.alphas))
     figure.update_xaxes(title_text="link latency", tickvals=list(range(columns)), ticktext=across)
     figure.update_yaxes(title_text="straggler fraction α", tickvals=list(range(rows)), ticktext=down)
@@ -85,7 +87,7 @@ def _hovers(contest: SchemeGrid) -> Words:
     texts: Words = np.full(contest.winner.shape, "", dtype=object)
     for i, alpha in enumerate(contest.alphas):
         for j, latency in enumerate(contest.latencies):
-            order = np.argsort(contest.seconds[i, j])  # NaN last
+            order = np.argsort(contest.seconds[i, j])  # NaN is last
             times = [f"{contest.names[k]}: {_time(contest.seconds[i, j, k])}" for k in order]
             texts[i, j] = "<br>".join([f"α = {alpha}, latency {quantity_of(latency)}", *times])
     return texts
@@ -95,7 +97,7 @@ def _time(seconds: float) -> str:
     return "no such setting" if seconds != seconds else f"{quantity(seconds, 'time')} a round"
 
 
-def _here(contest: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) -> go.Scatter:
+def _ring(contest: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) -> go.Scatter:
     x = _between(contest.latencies, latency)
     y = float(np.interp(float(alpha), [float(a) for a in contest.alphas], range(len(contest.alphas))))
     ink = palette(theme).text
@@ -104,7 +106,7 @@ def _here(contest: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) ->
 
 
 def _between(latencies: tuple[float, ...], latency: float) -> float:
-    """Return the position of a latency on the columns, which are logarithmic except for a leading 0."""
+    """Return the position of a latency on the axis of columns, which is logarithmic except for a leading 0."""
     low = min((value for value in latencies if value > 0), default=1.0)
     floor = low / 10
     logs = np.log10([max(value, floor) for value in latencies])

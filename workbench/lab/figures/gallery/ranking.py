@@ -1,4 +1,4 @@
-"""Ranking: the planner's configurations by time, with their uncertainty and the composition of their rounds."""
+"""Ranking: the planner's configurations by time, with uncertainties and the parts of their rounds."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ COLORS = {"computing": GREY, "stragglers": VERMILLION, "latency": ORANGE, "trans
 
 
 def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.Figure:
-    """Draw the best configuration of each scheme, then the next best, with the composition of their rounds.
+    """Draw the best configuration of each scheme, and the next best ones, with the parts of their rounds.
 
-    `advice`: result of `wb.plan`. `most`: number of configurations at most. `theme`: "light" or "dark".
+    `advice`: result of `wb.plan`. `most`: max number of configurations. `theme`: "light" or "dark".
 
-    Raises `SettingError`: an unknown theme, or nothing to show.
+    Raises `SettingError` for an unknown theme, or if there is nothing to show.
 
     >>> import workbench as wb
     >>> from workbench.analysis.planning.planner import plan
@@ -61,7 +61,7 @@ def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.
         _add(figure, choice, unit.scale)
     _parts(figure, shown)
     for choice in shown:
-        _say(figure, choice, theme)
+        _uncertainty(figure, choice, theme)
     names = [choice.marked for choice in reversed(shown)]
     figure.update_yaxes(categoryorder="array", categoryarray=names, showgrid=False, ticks="")
     inexact = "" if all(choice.exact for choice in shown) else f"{INEXACT_MARK}: inexact, rounds simulated"
@@ -77,7 +77,7 @@ def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.
 
 
 def picked(advice: Advice, most: int = MAX_BARS) -> list[Choice]:
-    """Choose the configurations to show: the best of every scheme, then the best others; sorted by time."""
+    """Return the configurations to draw, sorted by time: the best of every scheme, then the best others."""
     firsts = {id(choice) for choice in advice.schemes[:most]}
     others = [choice for choice in advice.choices if id(choice) not in firsts][: max(most - len(firsts), 0)]
     shown = firsts | {id(choice) for choice in others}
@@ -98,8 +98,8 @@ def _add(figure: go.Figure, choice: Choice, scale: float) -> None:
     figure.add_trace(mark, row=1, col=1)
 
 
-def _say(figure: go.Figure, choice: Choice, theme: Theme) -> None:
-    """Return the uncertainty of a configuration in words, for the text beside its bar."""
+def _uncertainty(figure: go.Figure, choice: Choice, theme: Theme) -> None:
+    """Return the uncertainty of a configuration, as the text beside its bar."""
     if choice.sure >= 0.005:
         figure.add_annotation(
             text=f"fastest in {choice.sure:.0%}", row=1, col=1, x=1.0, xref="x domain", xanchor="right",

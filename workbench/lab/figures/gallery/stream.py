@@ -12,8 +12,8 @@ from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import check_traces, plural
 from workbench.lab.figures.style import BLUE, ORANGE, PINK, VERMILLION, Theme, new_figure, palette
 
-MAX_ROUNDS = 400  # rounds that are drawn; the newest if there are more
-MAX_NUMBERED_ROWS = 12  # rows or rounds of which each is numbered
+MAX_ROUNDS = 400  # max number of drawn rounds; if there are more, the newest
+MAX_NUMBERED_ROWS = 12  # max number of rows, or of rounds, for which each has a number
 
 
 def colors(theme: str) -> dict[str, str]:
@@ -34,11 +34,11 @@ def stream(
 ) -> go.Figure:
     """Draw a row per worker over the rounds: computing, waiting, sending, late, dropped or dead.
 
-    `trace`: a run with events. `first`: first round drawn; by default, such that the last rounds are shown. `rounds`:
-    number of rounds at most. All rounds have the same width, whatever they lasted. Beside the rows: the share of time
-    in which a worker computed, and the share of rounds that ended without it. `theme`: "light" or "dark".
+    `trace`: a run with events. `first`: first drawn round. By default, the last rounds are drawn. `rounds`: max number
+    of rounds. All rounds have the same width, whatever their time. Beside the rows are the share of the time in which a
+    worker computed, and the share of rounds that ended without its answer. `theme`: "light" or "dark".
 
-    Raises `SettingError`: the trace kept no events.
+    Raises `SettingError` if the events of the trace were not kept.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=3))
@@ -88,4 +88,4 @@ def stream(
     figure.update_xaxes(dtick=1 if len(shown) <= MAX_NUMBERED_ROWS else None, row=1, col=1)
     figure.update_yaxes(title_text="worker", row=1, col=1)
     figure.update_layout(legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}, bargap=0.15)
-    return figure.update_layout(margin={"t": 126})  # below the subtitle
+    return figure.update_layout(margin={"t": 126})  # space for the subtitle

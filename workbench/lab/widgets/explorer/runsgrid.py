@@ -18,7 +18,7 @@ from workbench.lab.widgets.callbacks import Pane, button, guarded, progress, row
 from workbench.lab.widgets.explorer.grid import Grid
 from workbench.lab.widgets.forms.fields import number
 
-MAX_LISTED_RUNS = 10**6  # runs whose errors are listed
+MAX_LISTED_RUNS = 10**6  # max number of runs whose errors are listed
 BAR_AFTER_S, DRAW_SHARE = 1.0, 0.2  # s until progress is shown; share of the time for drawing
 Line = dict[str, Any]  # a row of the table
 _FIXED_COLUMNS = ("run", "state", "scheme", "workers")
@@ -27,7 +27,7 @@ _COLUMNS = ("straggler_fraction", "load", *RESULTS, "time_to", "rounds_done", "t
 
 
 class RunsGrid(Pane):
-    """Rows of runs of which some are selected; the enclosing widget overrides `_marked` and `_filled`."""
+    """Grid of runs, with a selection. The enclosing widget overrides `_marked` and `_filled`."""
 
     def __init__(self, runs: Runs | str | Path) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class RunsGrid(Pane):
 
     @guarded
     def _aim(self) -> None:
-        """Read when the loss, or the typed metric, first met the typed target."""
+        """Compute the times at which the loss, or the typed metric, first met the typed target."""
         metric, _, last = (text := self.target.value.strip()).rpartition(" ")
         target = number(last) if last else None
         if isinstance(target, str):
@@ -131,7 +131,7 @@ class RunsGrid(Pane):
 
     @guarded
     def again(self) -> None:
-        """Read the folders again; runs that are not read soon appear later."""
+        """Read the folders again. Runs that take longer to read appear later."""
         if self.runs.root is None:
             return
         self._turn += 1
@@ -142,14 +142,14 @@ class RunsGrid(Pane):
         self._thread.join(BAR_AFTER_S)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until everything is read; return whether it is."""
+        """Wait until all runs are read. Return whether they are."""
         if self._thread is not None:
             self._thread.join(timeout)
         return self._thread is None or not self._thread.is_alive()
 
     @guarded
     def _follow(self, reading: LazyRuns, turn: int) -> None:
-        """Read in a thread, report progress, and show what is read when there is more than is shown."""
+        """Read runs in a thread, report the progress, and show new runs."""
         began = reported = time.monotonic()
         due = began + BAR_AFTER_S
         try:

@@ -34,7 +34,7 @@ FORMS = {"CSV": "csv", "Parquet": "parquet", "MLflow database": "mlflow", "RO-Cr
 
 
 class RunsTable(RunsViews):
-    """Table of runs, one row each; the selected runs are plotted together.
+    """Table of runs, with one row for each run. The selected runs are plotted together.
 
     Search takes words; conditions take ranges and texts for any column. What is written goes into the runs' folders.
 
@@ -98,7 +98,7 @@ class RunsTable(RunsViews):
         return w.VBox([row(*buttons, self.trust), self.confirm])
 
     def _button(self, label: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
-        """Make a button; a click removes the message of an earlier one."""
+        """Make a button. A click removes the message of an earlier click."""
 
         def press() -> None:
             self.report("")
@@ -132,14 +132,14 @@ class RunsTable(RunsViews):
 
     @guarded
     def archive(self) -> None:
-        """Archive the selected runs; archived ones are restored."""
+        """Archive the selected runs, or restore those that are archived."""
         rows = self._some()
         away = not all(row["archived"] for row in rows)
         self._write(rows, lambda _: {"archived": away}, "archived" if away else "restored")
 
     @guarded
     def ask(self) -> None:
-        """Ask before anything is deleted."""
+        """Ask the user before runs are deleted."""
         rows = self._some()
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         names = ", ".join(row["run"] for row in rows[:5]) + more
@@ -147,7 +147,7 @@ class RunsTable(RunsViews):
         seen(True, self.confirm)
 
     def forget(self) -> None:
-        """Remove the question; nothing is deleted."""
+        """Remove the question without deleting runs."""
         seen(False, self.confirm)
 
     def _hide(self) -> None:
@@ -176,7 +176,7 @@ class RunsTable(RunsViews):
 
     @guarded
     def write(self) -> None:
-        """Write name, note and tags into the selected run; for several runs, add the tags."""
+        """Write name, note and tags into the selected run. For several runs, add the tags."""
         rows = self._some()
         if len(rows) == 1:
             name = {"name": self.name.value} if self.name.value.strip() else {}

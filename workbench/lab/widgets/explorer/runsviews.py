@@ -28,7 +28,7 @@ from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Plot
 
 LOSS = (short("loss"), "loss")
-MAX_PLOTTED_RUNS = 12  # runs that are plotted together at most
+MAX_PLOTTED_RUNS = 12  # max number of runs that are plotted together
 
 
 class RunsViews(RunsGrid):
@@ -80,7 +80,7 @@ class RunsViews(RunsGrid):
         self.plot.show(lambda theme: convergence(drawn, metric, theme=theme))
 
     def traces(self) -> list[Trace]:
-        """Return the selected runs that have rounds, at most `MAX_PLOTTED_RUNS`; the message names unreadable ones."""
+        """Return the selected runs that have rounds, at most `MAX_PLOTTED_RUNS`. The message names unreadable ones."""
         found, bad = [], []
         for run_row in [each for each in self.chosen if each["state"] == "done"][:MAX_PLOTTED_RUNS]:
             try:

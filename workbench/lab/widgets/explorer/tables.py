@@ -34,7 +34,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, t
 
 
 def _cell(tag: str, text: str, right: bool, column: str = "") -> str:
-    """Return a cell; narrow pages show the name of its column beside it."""
+    """Return a cell. Narrow pages show the name of its column beside it."""
     mark = ' class="wb-number"' if right else ""
     scope = ' scope="col"' if tag == "th" else f' data-column="{escape(column)}"'
     return f"<{tag}{mark}{scope}>{escape(text)}</{tag}>"

@@ -26,7 +26,7 @@ CATALOGUES: dict[str, Catalogue[Any]] = {"optimiser": Optimiser.catalogue, "prob
 # fields with the same meaning in every scheme that has them
 SHARED_FIELDS = ("children", "layers", "stragglers")
 
-# Numbers of workers or of parts, which are limited; the range of their sliders depends on the cluster.
+# Numbers of workers or of parts. The ranges of their sliders depend on the cluster.
 INTEGER_FIELDS = ("children", "clusters", "groups", "load", "reduction", "replication", "start", "step")
 
 
@@ -50,13 +50,13 @@ class Shape(Settings):
 
     @property
     def alpha(self) -> Fraction:
-        """Straggler fraction s/n."""
+        """Straggler fraction s / n."""
         return Fraction(self.stragglers, self.children)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Scheme with its parameters; `own`: fields of the experiment in which it differs from the others."""
+    """Scheme with its parameters. `own`: fields of its experiment that differ from the common ones."""
 
     scheme: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Setup:
-    """Schemes to compare, and the fields of an experiment that they have in common."""
+    """Schemes to compare, and the common fields of their experiments."""
 
     entries: tuple[Entry, ...]
     common: Mapping[str, Any]
@@ -73,7 +73,7 @@ class Setup:
     def spec(self, entry: Entry) -> dict[str, Any]:
         """Return the fields of an entry's experiment.
 
-        An entry with its own optimiser or problem takes those values of the common one that it has as well.
+        If an entry has its own optimiser or problem, the common values are used for fields that both have.
         """
         found = {**self.common, **entry.own, "scheme": entry.scheme, "scheme_args": dict(entry.args)}
         for name, catalogue in CATALOGUES.items():
@@ -85,7 +85,7 @@ class Setup:
 
 
 def _fields_of(catalogue: Catalogue[Any], name: Any) -> Collection[str] | None:
-    """Return the fields of a class; None where no class has that name: the experiment reports it."""
+    """Return the fields of a class, or None if no class has this name, which the experiment reports."""
     try:
         return cast(Collection[str], catalogue.get_class(name).model_fields)
     except SettingError:
@@ -94,7 +94,7 @@ def _fields_of(catalogue: Catalogue[Any], name: Any) -> Collection[str] | None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Experiment, or why there is none: the form and the field at fault, and a sentence."""
+    """Experiment, or the reason why it is invalid, with the form and the field at fault."""
 
     experiment: Experiment | None
     form: str = ""
@@ -103,23 +103,23 @@ class Verdict:
 
 
 def judge(setup: Setup) -> list[Verdict]:
-    """Judge every entry, in order, without opening data."""
-    return [_verdict(setup.spec(entry)) for entry in setup.entries]
+    """Check every entry, in order, without opening data."""
+    return [_check_spec(setup.spec(entry)) for entry in setup.entries]
 
 
-def _verdict(spec: Mapping[str, Any]) -> Verdict:
+def _check_spec(spec: Mapping[str, Any]) -> Verdict:
     try:
         return Verdict(Experiment(**spec))
     except SettingError as error:
-        return Verdict(None, *blamed(str(error)), str(error))
+        return Verdict(None, *field_at_fault(str(error)), str(error))
 
 
-def blamed(sentence: str) -> tuple[str, str]:
+def field_at_fault(sentence: str) -> tuple[str, str]:
     """Return the form and the field that begin a sentence.
 
-    >>> blamed("optimiser_args.schedule.warmup = -1: take 0 or more")
+    >>> field_at_fault("optimiser_args.schedule.warmup = -1: take 0 or more")
     ('optimiser_args', 'schedule.warmup')
-    >>> blamed("workers = 13: the (3,2) tree has 12 workers")
+    >>> field_at_fault("workers = 13: the (3,2) tree has 12 workers")
     ('', 'workers')
     """
     found = re.match(r"([A-Za-z_][\w.]*)(?: = |: )", sentence)
@@ -133,7 +133,7 @@ def blamed(sentence: str) -> tuple[str, str]:
 
 
 def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
-    """Return the entry with the shape's parameters, as far as its scheme has fields for them."""
+    """Return the entry with the parameters of the shape for which its scheme has fields."""
     names = schemes.get(entry.scheme).model_fields
     args = dict(entry.args)
     if {"children", "layers"} <= set(names):
@@ -144,7 +144,7 @@ def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
 
 
 def _late(shape: Shape, among: int) -> int:
-    """Return the share alpha of a number, rounded as for gradient coding in paper 1; never all of several."""
+    """Return the share alpha of a number, rounded as for gradient coding in paper 1. Of several, it is never all."""
     if among == shape.children:
         return shape.stragglers
     return max(0, min(round(shape.alpha * among), among - 1))
@@ -159,31 +159,31 @@ def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int
     names = schemes.get(scheme).model_fields
     found = {name: workers for name in names if name in INTEGER_FIELDS}
     if "stragglers" in names:
-        # within several rounds all may be late, in a single one at least one is not
+        # over several rounds, all may be late; in a single round, at least one is not
         spared = 0 if "window" in names else 1
         found["stragglers"] = max(0, decoded_together(names, args, workers) - spared)
     return found
 
 
 def with_shape(setup: Setup, shape: Shape, workers: int | None = None) -> Setup:
-    """Return every entry with the shape's parameters; the cluster has the tree's size, or that many workers."""
+    """Return every entry with the shape's parameters. The number of workers is that of the tree, or the given one."""
     count = shape.workers if workers is None else workers
     entries = tuple(shaped(entry, shape, count) for entry in setup.entries)
     return Setup(entries, {**setup.common, "workers": count})
 
 
 def added(setup: Setup, scheme: str, shape: Shape) -> Entry:
-    """Return the entry of a further scheme: with the shape's parameters, or its defaults if only these are valid."""
+    """Return the entry of another scheme, with the shape's parameters, or with its defaults if only these are valid."""
     count = setup.common.get("workers", shape.workers)
     names = schemes.get(scheme).model_fields
     bare = Entry(scheme, {name: names[name].default for name in SHARED_FIELDS if name in names})
     choices = [shaped(bare, shape, count), bare]
-    fitting = (entry for entry in choices if _verdict(setup.spec(entry)).experiment)
+    fitting = (entry for entry in choices if _check_spec(setup.spec(entry)).experiment)
     return next(fitting, choices[0])
 
 
 def shape_of(experiments: Sequence[Experiment]) -> Shape:
-    """Return the shape of the experiments: of the first tree, else of a star with the first's stragglers."""
+    """Return the shape of the first tree, or else of a star with the stragglers of the first experiment."""
     built = [(e.workers, e.built_scheme.model_dump()) for e in experiments]
     for _, args in built:
         if set(SHARED_FIELDS) <= set(args):
@@ -193,7 +193,7 @@ def shape_of(experiments: Sequence[Experiment]) -> Shape:
 
 
 def nearest(workers: int, count: int = 5) -> list[Shape]:
-    """Return regular trees whose size is nearest to a number of workers, and the star of exactly that number.
+    """Return regular trees with about this number of workers, and the star with exactly this number.
 
     >>> [shape.workers for shape in nearest(150)]
     [155, 156, 132, 126, 150]
@@ -206,7 +206,7 @@ def nearest(workers: int, count: int = 5) -> list[Shape]:
 
 
 def setup_of(experiments: Sequence[Experiment]) -> Setup:
-    """Return what several experiments have in common, and in what each differs from the first."""
+    """Return the common fields of several experiments, and the fields in which each one differs from the first."""
     args = ("scheme_args", "problem_args", "optimiser_args")
     dumps = [
         {**e.model_dump(mode="json", exclude=set(args)), **{name: getattr(e, name) for name in args}}

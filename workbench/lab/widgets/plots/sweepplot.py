@@ -1,4 +1,4 @@
-"""Live figure of a sweep: means and bands, the time left, failures, Stop and Resume."""
+"""Live figure of a sweep: means and bands, remaining time, failures, Stop and Resume."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from workbench.lab.widgets.callbacks import (
 )
 from workbench.lab.widgets.plots.plot import Plot, Stills
 
-POLL_INTERVAL_S, MAX_READING_SHARE = 0.5, 0.2  # s between polls; share of the time for reading the table
+POLL_INTERVAL_S, MAX_READING_SHARE = 0.5, 0.2  # s between polls; max share of the time for reading the table
 VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
 FINAL_STATES = ("done", "failed", "stopped")
 MAX_SHOWN_FAILURES = 8  # failures that are listed at most
@@ -39,7 +39,7 @@ ALL_PARAMETERS = "all that differs"
 
 
 class SweepPlot(Pane):
-    """Live figure of a sweep; from any kernel, under way or over.
+    """Live figure of a sweep that is under way or over, in any kernel.
 
     >>> import tempfile, workbench as wb
     >>> plan = {"base": {"rounds": 3, "workers": 4}, "grid": {"scheme": ["UMW", "SGD"]}}
@@ -85,11 +85,11 @@ class SweepPlot(Pane):
             self._begin()
 
     def _ipython_display_(self) -> None:
-        """Display it with a picture of the figure for readers without a kernel."""
+        """Display the widget, with a static image of the figure for readers without a kernel."""
         Stills({"what came of the sweep": self.plot}).show(self._repr_mimebundle_())
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the sweep is over and drawn; return whether it is."""
+        """Wait until the sweep is over and drawn. Return whether it is."""
         return self._over.wait(timeout)
 
     def _follow(self) -> None:
@@ -102,7 +102,7 @@ class SweepPlot(Pane):
 
     @guarded
     def look(self) -> None:
-        """Show the current state; read the table where there are more runs, if there is time for it."""
+        """Show the current state. If there are more runs, and there is time for it, read the table."""
         self.progress = p = self.sweep.progress()
         share = None if p.state in ("starting", "stopping") else p.share
         self.bar.value = progress("progress of the sweep", str(p), share, p.found)

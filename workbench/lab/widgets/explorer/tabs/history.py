@@ -16,7 +16,7 @@ from workbench.lab.widgets.explorer.tabs.running import Running
 
 
 class History(Tab):
-    """Tab of all runs; the table is read when the tab is opened, because a folder may hold thousands of runs."""
+    """Tab of all runs. The table is read when the tab is opened, because a folder may have thousands of runs."""
 
     key, title, place = "history", "Runs", 2.7
 
@@ -51,12 +51,12 @@ class History(Tab):
 
     @guarded
     def over(self) -> None:
-        """List the runs that are over, although they were not saved."""
+        """List the runs that have ended, including unsaved ones."""
         if self.session.add(self.desk.tab(Running).made):
             self.turn_to(self.session.folder)
 
     def turn_to(self, folder: Path) -> None:
-        """Show the runs of a folder: of the one in which there is a new run."""
+        """Show the runs of a folder that has a new run."""
         if self.where.value != folder:
             self.where.value = folder
         else:
@@ -68,7 +68,7 @@ class History(Tab):
             self.opened()
 
     def _show(self, shown: Sequence[Run]) -> None:
-        """Show runs on the live plot, beside the present ones or instead of them."""
+        """Show runs on the live plot, beside the shown runs or instead of them."""
         running = self.desk.tab(Running)
         running.show(shown, keep=True)
         self.desk.front(running)

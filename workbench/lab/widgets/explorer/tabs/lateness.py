@@ -1,6 +1,6 @@
 """Diagnosis of a run or a recording: culprits and mitigations.
 
-The diagnosis is imported at first use: it loads SciPy's statistics and pandas, which takes a second, and the
+The diagnosis is imported at first use, because it loads SciPy's statistics and pandas. That takes a second, and the
 explorer's first figure needs neither.
 """
 
@@ -25,7 +25,7 @@ from workbench.lab.widgets.plots.plot import Plot
 
 
 class Lateness(Tab):
-    """Choice of a shown or saved run, or of a file; `look` starts the diagnosis."""
+    """Tab with a choice of a shown or saved run, or of a file. `look` starts the diagnosis."""
 
     key, title, place = "lateness", "Who is late?", 2.5
 
@@ -63,14 +63,14 @@ class Lateness(Tab):
         self.opened()
 
     def start(self) -> None:
-        """Diagnose in a thread: it takes some seconds."""
+        """Diagnose in a thread, because the diagnosis takes some seconds."""
         self.button.disabled = True
         self.text.value = sentence("looking …")
         Thread(target=self.look, name="workbench-look", daemon=True).start()
 
     @guarded
     def look(self) -> None:
-        """Show card, culprits and mitigations of the chosen run; a file comes first."""
+        """Show card, culprits and mitigations of the chosen file, or else of the chosen run."""
         from workbench.analysis import recordings  # loads pandas and SciPy's statistics, which take a second
         from workbench.analysis.recordings.diagnosis import diagnose
 

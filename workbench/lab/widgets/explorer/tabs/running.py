@@ -23,7 +23,7 @@ ENGINE_LABELS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI
 
 
 class Running(Tab):
-    """Live plot; the explorer's header has its button."""
+    """Tab with the live plot. The button Run is in the explorer's header."""
 
     key, title, place = "running", "Run", 1
 
@@ -46,13 +46,13 @@ class Running(Tab):
         return [row(self.engine, self.cluster, self.keep), self.note, self.plot, self.table]
 
     def _clusters(self) -> None:
-        """Offer the clusters of the engine; a simulation needs none."""
+        """Offer the clusters of the engine. A simulation needs none."""
         found = clusters_of(self.engine.value)
         offered(self.cluster, found)
         seen(bool(found), self.cluster)
 
     def changed(self) -> None:
-        """Let the user run, or say why not."""
+        """Enable Run, or show why the settings cannot be run."""
         reason = self.desk.reason
         self.button.disabled = bool(reason)
         self.note.value = sentence(f"cannot run: {reason}" if reason else "", bad=True)
@@ -74,12 +74,12 @@ class Running(Tab):
 
     @property
     def traces(self) -> list[Trace]:
-        """Traces of the runs that are over and have rounds."""
+        """Traces of the runs that have ended and have rounds."""
         return _traces(self.plot.runs)
 
     @property
     def made(self) -> list[Trace]:
-        """Traces of the shown runs that were started here; others were recorded before."""
+        """Traces of the shown runs that were started here. Others were recorded before."""
         return _traces([run for run in self.plot.runs if run in self._started])
 
     @guarded
@@ -92,7 +92,7 @@ class Running(Tab):
 
     @guarded
     def _aim(self) -> None:
-        """Set the target to a value that all runs reach; none for metrics that are neither a loss nor a score."""
+        """Set the target to a value that all runs reach. Metrics that are neither a loss nor a score have no target."""
         traces, metric = self._measured, self.plot.y
         found = common_target(traces, metric) if traces and is_goal(metric) else float("nan")
         self.plot.target = found if isfinite(found) else None
@@ -128,5 +128,5 @@ def _traces(runs: Sequence[Run]) -> list[Trace]:
 
 
 def clusters_of(engine: str) -> list[str]:
-    """Return the clusters on which an engine can run; none where it needs none."""
+    """Return the clusters on which an engine can run, or none if it needs none."""
     return [] if engine == "sim" else clusters.names()
