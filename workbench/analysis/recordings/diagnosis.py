@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,8 @@ from workbench.analysis.recordings.attribution import (
     spells_of,
 )
 from workbench.analysis.recordings.card import Change, split
+from workbench.analysis.recordings.hangs import dumps
+from workbench.analysis.recordings.hangs.hang import Hang
 from workbench.analysis.recordings.loading import load
 from workbench.analysis.recordings.mitigations import Candidate, Mitigation, Steps, mitigations
 from workbench.analysis.recordings.phases import Phases
@@ -153,13 +155,22 @@ class Diagnosis:
         return f", in steps {' and '.join(spells)}"
 
 
-def diagnose(what: Recording | Trace | str | Path, seed: int = 0, *, trust: bool = False) -> Diagnosis:
-    """Find the workers, hosts and links that make steps long.
+@overload
+def diagnose(what: Recording | Trace, seed: int = ..., *, trust: bool = ...) -> Diagnosis: ...
+
+
+@overload
+def diagnose(what: str | Path, seed: int = ..., *, trust: bool = ...) -> Diagnosis | Hang: ...
+
+
+def diagnose(what: Recording | Trace | str | Path, seed: int = 0, *, trust: bool = False) -> Diagnosis | Hang:
+    """Find the workers, hosts and links that make steps long, or the ranks for which a hanging job waits.
 
     Parameters
     ----------
     what
-        A recording, a run, or the path of one. A job of ByteDance's kind is modelled operation by operation.
+        A recording, a run, or the path of one. A job of ByteDance's kind is modelled operation by operation. For
+        flight recorder dumps of PyTorch, or a folder of them, the result is a `Hang`.
     seed
         Seed of the draws for bands and p-values.
     trust
@@ -185,6 +196,8 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0, *, trust: bool
     check_kind("trust", trust, bool)
     if isinstance(what, str | Path) and runs.SOURCE.tells(folder := user_path(what, "path")):
         what = Trace.load(folder, trust=trust)
+    if isinstance(what, str | Path) and dumps.tells(folder := user_path(what, "path")):
+        return Hang.of(folder)
     if isinstance(what, Trace) and isinstance(what.experiment, Description):
         times = Recording.of_rows(runs.of_trace(what).query("worker > 0"), what.label)
         found = _of_recording(times, np.random.default_rng(seed))

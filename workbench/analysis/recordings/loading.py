@@ -10,6 +10,7 @@ from pkgutil import iter_modules
 import pandas as pd
 
 from workbench.analysis.recordings import sources
+from workbench.analysis.recordings.hangs import dumps
 from workbench.analysis.recordings.recording import Recording
 from workbench.analysis.recordings.sources import Source, runs, tables
 from workbench.core.base.settings import SettingError, path_of, unknown_name
@@ -88,6 +89,11 @@ def load(
     if wrong := sorted(set(columns) - set(COLUMNS)):
         raise SettingError(f"{wrong[0]} = {columns[wrong[0]]!r}: columns are {', '.join(COLUMNS)}")
     file = _found(path_of(path, "path"))
+    if source is None and dumps.tells(file):
+        why = (
+            "is of PyTorch's flight recorder, which has no times of steps; wb.diagnose tells which ranks hang"
+        )
+        raise SettingError(f"path = {str(file)!r}: {why}")
     kind = None
     try:
         kind = _kind(file, source)
