@@ -1,11 +1,11 @@
 """Command that attributes long steps of a run or a recording to workers, hosts and links."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 from click import option
 
+from workbench.analysis.recordings.diagnosis import Diagnosis
 from workbench.analysis.recordings.diagnosis import diagnose as examine
 from workbench.analysis.recordings.hangs import dumps
 from workbench.analysis.recordings.loading import load
@@ -32,18 +32,16 @@ def diagnose(
 
     PATH is a run folder, a recording, or a folder of flight recorder dumps, of which it prints who hangs.
     """
-    if not runs.SOURCE.tells(path) and dumps.tells(path):
-        if picture is not None:
-            raise SettingError(f"picture = {str(picture)!r}: a hang has no costs to draw; leave it out")
-        click.echo(str(examine(path)))
-        return
     whole = job is None and runs.SOURCE.tells(path)
-    recording = load(path, unit=unit) if card or unit is not None or not whole else None
+    hangs = not whole and dumps.tells(path)
+    recording = load(path, unit=unit) if not hangs and (card or unit is not None or not whole) else None
     if card and recording is not None:
         click.echo(f"{recording.job(job).card()}\n")
-    found: Any = examine(path if recording is None or whole else recording.job(job), trust=trust)
+    found = examine(path if recording is None or whole else recording.job(job), trust=trust)
     click.echo(str(found))
     if picture is not None:
+        if not isinstance(found, Diagnosis):
+            raise SettingError(f"picture = {str(picture)!r}: there are no costs to draw; leave it out")
         from workbench.lab.figures.save import save  # imports plotly
 
         save(found.figure(), picture)
