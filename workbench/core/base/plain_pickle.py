@@ -1,28 +1,15 @@
 """Read pickles of plain data without executing them: containers, numbers, text and bytes.
 
-The standard reader of pickles calls whatever a file names. Here, each instruction of the file is decoded by
-`pickletools.genops` and applied to a list of values. Instructions that name, build or call an object raise an error.
+The standard reader of pickles calls whatever a file names. Here, only the instructions that make plain data are
+applied. Those that name, build or call an object raise an error, as do the text instructions of protocols 0 and 1. A file
+cannot take more memory than its values do.
 """
 
+import pickle
 import pickletools
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable
 from typing import Any
-
-_MARK = object()  # begins the items of a container on the stack
-_LITERALS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_EMPTY: dict[str, Callable[[], Any]] = {
-    "EMPTY_DICT": dict,
-    "EMPTY_LIST": list,
-    "EMPTY_TUPLE": tuple,
-    "EMPTY_SET": set,
-}
-_VALUES = {  # instructions whose argument is a value
-    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
-    *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
-    *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
-}
-_SIZES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-_IGNORED = frozenset({"PROTO", "FRAME"})
 
 
 def parse_pickle(content: bytes) -> Any:
@@ -36,114 +23,71 @@ def parse_pickle(content: bytes) -> Any:
     ...
     ValueError: has the instruction STACK_GLOBAL at byte 30; only plain data are read, and nothing is executed
     """
-    machine = _Machine()
+    reader = _Reader(content)
     try:
-        for instruction, argument, place in _instructions(content):
-            if instruction == "STOP":
-                return machine.pop()
-            machine.apply(instruction, argument, place or 0)
-    except (IndexError, KeyError, TypeError, AttributeError):
-        raise ValueError("is not a complete pickle: it uses values that are not in it") from None
-    raise ValueError("is cut off: it has no end")
+        return reader.read()
+    except (IndexError, KeyError, TypeError, struct.error):
+        why = "is cut off" if reader.place >= len(content) else "is not a complete pickle"
+        raise ValueError(f"{why} (byte {min(reader.place, len(content))})") from None
 
 
-def _instructions(content: bytes) -> Iterator[tuple[str, Any, int | None]]:
-    try:
-        for instruction, argument, place in pickletools.genops(content):
-            yield instruction.name, argument, place
-    except ValueError as error:
-        raise ValueError(f"is not a complete pickle ({error})") from None
+class _Reader:
+    """Position in a pickle, its stack of values, the places of marks in it, and its memo."""
 
+    def __init__(self, content: bytes) -> None:
+        self.content, self.place = content, 0
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
 
-class _Machine:
-    """Stack and memo of a pickle that is being read."""
+    def read(self) -> Any:
+        """Apply the instructions up to the end, and return the last value."""
+        while (code := self.content[self.place]) != _STOP:
+            self.place += 1
+            handler = _HANDLERS.get(code)
+            if handler is None:
+                raise ValueError(self._refusal(code))
+            handler(self)
+        return self.pop()
 
-    def __init__(self) -> None:
-        self._stack: list[Any] = []
-        self._memo: dict[int, Any] = {}
+    def _refusal(self, code: int) -> str:
+        known = pickletools.code2op.get(chr(code))
+        if known is None:
+            return f"is not a complete pickle (byte {self.place - 1})"
+        why = "only plain data are read, and nothing is executed"
+        return f"has the instruction {known.name} at byte {self.place - 1}; {why}"
+
+    def take(self, size: int) -> bytes:
+        """Return the next bytes. Raises IndexError if the file ends before."""
+        end = self.place + size
+        if end > len(self.content) or size < 0:
+            self.place = len(self.content)
+            raise IndexError
+        part = self.content[self.place : end]
+        self.place = end
+        return part
+
+    def number(self, form: str) -> Any:
+        """Return the next number of a form of `struct`."""
+        return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
     def pop(self) -> Any:
-        if (value := self._stack.pop()) is _MARK:
+        """Remove and return the last value above the last mark."""
+        if len(self.stack) <= (self.marks[-1] if self.marks else 0):
             raise IndexError
-        return value
+        return self.stack.pop()
 
-    def apply(self, instruction: str, argument: Any, place: int) -> None:
-        """Apply one instruction. Raises ValueError if it does more than to make plain data."""
-        if instruction in _VALUES:
-            self._stack.append(argument)
-        elif instruction in _LITERALS:
-            self._stack.append(_LITERALS[instruction])
-        elif instruction in _EMPTY:
-            self._stack.append(_EMPTY[instruction]())
-        elif instruction in _SIZES:
-            self._stack.append(tuple(reversed([self.pop() for _ in range(_SIZES[instruction])])))
-        elif instruction == "MARK":
-            self._stack.append(_MARK)
-        elif instruction not in _IGNORED and not (
-            self._contained(instruction) or self._kept(instruction, argument)
-        ):
-            why = "only plain data are read, and nothing is executed"
-            raise ValueError(f"has the instruction {instruction} at byte {place}; {why}")
-
-    def _contained(self, instruction: str) -> bool:
-        """Apply an instruction that fills a container; return whether it is one."""
-        match instruction:
-            case "TUPLE" | "LIST" | "FROZENSET":
-                kinds = {"TUPLE": tuple, "LIST": list, "FROZENSET": frozenset}
-                self._stack.append(kinds[instruction](self._items()))
-            case "DICT":
-                self._stack.append(_pairs(self._items()))
-            case "APPEND":
-                value = self.pop()
-                self._top(list).append(value)
-            case "APPENDS":
-                items = self._items()
-                self._top(list).extend(items)
-            case "ADDITEMS":
-                items = self._items()
-                self._top(set).update(items)
-            case "SETITEM":
-                value, key = self.pop(), self.pop()
-                self._top(dict)[key] = value
-            case "SETITEMS":
-                items = self._items()
-                self._top(dict).update(_pairs(items))
-            case _:
-                return False
-        return True
-
-    def _kept(self, instruction: str, argument: Any) -> bool:
-        """Apply an instruction of the memo or the stack; return whether it is one."""
-        match instruction:
-            case "PUT" | "BINPUT" | "LONG_BINPUT":
-                self._memo[argument] = self._top()
-            case "MEMOIZE":
-                self._memo[len(self._memo)] = self._top()
-            case "GET" | "BINGET" | "LONG_BINGET":
-                self._stack.append(self._memo[argument])
-            case "POP":
-                self._stack.pop()
-            case "POP_MARK":
-                self._items()
-            case "DUP":
-                self._stack.append(self._top())
-            case _:
-                return False
-        return True
-
-    def _top(self, kind: type = object) -> Any:
-        value = self._stack[-1]
-        if value is _MARK or not isinstance(value, kind):
+    def top(self, kind: type = object) -> Any:
+        """Return the last value, which must be of a kind."""
+        if len(self.stack) <= (self.marks[-1] if self.marks else 0) or not isinstance(self.stack[-1], kind):
             raise TypeError
-        return value
+        return self.stack[-1]
 
-    def _items(self) -> list[Any]:
+    def items(self) -> list[Any]:
         """Remove and return the values above the last mark, and the mark."""
-        place = next((i for i in range(len(self._stack) - 1, -1, -1) if self._stack[i] is _MARK), None)
-        if place is None:
-            raise IndexError
-        items = self._stack[place + 1 :]
-        del self._stack[place:]
+        place = self.marks.pop()
+        items = self.stack[place:]
+        del self.stack[place:]
         return items
 
 
@@ -151,3 +95,107 @@ def _pairs(items: list[Any]) -> dict[Any, Any]:
     if len(items) % 2:
         raise IndexError
     return dict(zip(items[::2], items[1::2], strict=True))
+
+
+def _push(value: Callable[[_Reader], Any]) -> Callable[[_Reader], None]:
+    """Return the handler of an instruction that adds a value to the stack."""
+
+    def handler(reader: _Reader) -> None:
+        reader.stack.append(value(reader))
+
+    return handler
+
+
+def _text(form: str) -> Callable[[_Reader], None]:
+    return _push(lambda reader: str(reader.take(reader.number(form)), "utf-8", "surrogatepass"))
+
+
+def _bytes(form: str, kind: type = bytes) -> Callable[[_Reader], None]:
+    return _push(lambda reader: kind(reader.take(reader.number(form))))
+
+
+def _whole(form: str) -> Callable[[_Reader], None]:
+    return _push(lambda reader: int.from_bytes(reader.take(reader.number(form)), "little", signed=True))
+
+
+def _tuple(size: int) -> Callable[[_Reader], None]:
+    return _push(lambda reader: tuple([reader.pop() for _ in range(size)][::-1]))
+
+
+def _skip(form: str) -> Callable[[_Reader], None]:
+    def handler(reader: _Reader) -> None:
+        reader.number(form)
+
+    return handler
+
+
+def _remember(index: Callable[[_Reader], int]) -> Callable[[_Reader], None]:
+    def handler(reader: _Reader) -> None:
+        reader.memo[index(reader)] = reader.top()
+
+    return handler
+
+
+def _fill(kind: type, add: Callable[[Any, list[Any]], Any], size: int = 0) -> Callable[[_Reader], None]:
+    """Return the handler of an instruction that fills a container with values above the mark, or with `size` values."""
+
+    def handler(reader: _Reader) -> None:
+        items = [reader.pop() for _ in range(size)][::-1] if size else reader.items()
+        add(reader.top(kind), items)
+
+    return handler
+
+
+def _mark(reader: _Reader) -> None:
+    reader.marks.append(len(reader.stack))
+
+
+_STOP = pickle.STOP[0]
+_HANDLERS: dict[int, Callable[[_Reader], None]] = {
+    code[0]: handler
+    for code, handler in {
+        pickle.PROTO: _skip("<B"),
+        pickle.FRAME: _skip("<Q"),
+        pickle.NONE: _push(lambda _: None),
+        pickle.NEWTRUE: _push(lambda _: True),
+        pickle.NEWFALSE: _push(lambda _: False),
+        pickle.BININT: _push(lambda reader: reader.number("<i")),
+        pickle.BININT1: _push(lambda reader: reader.number("<B")),
+        pickle.BININT2: _push(lambda reader: reader.number("<H")),
+        pickle.LONG1: _whole("<B"),
+        pickle.LONG4: _whole("<i"),
+        pickle.BINFLOAT: _push(lambda reader: reader.number(">d")),
+        pickle.BINUNICODE: _text("<I"),
+        pickle.SHORT_BINUNICODE: _text("<B"),
+        pickle.BINUNICODE8: _text("<Q"),
+        pickle.BINBYTES: _bytes("<I"),
+        pickle.SHORT_BINBYTES: _bytes("<B"),
+        pickle.BINBYTES8: _bytes("<Q"),
+        pickle.BYTEARRAY8: _bytes("<Q", bytearray),
+        pickle.EMPTY_DICT: _push(lambda _: {}),
+        pickle.EMPTY_LIST: _push(lambda _: []),
+        pickle.EMPTY_TUPLE: _push(lambda _: ()),
+        pickle.EMPTY_SET: _push(lambda _: set()),
+        pickle.MARK: _mark,
+        pickle.TUPLE: _push(lambda reader: tuple(reader.items())),
+        pickle.TUPLE1: _tuple(1),
+        pickle.TUPLE2: _tuple(2),
+        pickle.TUPLE3: _tuple(3),
+        pickle.LIST: _push(_Reader.items),
+        pickle.DICT: _push(lambda reader: _pairs(reader.items())),
+        pickle.FROZENSET: _push(lambda reader: frozenset(reader.items())),
+        pickle.APPEND: _fill(list, list.extend, 1),
+        pickle.APPENDS: _fill(list, list.extend),
+        pickle.ADDITEMS: _fill(set, set.update),
+        pickle.SETITEM: _fill(dict, lambda found, items: found.update(_pairs(items)), 2),
+        pickle.SETITEMS: _fill(dict, lambda found, items: found.update(_pairs(items))),
+        pickle.BINPUT: _remember(lambda reader: int(reader.number("<B"))),
+        pickle.LONG_BINPUT: _remember(lambda reader: int(reader.number("<I"))),
+        pickle.MEMOIZE: _remember(lambda reader: len(reader.memo)),
+        pickle.BINGET: _push(lambda reader: reader.memo[reader.number("<B")]),
+        pickle.LONG_BINGET: _push(lambda reader: reader.memo[reader.number("<I")]),
+        pickle.POP: _Reader.pop,
+        pickle.POP_MARK: _Reader.items,
+        pickle.DUP: _push(_Reader.top),
+    }.items()
+}

@@ -1,7 +1,7 @@
 """TraceML's final_summary.json: the mean times of every rank's steps, by phase.
 
-The schema is 1.4 to 1.7; fields that 1.7 has renamed are read under both names. Steps are not in the file. So there is
-one step of averages, which is not tested against chance.
+Its schema is 1.7 or newer; some names of older ones are read, too. Steps are not in the file. So there is one step of
+averages, which is not tested against chance.
 """
 
 import math
