@@ -1,8 +1,8 @@
 """Read pickles of plain data without executing them: containers, numbers, text and bytes.
 
 The standard reader of pickles calls whatever a file names. Here, only the instructions that make plain data are
-applied. Those that name, build or call an object raise an error, as do the text instructions of protocols 0 and 1. A file
-cannot take more memory than its values do.
+applied. Those that name, build or call an object raise an error, as do the text instructions of protocols 0 and 1. A
+file cannot take more memory than its values do.
 """
 
 import pickle
@@ -10,6 +10,10 @@ import pickletools
 import struct
 from collections.abc import Callable
 from typing import Any
+
+_BYTE, _SHORT, _SIGNED, _LENGTH, _LONG_LENGTH, _DOUBLE = map(
+    struct.Struct, ("<B", "<H", "<i", "<I", "<Q", ">d")
+)
 
 
 def parse_pickle(content: bytes) -> Any:
@@ -67,9 +71,11 @@ class _Reader:
         self.place = end
         return part
 
-    def number(self, form: str) -> Any:
-        """Return the next number of a form of `struct`."""
-        return struct.unpack(form, self.take(struct.calcsize(form)))[0]
+    def number(self, form: struct.Struct) -> Any:
+        """Return the next number of a form."""
+        (found,) = form.unpack_from(self.content, self.place)
+        self.place += form.size
+        return found
 
     def pop(self) -> Any:
         """Remove and return the last value above the last mark."""
@@ -106,15 +112,15 @@ def _push(value: Callable[[_Reader], Any]) -> Callable[[_Reader], None]:
     return handler
 
 
-def _text(form: str) -> Callable[[_Reader], None]:
+def _text(form: struct.Struct) -> Callable[[_Reader], None]:
     return _push(lambda reader: str(reader.take(reader.number(form)), "utf-8", "surrogatepass"))
 
 
-def _bytes(form: str, kind: type = bytes) -> Callable[[_Reader], None]:
+def _bytes(form: struct.Struct, kind: type = bytes) -> Callable[[_Reader], None]:
     return _push(lambda reader: kind(reader.take(reader.number(form))))
 
 
-def _whole(form: str) -> Callable[[_Reader], None]:
+def _whole(form: struct.Struct) -> Callable[[_Reader], None]:
     return _push(lambda reader: int.from_bytes(reader.take(reader.number(form)), "little", signed=True))
 
 
@@ -122,7 +128,7 @@ def _tuple(size: int) -> Callable[[_Reader], None]:
     return _push(lambda reader: tuple([reader.pop() for _ in range(size)][::-1]))
 
 
-def _skip(form: str) -> Callable[[_Reader], None]:
+def _skip(form: struct.Struct) -> Callable[[_Reader], None]:
     def handler(reader: _Reader) -> None:
         reader.number(form)
 
@@ -154,24 +160,24 @@ _STOP = pickle.STOP[0]
 _HANDLERS: dict[int, Callable[[_Reader], None]] = {
     code[0]: handler
     for code, handler in {
-        pickle.PROTO: _skip("<B"),
-        pickle.FRAME: _skip("<Q"),
+        pickle.PROTO: _skip(_BYTE),
+        pickle.FRAME: _skip(_LONG_LENGTH),
         pickle.NONE: _push(lambda _: None),
         pickle.NEWTRUE: _push(lambda _: True),
         pickle.NEWFALSE: _push(lambda _: False),
-        pickle.BININT: _push(lambda reader: reader.number("<i")),
-        pickle.BININT1: _push(lambda reader: reader.number("<B")),
-        pickle.BININT2: _push(lambda reader: reader.number("<H")),
-        pickle.LONG1: _whole("<B"),
-        pickle.LONG4: _whole("<i"),
-        pickle.BINFLOAT: _push(lambda reader: reader.number(">d")),
-        pickle.BINUNICODE: _text("<I"),
-        pickle.SHORT_BINUNICODE: _text("<B"),
-        pickle.BINUNICODE8: _text("<Q"),
-        pickle.BINBYTES: _bytes("<I"),
-        pickle.SHORT_BINBYTES: _bytes("<B"),
-        pickle.BINBYTES8: _bytes("<Q"),
-        pickle.BYTEARRAY8: _bytes("<Q", bytearray),
+        pickle.BININT: _push(lambda reader: reader.number(_SIGNED)),
+        pickle.BININT1: _push(lambda reader: reader.number(_BYTE)),
+        pickle.BININT2: _push(lambda reader: reader.number(_SHORT)),
+        pickle.LONG1: _whole(_BYTE),
+        pickle.LONG4: _whole(_SIGNED),
+        pickle.BINFLOAT: _push(lambda reader: reader.number(_DOUBLE)),
+        pickle.BINUNICODE: _text(_LENGTH),
+        pickle.SHORT_BINUNICODE: _text(_BYTE),
+        pickle.BINUNICODE8: _text(_LONG_LENGTH),
+        pickle.BINBYTES: _bytes(_LENGTH),
+        pickle.SHORT_BINBYTES: _bytes(_BYTE),
+        pickle.BINBYTES8: _bytes(_LONG_LENGTH),
+        pickle.BYTEARRAY8: _bytes(_LONG_LENGTH, bytearray),
         pickle.EMPTY_DICT: _push(lambda _: {}),
         pickle.EMPTY_LIST: _push(lambda _: []),
         pickle.EMPTY_TUPLE: _push(lambda _: ()),
@@ -189,11 +195,11 @@ _HANDLERS: dict[int, Callable[[_Reader], None]] = {
         pickle.ADDITEMS: _fill(set, set.update),
         pickle.SETITEM: _fill(dict, lambda found, items: found.update(_pairs(items)), 2),
         pickle.SETITEMS: _fill(dict, lambda found, items: found.update(_pairs(items))),
-        pickle.BINPUT: _remember(lambda reader: int(reader.number("<B"))),
-        pickle.LONG_BINPUT: _remember(lambda reader: int(reader.number("<I"))),
+        pickle.BINPUT: _remember(lambda reader: int(reader.number(_BYTE))),
+        pickle.LONG_BINPUT: _remember(lambda reader: int(reader.number(_LENGTH))),
         pickle.MEMOIZE: _remember(lambda reader: len(reader.memo)),
-        pickle.BINGET: _push(lambda reader: reader.memo[reader.number("<B")]),
-        pickle.LONG_BINGET: _push(lambda reader: reader.memo[reader.number("<I")]),
+        pickle.BINGET: _push(lambda reader: reader.memo[reader.number(_BYTE)]),
+        pickle.LONG_BINGET: _push(lambda reader: reader.memo[reader.number(_LENGTH)]),
         pickle.POP: _Reader.pop,
         pickle.POP_MARK: _Reader.items,
         pickle.DUP: _push(_Reader.top),
