@@ -25,7 +25,10 @@ from workbench.analysis.recordings.attribution import (
     shapley_shares,
     spells_of,
 )
+from workbench.analysis.recordings.averages import AVERAGED, Averages
 from workbench.analysis.recordings.card import Change, split
+from workbench.analysis.recordings.hangs import dumps
+from workbench.analysis.recordings.hangs.hang import Hang
 from workbench.analysis.recordings.loading import load
 from workbench.analysis.recordings.mitigations import Candidate, Mitigation, Steps, mitigations
 from workbench.analysis.recordings.phases import Phases
@@ -153,13 +156,16 @@ class Diagnosis:
         return f", in steps {' and '.join(spells)}"
 
 
-def diagnose(what: Recording | Trace | str | Path, seed: int = 0, *, trust: bool = False) -> Diagnosis:
+def diagnose(
+    what: Recording | Trace | str | Path, seed: int = 0, *, trust: bool = False
+) -> Diagnosis | Hang | Averages:
     """Find the workers, hosts and links that make steps long.
 
     Parameters
     ----------
     what
-        A recording, a run, or the path of one. A job of ByteDance's kind is modelled operation by operation.
+        A recording, a run, or the path of one. A job of ByteDance's kind is modelled operation by operation. Flight
+        recorder dumps give a `Hang`, the ranks for which a hanging job waits; summaries of averages give `Averages`.
     seed
         Seed of the draws for bands and p-values.
     trust
@@ -185,6 +191,8 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0, *, trust: bool
     check_kind("trust", trust, bool)
     if isinstance(what, str | Path) and runs.SOURCE.tells(folder := user_path(what, "path")):
         what = Trace.load(folder, trust=trust)
+    if isinstance(what, str | Path) and dumps.tells(folder := user_path(what, "path")):
+        return Hang.of(folder)
     if isinstance(what, Trace) and isinstance(what.experiment, Description):
         times = Recording.of_rows(runs.of_trace(what).query("worker > 0"), what.label)
         found = _of_recording(times, np.random.default_rng(seed))
@@ -192,6 +200,8 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0, *, trust: bool
     if isinstance(what, Trace):
         return _of_run(what, np.random.default_rng(seed))
     job = (what if isinstance(what, Recording) else load(what)).job()
+    if AVERAGED in job.source:
+        return Averages.of(job)
     operations = _operations(job)
     if operations is not None:
         return _of_pipeline(job.names[0], operations, np.random.default_rng(seed))
@@ -481,15 +491,7 @@ def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Dia
     by = {what: float(cost(stage, replica, some).mean()) for what, some in kinds.items()}
     found = _culprit(who, series, real, rng, max(by, key=by.__getitem__))
     left_out = "what the processor does between operations, and model chunks that share a stage"
-    return _told(
-        name,
-        real,
-        ideal,
-        costs,
-        [found],
-        left_out=left_out,
-        like="the average of their kind",
-    )
+    return _told(name, real, ideal, costs, [found], left_out=left_out, like="the average of their kind")
 
 
 def _mixed(even: Array, real: Array, replica: int | slice) -> Array:

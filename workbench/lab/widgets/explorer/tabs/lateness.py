@@ -72,7 +72,7 @@ class Lateness(Tab):
     def look(self) -> None:
         """Show card, culprits and mitigations of the chosen file, or else of the chosen run."""
         from workbench.analysis import recordings  # loads pandas and SciPy's statistics, which take a second
-        from workbench.analysis.recordings.diagnosis import diagnose
+        from workbench.analysis.recordings.diagnosis import Diagnosis, diagnose
 
         self.report("")
         try:
@@ -87,7 +87,8 @@ class Lateness(Tab):
             self.button.disabled = False
         self.text.value = "".join(sentence(line) for line in lines)
         self.map.show(lambda theme: figures.lateness(recording, theme))
-        self.costs.show(lambda theme: figures.culprits(found, theme))
+        if isinstance(found, Diagnosis):  # averages have no costs
+            self.costs.show(lambda theme: figures.culprits(found, theme))
 
     def _chosen(self) -> Any:
         """Return the input of the diagnosis: a run or a pipelined job, else a recording of one job."""
