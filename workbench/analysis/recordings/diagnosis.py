@@ -28,7 +28,7 @@ from workbench.analysis.recordings.attribution import (
 from workbench.analysis.recordings.card import Change, split
 from workbench.analysis.recordings.loading import load
 from workbench.analysis.recordings.mitigations import Candidate, Mitigation, Steps, mitigations
-from workbench.analysis.recordings.phases import Phases
+from workbench.analysis.recordings.phases import STEP_PHASE_NAMES, Phases
 from workbench.analysis.recordings.pipeline import COMPUTING, OPTIMISER, TRANSFERS, Pipeline
 from workbench.analysis.recordings.recording import Recording
 from workbench.analysis.recordings.run_model import (
@@ -50,6 +50,8 @@ from workbench.core.contract.delays import resampled
 from workbench.core.experiment import Description
 from workbench.core.trace.trace import Trace
 
+UNEVEN = Cause("imbalance", name="uneven work")
+BALANCED = "the same work for every worker"
 CODE_LEFT_OUT = "the scheme's rule, as the folder names code (trust=True, --trust)"
 BOOTSTRAP_DRAWS, BAND_QUANTILES = 400, (0.05, 0.95)
 FALSE_ALARM_LEVEL = 0.01  # probability of naming a culprit if all are equal
@@ -61,6 +63,7 @@ MIN_COST_SHARE = 0.01  # min cost of a culprit, as a share of the step
 CAUSE_TEXTS = {
     COMPUTE: "by computing",
     LINK: "on its way",
+    str(UNEVEN): "as tokens or samples differ between workers",
     WAITING: "waiting for a processor that another process keeps busy",
     SLOWER: "its processor needs {more:.0%} longer for the same work",
 }  # other causes are described by their name
@@ -130,7 +133,8 @@ class Diagnosis:
             when = "in most steps" if one.chronic else "now and then"
             band = f"({one.low:.1%} to {one.high:.1%})"
             reason = CAUSE_TEXTS.get(one.what, "").format(more=one.more)
-            why = f"in {one.what}, " if one.what.startswith("layer ") else reason + ", " * bool(reason)
+            inside = one.what.startswith("layer ") or one.what in STEP_PHASE_NAMES.values()
+            why = f"in {one.what}, " if inside else reason + ", " * bool(reason)
             yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{self._in_steps(one)}"
         if self.harmless:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
@@ -233,13 +237,16 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
             if what in FIX_TEXTS:
                 usual.append((found[-1], parts.without(shared_causes[what]).max(axis=1)))
         costs[_label(who, what if shared_causes else COMPUTE)] = gain
-    others = {str(cause): gain for cause, gain in zip((PORT, DECODING), rest, strict=True) if gain.any()}
+    parts_of_steps = zip((PORT, DECODING, UNEVEN), (*rest, parts.uneven), strict=True)
+    others = {str(cause): gain for cause, gain in parts_of_steps if gain.any()}
     found += [_culprit(who, gain, now, rng, who) for who, gain in others.items()]
-    tried = partial(mitigations, Steps(times, parts.names), times.max(axis=1), rng, _help(usual))
+    steps = Steps(times, parts.names, besides=parts.besides, least=parts.least)
+    helped = _help(usual) + [Candidate(BALANCED, now - parts.uneven, "UMW", {})] * bool(parts.uneven.any())
+    tried = partial(mitigations, steps, times.max(axis=1) + parts.besides, rng, helped)
     return _told(
         job.names[0],
         now,
-        even,
+        parts.repaired(even),
         costs | others,
         found,
         left_out=parts.left_out,

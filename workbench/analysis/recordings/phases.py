@@ -9,6 +9,7 @@ import pandas as pd
 
 from workbench.analysis.recordings.attribution import excess_over_median, shapley_shares
 from workbench.analysis.recordings.card import whole
+from workbench.analysis.recorder.steps import EXCHANGE
 from workbench.analysis.recordings.recording import Recording
 from workbench.analysis.recordings.run_model import (
     COMPUTE,
@@ -19,11 +20,21 @@ from workbench.analysis.recordings.run_model import (
     split,
     without_causes,
 )
+from workbench.analysis.recordings.uneven_work import with_even_work
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
-from workbench.core.contract.recorded import LAYER_PREFIX
+from workbench.core.contract.recorded import LAYER_PREFIX, WORK_COLUMNS
 
 PORT_PHASES = ("wait", "receive")
+MIN_OWN_SHARE = 1e-3  # min share of a step that counts as a worker's own work, if the exchange was recorded
+# names of phases of a training step, in sentences
+STEP_PHASE_NAMES = {
+    "data": "loading its data",
+    "forward": "the forward pass",
+    "backward": "the backward pass",
+    "optimiser": "the optimiser",
+    "other": "what is between its steps",
+}
 # phases that belong to each cause
 PHASES_OF_CAUSE = {"links": ("send",), "ports": PORT_PHASES, "decoding": ("decode",)}
 
@@ -35,7 +46,10 @@ class Phases:
     `phases`: (steps, workers) for each cause. `port`: time of an answer at its receiver, waiting or being received,
     (steps, workers). `decoding`: time of decoding, (steps,). `hosts`: columns of each host, if hosts were recorded.
     `computing`: by possible cause of long computing (see `split`). In that case `phases` has the excess of waiting
-    over its usual value separately.
+    over its usual value separately. Where work differs between workers, times are those with the mean work of a step.
+
+    `exchange` (steps,): what a step takes beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
+    what it takes longer because work differs. `least` (steps,): what its processors need at least.
     """
 
     names: list[str]
@@ -46,6 +60,9 @@ class Phases:
     hosts: dict[str, list[int]]
     left_out: str
     computing: dict[str, Array]
+    exchange: Array
+    uneven: Array
+    least: Array
 
     @classmethod
     def of(cls, job: Recording) -> Self:
@@ -55,20 +72,26 @@ class Phases:
             why = "has only one worker, which cannot be compared with others"
             raise SettingError(f"recording = {name!r}: {why}")
         first, full = whole(name, table), table.dropna()
-        if not np.all(first > 0):
-            raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")
         there = set(job.frame["phase"])
 
         def seconds(phase: str, workers: Any = full.columns) -> pd.DataFrame:
             found = job.table(phase) if phase in there else pd.DataFrame()
             return found.reindex(index=full.index, columns=workers).fillna(0.0)
 
-        decoders = list(job.table("decode")) if "decode" in there else []
-        phases = {
-            f"layer {p.removeprefix(LAYER_PREFIX)}": p for p in sorted(there) if p.startswith(LAYER_PREFIX)
-        }
+        phases = {layer_name(p): p for p in sorted(there) if p.startswith(LAYER_PREFIX)}
         phases |= {LINK: "send"} if "send" in there else {}
         parts = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
+        lasted = first + seconds(EXCHANGE).to_numpy(float) if EXCHANGE in there else None
+        if lasted is not None:
+            factor = _within(first, lasted) / np.where(first > 0, first, 1.0)
+            parts = {what: each * factor for what, each in parts.items()}
+            first = _within(first, lasted)
+        if not np.all(first > 0):
+            raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")
+        recorded, even = first, with_even_work(first, _work(job, full))
+        if even is not None:
+            parts, first = {what: each * even / first for what, each in parts.items()}, even
+        decoders = list(job.table("decode")) if "decode" in there else []
         own_seconds = {COMPUTE: first - sum(each for what, each in parts.items() if what != LINK), **parts}
         computing = split(first, None if phases.keys() - {LINK} else _processor(job, full))
         if SLOWER in computing:
@@ -87,6 +110,9 @@ class Phases:
             left_out=skipped
             + (f"{' and '.join(missing)}, of which nothing was recorded; {taken}" if missing else taken),
             computing=computing,
+            exchange=(0.0 if lasted is None else lasted.mean(axis=1)) - (0.0 if lasted is None else recorded.max(axis=1)),
+            uneven=recorded.max(axis=1) - first.max(axis=1),
+            least=_least(job, full),
         )
 
     @property
@@ -121,7 +147,16 @@ class Phases:
 
     def lasting(self) -> Array:
         """Return the seconds of every step, (steps,)."""
-        return np.asarray((self.own_seconds + self.port).max(axis=1) + self.decoding)
+        return np.asarray((self.own_seconds + self.port).max(axis=1) + self.decoding + self.besides)
+
+    @property
+    def besides(self) -> Array:
+        """Seconds of every step that no worker's slowness explains, (steps,)."""
+        return self.exchange + self.uneven
+
+    def repaired(self, even: Array) -> Array:
+        """Return the seconds of every step if its workers took `even`: no less than its processors need."""
+        return np.minimum(np.maximum(even + self.exchange, self.least), self.lasting())
 
     def shares(self, over: Array, even: Array) -> tuple[Array, Array, Array]:
         """Return Shapley values: of workers that exceed an even step by `over`, of the port, and of decoding.
@@ -157,6 +192,45 @@ class Phases:
             share = usual[most] / (usual[COMPUTE] + sum(usual[what] for what in layers))
             why = most if layers[most] > (1 + share) / 2 * over[COMPUTE] else COMPUTE
         return SLOWER if why == COMPUTE and SLOWER in self.computing else why
+
+
+def layer_name(phase: str) -> str:
+    """Return the name of a part of the computing: "layer NAME", or that of a phase of a training step.
+
+    >>> layer_name("compute: encoder"), layer_name("compute: backward")
+    ('layer encoder', 'the backward pass')
+    """
+    name = phase.removeprefix(LAYER_PREFIX)
+    return STEP_PHASE_NAMES.get(name, f"layer {name}")
+
+
+def _within(own: Array, lasted: Array) -> Array:
+    """Return the own seconds of workers, at most the mean time of their step, and above 0, (steps, workers).
+
+    A worker whose operations all overlap with the exchange has no time of its own. Steps of different workers begin at
+    different times, so that one worker's may be longer than another's.
+    """
+    mean = lasted.mean(axis=1, keepdims=True)
+    return np.clip(own, MIN_OWN_SHARE * mean, mean)
+
+
+def _work(job: Recording, full: pd.DataFrame) -> list[Array]:
+    """Return the amounts of work that are known for all steps and workers: tokens and squares, or else samples."""
+    frame, found = job.job().frame, {}
+    for name in WORK_COLUMNS:
+        if not frame[name].isna().all():
+            table = frame.pivot_table(index="step", columns="worker", values=name, aggfunc="max", observed=True)
+            amounts = table.reindex_like(full).to_numpy(float)
+            if np.isfinite(amounts).all():
+                found[name] = amounts
+    return [found[name] for name in ("tokens", "squares") if name in found] or list(found.values())
+
+
+def _least(job: Recording, full: pd.DataFrame) -> Array:
+    """Return the seconds that the processors of the busiest host need for each step, (steps,); 0 if unknown."""
+    cores, frame = float(job.source.get("cores", "inf")), job.job().frame
+    spent = frame.groupby(["host", "step"], observed=True)["processor_seconds"].sum().unstack("host")
+    return spent.reindex(full.index).fillna(0.0).max(axis=1).to_numpy(float) / cores
 
 
 def _processor(job: Recording, full: pd.DataFrame) -> Array | None:

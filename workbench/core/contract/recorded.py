@@ -30,7 +30,8 @@ from workbench.core.base.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
+WORK_COLUMNS = ("samples", "tokens", "squares")  # amounts of work that a time is for
+COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", *WORK_COLUMNS, "processor_seconds")
 OTHER_NAMES = {"step": "iteration", "recording": "experiment"}  # alternative names of columns
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 # Phases of a worker's computing: as a whole, and in one layer of the model.
@@ -259,9 +260,9 @@ def _amounts(frame: pd.DataFrame, given: pd.Series[Any], name: str) -> pd.Series
     if name == "seconds":
         why = "times are finite and at least 0; did the clock step back? Leave such rows out"
         refuse(frame, wrong, given, why)
-    elif name == "samples":
+    elif name in WORK_COLUMNS:
         wrong = ~empty & ~(np.isfinite(found) & (found > 0))
-        refuse(frame, wrong, given, "a time is for more than 0 samples; leave it empty if unknown")
+        refuse(frame, wrong, given, f"a time is for more than 0 {name}; leave it empty if unknown")
     else:
         why = "a processor's seconds are finite and at least 0; leave them empty if unknown"
         refuse(frame, wrong & ~empty, given, why)

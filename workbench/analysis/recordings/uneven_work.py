@@ -1,0 +1,67 @@
+"""Uneven work: steps in which workers have different numbers of tokens or samples, and what that costs.
+
+A worker with more tokens is not slow. What a worker's time owes to its work is fitted by the differences between its
+own steps, so that a slow worker cannot be mistaken for one with much work.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import nnls
+
+from workbench.core.base.types import Array
+
+MIN_EXPLAINED_SHARE = 0.1  # min share of a worker's variance that its work must explain
+MIN_EXPLAINED_TIMES = 20.0  # min explained share, times the number of observations
+MIN_VARIATION = 0.01  # min standard deviation of work over its mean, for work that differs
+MIN_LEFT_SHARE = 0.05  # min share of a time that is left when its work is made equal
+CLIP_DEVIATIONS, ITERATIONS = 3.0, 4  # residuals are clipped, so that delays do not decide; iterations of this
+
+
+def with_even_work(times: Array, work: list[Array]) -> Array | None:
+    """Return the times that workers would take if all had the mean work of each step; None if work explains nothing.
+
+    `times` (steps, workers), and each amount of work likewise.
+
+    >>> tokens = 1.0 + np.arange(80).reshape(20, 4) % 7
+    >>> with_even_work(0.1 + 2.0 * tokens, [tokens]).std(axis=1).max().round(6)
+    np.float64(0.0)
+    """
+    differing = [each for each in work if _varies(each - each.mean(axis=1, keepdims=True), each)]
+    if not differing:
+        return None
+    if not any(_varies(each - each.mean(axis=0), each) for each in differing):  # always the same difference
+        each = differing[0]
+        return np.asarray(times * each.mean(axis=1, keepdims=True) / each)
+    rates = _rates(times, differing)
+    if rates is None:
+        return None
+    more = sum(
+        rate * (each - each.mean(axis=1, keepdims=True)) for rate, each in zip(rates, differing, strict=True)
+    )
+    return np.asarray(np.maximum(times - more, MIN_LEFT_SHARE * times))
+
+
+def _varies(deviations: Array, work: Array) -> bool:
+    return float(deviations.std()) > MIN_VARIATION * float(work.mean())
+
+
+def _rates(times: Array, work: list[Array]) -> Array | None:
+    """Return the seconds for each unit of work, at least 0, by least squares; None if they explain too little."""
+    scales = [float(each.std()) for each in work]
+    inputs = np.stack(
+        [((each - each.mean(axis=0)) / scale).ravel() for each, scale in zip(work, scales, strict=True)], axis=1
+    )
+    given = (times - np.median(times, axis=0)).ravel()
+    found, clipped = np.zeros(len(work)), given
+    for _ in range(ITERATIONS):
+        found, _error = nnls(inputs, clipped - clipped.mean())
+        rest = given - inputs @ found
+        middle = float(np.median(rest))
+        limit = CLIP_DEVIATIONS * float(np.median(np.abs(rest - middle))) / 0.6745
+        clipped = inputs @ found + np.clip(rest, middle - limit, middle + limit)
+    total = float(np.var(clipped))
+    explained = 1 - float(np.var(clipped - inputs @ found)) / total if total > 0 else 0.0
+    if explained < max(MIN_EXPLAINED_SHARE, MIN_EXPLAINED_TIMES / times.size):
+        return None
+    return np.asarray(found / scales)
