@@ -27,11 +27,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 import workbench as wb
+from workbench.analysis.recorder.record import Recorder
 from workbench.analysis.recordings import Recording
 
 RANKS, NAP = 4, 0.2  # ranks; s of sleep
-WIDTH, BATCH = 448, 64
+WIDTH, BATCH = 320, 32
 WARM = 6  # first steps, which nobody looks at
+PROBE_EVERY = 6  # steps between two probes of the links
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 SLOW_LINK = "rate 400mbit burst 64kb latency 1s"  # a queue of the kernel that limits the bandwidth
 
@@ -177,6 +179,8 @@ def train(job: Job, rank: int, folder: Path) -> None:
             switch.on = on
             if job.fault == "link":
                 limit_link(rank, on)
+        if job.fault in ("", "link") and not job.profiler and (step - WARM) % PROBE_EVERY == 1:
+            recorders[0].probe_links()
         moments.append(time.monotonic())
         for micro in range(job.accumulate):
             last = micro == job.accumulate - 1
@@ -189,6 +193,7 @@ def train(job: Job, rank: int, folder: Path) -> None:
     (folder / f"moments-{rank}.json").write_text(json.dumps(moments))
 
 
+recorders: list[Recorder] = []
 _after_step: list[Callable[[], None]] = []
 
 
@@ -202,7 +207,8 @@ def yielded(step: int) -> None:
 def observed(job: Job, folder: Path) -> Iterator[None]:
     """Record the block with the recorder, or with PyTorch's profiler."""
     if not job.profiler:
-        with wb.record(folder / "record"):
+        with wb.record(folder / "record") as recorder:
+            recorders.append(recorder)
             yield
         return
     from torch.profiler import ProfilerActivity, profile, tensorboard_trace_handler

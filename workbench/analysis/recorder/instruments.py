@@ -42,9 +42,7 @@ class Instruments:
     `batch`: called with every batch that a DataLoader returns. `step`: called when an optimiser has made its step.
     """
 
-    def __init__(
-        self, timeline: Timeline, batch: Callable[[Any], None], step: Callable[[Any], None]
-    ) -> None:
+    def __init__(self, timeline: Timeline, batch: Callable[[Any], None], step: Callable[[Any], None]) -> None:
         self._timeline, self._batch, self._step = timeline, batch, step
         self._thread = threading.get_ident()
         self._inside = ""  # what is going on: what happens within it is part of it

@@ -18,8 +18,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from workbench.analysis.recorder.callbacks import lightning_callback, transformers_callback
 from workbench.analysis.recorder.clock import Events, Marks
 from workbench.analysis.recorder.instruments import Instruments
+from workbench.analysis.recorder.links import probe
 from workbench.analysis.recorder.steps import (
     FORMAT,
     PHASES,
@@ -37,6 +39,7 @@ from workbench.core.base.settings import SettingError, check_kind, user_path
 from workbench.core.base.types import Array
 
 WRITE_EVERY_S = 5.0  # s between two writes, unless a file is full before
+MAX_PROBES = 100  # max number of probes of a link that are kept
 MIN_EVERY_S = 0.05  # s; more frequent writes would cost the job time
 # names of the rank, and of the number of ranks, in environments of torchrun, Slurm and MPI
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -70,6 +73,7 @@ class Recorder:
         self._count, self._events, self._processor = 0, None, 0.0
         self._lock = threading.Lock()
         self._full: list[Array] = []  # segments to write
+        self._links: deque[tuple[int, float]] = deque(maxlen=MAX_PROBES)  # step and seconds of each probe
         self.rank, self._attempt, self._segment = 0, None, 0
         self._wake = threading.Event()
         self._closed = False
@@ -78,8 +82,12 @@ class Recorder:
     def __enter__(self) -> Self:
         """Begin to record. Raise `SettingError` if this process records already."""
         if _open:
-            raise SettingError(f"folder = {str(self.folder)!r}: this process records into {_open[0].folder} already")
+            raise SettingError(
+                f"folder = {str(self.folder)!r}: this process records into {_open[0].folder} already"
+            )
         private_folder(self.folder)
+        if self._closed:  # it is used again, and writes another attempt
+            Recorder.__init__(self, self.folder, self.every, self._work_of)
         self._events = _events()
         self._timeline = Timeline(self._events.recorded if self._events else lambda: None)
         self._processor = time.process_time()
@@ -123,6 +131,22 @@ class Recorder:
         self._add_work(work)
         self._end_step()
 
+    def probe_links(self) -> None:
+        """Measure the link to the next rank. All ranks must call it in the same step, for example each thousandth.
+
+        A step's exchange ends for all ranks at once, so its time alone does not tell which link is slow.
+        """
+        with self.phase("other"):
+            self._links.append((self.steps, probe()))
+
+    def lightning(self) -> Any:
+        """Return a callback for Lightning: ``Trainer(callbacks=[wb.record(FOLDER).lightning()])``."""
+        return lightning_callback(self)
+
+    def transformers(self) -> Any:
+        """Return a callback for Hugging Face: ``Trainer(callbacks=[wb.record(FOLDER).transformers()])``."""
+        return transformers_callback(self)
+
     def batches(self, data: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches of data that no DataLoader loads, and record the time that they take."""
         source = iter(data)
@@ -149,7 +173,10 @@ class Recorder:
             self._timeline.leave()
 
     def measure(self, inputs: Any) -> None:
-        """Add the work of a batch to the step. Batches of DataLoaders are not measured any more, as they may come early."""
+        """Add the work of a batch to the step.
+
+        Batches of DataLoaders are not measured any more, as they may come before the step in which they are used.
+        """
         if self._measures_batches:
             self._measures_batches, self._work = False, {}
         self._add_work(self._amounts(inputs))
@@ -238,6 +265,7 @@ class Recorder:
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "clock": "device" if self._events is not None else "processor",
             "complete": self._closed,
+            "links": list(self._links),
         }
 
 

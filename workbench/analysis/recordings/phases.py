@@ -7,9 +7,9 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
+from workbench.analysis.recorder.steps import EXCHANGE
 from workbench.analysis.recordings.attribution import excess_over_median, shapley_shares
 from workbench.analysis.recordings.card import whole
-from workbench.analysis.recorder.steps import EXCHANGE
 from workbench.analysis.recordings.recording import Recording
 from workbench.analysis.recordings.run_model import (
     COMPUTE,
@@ -20,13 +20,17 @@ from workbench.analysis.recordings.run_model import (
     split,
     without_causes,
 )
-from workbench.analysis.recordings.uneven_work import with_even_work
+from workbench.analysis.recordings.uneven_work import Work, amounts
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
-from workbench.core.contract.recorded import LAYER_PREFIX, WORK_COLUMNS
+from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
 
 PORT_PHASES = ("wait", "receive")
-MIN_OWN_SHARE = 1e-3  # min share of a step that counts as a worker's own work, if the exchange was recorded
+MIN_PROBES, MIN_LINK_RATIO = 3, 3.0  # min number of probes, and min ratio to the usual time in all of them
+LIKE_DRAWS, MAX_SHIFT_STEPS = (
+    24,
+    5,
+)  # draws of a worker that is like the others, from so many steps before or after
 # names of phases of a training step, in sentences
 STEP_PHASE_NAMES = {
     "data": "loading its data",
@@ -48,6 +52,7 @@ class Phases:
     `computing`: by possible cause of long computing (see `split`). In that case `phases` has the excess of waiting
     over its usual value separately. Where work differs between workers, times are those with the mean work of a step.
 
+    `probes` (probes, workers): seconds of a message to the next worker, if links were probed.
     `exchange` (steps,): what a step takes beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
     what it takes longer because work differs. `least` (steps,): what its processors need at least.
     """
@@ -63,6 +68,7 @@ class Phases:
     exchange: Array
     uneven: Array
     least: Array
+    probes: Array
 
     @classmethod
     def of(cls, job: Recording) -> Self:
@@ -80,26 +86,17 @@ class Phases:
 
         phases = {layer_name(p): p for p in sorted(there) if p.startswith(LAYER_PREFIX)}
         phases |= {LINK: "send"} if "send" in there else {}
-        parts = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
         lasted = first + seconds(EXCHANGE).to_numpy(float) if EXCHANGE in there else None
-        if lasted is not None:
-            factor = _within(first, lasted) / np.where(first > 0, first, 1.0)
-            parts = {what: each * factor for what, each in parts.items()}
-            first = _within(first, lasted)
-        if not np.all(first > 0):
+        known = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
+        if lasted is None and not np.all(first > 0):
             raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")
-        recorded, even = first, with_even_work(first, _work(job, full))
-        if even is not None:
-            parts, first = {what: each * even / first for what, each in parts.items()}, even
+        work = Work.of(first, known, lasted, amounts(job, full))
+        first, parts = work.seconds, work.parts
         decoders = list(job.table("decode")) if "decode" in there else []
         own_seconds = {COMPUTE: first - sum(each for what, each in parts.items() if what != LINK), **parts}
         computing = split(first, None if phases.keys() - {LINK} else _processor(job, full))
         if SLOWER in computing:
             own_seconds |= {COMPUTE: computing[SLOWER], WAITING: first - computing[SLOWER]}
-        missing = [what for what, some in PHASES_OF_CAUSE.items() if there.isdisjoint(some)]
-        ends = "a step is taken to end with its slowest worker"
-        taken = f"{ends}, and to take twice as long with twice the samples"
-        skipped = f"{job.source['left_out']}; " if "left_out" in job.source else ""
         return cls(
             names=[f"worker {worker}" for worker in full.columns],
             steps=full.index.tolist(),
@@ -107,12 +104,12 @@ class Phases:
             port=np.asarray(sum(seconds(phase).to_numpy(float) for phase in PORT_PHASES)),
             decoding=seconds("decode", decoders).to_numpy(float).sum(axis=1),
             hosts=_hosts(job, list(full.columns)),
-            left_out=skipped
-            + (f"{' and '.join(missing)}, of which nothing was recorded; {taken}" if missing else taken),
+            left_out=_left_out(job, there),
             computing=computing,
-            exchange=(0.0 if lasted is None else lasted.mean(axis=1)) - (0.0 if lasted is None else recorded.max(axis=1)),
-            uneven=recorded.max(axis=1) - first.max(axis=1),
+            exchange=work.exchange,
+            uneven=work.uneven,
             least=_least(job, full),
+            probes=_probes(job, full),
         )
 
     @property
@@ -153,6 +150,30 @@ class Phases:
     def besides(self) -> Array:
         """Seconds of every step that no worker's slowness explains, (steps,)."""
         return self.exchange + self.uneven
+
+    def like_others(self, who: list[int], rng: np.random.Generator) -> Array:
+        """Return the seconds of the slowest worker if some were like the others, fluctuations included, (steps,).
+
+        Each gets the times of another worker a few steps before or after. The mean over several such draws is taken.
+        """
+        seconds = self.own_seconds
+        others = np.delete(np.arange(seconds.shape[1]), who)
+        found = np.zeros((LIKE_DRAWS, len(seconds)))
+        for draw in range(LIKE_DRAWS):
+            for i in who:
+                shift = int(rng.integers(-MAX_SHIFT_STEPS, MAX_SHIFT_STEPS + 1))
+                seconds[:, i] = np.roll(self.own_seconds[:, rng.choice(others)], shift)
+            found[draw] = seconds.max(axis=1)
+        return np.asarray(found.mean(axis=0))
+
+    def slow_links(self) -> dict[int, float]:
+        """Return the workers whose message to the next one takes much longer than usual, and the share above usual."""
+        found = {}
+        for i in range(self.probes.shape[1] if len(self.probes) >= MIN_PROBES else 0):
+            usual = np.median(np.delete(self.probes, i, axis=1), axis=1)
+            if np.all(self.probes[:, i] > MIN_LINK_RATIO * usual):
+                found[i] = float(1 - usual.sum() / self.probes[:, i].sum())
+        return found
 
     def repaired(self, even: Array) -> Array:
         """Return the seconds of every step if its workers took `even`: no less than its processors need."""
@@ -204,33 +225,17 @@ def layer_name(phase: str) -> str:
     return STEP_PHASE_NAMES.get(name, f"layer {name}")
 
 
-def _within(own: Array, lasted: Array) -> Array:
-    """Return the own seconds of workers, at most the mean time of their step, and above 0, (steps, workers).
-
-    A worker whose operations all overlap with the exchange has no time of its own. Steps of different workers begin at
-    different times, so that one worker's may be longer than another's.
-    """
-    mean = lasted.mean(axis=1, keepdims=True)
-    return np.clip(own, MIN_OWN_SHARE * mean, mean)
-
-
-def _work(job: Recording, full: pd.DataFrame) -> list[Array]:
-    """Return the amounts of work that are known for all steps and workers: tokens and squares, or else samples."""
-    frame, found = job.job().frame, {}
-    for name in WORK_COLUMNS:
-        if not frame[name].isna().all():
-            table = frame.pivot_table(index="step", columns="worker", values=name, aggfunc="max", observed=True)
-            amounts = table.reindex_like(full).to_numpy(float)
-            if np.isfinite(amounts).all():
-                found[name] = amounts
-    return [found[name] for name in ("tokens", "squares") if name in found] or list(found.values())
-
-
 def _least(job: Recording, full: pd.DataFrame) -> Array:
     """Return the seconds that the processors of the busiest host need for each step, (steps,); 0 if unknown."""
     cores, frame = float(job.source.get("cores", "inf")), job.job().frame
     spent = frame.groupby(["host", "step"], observed=True)["processor_seconds"].sum().unstack("host")
     return spent.reindex(full.index).fillna(0.0).max(axis=1).to_numpy(float) / cores
+
+
+def _probes(job: Recording, full: pd.DataFrame) -> Array:
+    """Return the seconds of messages to the next worker, (probes, workers); empty if links were not probed."""
+    there = (job.job().frame["phase"] == PROBE_PHASE).any()
+    return job.table(PROBE_PHASE)[full.columns].dropna().to_numpy(float) if there else np.zeros((0, 0))
 
 
 def _processor(job: Recording, full: pd.DataFrame) -> Array | None:
@@ -239,6 +244,19 @@ def _processor(job: Recording, full: pd.DataFrame) -> Array | None:
         return None
     found = job.table(values="processor_seconds").reindex_like(full).to_numpy(float)
     return found if (found > 0).all() else None
+
+
+def _left_out(job: Recording, there: set[str]) -> str:
+    """Return what the model of a step leaves out, and what it takes to stay."""
+    skipped = f"{job.source['left_out']}; " if "left_out" in job.source else ""
+    if EXCHANGE in there:
+        return f"{skipped}an exchange is taken to last as long after its last worker, whoever that is"
+    missing = [what for what, some in PHASES_OF_CAUSE.items() if there.isdisjoint(some)]
+    ends = "a step is taken to end with its slowest worker"
+    taken = f"{ends}, and to take twice as long with twice the samples"
+    return skipped + (
+        f"{' and '.join(missing)}, of which nothing was recorded; {taken}" if missing else taken
+    )
 
 
 def _hosts(job: Recording, workers: list[Any]) -> dict[str, list[int]]:

@@ -48,8 +48,8 @@ class Recording:
     """Recorded times of one or several jobs.
 
     `frame`: one row per worker, step and phase, with columns recording, worker, host, step, phase, seconds, samples,
-    tokens, squares (sum of squared lengths) and processor_seconds (NaN if unknown). `units`: unit of all times ("s", or what they were normalised to).
-    `source`: name, title, origin, licence, file.
+    tokens, squares (sum of squared lengths) and processor_seconds (NaN if unknown). `units`: unit of all times ("s", or
+    what they were normalised to). `source`: name, title, origin, licence, file.
 
     >>> import pandas as pd
     >>> rows = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [0.5, 0.7]})

@@ -36,6 +36,7 @@ OTHER_NAMES = {"step": "iteration", "recording": "experiment"}  # alternative na
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 # Phases of a worker's computing: as a whole, and in one layer of the model.
 COMPUTE_PHASE, LAYER_PREFIX = "compute", "compute: "
+PROBE_PHASE = "probe"  # time of a message to the next worker
 MIN_TIMESTAMP_S = 1e8  # s; larger values (over three years) are points in time, not durations
 MAX_STEP = 2**63 - 1
 _SPELLINGS = {

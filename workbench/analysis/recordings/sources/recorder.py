@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.recorder.steps import EXCHANGE, FORMAT, PHASES, ROW, WORK, Place, place_of, places
+from workbench.analysis.recorder.steps import EXCHANGE, FORMAT, PHASES, ROW, WORK, Place, places
 from workbench.analysis.recordings.sources import Source
 from workbench.core.base.reading import parse_json, read_npz
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
-from workbench.core.contract.recorded import LAYER_PREFIX
+from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
 
 MAX_ROWS = 2_000_000  # max number of rows that are read; of longer recordings the newest steps count
 FIRST_STEPS = 1  # first steps, which contain what precedes the loop
@@ -35,8 +35,9 @@ def tells(path: Path) -> bool:
 def read(path: Path) -> pd.DataFrame:
     """Return the seconds of every step by phase, of the newest attempt of the job.
 
-    Phases are "exchange", and those of a rank's own work: "compute: data", "compute: forward" and so on. The result's
-    `attrs` list what is left out, and the least number of cores of a host.
+    Phases are "exchange", and those of a rank's own work: "compute: data", "compute: forward" and so on. "probe" is
+    the time of a message to the next rank, in steps in which links were probed. The result's `attrs` list what is left
+    out, and the least number of cores of a host.
     """
     known = sorted(places(path)) if path.is_dir() else []
     if not known:
@@ -46,13 +47,20 @@ def read(path: Path) -> pd.DataFrame:
     for place in known:
         if place.attempt == newest:
             by_rank.setdefault(place.rank, []).append(place)
-    ranks = [_rank(path, rank, some, MAX_ROWS // (len(by_rank) * len(PHASES))) for rank, some in by_rank.items()]
+    ranks = [
+        _rank(path, rank, some, MAX_ROWS // (len(by_rank) * len(PHASES))) for rank, some in by_rank.items()
+    ]
     first = max(max(int(each.steps["step"][0]) for each in ranks), FIRST_STEPS)
     frame = pd.concat([_rows(each, first) for each in ranks], ignore_index=True)
     if frame.empty:
-        raise SettingError(f"path = {str(path)!r}: no rank has recorded a second step yet; wait for some steps")
+        raise SettingError(
+            f"path = {str(path)!r}: no rank has recorded a second step yet; wait for some steps"
+        )
     skipped = [f"attempts before number {newest}"] * (newest > 0) + [f"steps before {first}"]
-    frame.attrs |= {"left_out": " and ".join(skipped), "cores": str(min(each.about["cores"] for each in ranks))}
+    frame.attrs |= {
+        "left_out": " and ".join(skipped),
+        "cores": str(min(each.about["cores"] for each in ranks)),
+    }
     return frame
 
 
@@ -74,12 +82,17 @@ def _segment(file: Path) -> tuple[Array, Mapping[str, Any]]:
         about, steps = parse_json(str(arrays["about"])), arrays["steps"]
         newer = int(about["format"]) > FORMAT
         whole = {"host": str(about["host"]), "cores": max(int(about["cores"] or 1), 1)}
+        whole["links"] = [(int(step), float(seconds)) for step, seconds in about.get("links", ())]
     except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise SettingError(f"path = {str(file)!r}: is no file of recorded steps ({error})") from None
     if newer:
-        raise SettingError(f"path = {str(file)!r}: format = {about['format']}: this version reads {FORMAT}; update it")
+        raise SettingError(
+            f"path = {str(file)!r}: format = {about['format']}: this version reads {FORMAT}; update it"
+        )
     if steps.dtype != ROW or steps.ndim != 1 or not len(steps):
-        raise SettingError(f"path = {str(file)!r}: steps has fields {steps.dtype.names}; {ROW.names} are needed")
+        raise SettingError(
+            f"path = {str(file)!r}: steps has fields {steps.dtype.names}; {ROW.names} are needed"
+        )
     for name in PHASES:
         wrong = np.flatnonzero(~(np.isfinite(steps[name]) & (steps[name] >= 0)))
         if len(wrong):
@@ -95,12 +108,18 @@ def _rows(rank: _Rank, first: int) -> pd.DataFrame:
     fixed |= {name: np.where(steps[name] > 0, steps[name], np.nan) for name in WORK}
     own = [phase for phase in PHASES if phase != EXCHANGE]
     parts = [
-        pd.DataFrame({**fixed, "phase": LAYER_PREFIX + phase, "seconds": steps[phase], "processor_seconds": 0.0})
+        pd.DataFrame(
+            {**fixed, "phase": LAYER_PREFIX + phase, "seconds": steps[phase], "processor_seconds": 0.0}
+        )
         for phase in own
     ]
     parts[0]["processor_seconds"] = steps["processor"]  # of the step as a whole
     exchange = {"phase": EXCHANGE, "seconds": steps[EXCHANGE], "processor_seconds": np.nan}
-    return pd.concat([*parts, pd.DataFrame({**fixed, **exchange})])
+    parts.append(pd.DataFrame({**fixed, **exchange}))
+    if links := [(step, took) for step, took in rank.about["links"] if step >= first and took > 0]:
+        probes = pd.DataFrame(links, columns=["step", "seconds"]).drop_duplicates("step")
+        parts.append(probes.assign(worker=rank.rank, host=rank.about["host"], phase=PROBE_PHASE))
+    return pd.concat(parts)
 
 
 SOURCE = Source(name="recorder", title="a folder of wb.record", tells=tells, read=read)
