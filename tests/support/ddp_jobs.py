@@ -50,7 +50,7 @@ class Job:
     who: int = 2
     ranks: int = RANKS
     blocks: int = 3
-    steps: int = 12
+    steps: int = 8
     nap: float = NAP
     accumulate: int = 1
     overlap: bool = False

@@ -53,7 +53,7 @@ FALSE_ALARM_LEVEL = 0.01  # probability of naming a culprit if all are equal
 CAUSE_TEXTS = {
     COMPUTE: "by computing",
     LINK: "on its way",
-    str(UNEVEN): "as tokens or samples differ between workers",
+    str(UNEVEN): "as its amount differs, for example the lengths of sequences",
     WAITING: "waiting for a processor that another process keeps busy",
     SLOWER: "its processor needs {more:.0%} longer for the same work",
 }  # other causes are described by their name
@@ -388,17 +388,18 @@ def _culprit(
 def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Diagnosis:
     """Diagnose a job of stages and replicas; costs are what one recorded worker or stage adds to an even step.
 
-    If all replicas of the worst worker's stage cost half as much as it does, the stage is reported as too long.
+    If all replicas of the worst worker's stage cost half as much as it does, the stage is reported as too long. What
+    the work of micro-batches explains is reported apart.
     """
     job = Pipeline.of(rows)
     even = job.even()
-    real, ideal = job.seconds(job.durations), job.seconds(even)
+    real, ideal, work = job.seconds(job.durations), job.seconds(even), job.even_work()
     ranks = rows.groupby(["stage", "dp_rank"])["rank"].first()
 
     def cost(stage: int, replica: int | slice, kinds: Collection[str] = ()) -> Array:
         mixed = {
             k: _mixed(even[k], d, replica) if k[2] == stage and (not kinds or k[0] in kinds) else even[k]
-            for k, d in job.durations.items()
+            for k, d in (work or job.durations).items()
         }
         return np.asarray(job.seconds(mixed) - ideal)
 
@@ -414,14 +415,17 @@ def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Dia
     stage, replica = worst[0], slice(None) if long else worst[1]
     kinds = {COMPUTE: (*COMPUTING, OPTIMISER), LINK: tuple(TRANSFERS)}
     by = {what: float(cost(stage, replica, some).mean()) for what, some in kinds.items()}
-    found = _culprit(who, series, real, rng, max(by, key=by.__getitem__))
+    found = [_culprit(who, series, real, rng, max(by, key=by.__getitem__))]
+    if work is not None:
+        costs[str(UNEVEN)] = real - job.seconds(work)
+        found.append(_culprit(str(UNEVEN), costs[str(UNEVEN)], real, rng, str(UNEVEN)))
     left_out = "what the processor does between operations, and model chunks that share a stage"
     return _told(
         name,
         real,
         ideal,
         costs,
-        [found],
+        found,
         left_out=left_out,
         like="the average of their kind",
     )
