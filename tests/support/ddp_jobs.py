@@ -211,10 +211,11 @@ def observed(job: Job, folder: Path) -> Iterator[None]:
             recorders.append(recorder)
             yield
         return
-    from torch.profiler import ProfilerActivity, profile, tensorboard_trace_handler
+    from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
 
     handler = tensorboard_trace_handler(str(folder / "record"))
-    with profile(activities=[ProfilerActivity.CPU], on_trace_ready=handler) as found:
+    plan = schedule(wait=1, warmup=1, active=job.count - 2)
+    with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=handler) as found:
         _after_step.append(found.step)
         yield
 

@@ -141,7 +141,22 @@ def test_recorder_folder_of_the_newest_attempt_counts(tmp_path: Path) -> None:
     write(tmp_path / "steps", job(backward={1: 0.2}))
     found = wb.diagnose(write(tmp_path / "steps", job(backward={3: 0.2}), attempt=1))
     assert found.culprits[0].who == "worker 3"
-    assert "left out: attempts before number 1 and steps before 1" in str(found)
+    assert "left out: earlier attempts and steps before 1" in str(found)
+
+
+def test_recorder_folder_leaves_out_ranks_of_an_earlier_attempt(tmp_path: Path) -> None:
+    """Rank 3 ended before it wrote anything the first time, so its second attempt has the number of the first."""
+    ranks = job(backward={1: 0.2})
+    for rows in ranks:
+        rows["ended"] = 1e9 + np.arange(len(rows))
+    write(tmp_path / "steps", ranks[:3])
+    for rows in ranks:
+        rows["ended"] += 1000
+    for rank, attempt in ((0, 1), (1, 1), (3, 0)):  # rank 2 is not there again
+        write_steps(tmp_path / "steps", Place(rank, attempt, 0), ranks[rank], ABOUT)
+    found = wb.traces.load(tmp_path / "steps")
+    assert found.table().columns.tolist() == [0, 1, 3]
+    assert "rank 2, which ended before the newest attempt" in found.source["left_out"]
 
 
 def test_recorder_folder_is_limited_to_the_newest_steps(

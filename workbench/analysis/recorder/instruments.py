@@ -124,12 +124,13 @@ class Instruments:
         """Let the first operation of a backward pass queue a callback, and return the hook; None if it cannot."""
         from torch.autograd import Variable
 
-        first = tensors if hasattr(tensors, "register_hook") else next(iter(tensors or ()), None)
-        if first is None or first.grad_fn is None:
+        first = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
+        engine = getattr(Variable, "_execution_engine", None)
+        if engine is None or getattr(first, "grad_fn", None) is None:
             return None
 
         def queue(_: Any) -> None:
-            Variable._execution_engine.queue_callback(self._timeline.gradients_are_done)
+            engine.queue_callback(self._timeline.gradients_are_done)
 
         return first.register_hook(queue)
 

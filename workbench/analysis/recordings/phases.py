@@ -158,6 +158,8 @@ class Phases:
         """
         seconds = self.own_seconds
         others = np.delete(np.arange(seconds.shape[1]), who)
+        if not len(others):
+            return np.asarray(np.median(seconds, axis=1))
         found = np.zeros((LIKE_DRAWS, len(seconds)))
         for draw in range(LIKE_DRAWS):
             for i in who:

@@ -48,8 +48,8 @@ class Recording:
     """Recorded times of one or several jobs.
 
     `frame`: one row per worker, step and phase, with columns recording, worker, host, step, phase, seconds, samples,
-    tokens, squares (sum of squared lengths) and processor_seconds (NaN if unknown). `units`: unit of all times ("s", or
-    what they were normalised to). `source`: name, title, origin, licence, file.
+    and processor_seconds (NaN if unknown), and if known tokens and squares (sum of squared lengths of sequences).
+    `units`: unit of all times ("s", or what they were normalised to). `source`: name, title, origin, licence, file.
 
     >>> import pandas as pd
     >>> rows = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [0.5, 0.7]})
@@ -63,7 +63,8 @@ class Recording:
 
     def __post_init__(self) -> None:
         """Raise `SettingError` with the field's name for an invalid table of recorded times."""
-        _check_frame("frame", self.frame, COLUMNS, "wb.traces.load reads a file, Recording.of_rows a table")
+        needed = tuple(name for name in COLUMNS if name not in ("tokens", "squares"))
+        _check_frame("frame", self.frame, needed, "wb.traces.load reads a file, Recording.of_rows a table")
         _check_text("units", self.units)
         if not isinstance(self.source, Mapping):
             raise SettingError(

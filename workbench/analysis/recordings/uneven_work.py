@@ -67,7 +67,7 @@ def amounts(job: Recording, full: pd.DataFrame) -> list[Array]:
     """Return the amounts of work that are known for all steps and workers of `full`: tokens and squares, or samples."""
     frame, found = job.job().frame, {}
     for name in WORK_COLUMNS:
-        if not frame[name].isna().all():
+        if name in frame and not frame[name].isna().all():
             table = frame.pivot_table(
                 index="step", columns="worker", values=name, aggfunc="max", observed=True
             )

@@ -16,6 +16,7 @@ from workbench.core.base.types import Array
 from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
 
 MAX_ROWS = 2_000_000  # max number of rows that are read; of longer recordings the newest steps count
+MAX_SKEW_S = 60.0  # s by which clocks of hosts may differ
 FIRST_STEPS = 1  # first steps, which contain what precedes the loop
 
 
@@ -42,26 +43,34 @@ def read(path: Path) -> pd.DataFrame:
     known = sorted(places(path)) if path.is_dir() else []
     if not known:
         raise SettingError(f"path = {str(path)!r}: holds no recorded steps; wb.record writes them")
-    newest = max(place.attempt for place in known)
     by_rank: dict[int, list[Place]] = {}
     for place in known:
-        if place.attempt == newest:
-            by_rank.setdefault(place.rank, []).append(place)
-    ranks = [
-        _rank(path, rank, some, MAX_ROWS // (len(by_rank) * len(PHASES))) for rank, some in by_rank.items()
-    ]
+        by_rank.setdefault(place.rank, []).append(place)
+    most = MAX_ROWS // (len(by_rank) * len(PHASES))
+    every = [_rank(path, rank, _newest(some), most) for rank, some in by_rank.items()]
+    begun = max(float(each.steps["ended"][0]) for each in every)
+    ranks = [each for each in every if each.steps["ended"][-1] >= begun - MAX_SKEW_S]
     first = max(max(int(each.steps["step"][0]) for each in ranks), FIRST_STEPS)
     frame = pd.concat([_rows(each, first) for each in ranks], ignore_index=True)
     if frame.empty:
         raise SettingError(
             f"path = {str(path)!r}: no rank has recorded a second step yet; wait for some steps"
         )
-    skipped = [f"attempts before number {newest}"] * (newest > 0) + [f"steps before {first}"]
+    ended = [
+        f"rank {each.rank}, which ended before the newest attempt"
+        for each in every
+        if all(each is not one for one in ranks)
+    ]
+    skipped = ["earlier attempts"] * any(place.attempt for place in known) + [f"steps before {first}", *ended]
     frame.attrs |= {
         "left_out": " and ".join(skipped),
         "cores": str(min(each.about["cores"] for each in ranks)),
     }
     return frame
+
+
+def _newest(some: list[Place]) -> list[Place]:
+    return [place for place in some if place.attempt == max(each.attempt for each in some)]
 
 
 def _rank(path: Path, rank: int, some: list[Place], most: int) -> _Rank:
