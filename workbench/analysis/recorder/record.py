@@ -29,6 +29,7 @@ from workbench.analysis.recorder.steps import (
     SEGMENT_STEPS,
     WORK,
     Place,
+    StepRows,
     next_attempt,
     write_steps,
 )
@@ -36,7 +37,6 @@ from workbench.analysis.recorder.timeline import Timeline
 from workbench.analysis.recorder.work import work_of
 from workbench.core.base.files import private_folder
 from workbench.core.base.settings import SettingError, check_kind, user_path
-from workbench.core.base.types import Array
 
 WRITE_EVERY_S = 5.0  # s between two writes, unless a file is full before
 MAX_PROBES = 100  # max number of probes of a link that are kept
@@ -70,11 +70,13 @@ class Recorder:
         self._work: dict[str, float] = {}
         self._pending: deque[_Step] = deque()
         self._rows = np.zeros(SEGMENT_STEPS, ROW)
-        self._count, self._events, self._processor = 0, None, 0.0
+        self._count, self._processor = 0, 0.0
+        self._events: Events | None = None
         self._lock = threading.Lock()
-        self._full: list[Array] = []  # segments to write
+        self._full: list[StepRows] = []  # segments to write
         self._links: deque[tuple[int, float]] = deque(maxlen=MAX_PROBES)  # step and seconds of each probe
-        self.rank, self._attempt, self._segment = 0, None, 0
+        self.rank, self._segment = 0, 0
+        self._attempt: int | None = None  # known when the first segment is written
         self._wake = threading.Event()
         self._closed = False
         self._instruments: Instruments | None = None
@@ -250,7 +252,7 @@ class Recorder:
             why = f"{self.folder}: the recorder cannot write ({error}); training continues"
             warnings.warn(why, stacklevel=2)
 
-    def _write_segment(self, rows: Array) -> None:
+    def _write_segment(self, rows: StepRows) -> None:
         if self._attempt is None:
             self._attempt = next_attempt(self.folder, self.rank)
         place = Place(self.rank, self._attempt, self._segment)

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.core.base.files import atomic_write
-from workbench.core.base.types import Array
 
 PHASES = ("data", "forward", "backward", "exchange", "optimiser", "other")
 EXCHANGE = "exchange"  # the phase in which a rank waits for others, or for a link
 WORK = ("samples", "tokens", "squares")  # amounts of work of a step; NaN if unknown
 FIELDS = ("ended", *PHASES, "processor", *WORK)
 ROW = np.dtype([("step", np.int64), *((name, np.float64) for name in FIELDS)])
+StepRows = NDArray[np.void]  # rows of the type `ROW`
 SEGMENT_STEPS = 4096  # max number of steps in a file
 FORMAT = 1  # number of the format; a reader refuses larger ones
 
@@ -61,7 +62,7 @@ def next_attempt(folder: Path, rank: int) -> int:
     return max((each.attempt + 1 for each in places(folder) if each.rank == rank), default=0)
 
 
-def write_steps(folder: Path, place: Place, steps: Array, about: Mapping[str, Any]) -> None:
+def write_steps(folder: Path, place: Place, steps: StepRows, about: Mapping[str, Any]) -> None:
     """Write a segment atomically. Raises OSError."""
     with atomic_write(folder / place.name) as out:
         np.savez(out, steps=steps, about=np.array(json.dumps(about)))

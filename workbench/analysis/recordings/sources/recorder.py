@@ -8,11 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.recorder.steps import EXCHANGE, FORMAT, PHASES, ROW, WORK, Place, places
+from workbench.analysis.recorder.steps import (
+    EXCHANGE,
+    FORMAT,
+    PHASES,
+    ROW,
+    WORK,
+    Place,
+    StepRows,
+    places,
+)
 from workbench.analysis.recordings.sources import Source
 from workbench.core.base.reading import parse_json, read_npz
 from workbench.core.base.settings import SettingError
-from workbench.core.base.types import Array
 from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
 
 MAX_ROWS = 2_000_000  # max number of rows that are read; of longer recordings the newest steps count
@@ -24,7 +32,7 @@ class _Rank(NamedTuple):
     """Steps of one rank, and what its file tells about it."""
 
     rank: int
-    steps: Array
+    steps: StepRows
     about: Mapping[str, Any]
 
 
@@ -75,7 +83,7 @@ def _newest(some: list[Place]) -> list[Place]:
 
 def _rank(path: Path, rank: int, some: list[Place], most: int) -> _Rank:
     """Read the newest `most` steps of a rank, or a segment more."""
-    parts: list[Array] = []
+    parts: list[StepRows] = []
     for place in sorted(some, reverse=True):
         steps, about = _segment(path / place.name)
         parts.insert(0, steps)
@@ -84,7 +92,7 @@ def _rank(path: Path, rank: int, some: list[Place], most: int) -> _Rank:
     return _Rank(rank, np.concatenate(parts)[-most:], about)
 
 
-def _segment(file: Path) -> tuple[Array, Mapping[str, Any]]:
+def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
     """Read one file. Raise `SettingError` with its name, and with the step and the field if a value is wrong."""
     try:
         arrays = read_npz(file, ("steps", "about"))
