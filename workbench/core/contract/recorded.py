@@ -30,14 +30,24 @@ from workbench.core.base.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
+<<<<<<< HEAD
 COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
 # alternative names of columns; of two that differ, neither is chosen
 OTHER_NAMES = {"step": ("iteration", "global_step"), "recording": ("experiment",)}
 # names of columns in logs, which count if there is no column of the usual name
 LOG_NAMES = {"worker": ("rank", "global_rank"), "host": ("hostname",)}
+||||||| bfb0bcae
+COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
+OTHER_NAMES = {"step": "iteration", "recording": "experiment"}  # alternative names of columns
+=======
+WORK_COLUMNS = ("samples", "tokens", "squares")  # amounts of work that a time is for
+COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", *WORK_COLUMNS, "processor_seconds")
+OTHER_NAMES = {"step": "iteration", "recording": "experiment"}  # alternative names of columns
+>>>>>>> record
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 # Phases of a worker's computing: as a whole, and in one layer of the model.
 COMPUTE_PHASE, LAYER_PREFIX = "compute", "compute: "
+PROBE_PHASE = "probe"  # time of a message to the next worker
 MIN_TIMESTAMP_S = 1e8  # s; larger values (over three years) are points in time, not durations
 MAX_STEP = 2**63 - 1
 _SPELLINGS = {
@@ -270,9 +280,9 @@ def _amounts(frame: pd.DataFrame, given: pd.Series[Any], name: str) -> pd.Series
     if name == "seconds":
         why = "times are finite and at least 0; did the clock step back? Leave such rows out"
         refuse(frame, wrong, given, why)
-    elif name == "samples":
+    elif name in WORK_COLUMNS:
         wrong = ~empty & ~(np.isfinite(found) & (found > 0))
-        refuse(frame, wrong, given, "a time is for more than 0 samples; leave it empty if unknown")
+        refuse(frame, wrong, given, f"a time is for more than 0 {name}; leave it empty if unknown")
     else:
         why = "a processor's seconds are finite and at least 0; leave them empty if unknown"
         refuse(frame, wrong & ~empty, given, why)
