@@ -46,9 +46,9 @@ class Environment:
         """Return the value of the environment variable."""
         return json.dumps(asdict(self))
 
-    def connect(self) -> tuple[Channel, str]:
-        """Return a connection to the master, and the secret to begin with. Raises `RunError`."""
-        until = time.monotonic() + CONNECT_TIMEOUT_S
+    def connect(self, timeout: float = CONNECT_TIMEOUT_S) -> tuple[Channel, str]:
+        """Return a connection to the master, and the secret to begin with. Raises `RunError` after some seconds."""
+        until = time.monotonic() + timeout
         while True:
             try:
                 address, token = from_store() if self.address == "store" else (self.address, "")

@@ -89,7 +89,11 @@ class Job:
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of the next epoch. A rank that takes over a newer state skips the steps before it."""
         self._epoch += 1
-        while self.step < self._epoch * self.steps_per_epoch:
+        return self.until(self._epoch * self.steps_per_epoch)
+
+    def until(self, steps: int) -> Iterator[Any]:
+        """Yield batches until the job has done that many steps, over as many epochs as that takes."""
+        while self.step < steps:
             self._samples, self._weights = self._source.rows(self.step)
             self._batch, self._computed = self._source.take(self.step), False
             yield self._batch

@@ -33,6 +33,8 @@ EXAMPLE = "torchrun --nproc-per-node=8 -m workbench.ddp --scheme GC --set stragg
 DEFAULT_SCHEME, DEFAULT_ARGS = "GC", {"stragglers": 1}
 BACKLOG = 128  # connections that wait to be accepted
 FAILED_STATUS, USAGE_STATUS = 1, 2
+STOP_TIMEOUT_S = 5.0  # s that a script has to end after a signal
+REPORT_TIMEOUT_S = 20.0  # s in which the other launchers report the ends of their scripts
 
 
 def parser() -> argparse.ArgumentParser:
@@ -125,7 +127,6 @@ class Launcher:
     def __init__(self, here: Environment, options: argparse.Namespace, master: Any = None) -> None:
         self.here, self.options, self.master = here, options, master
         self.child: subprocess.Popen[bytes] | None = None
-        self.stopped: int | None = None  # signal that ended the launcher
 
     def run(self) -> int:
         """Run the script until it ends, and wait for the job if it failed. Return the exit status."""
@@ -133,12 +134,10 @@ class Launcher:
             signal.signal(number, self._stop)
         code = self._run_script()
         for _ in range(self.options.restarts):
-            if code == 0 or self.stopped:
+            if code == 0:
                 break
             self._say(f"{ending(code)}; its script is started again")
             code = self._run_script()
-        if self.stopped:
-            return 128 + self.stopped
         if code:
             self._say(f"{ending(code)}; the other ranks continue if the scheme tolerates it")
         return self._status(code)
@@ -150,9 +149,12 @@ class Launcher:
         return self.child.wait()
 
     def _stop(self, number: int, frame: object) -> None:
-        self.stopped = number
+        """End the script and the launcher, as torchrun asks for by a signal."""
         if self.child is not None and self.child.poll() is None:
             self.child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.child.wait(STOP_TIMEOUT_S)
+        sys.exit(128 + number)
 
     def _status(self, code: int) -> int:
         why = "its script ended without a job" if code == 0 else ending(code)
@@ -162,6 +164,7 @@ class Launcher:
         if self.master is not None:
             self.master.lost(self.here.rank, why)
             end = self.master.wait()
+            self.master.wait_for_launchers(REPORT_TIMEOUT_S)
             if not end["complete"]:
                 self._say(f"the job is not complete: {end['why']}")
         else:
@@ -171,7 +174,7 @@ class Launcher:
     def _tell(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Tell the master that this rank's script has ended. Return the end of the job."""
         try:
-            channel, token = self.here.connect()
+            channel, token = self.here.connect(REPORT_TIMEOUT_S)
             channel.send({"launcher": self.here.rank, "token": token, **message})
             return channel.receive()[0]
         except (OSError, WorkbenchError) as error:

@@ -58,6 +58,7 @@ class Master:
         self.alive: set[int] = set()
         self.dead: dict[int, str] = {}
         self.finished: set[int] = set()
+        self.launchers: set[int] = set()  # ranks whose launchers have reported the end of the script
         self.failure: str | None = None
         self._source: int | None = None  # rank whose state all ranks begin with
         self._pending: dict[int, dict[str, Any]] = {}  # requests that ranks wait for
@@ -79,6 +80,9 @@ class Master:
                 return
             if "launcher" in hello:
                 channel.send(self._until_end(hello))
+                with self.changed:
+                    self.launchers.add(hello["launcher"])
+                    self.changed.notify_all()
                 return
             rank = int(hello["rank"])
             self._converse(rank, channel)
@@ -294,6 +298,11 @@ class Master:
     def _until_end(self, hello: dict[str, Any]) -> dict[str, Any]:
         self.lost(hello["launcher"], hello["why"])
         return self.wait() if hello["wait"] else {"complete": True}
+
+    def wait_for_launchers(self, timeout: float) -> None:
+        """Wait until the launchers of all other ranks have reported, for some seconds at most."""
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.launchers) >= self.rule.ranks - 1, timeout)
 
     def wait(self) -> dict[str, Any]:
         """Wait for the end of all ranks. Return whether the job is complete, and the reason if it is not."""

@@ -57,15 +57,14 @@ def main() -> None:
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.95)
     job = ddp.prepare(model, optimiser, loader, schedule=schedule)
     losses: dict[int, float] = {}
-    while job.step < STEPS:
-        for inputs, targets in job:
-            fail(job, model)
-            optimiser.zero_grad()
-            job.backward(nn.functional.cross_entropy(model(inputs), targets, reduction="none"))
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimiser.step()
-            schedule.step()
-            losses[job.step] = job.loss
+    for inputs, targets in job.until(STEPS):
+        fail(job, model)
+        optimiser.zero_grad()
+        job.backward(nn.functional.cross_entropy(model(inputs), targets, reduction="none"))
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        schedule.step()
+        losses[job.step] = job.loss
     state = {"model": model.state_dict(), "optimiser": optimiser.state_dict()}
     report = {"step": job.step, "losses": losses, "state": digest(pack(state)), "tensors": digests(state)}
     (OUT / f"rank-{job.rank}.json").write_text(json.dumps(report))
