@@ -104,7 +104,7 @@ def test_take_skips_missed_steps(workers: int) -> None:
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_augmentations_of_replicas_are_equal_and_new_in_each_epoch(workers: int) -> None:
     batches = JobBatches(DataLoader(Augmented(), batch_size=10, num_workers=workers), seed=0)
-    ranks = [RankBatches(batches, row, mean=False) for row in ((1.0, 1.0), (0.0, 1.0))]
+    ranks = [RankBatches(batches, row, mean=False) for row in np.array([[1.0, 1.0], [0.0, 1.0]])]
     found = []
     for step in (0, 2):
         random.seed(step)

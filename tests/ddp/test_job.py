@@ -37,7 +37,7 @@ def test_single_rank_takes_the_gradient_of_the_mean() -> None:
         job.backward(losses(model, x, y))
         for parameter, gradient in zip(model.parameters(), expected, strict=True):
             torch.testing.assert_close(parameter.grad, gradient)
-        assert job.loss == pytest.approx(float(losses(model, x, y).mean()))
+        assert job.loss == pytest.approx(float(losses(model, x, y).mean().detach()))
         optimiser.step()
     assert job.step == 3
 

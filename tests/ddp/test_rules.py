@@ -18,7 +18,7 @@ EXACT: dict[str, tuple[str, dict[str, Any]]] = {
     "cyclic": ("GC", {"stragglers": 1}),
     "cyclic 2": ("GC", {"stragglers": 2}),
     "fractional": ("GC", {"stragglers": 2, "code": "fractional"}),
-    "mds": ("GC", {"stragglers": 2, "code": "mds"}),
+    "mds": ("GC", {"stragglers": 3, "code": "mds"}),
 }
 
 

@@ -59,7 +59,7 @@ def test_digests_name_the_changed_tensor_and_settings() -> None:
 
 
 def test_other_types_are_refused() -> None:
-    with pytest.raises(SettingError, match="state.extra: is of type set"):
+    with pytest.raises(SettingError, match=r"state\.extra: is of type set"):
         states.pack({"extra": {1, 2}})
     with pytest.raises(SettingError, match="has a key of type float"):
         states.pack({"extra": {0.5: 1}})

@@ -51,7 +51,8 @@ def prepare(model: nn.Module, optimiser: torch.optim.Optimizer, loader: DataLoad
 class Job:
     """Training job of one rank. Iterating over it yields the rank's batches of one epoch.
 
-    `step`: number of complete steps. `loss`: loss of the last committed batch. `rank`, `ranks`: of torchrun.
+    `step`: number of complete steps. `loss`: loss of the last committed batch, or of the rank's own samples between
+    averages of models. `rank`, `ranks`: of torchrun.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Job:
         self.rank, self.ranks, self._options = found.rank, found.ranks, found
         self.rule = found.rule()
         self.step, self.loss, self._epoch = 0, float("nan"), 0
+        self._own_loss = float("nan")
         batches = JobBatches(loader, found.seed)
         self._source = RankBatches(batches, self.rule.matrix[self.rank], self.rule.local)
         self.steps_per_epoch = batches.per_epoch
@@ -81,6 +83,11 @@ class Job:
         if found.address:
             self._channel, token = found.connect()
             self._join(batches, token)
+
+    @property
+    def late(self) -> bool:
+        """Whether the rank's last gradient was dropped, so that it continues from a newer state."""
+        return self._next is not None
 
     def __len__(self) -> int:
         """Return the number of steps of an epoch."""
@@ -113,11 +120,13 @@ class Job:
         weights = torch.as_tensor(self._weights, dtype=per_sample.dtype, device=per_sample.device)
         loss = (weights * per_sample).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-        self._computed, self.loss = True, float(loss.detach())
+        self._computed, self._own_loss = True, float(loss.detach())
         if self._channel and self._exchanges == 0 and self.rule.replicated:
             self._found["pass"] = self._first_pass(per_sample)
         if self._channel and not self.rule.local:
             self._exchange_gradients()
+        else:
+            self.loss = self._own_loss
 
     def _per_sample(self, losses: Tensor) -> Tensor:
         if losses.dim() == 0 or len(losses) != len(self._weights):
@@ -179,7 +188,7 @@ class Job:
         if len(self._flat) != count:
             pinned = torch.cuda.is_available()
             self._flat = torch.empty(count, dtype=torch.float64 if wide else torch.float32, pin_memory=pinned)
-        self._flat[0], place = self.loss, 1
+        self._flat[0], place = self._own_loss, 1
         for tensor in tensors:
             self._flat[place : place + tensor.numel()].copy_(tensor.detach().reshape(-1))
             place += tensor.numel()

@@ -64,7 +64,8 @@ def main() -> None:
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         schedule.step()
-        losses[job.step] = job.loss
+        if not job.late:
+            losses[job.step] = job.loss
     state = {"model": model.state_dict(), "optimiser": optimiser.state_dict()}
     report = {"step": job.step, "losses": losses, "state": digest(pack(state)), "tensors": digests(state)}
     (OUT / f"rank-{job.rank}.json").write_text(json.dumps(report))

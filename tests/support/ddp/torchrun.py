@@ -24,8 +24,9 @@ class Done:
     ranks: dict[int, dict[str, Any]]
 
     def losses(self) -> list[float]:
-        """Return the losses of rank 0, in order of the steps."""
-        return list(self.ranks[0]["losses"].values())
+        """Return the losses in order of the steps, each from a rank that was not late then."""
+        found = {int(step): loss for report in self.ranks.values() for step, loss in report["losses"].items()}
+        return [found[step] for step in sorted(found)]
 
 
 def environment(**more: str) -> dict[str, str]:
