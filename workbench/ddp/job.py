@@ -78,6 +78,7 @@ class Job:
         self._donate = False
         self._found: dict[str, Any] = {}  # fields of the next answer
         self._computed = True  # whether `backward` was called for the last batch
+        self._begun = False  # whether a step has begun and is not complete
         self._clock()
         self._channel: Channel | None = None
         if found.address:
@@ -120,7 +121,7 @@ class Job:
         weights = torch.as_tensor(self._weights, dtype=per_sample.dtype, device=per_sample.device)
         loss = (weights * per_sample).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-        self._computed, self._own_loss = True, float(loss.detach())
+        self._computed, self._begun, self._own_loss = True, True, float(loss.detach())
         if self._channel and self._exchanges == 0 and self.rule.replicated:
             self._found["pass"] = self._first_pass(per_sample)
         if self._channel and not self.rule.local:
@@ -203,6 +204,7 @@ class Job:
 
     def _complete(self) -> None:
         """End a step, after that of the optimiser: average models if it is time, and take or send a state."""
+        self._begun = False
         group = self.rule.group(self.step + 1, self.rank) if self._channel else None
         if self.rule.local and group:
             self._exchange_models()
@@ -261,6 +263,8 @@ class Job:
     def _finish(self) -> None:
         """Tell the master that this rank has ended; a script that failed only closes its connection."""
         if self._channel and getattr(sys, "last_type", None) is None:
+            if self._begun:  # the script has left its loop
+                self._complete()
             self._ask({"what": "finished", "step": self.step, **self._found})
             self._channel.close()
 

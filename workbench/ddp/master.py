@@ -62,6 +62,7 @@ class Master:
         self.failure: str | None = None
         self._source: int | None = None  # rank whose state all ranks begin with
         self._pending: dict[int, dict[str, Any]] = {}  # requests that ranks wait for
+        self._awaited: dict[int, Exchange] = {}  # exchanges whose commits ranks wait for
         self._behind: dict[int, int] = {}  # rank -> number of steps that the state it waits for must have
         self._asked: set[int] = set()  # ranks that are asked for their state at once
         self._open: dict[tuple[int, Group], Exchange] = {}
@@ -86,7 +87,7 @@ class Master:
                 return
             rank = int(hello["rank"])
             self._converse(rank, channel)
-        except (OSError, ValueError, RunError, KeyError):
+        except (OSError, ValueError, RunError):
             pass
         finally:
             if rank is not None:
@@ -138,8 +139,8 @@ class Master:
                 return None
             return {"do": "load", "step": found.step}, found.values
         if request["what"] == "answer":
-            exchange = self._newest.get(self._key(request["group"]))
-            if exchange is None or exchange.event != request["event"]:
+            exchange = self._awaited[rank]
+            if exchange.commit is None:
                 return None
             donate = exchange.donor == rank
             return {"do": "commit", **exchange.reply, "donate": donate}, exchange.commit
@@ -193,7 +194,10 @@ class Master:
             exchange = self._open.setdefault((event, group), Exchange(event, group))
             exchange.answers[rank] = np.frombuffer(values, dtype=header["dtype"])
             exchange.headers[rank] = header
-        elif newest is not None and event < newest.event:
+            self._awaited[rank] = exchange
+        elif newest is not None and event == newest.event:
+            self._awaited[rank] = newest
+        else:
             self._behind[rank] = self._newest[ALL].event
         self._settle()
 
