@@ -77,7 +77,7 @@ def loss_of(model: nn.Module, x: Tensor, y: Tensor, rank: int, step: int) -> Ten
 
 
 class Log:
-    """Ends of steps, losses and the processor's seconds of one rank, written at the end of a job."""
+    """Ends of steps and losses of one rank of DDP."""
 
     def __init__(self, rank: int) -> None:
         self.path = Path(os.environ["OUT"]) / f"log-{rank}.json"
@@ -115,6 +115,8 @@ def train_ddp(steps: int) -> None:
         loss.backward()
         optimiser.step()
         log.step(float(loss))
+        if rank == 0 and "DEATH" in os.environ:
+            log.write()
     mine = torch.tensor(log.losses)
     distributed.all_reduce(mine)
     log.losses = (mine / RANKS).tolist()
@@ -130,13 +132,10 @@ def train_coded(steps: int) -> None:
     net, loader = pieces()
     optimiser = torch.optim.Adam(net.parameters(), lr=RATE)
     job = ddp.prepare(net, optimiser, loader)
-    log = Log(job.rank)
     for x, y in job.until(steps):
         optimiser.zero_grad()
         job.backward(loss_of(net, x, y, job.rank, job.step))
         optimiser.step()
-        log.step(job.loss)
-    log.write()
 
 
 # ---------------------------------------------------------------- jobs
@@ -170,11 +169,23 @@ def job(
         env |= {"DEATH": str(DEATH_STEP)} if death else {}
         quiet = subprocess.DEVNULL if death else None
         status = subprocess.run(command, env=env, check=False, stderr=quiet, stdout=quiet).returncode
-        file = Path(folder) / "log-0.json"
-        found = json.loads(file.read_text()) if file.exists() else {"ends": [], "losses": []}
-        times = list(csv.DictReader((log / "times.csv").open())) if side != "DDP" else []
-        ends = found["ends"][WARM_STEPS:]
-        return Ended(status, [b - a for a, b in pairwise(ends)], found["losses"], times)
+        return ended(status, Path(folder)) if side == "DDP" else ended_coded(status, log)
+
+
+def ended(status: int, folder: Path) -> Ended:
+    """Return what rank 0 of DDP has logged."""
+    file = folder / "log-0.json"
+    found = json.loads(file.read_text()) if file.exists() else {"ends": [], "losses": []}
+    return Ended(status, [b - a for a, b in pairwise(found["ends"][WARM_STEPS:])], found["losses"], [])
+
+
+def ended_coded(status: int, folder: Path) -> Ended:
+    """Return what the master has logged; the steps of local schemes are those between two averages."""
+    rows = list(csv.DictReader((folder / "steps.csv").open()))
+    ends = [(int(row["step"]), float(row["time"])) for row in rows if int(row["step"]) > WARM_STEPS]
+    seconds = [(b - a) / (j - i) for (i, a), (j, b) in pairwise(ends)]
+    times = list(csv.DictReader((folder / "times.csv").open()))
+    return Ended(status, seconds, [float(row["loss"]) for row in rows], times)
 
 
 def turns(sides: list[tuple[str, bool]], args: argparse.Namespace) -> dict[tuple[str, bool], list[Ended]]:
