@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from workbench.analysis.planning.advice import Advice, Refusal
-from workbench.analysis.planning.finer import FINER_PASSES, FINER_SETTINGS, affordable, finer
+from workbench.analysis.planning.finer import FINER_PASSES, FINER_SETTINGS, MIN_SEEDS, affordable, finer
 from workbench.analysis.planning.plan_notes import notes, step_notes
 from workbench.analysis.planning.predicting import (
     Candidate,
@@ -57,6 +57,7 @@ FORECAST_ROUNDS = 64  # rounds of a forecast for the comparison
 FORECAST_SEEDS = 4  # seeds of a forecast for the comparison
 # max ratio of round times to the best exact one's; unbiased estimates cannot compensate for more
 MAX_ROUNDS_RATIO = 1.1
+MAX_BATCH_ROUNDS = 8  # max ratio of the rounds with mini-batches to those with full gradients
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 
 
@@ -77,6 +78,7 @@ def plan(
     seconds: float | None = None,
     machines: Literal["same", "new"] | None = None,
     replay: bool = False,
+    batches: Sequence[int] = (),
     progress: bool = False,
     **fields: Any,
 ) -> Advice:
@@ -98,6 +100,8 @@ def plan(
         "same": plan for the measured workers, each in its place; permanently slow ones stay slow. "new": plan for
         others of their kind, drawn from the fitted delay model. Default: "same" for as many as were measured.
         `replay`: use recorded times in place of fitted delay models; on new machines they are reassigned at random.
+    batches
+        Sizes of mini-batches, `Experiment.batch`, to compare as well, each with every scheme. All have the same target.
     progress, **fields
         Show a bar; other fields of an experiment. optimiser, optimiser_args: for all schemes, not each one's own.
 
@@ -118,9 +122,21 @@ def plan(
     count, args = cluster.workers if workers is None else workers, dict(problem_args or {})
     base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
     placed = _planned(cluster, machines, count, replay)
-    return _Search(placed, base, effort, progress, metric, _deadline(seconds)).advice(
-        schemes, "optimiser" in fields, target, tolerance
-    )
+    others = _with_batches(base, batches, effort)
+    search = _Search(placed, base, effort / (1 + len(others)), progress, metric, _deadline(seconds))
+    return search.advice(schemes, "optimiser" in fields, target, tolerance, others)
+
+
+def _with_batches(base: Experiment, batches: Sequence[int], effort: float) -> list[Experiment]:
+    """Return the experiment with each size of mini-batches, and more rounds for smaller ones."""
+    if batches and not effort:
+        raise SettingError(f"batches = {list(batches)}: their rounds must be simulated; take effort above 0")
+    found = []
+    for batch in batches:
+        other = base.replace(batch=batch)
+        more = max(min(round(base.share / other.share), MAX_BATCH_ROUNDS), 1)
+        found.append(other.replace(rounds=more * base.rounds))
+    return found
 
 
 def _deadline(seconds: float | None) -> float:
@@ -191,12 +207,20 @@ class _Search:
         self.refusals.append(Refusal(name, reason))
 
     def advice(
-        self, schemes: Sequence[str] | None, chosen: bool, target: float | None, tolerance: float
+        self,
+        schemes: Sequence[str] | None,
+        chosen: bool,
+        target: float | None,
+        tolerance: float,
+        others: Sequence[Experiment],
     ) -> Advice:
         """Collect candidates, choose a target, predict times and rank. `chosen`: the user chose the optimiser."""
         aim, found = self.aimed(self.candidates(schemes, chosen), target, tolerance)
         all_ = Resampling(self.cluster, aim, self.base.seed)
-        found = self.reaching(self.refined(all_, self.screened(all_, found), aim), aim)
+        found = self.refined(all_, self.screened(all_, found), aim)
+        for other in others:
+            found += replace(self, base=other, simulable={}).with_batch(schemes, chosen, aim)
+        found = self.reaching(found, aim)
         found = self.reaching(sharpened(all_, found, self.progress, self.deadline), aim)
         found = told_apart(all_, found) if not self.over else found
         doubt = doubted(all_, found) if not self.over else None
@@ -211,6 +235,22 @@ class _Search:
             aim.loss,
             doubt,
         )
+
+    def with_batch(self, schemes: Sequence[str] | None, chosen: bool, aim: Target) -> list[Candidate]:
+        """Return the candidates with mini-batches that were tried to the target of the full gradients."""
+        try:
+            every = self.candidates(schemes, chosen)
+            own, found = self.aimed(every, aim.loss, 0.0, aim.samples)
+        except SettingError as error:
+            self.refuse(f"batch {self.base.batch}", str(error))
+            return []
+        all_ = Resampling(self.cluster, own, self.base.seed)
+        if alike := [c for c in found if c.trials is None]:
+            need = Trials(own, own.times).need([all_.again(alike[0], k) for k in range(MIN_SEEDS)], own.times)
+            found = [
+                replace(c, need=need, optimiser=need.optimiser) if c.trials is None else c for c in found
+            ]
+        return self.refined(all_, self.screened(all_, found), own)
 
     @property
     def over(self) -> bool:
@@ -229,13 +269,15 @@ class _Search:
         known_ones = list(found)
         for scheme, some in by_scheme(found).items():
             grid = list(known.get(scheme).candidates(self.base.workers))
-            tried, more = list(some), some[0].more
+            tried = list(some)
             for _ in range(FINER_PASSES):
-                near = self.near(grid, tried)[: FINER_SETTINGS if more is None else more]
+                more = FINER_SETTINGS if some[0].more is None else some[0].more + len(some) - len(tried)
+                if all(map(missed, tried)):
+                    more = max(more, 1)  # its seeds cost nothing
+                near = self.near(grid, tried)[: max(more, 0)]
                 new = [] if self.over else self.screened(all_, self.like(tried[0], near, aim))
                 if not new:
                     break
-                more = None if more is None else more - len(new)
                 tried += new
                 known_ones += new
         return known_ones
@@ -257,7 +299,10 @@ class _Search:
         for args in near:
             with suppress(SettingError):
                 c = _candidate(self.cluster, own, best.experiment.scheme, args)
-                found.append(replace(c, optimiser=best.optimiser, seeds=best.seeds, more=best.more))
+                need = best.need if best.trials is None else None
+                found.append(
+                    replace(c, optimiser=best.optimiser, seeds=best.seeds, more=best.more, need=need)
+                )
         return found if best.trials is None else self.with_trials(self.large_enough(found, aim), aim)
 
     # ------------------------------------------------------------ candidates
@@ -288,7 +333,7 @@ class _Search:
         return found
 
     def aimed(
-        self, found: list[Candidate], loss: float | None, tolerance: float
+        self, found: list[Candidate], loss: float | None, tolerance: float, samples: int | None = None
     ) -> tuple[Target, list[Candidate]]:
         """Choose the target. Return it, the exact candidates with their step, and other candidates worth simulating."""
         exact, others = list[Candidate](), list[Candidate]()
@@ -301,9 +346,8 @@ class _Search:
                 raise _NotSimulated("effort = 0: nothing is simulated")
             if loss is None and self.base.problem == "unit":
                 raise _NotSimulated("unit has no loss")
-            aim = reference(
-                self.base, self.base.rounds, loss, tolerance, share or MAX_NUMBERS, tuned, self.metric
-            )
+            effort, rounds = share or MAX_NUMBERS, self.base.rounds
+            aim = reference(self.base, rounds, loss, tolerance, effort, tuned, self.metric, samples)
         except (DataError, OSError, ImportError, _NotSimulated) as error:
             if loss is not None:
                 raise
