@@ -51,7 +51,7 @@ def sweep(
     Exit status: 0 all done, 1 a run failed, 2 nothing was started, 130 interrupted.
     """
     from workbench.lab.batch.background import start
-    from workbench.lab.batch.run import opened
+    from workbench.lab.batch.folders import opened
     from workbench.lab.batch.run import sweep as run_sweep
 
     changes = {name: value for name, value in (("engine", engine), ("cluster", cluster)) if value is not None}
@@ -83,7 +83,7 @@ def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -
     The status has the missing runs, failures, means, and the setting that explains most of the variance.
     """
     from workbench.lab.batch.background import attach
-    from workbench.lab.batch.run import read_folder
+    from workbench.lab.batch.folders import read_folder
 
     sweep, shown = attach(folder), ""
     while not once and not sweep.wait(2.0):

@@ -23,6 +23,7 @@ from workbench.core.experiment import Description, Experiment, described
 from workbench.core.trace.definitions import experiment_of
 from workbench.core.trace.layout import (
     ABOUT,
+    ATTEMPTS,
     ENDED,
     FILES,
     OWN_SOURCE,
@@ -92,6 +93,7 @@ def places(root: Path) -> Iterator[Place]:
         if PLAN in files:
             order = {name: i for i, name in enumerate(run_names(folder))}
             below.sort(key=lambda name, order=order: (order.get(name, len(order)), name))  # type: ignore[misc]
+            below[:] = [name for name in below if name != ATTEMPTS]
         if is_run(files):
             below.clear()
         elif not remains(folder, files):

@@ -29,7 +29,8 @@ from workbench.core.base.settings import SettingError, check_writable, path_of
 from workbench.core.base.text import duration, read_json
 from workbench.core.base.trust import limit_to
 from workbench.core.trace.layout import PLAN, SEARCH_STATE, STOP, SWEEP_LOG
-from workbench.lab.batch.run import NOTEBOOK, allowed, check_options, named, note, opened, own_of, room, sweep
+from workbench.lab.batch.folders import opened
+from workbench.lab.batch.run import NOTEBOOK, allowed, check_options, named, note, own_of, room, sweep
 from workbench.lab.batch.sweeps import Sweep
 
 

@@ -22,6 +22,7 @@ from workbench.core.base.text import plain, read_yaml
 from workbench.core.experiment import Experiment, put
 from workbench.core.running.start import ENGINES
 from workbench.core.trace.definitions import sources_of
+from workbench.lab.batch.executors import ExecutorSettings
 from workbench.lab.batch.sampling import Sample, listed
 from workbench.lab.batch.searches import Changes, Crossing, Optimum, Step, searched
 from workbench.mpi import clusters
@@ -50,6 +51,9 @@ class Sweep(Settings):
     search: Crossing | Optimum | None = setting(None, "runs that are chosen by what earlier ones gave")
     engine: str = setting("sim", "engine of all runs; sim: the virtual clock")
     cluster: str = setting("", "cluster of an engine that has some; empty = its usual one")
+    executor: ExecutorSettings | None = setting(
+        None, "where runs are executed; empty = in kernels of this machine"
+    )
 
     @field_validator("base", "cases", "seeds", mode="before")
     @classmethod
