@@ -25,7 +25,15 @@ _TIME = click.FloatRange(0, min_open=True)
 @option("-o", "--output", type=_PATH, help="Folder of the sweep.  [default: runs/ and its name]")
 @option("--only", multiple=True, metavar="RUN", help="Run only this one (repeatable).")
 @option("--engine", help="Engine to use in place of the sweep's.")
-@option("--cluster", help="Cluster to use in place of the sweep's.")
+@option(
+    "--cluster", help="Cluster of real runs; on the virtual clock, start --jobs engines there for the runs."
+)
+@option(
+    "--walltime",
+    type=_TIME,
+    metavar="SECONDS",
+    help="Begin no run that would take longer than this from now.",
+)
 @option("--timeout", type=_TIME, metavar="SECONDS", help="Longest time for one cell of a notebook.")
 @option("--dry-run", is_flag=True, help="Check and list the runs, but start none.")
 @option("--quiet", is_flag=True, help="No progress bar.")
@@ -39,6 +47,7 @@ def sweep(
     only: tuple[str, ...],
     engine: str | None,
     cluster: str | None,
+    walltime: float | None,
     timeout: float | None,
     dry_run: bool,
     quiet: bool,
@@ -54,8 +63,10 @@ def sweep(
     from workbench.lab.batch.folders import opened
     from workbench.lab.batch.run import sweep as run_sweep
 
-    changes = {name: value for name, value in (("engine", engine), ("cluster", cluster)) if value is not None}
+    changes = {} if engine is None else {"engine": engine}
     with opened(plan, output, trust, **changes) as (chosen, folder):
+        if cluster is not None:
+            chosen = chosen.on(cluster)
         if dry_run:
             for item in chosen.items():
                 click.echo(item.name)
@@ -65,12 +76,13 @@ def sweep(
                 raise SettingError(
                     "--only: names single runs, which --background cannot; drop one of the two"
                 )
-            start(chosen, folder, jobs=jobs, timeout=timeout, pictures=pictures)
+            start(chosen, folder, jobs=jobs, timeout=timeout, pictures=pictures, walltime=walltime)
             click.echo(
                 f"{folder}: started; workbench attach {folder} shows it, workbench stop {folder} ends it"
             )
             return
         options: dict[str, Any] = {"timeout": timeout, "progress": not quiet, "pictures": pictures}
+        options["walltime"] = walltime
         summary = run_sweep(chosen, folder, jobs=jobs, only=only, **options)
     click.echo(summary)
     if summary.failed:

@@ -30,7 +30,7 @@ from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import NOTEBOOK as EXECUTED
 from workbench.core.trace.layout import SEARCH_STATE, STOP, TRACE
 from workbench.core.trace.trust import sign_code
-from workbench.lab.batch.dispatch import Dispatcher
+from workbench.lab.batch.dispatch import Dispatcher, run_notebooks
 from workbench.lab.batch.execution import NotebookRunner, literal
 from workbench.lab.batch.executors import ExecutorSettings, Given, connected, executor_of
 from workbench.lab.batch.folders import noted, opened, signed
@@ -190,13 +190,13 @@ def _dispatched(plan: Sweep, target: Path, options: Options, executor: Given | E
         until=None if options.walltime is None else time.time() + options.walltime,
     )
     with connected(executor, options.jobs) as connection:
-        dispatcher = Dispatcher(order, connection.connect, lambda: connection.broken(), options.progress)
+        dispatcher = Dispatcher(order, connection, options.progress)
 
         def work(todo: list[Item], total: int) -> dict[str, Status]:
             try:
-                return dispatcher.work(todo, total) if todo else {}
-            except KeyboardInterrupt:
-                print(Summary(target, total - len(todo), dispatcher.states))
+                return run_notebooks(dispatcher, todo, total) if todo else {}
+            except KeyboardInterrupt as stopped:
+                print(Summary(target, total - len(todo), getattr(stopped, "states", {})))
                 raise
 
         options = replace(options, jobs=connection.engines or options.jobs)
@@ -237,7 +237,12 @@ def named(items: Iterable[Item], target: Path) -> list[Item]:
 
 
 def note(
-    plan: Sweep, target: Path, items: Sequence[Item], jobs: int, before: int = 0, total: int | None = None
+    plan: Sweep,
+    target: Path,
+    items: Sequence[Item],
+    jobs: int,
+    before: int = 0,
+    total: int | None = None,
 ) -> None:
     """Write down the runs to do, and the data from which the remaining time is estimated."""
     total = total or (len(items) if plan.search is None else plan.search.budget)

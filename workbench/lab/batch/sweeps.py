@@ -111,6 +111,13 @@ class Sweep(Settings):
             raise SettingError(errors[0] + more)
         return list(found.values())
 
+    def on(self, cluster: str) -> Sweep:
+        """Return the sweep with that cluster: for its real runs, or for the engines that execute simulated ones."""
+        if self.engine != "sim":
+            return self.replace(cluster=cluster)
+        clusters.load(cluster)
+        return self.replace(executor=ExecutorSettings(kind="ipyparallel", cluster=cluster))
+
     def next(self, value: Callable[[Item], float | None]) -> Step:
         """Return the next requests and the findings of a search, given results of runs (None: not known)."""
         assert self.search is not None

@@ -25,7 +25,7 @@ from typing import Any
 
 from workbench.analysis.tables.status import Status, host
 from workbench.core.base.by_value import register
-from workbench.core.base.errors import RunError, reason
+from workbench.core.base.errors import RunError
 from workbench.core.base.files import write_file
 from workbench.core.base.reading import read_bytes, read_text
 from workbench.core.base.trust import limited
@@ -123,7 +123,7 @@ def run_notebook(order: str, run: str) -> dict[str, Any]:
     try:
         answer = _in_thread(task, item)
     except Exception as error:
-        return {"lost": f"{platform.node()}: {type(error).__name__}: {reason(error)}"}
+        return {"lost": f"{platform.node()}: {' '.join(f'{type(error).__name__}: {error}'.split())}"}
     _longest[task.token] = max(time.monotonic() - begun, _longest.get(task.token, 0.0))
     return {"host": platform.node(), **answer}
 
