@@ -89,6 +89,20 @@ def sweep(
         raise SystemExit(1)
 
 
+@click.command()
+@click.argument("run", metavar="FOLDER/RUN", type=_PATH)
+@option("--trust", is_flag=True, help="Run the code that a sweep's folder names; asked for once.")
+def report(run: Path, trust: bool) -> None:
+    """Make folder, notebook and page of a RUN from its settings, in a sweep without notebooks.
+
+    Its rounds must be those of the sweep, bit by bit.
+    """
+    from workbench.core.trace.layout import PAGE
+    from workbench.lab.batch.run import report as make
+
+    click.echo(make(run, trust) / PAGE)
+
+
 def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -> None:
     """Print the status of a sweep until it has ended.
 

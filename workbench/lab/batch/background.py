@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workbench.analysis.tables import shards
 from workbench.analysis.tables.status import Status, attempts, is_running, read_plan, run_names
 from workbench.analysis.tables.table import Runs, runs
 from workbench.core.base.by_value import register
@@ -89,7 +90,8 @@ class SweepRun:
     def progress(self) -> Progress:
         """Read the current state from the folder."""
         noted, alive = read_plan(self.folder), self._alive()
-        states, failures, hosts = Counter[str](), {}, dict[str, list[str]]()
+        counted, failures = shards.counts(self.folder)
+        states, hosts = Counter[str](counted), dict[str, list[str]]()
         begun = attempts(self.folder) if alive else {}
         for name in run_names(self.folder):
             if name in self._done:
@@ -105,6 +107,8 @@ class SweepRun:
             elif state == "failed":
                 failures[name] = status.error
         total = max(int(noted.get("total", 0)), sum(states.values()))
+        if counted and not alive and total > sum(states.values()):
+            states["missing"] = total - sum(states.values())
         found = self.found
         state = self._state(alive, states, bool(found.get("over")))
         if state == "failed" and not failures:

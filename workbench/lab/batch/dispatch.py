@@ -69,8 +69,8 @@ class Task(ABC):
 class Dispatcher:
     """Tasks of one sweep on an executor.
 
-    order: what all tasks share. connection: to the executor. counted: returns how many runs have failed so far, for the
-    progress bar.
+    order: what all tasks share. connection: to the executor. failed: returns how many runs have failed so far, for the
+    progress bar. max_submitted: tasks that the executor has at a time.
     """
 
     order: Order
@@ -79,9 +79,10 @@ class Dispatcher:
     failed: Callable[[], int] = int
     max_submitted: int = MAX_SUBMITTED
     _executor: Executor | None = None
-    _todo: Iterator[Task] = iter(())
+    _todo: Iterator[Task] = field(default_factory=lambda: iter(()))
     _running: dict[Future[Answer], Task] = field(default_factory=dict)
     _ended: SimpleQueue[Future[Answer]] = field(default_factory=SimpleQueue)
+    _text: str = ""  # the order as JSON
     _over: int = 0  # runs that have ended
     _deaths: int = 0  # executors that broke since a task was done
 
@@ -95,7 +96,7 @@ class Dispatcher:
 
         Raises `KeyboardInterrupt` where the sweep is stopped, and `RunError` where no engine can do its tasks.
         """
-        self._todo, self._over = iter(tasks), before
+        self._todo, self._over, self._text = iter(tasks), before, json.dumps(asdict(self.order))
         with suppress(FileNotFoundError):
             shutil.rmtree(self.folder / ATTEMPTS)
         (self.folder / ATTEMPTS).mkdir(mode=0o700)
@@ -130,7 +131,7 @@ class Dispatcher:
                 if self._executor is None:
                     self._executor = self.connection.connect()
                     write_file(self.folder / ATTEMPTS / LINK, self.connection.link)
-                future = task.submit(self._executor, json.dumps(asdict(self.order)))
+                future = task.submit(self._executor, self._text)
             except (BrokenExecutor, RuntimeError) as error:  # the second of one that was shut down
                 self._again([task])
                 self._replace(error)

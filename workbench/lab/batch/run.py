@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from workbench.core.base.settings import SettingError, check_kind, check_writabl
 from workbench.core.base.trust import limit
 from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import NOTEBOOK as EXECUTED
-from workbench.core.trace.layout import SEARCH_STATE, STOP, TRACE
+from workbench.core.trace.layout import PLAN, SEARCH_STATE, STOP, TRACE
 from workbench.core.trace.trust import sign_code
 from workbench.lab.batch.dispatch import Dispatcher, run_notebooks
 from workbench.lab.batch.execution import NotebookRunner, literal
@@ -37,6 +37,7 @@ from workbench.lab.batch.folders import noted, opened, signed
 from workbench.lab.batch.jobs import OTHER_PARAMETERS
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import illustrate, preload, write_script
+from workbench.lab.batch.sharded import Tally, made_whole, run_chunks, wanted
 from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep
 from workbench.lab.batch.task import Order
 from workbench.lab.notebooks import grammar_put_off, shipped
@@ -52,7 +53,8 @@ class Summary:
     """Result of a sweep.
 
     before: number of runs that were done already. states: state of every other run, by name. folder: folder of the
-    sweep. found: result of a search as text. It also has the reason if requested pictures are missing.
+    sweep. found: result of a search as text. It also has the reason if requested pictures are missing. counts:
+    number of runs in shards by their state, of which `states` has those that failed.
 
     >>> Summary(Path("runs"), before=3, states={}).failed
     []
@@ -62,6 +64,7 @@ class Summary:
     before: int
     states: Mapping[str, Status]
     found: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def named(self, *states: str) -> list[str]:
         """Return the names of the runs in one of these states."""
@@ -78,14 +81,14 @@ class Summary:
 
     def __str__(self) -> str:
         """Return counts, then for every failure its name, its reason and how to run it alone."""
-        counts = Counter(status.state for status in self.states.values())
-        texts = [f"{counts[s]} {s}" for s in ("done", "failed", "interrupted", "missing") if counts[s]]
+        counts = self.counts or Counter(status.state for status in self.states.values())
+        texts = [f"{counts[s]} {s}" for s in ("done", "failed", "interrupted", "missing") if counts.get(s)]
         texts += [f"{self.before} done before"] if self.before else []
         lines = [f"{self.folder}: {', '.join(texts) or 'nothing to do'}"]
         for name in self.failed:
             alone = f"workbench sweep {shlex.quote(str(self.folder))} --only {shlex.quote(name)}"
             lines += [f"  {name}", f"    why: {self.states[name].error}", f"    alone: {alone}"]
-        if self.named("interrupted", "missing"):
+        if self.named("interrupted", "missing") or self.counts.get("missing"):
             lines.append(f"resume: workbench sweep {shlex.quote(str(self.folder))}")
         lines += [self.found] if self.found else []
         return "\n".join(lines)
@@ -142,6 +145,8 @@ def sweep(
         if use is not None and fresh:
             raise SettingError("fresh = True: kernels of an executor are forked; drop one of the two")
         options = Options(names, notebook, jobs, timeout, fresh, progress, pictures, walltime)
+        if not chosen.notebooks:
+            return _sharded(chosen, target, options, use or ExecutorSettings(kind="processes"))
         return _swept(chosen, target, options) if use is None else _dispatched(chosen, target, options, use)
 
 
@@ -179,16 +184,7 @@ def _dispatched(plan: Sweep, target: Path, options: Options, executor: Given | E
     """Run a sweep on an executor."""
     items, chosen = _items(plan, target, options)
     _check(options.notebook, {name for item in chosen for name in item.spec})
-    order = Order(
-        str(target.resolve()),
-        secrets.token_hex(16),
-        str(Path.cwd()),
-        read_text(options.notebook),
-        own_of(chosen),
-        allowed(),
-        timeout=options.timeout,
-        until=None if options.walltime is None else time.time() + options.walltime,
-    )
+    order = _order(target, options, chosen, read_text(options.notebook))
     with connected(executor, options.jobs) as connection:
         dispatcher = Dispatcher(order, connection, options.progress)
 
@@ -201,6 +197,52 @@ def _dispatched(plan: Sweep, target: Path, options: Options, executor: Given | E
 
         options = replace(options, jobs=connection.engines or options.jobs)
         return _at_work(plan, target, options, items, chosen, work)
+
+
+def _order(target: Path, options: Options, own: list[Item], notebook: str = "") -> Order:
+    """Return what all tasks of a sweep share. own: runs with user-defined code."""
+    until = None if options.walltime is None else time.time() + options.walltime
+    where = (str(target.resolve()), secrets.token_hex(16), str(Path.cwd()))
+    return Order(*where, notebook, own_of(own), allowed(), timeout=options.timeout, until=until)
+
+
+def _sharded(plan: Sweep, target: Path, options: Options, executor: Given | ExecutorSettings) -> Summary:
+    """Run a sweep without notebooks."""
+    if options.timeout is not None or options.pictures:
+        name = "timeout" if options.timeout is not None else "pictures"
+        raise SettingError(f"{name}: is of notebooks, and notebooks = False; drop one of the two")
+    check_writable(target, "folder", target)
+    with alone(target), connected(executor, options.jobs) as connection:
+        if not _meant(target / STOP):
+            (target / STOP).unlink(missing_ok=True)
+        runs = wanted(plan, target, options.only)
+        note(plan, target, [], connection.engines or options.jobs, runs.before, runs.total)
+        dispatcher = Dispatcher(_order(target, options, runs.own), connection, options.progress)
+        try:
+            tally = run_chunks(dispatcher, plan, runs, connection.engines) if runs.todo else Tally()
+        except KeyboardInterrupt as stopped:
+            print(_tallied(target, runs.before, getattr(stopped, "tally", Tally())))
+            raise
+    return _tallied(target, runs.before, tally)
+
+
+def _tallied(target: Path, before: int, tally: Tally) -> Summary:
+    states = {name: Status("failed", error=why) for name, why in tally.failed.items()}
+    counts = {"done": tally.done, "failed": len(states), "missing": tally.missing}
+    return Summary(target, before, states, counts=counts)
+
+
+def report(run: str | Path, trust: bool = False) -> Path:
+    """Make a run of a sweep without notebooks whole: its folder, notebook and page; return its folder.
+
+    The run is executed again from its settings. `run`: its folder, as the table of runs names it. `trust`: as in
+    `sweep`. Raises `SettingError` where there is no such run, and `RunError` where its rounds are not the same bits.
+    """
+    path = path_of(run, "run")
+    if not (path.parent / PLAN).is_file():
+        raise SettingError(f"run = {str(run)!r}: is not in a sweep's folder; give FOLDER/RUN")
+    with opened(path.parent, None, trust):
+        return made_whole(path, NOTEBOOK, own_of, allowed())
 
 
 def _items(plan: Sweep, target: Path, options: Options) -> tuple[list[Item], list[Item]]:

@@ -112,13 +112,8 @@ def run_notebook(order: str, run: str) -> dict[str, Any]:
     failed, not the run), or `status`.
     """
     task, item = Order(**json.loads(order)), json.loads(run)
-    expected = float(item.pop("expected", 0.0))
-    if refused := task.unfit():
-        return {"refused": refused}
-    if task.stopped:
-        return {"missing": "the sweep was stopped"}
-    if late := task.too_late(expected):
-        return {"missing": late}
+    if answer := refusal(task, float(item.pop("expected", 0.0))):
+        return answer
     begun = time.monotonic()
     try:
         answer = _in_thread(task, item)
@@ -126,6 +121,16 @@ def run_notebook(order: str, run: str) -> dict[str, Any]:
         return {"lost": f"{platform.node()}: {' '.join(f'{type(error).__name__}: {error}'.split())}"}
     _longest[task.token] = max(time.monotonic() - begun, _longest.get(task.token, 0.0))
     return {"host": platform.node(), **answer}
+
+
+def refusal(task: Order, expected: float = 0.0) -> dict[str, Any]:
+    """Return the answer of a task that is not begun, empty if it may begin. `expected`: s that it takes."""
+    if refused := task.unfit():
+        return {"refused": refused}
+    if task.stopped:
+        return {"missing": "the sweep was stopped"}
+    late = task.too_late(expected)
+    return {"missing": late} if late else {}
 
 
 def _in_thread(task: Order, item: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +155,7 @@ def _in_thread(task: Order, item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(task: Order, fields: dict[str, Any], kernels: Kernels) -> dict[str, Any]:
-    with _attempt(task) as (attempt, shared), _code(task):
+    with _attempt(task) as (attempt, shared), code_of(task):
         final = Path(task.folder, fields["name"])
         if shared and (status := Status.read(final)) is not None and status.state == "done":
             return {"status": asdict(status)}  # an earlier attempt has come to its end
@@ -158,7 +163,7 @@ def _run(task: Order, fields: dict[str, Any], kernels: Kernels) -> dict[str, Any
         write_file(notebook, task.notebook)
         item = Item({}, Experiment(**fields["spec"]), fields["engine"], fields["cluster"], fields["name"])
         runner = NotebookRunner(notebook, attempt, kernels, Semaphore(), task.timeout)
-        status = _named(runner.run(item), attempt / item.name, final)
+        status = renamed(runner.run(item), attempt / item.name, final)
         if status.state == "failed" and any(sign in status.error for sign in HOST_ERRORS):
             return {"lost": f"{host()['name']}: {status.error}"}
         if not shared:
@@ -204,7 +209,7 @@ def publish(attempt: Path, final: Path) -> bool:
     return True
 
 
-def _named(status: Status, folder: Path, final: Path) -> Status:
+def renamed(status: Status, folder: Path, final: Path) -> Status:
     """Write the run's own folder in place of the attempt's into its notebook, page and status."""
     for name in (NOTEBOOK, PAGE):
         if (file := folder / name).is_file():
@@ -235,7 +240,7 @@ def unpack(answer: Mapping[str, Any], folder: Path) -> None:
 
 
 @contextmanager
-def _code(task: Order) -> Iterator[None]:
+def code_of(task: Order) -> Iterator[None]:
     """Register the user's code in this process, once for each sweep; run no other where that is restricted."""
     with _lock:
         if task.own and task.own not in _registered:
