@@ -29,8 +29,8 @@ from workbench.core.contract.optimisers import Optimiser, Schedule
 from workbench.core.contract.problem import Problem
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import OnData, ProblemArgs, on_data
-from workbench.lab.batch.executors import ExecutorSettings
 from workbench.lab.batch import Crossing, Optimum, Sample, Span, Sweep, sweeps
+from workbench.lab.batch.executors import ExecutorSettings
 from workbench.lab.figures import labels
 from workbench.mpi.clusters.base import Cluster
 from workbench.mpi.launch.head.pools import FolderPool
