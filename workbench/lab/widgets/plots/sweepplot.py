@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from html import escape
 from threading import Event, Thread
 
 import ipywidgets as w
@@ -34,6 +35,7 @@ from workbench.lab.widgets.plots.plot import Plot, Stills
 POLL_INTERVAL_S, MAX_READING_SHARE = 0.5, 0.2  # s between polls; max share of the time for reading the table
 VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
 FINAL_STATES = ("done", "failed", "stopped")
+MAX_SHOWN_RUNS = 3  # runs under way that are named for each host
 MAX_SHOWN_FAILURES = 8  # failures that are listed at most
 ALL_PARAMETERS = "all that differs"
 
@@ -55,7 +57,7 @@ class SweepPlot(Pane):
         search = read_plan(sweep.folder).get("sweep", {}).get("search") or {}
         self._target, self._metric = search.get("target"), search.get("metric", "loss")
         self.plot = Plot()
-        self.bar, self.failures = w.HTML(), w.HTML()
+        self.bar, self.hosts, self.failures = w.HTML(), w.HTML(), w.HTML()
         self.stop_button = button("Stop", sweep.stop, "end the sweep; what is done stays")
         self.resume_button = button("Resume", self._resume, "do what is missing, interrupted or failed")
         self.of = w.Dropdown(description="Result", options=[search.get("of", "time")])
@@ -68,7 +70,7 @@ class SweepPlot(Pane):
         buttons = w.HBox([self.stop_button, self.resume_button, self.trust])
         buttons.add_class("wb")  # menus keep the page's own style
         every = row(buttons, self.view, self.of, self.along)
-        super().__init__([Sheet(), self.bar, every, self.plot, self.failures])
+        super().__init__([Sheet(), self.bar, self.hosts, every, self.plot, self.failures])
         self._over, self._read, self._took = Event(), -1, 0.0
         self._begin()
 
@@ -106,7 +108,7 @@ class SweepPlot(Pane):
         self.progress = p = self.sweep.progress()
         share = None if p.state in ("starting", "stopping") else p.share
         self.bar.value = progress("progress of the sweep", str(p), share, p.found)
-        self.failures.value = _failures(p)
+        self.hosts.value, self.failures.value = _hosts(p), _failures(p)
         over = p.state in FINAL_STATES
         self.stop_button.disabled, self.resume_button.disabled = (
             over or p.state == "stopping",
@@ -148,6 +150,22 @@ class SweepPlot(Pane):
             self.plot.show(self._drawn)
         except SettingError as error:
             self.report(f"{result(self.of.value)[0]}: {error}")
+
+
+def _hosts(p: Progress) -> str:
+    """Return what each host does, where there are several, and the link to the executor's own dashboard."""
+    shown = p.hosts.items() if len(p.hosts) > 1 else ()
+    lines = [
+        sentence(f"{host}: {len(names)} under way, {', '.join(names[:MAX_SHOWN_RUNS])}")
+        for host, names in shown
+    ]
+    safe = p.link.startswith(("http://", "https://"))
+    link = (
+        f'<a href="{escape(p.link)}" target="_blank" rel="noopener">dashboard of the executor</a>'
+        if safe
+        else ""
+    )
+    return "".join([*lines, link])
 
 
 def _failures(p: Progress) -> str:
