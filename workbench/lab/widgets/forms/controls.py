@@ -131,6 +131,11 @@ class Controls(w.VBox):
             self.steps.restore(own)
         self._told()
 
+    def take(self, experiments: Sequence[Experiment]) -> None:
+        """Take over the settings of experiments; undo restores the present ones."""
+        self.show(experiments)
+        self._changed()
+
     def step(self, kind: Literal["undo", "redo", "reset"]) -> None:
         """Undo or redo a step, or restore the settings of the beginning."""
         {"undo": self.steps.undo, "redo": self.steps.redo, "reset": self.steps.reset}[kind]()

@@ -7,6 +7,7 @@ from typing import Any
 import ipywidgets as w
 
 from workbench.core.base.files import cache_folder
+from workbench.core.experiment import Experiment
 from workbench.core.running.run import Run
 from workbench.lab.widgets.callbacks import guarded
 from workbench.lab.widgets.closing import close
@@ -40,9 +41,9 @@ class History(Tab):
         folder = Path(self.where.value)
         folder.mkdir(parents=True, exist_ok=True)
         if self.table is None or self.table.runs.root != folder:
-            from workbench.lab.widgets.explorer.runstable import RunsTable  # loads itables
+            from workbench.lab.widgets.explorer.runstable import RunsTable
 
-            before, self.table = self.table, RunsTable(folder, self._show)
+            before, self.table = self.table, RunsTable(folder, self._show, self._use)
             self.box.children = [self.table]
             if before is not None:
                 close(before)
@@ -72,6 +73,11 @@ class History(Tab):
         running = self.desk.tab(Running)
         running.show(shown, keep=True)
         self.desk.front(running)
+
+    def _use(self, experiment: Experiment) -> None:
+        """Take over the settings of a run, and show their forecast."""
+        self.desk.controls.take([experiment])
+        self.desk.front(self.desk.tabs[0])
 
     def figures(self) -> dict[str, Drawing]:
         if self.table is None:
