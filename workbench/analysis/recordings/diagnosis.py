@@ -43,6 +43,7 @@ from workbench.analysis.recordings.run_model import (
     Rounds,
 )
 from workbench.analysis.recordings.sources import bytedance, runs
+from workbench.analysis.recordings.verdict import html, in_steps
 from workbench.core.base.plugins import registered
 from workbench.core.base.settings import SettingError, check_kind, user_path
 from workbench.core.base.types import Array
@@ -85,6 +86,12 @@ class Culprit(NamedTuple):
     spells: tuple[tuple[int, int], ...] = ()  # first and last step of each spell; empty: all steps
 
     @property
+    def why(self) -> str:
+        """Its cause as text; "" where there is none."""
+        reason = CAUSE_TEXTS.get(self.what, "").format(more=self.more)
+        return f"in {self.what}" if self.what.startswith("layer ") else reason
+
+    @property
     def label(self) -> str:
         """Name, with the component of its computing if it is known."""
         return _label(self.who, self.what)
@@ -118,6 +125,13 @@ class Diagnosis:
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
+    def _repr_html_(self) -> str:
+        return self.card()
+
+    def card(self, more: Sequence[tuple[str, str]] = ()) -> str:
+        """Return the verdict as HTML: who, how much, since when, what to do. `more`: titles and folded texts."""
+        return html(self, list(self._lines()), self.culprits[0].why if self.culprits else "", more)
+
     def figure(self, theme: str = "light") -> Any:
         """Return bars of all costs, with bands for the culprits: see `culprits`."""
         return registered("workbench.displays", "Diagnosis")(self, theme)
@@ -129,9 +143,8 @@ class Diagnosis:
         for one in self.culprits:
             when = "in most steps" if one.chronic else "now and then"
             band = f"({one.low:.1%} to {one.high:.1%})"
-            reason = CAUSE_TEXTS.get(one.what, "").format(more=one.more)
-            why = f"in {one.what}, " if one.what.startswith("layer ") else reason + ", " * bool(reason)
-            yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{self._in_steps(one)}"
+            why = one.why + ", " * bool(one.why)
+            yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{in_steps(one, self.last)}"
         if self.harmless:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
         yield from map(str, self.mitigations or ())
@@ -139,18 +152,6 @@ class Diagnosis:
             yield "a code, or leaving out a worker, would save nothing"
         disk = any(one.what == WAITING for one in self.culprits)
         yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
-
-    def _in_steps(self, one: Culprit) -> str:
-        """Return the steps in which a culprit is late as text; "" if that is all of them."""
-        if not one.spells:
-            return ""
-        (first, end), *others = one.spells
-        if not others and end == self.last:
-            return f", since step {first}"
-        if not others and one.since is None:
-            return f", until step {end}"
-        spells = [f"from {a} on" if b == self.last else f"{a} to {b}" for a, b in one.spells]
-        return f", in steps {' and '.join(spells)}"
 
 
 def diagnose(what: Recording | Trace | str | Path, seed: int = 0, *, trust: bool = False) -> Diagnosis:

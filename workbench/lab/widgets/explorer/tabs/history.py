@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import ipywidgets as w
@@ -24,6 +25,7 @@ class History(Tab):
     def parts(self) -> list[w.Widget]:
         self.box = w.VBox()
         self.table: Any = None  # loaded when it is opened
+        self._wanted, self._lock = False, RLock()  # runs end in other threads, also while the table is loaded
         self.session = SessionRuns()
         places = [
             ("Runs of this explorer", self.session.folder),
@@ -38,6 +40,11 @@ class History(Tab):
     def opened(self) -> None:
         """Read the runs of the chosen folder."""
         self.report("")
+        self._wanted = True
+        with self._lock:
+            self._read()
+
+    def _read(self) -> None:
         folder = Path(self.where.value)
         folder.mkdir(parents=True, exist_ok=True)
         if self.table is None or self.table.runs.root != folder:
@@ -65,7 +72,7 @@ class History(Tab):
 
     def _again(self) -> None:
         """Read the chosen folder, once the tab has been opened."""
-        if self.table is not None:
+        if self._wanted:
             self.opened()
 
     def _show(self, shown: Sequence[Run]) -> None:
