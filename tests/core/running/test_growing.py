@@ -1,4 +1,4 @@
-"""Watched runs on the virtual clock: the same results as runs that are awaited, rows from the first round on, and Stop."""
+"""Watched runs on the virtual clock: the results of awaited ones, rows from the first round on, and Stop."""
 
 from __future__ import annotations
 
