@@ -17,32 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-<<<<<<< HEAD
-from workbench.analysis.recordings.attribution import (
-    excess_over_median,
-    late_hosts,
-    p_values,
-    shapley_shares,
-    spells_of,
-)
+from workbench.analysis.recordings.attribution import p_values
 from workbench.analysis.recordings.averages import AVERAGED, Averages
-from workbench.analysis.recordings.card import Change, split
+from workbench.analysis.recordings.card import Change
 from workbench.analysis.recordings.hangs import dumps
 from workbench.analysis.recordings.hangs.hang import Hang
-||||||| bfb0bcae
-from workbench.analysis.recordings.attribution import (
-    excess_over_median,
-    late_hosts,
-    p_values,
-    shapley_shares,
-    spells_of,
-)
-from workbench.analysis.recordings.card import Change, split
-=======
-from workbench.analysis.recordings.attribution import p_values
-from workbench.analysis.recordings.card import Change
 from workbench.analysis.recordings.late_steps import Spells
->>>>>>> record
 from workbench.analysis.recordings.loading import load
 from workbench.analysis.recordings.mitigations import Candidate, Mitigation, Steps, mitigations
 from workbench.analysis.recordings.phases import STEP_PHASE_NAMES, Phases
@@ -61,6 +41,7 @@ from workbench.analysis.recordings.run_model import (
 )
 from workbench.analysis.recordings.sources import bytedance, runs
 from workbench.analysis.recordings.suspects import MIN_COST_SHARE, late_causes, longer, suspects
+from workbench.analysis.recordings.verdict import html, in_steps
 from workbench.core.base.plugins import registered
 from workbench.core.base.settings import SettingError, check_kind, user_path
 from workbench.core.base.types import Array
@@ -101,6 +82,13 @@ class Culprit(NamedTuple):
     spells: tuple[tuple[int, int], ...] = ()  # first and last step of each spell; empty: all steps
 
     @property
+    def why(self) -> str:
+        """Its cause as text; "" where there is none."""
+        reason = CAUSE_TEXTS.get(self.what, "").format(more=self.more)
+        inside = self.what.startswith("layer ") or self.what in STEP_PHASE_NAMES.values()
+        return f"in {self.what}" if inside else reason
+
+    @property
     def label(self) -> str:
         """Name, with the component of its computing if it is known."""
         return _label(self.who, self.what)
@@ -134,6 +122,13 @@ class Diagnosis:
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
+    def _repr_html_(self) -> str:
+        return self.card()
+
+    def card(self, more: Sequence[tuple[str, str]] = ()) -> str:
+        """Return the verdict as HTML: who, how much, since when, what to do. `more`: titles and folded texts."""
+        return html(self, list(self._lines()), self.culprits[0].why if self.culprits else "", more)
+
     def figure(self, theme: str = "light") -> Any:
         """Return bars of all costs, with bands for the culprits: see `culprits`."""
         return registered("workbench.displays", "Diagnosis")(self, theme)
@@ -145,10 +140,8 @@ class Diagnosis:
         for one in self.culprits:
             when = "in most steps" if one.chronic else "now and then"
             band = f"({one.low:.1%} to {one.high:.1%})"
-            reason = CAUSE_TEXTS.get(one.what, "").format(more=one.more)
-            inside = one.what.startswith("layer ") or one.what in STEP_PHASE_NAMES.values()
-            why = f"in {one.what}, " if inside else reason + ", " * bool(reason)
-            yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{self._in_steps(one)}"
+            why = one.why + ", " * bool(one.why)
+            yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{in_steps(one, self.last)}"
         if self.harmless:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
         yield from map(str, self.mitigations or ())
@@ -156,18 +149,6 @@ class Diagnosis:
             yield "a code, or leaving out a worker, would save nothing"
         disk = any(one.what == WAITING for one in self.culprits)
         yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
-
-    def _in_steps(self, one: Culprit) -> str:
-        """Return the steps in which a culprit is late as text; "" if that is all of them."""
-        if not one.spells:
-            return ""
-        (first, end), *others = one.spells
-        if not others and end == self.last:
-            return f", since step {first}"
-        if not others and one.since is None:
-            return f", until step {end}"
-        spells = [f"from {a} on" if b == self.last else f"{a} to {b}" for a, b in one.spells]
-        return f", in steps {' and '.join(spells)}"
 
 
 def diagnose(
@@ -271,7 +252,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     steps = Steps(times, parts.names, besides=parts.besides, least=least)
     helped = _help(usual) + [Candidate(BALANCED, now - parts.uneven, "UMW", {})] * bool(parts.uneven.any())
     tried = partial(mitigations, steps, times.max(axis=1) + parts.besides, rng, helped)
-    return _told(
+    return _summary(
         job.names[0],
         now,
         repaired,
@@ -348,7 +329,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     waiting_share = float(now.sum() / run.lasted.sum())
     seen = run.decode_rate is not None or run.link == e.line
     unseen = "" if seen else "; decoding, which real runs do not record"
-    return _told(
+    return _summary(
         trace.label,
         now,
         even,
@@ -384,7 +365,7 @@ def _spells_of(run: Rounds, cause: Cause) -> Spells:
     return Spells.of(times, cause.workers, range(first, first + len(times)))
 
 
-def _told(
+def _summary(
     name: str, now: Array, repaired: Array, costs: Mapping[str, Array], found: list[Culprit], **more: Any
 ) -> Diagnosis:
     """Make a diagnosis from the seconds of the steps, recorded and without delays, and the cost of each cause."""
@@ -450,29 +431,7 @@ def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Dia
         costs[str(UNEVEN)] = real - job.seconds(work)
         found.append(_culprit(str(UNEVEN), costs[str(UNEVEN)], real, rng, str(UNEVEN)))
     left_out = "what the processor does between operations, and model chunks that share a stage"
-<<<<<<< HEAD
-    return _told(name, real, ideal, costs, [found], left_out=left_out, like="the average of their kind")
-||||||| bfb0bcae
-    return _told(
-        name,
-        real,
-        ideal,
-        costs,
-        [found],
-        left_out=left_out,
-        like="the average of their kind",
-    )
-=======
-    return _told(
-        name,
-        real,
-        ideal,
-        costs,
-        found,
-        left_out=left_out,
-        like="the average of their kind",
-    )
->>>>>>> record
+    return _summary(name, real, ideal, costs, found, left_out=left_out, like="the average of their kind")
 
 
 def _mixed(even: Array, real: Array, replica: int | slice) -> Array:

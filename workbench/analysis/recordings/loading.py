@@ -117,13 +117,7 @@ def load(
     facts = {"title": kind.title, "file": str(file)}
     if kind.name != "table" or _place(file.name, kind):  # other tables belong to the user
         facts |= {"where": kind.where, "licence": kind.licence}
-<<<<<<< HEAD
-    facts |= {name: rows.attrs[name] for name in ("left_out", AVERAGED) if name in rows.attrs}
-||||||| bfb0bcae
-    facts |= {"left_out": left_out} if (left_out := rows.attrs.get("left_out")) else {}
-=======
-    facts |= {name: rows.attrs[name] for name in ("left_out", "cores") if name in rows.attrs}
->>>>>>> record
+    facts |= {name: rows.attrs[name] for name in ("left_out", "cores", AVERAGED) if name in rows.attrs}
     name = (file.name or file.resolve().name).split(".")[0]  # name of the folder, if "." was given
     return Recording.of_rows(rows, name, kind.units, **facts)
 

@@ -113,6 +113,7 @@ class Runs:
 
         by: columns that define the groups; default: every setting that differs, except the seed. Columns: those, n
         (runs counted), never (runs without a value, not counted), mean, low, high, std. A single run has no band.
+        `attrs["pooled"]` lists the settings, other than the seed, in which runs of one group may differ.
         Raises `SettingError` for an unknown column.
         """
         import pandas as pd
@@ -129,7 +130,8 @@ class Runs:
             groups = done.groupby(names, dropna=False, sort=False)[of] if names else [((), columns[0])]
             rows = [dict(zip(names, key, strict=True)) | _statistics(group, level) for key, group in groups]
         found = results(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
-        found.attrs.update(of=of, by=names, level=level)
+        pooled = [name for name in differing if name not in names]
+        found.attrs.update(of=of, by=names, level=level, pooled=pooled)
         return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
 
     def traces(self) -> list[Trace]:

@@ -30,20 +30,12 @@ from workbench.core.base.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-<<<<<<< HEAD
-COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
+WORK_COLUMNS = ("samples", "tokens", "squares")  # amounts of work that a time is for
+COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", *WORK_COLUMNS, "processor_seconds")
 # alternative names of columns; of two that differ, neither is chosen
 OTHER_NAMES = {"step": ("iteration", "global_step"), "recording": ("experiment",)}
 # names of columns in logs, which count if there is no column of the usual name
 LOG_NAMES = {"worker": ("rank", "global_rank"), "host": ("hostname",)}
-||||||| bfb0bcae
-COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
-OTHER_NAMES = {"step": "iteration", "recording": "experiment"}  # alternative names of columns
-=======
-WORK_COLUMNS = ("samples", "tokens", "squares")  # amounts of work that a time is for
-COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", *WORK_COLUMNS, "processor_seconds")
-OTHER_NAMES = {"step": "iteration", "recording": "experiment"}  # alternative names of columns
->>>>>>> record
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 # Phases of a worker's computing: as a whole, and in one layer of the model.
 COMPUTE_PHASE, LAYER_PREFIX = "compute", "compute: "

@@ -7,6 +7,7 @@ from html import escape
 from threading import Event, Thread
 
 import ipywidgets as w
+import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.analysis.tables.status import read_plan
@@ -26,6 +27,7 @@ from workbench.lab.widgets.callbacks import (
     offered,
     progress,
     row,
+    seen,
     sentence,
     trust_box,
     trusted,
@@ -37,6 +39,7 @@ VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what dec
 FINAL_STATES = ("done", "failed", "stopped")
 MAX_SHOWN_RUNS = 3  # runs under way that are named for each host
 MAX_SHOWN_FAILURES = 8  # failures that are listed at most
+MAX_GROUPS = 12  # groups that are drawn together
 ALL_PARAMETERS = "all that differs"
 
 
@@ -52,6 +55,7 @@ class SweepPlot(Pane):
 
     def __init__(self, sweep: SweepRun) -> None:
         self.sweep = sweep
+        self._choosing = False  # the list of groups is being renewed
         self.table: Runs | None = None
         self.progress: Progress = sweep.progress()
         search = read_plan(sweep.folder).get("sweep", {}).get("search") or {}
@@ -64,13 +68,16 @@ class SweepPlot(Pane):
         self.view = w.Dropdown(description="Figure", options=list(VIEWS.items()))
         self.along = w.Dropdown(description="Parameter", options=[ALL_PARAMETERS])
         self.stop_button.add_class("wb-stop")
-        for menu in (self.of, self.view, self.along):
+        self.groups = w.SelectMultiple(description="Groups", options=[], rows=6)
+        self.note = w.HTML()
+        seen(False, self.groups)
+        for menu in (self.of, self.view, self.along, self.groups):
             menu.observe(lambda _: self._draw(), "value")
         self.trust = trust_box("this sweep")
         buttons = w.HBox([self.stop_button, self.resume_button, self.trust])
         buttons.add_class("wb")  # menus keep the page's own style
-        every = row(buttons, self.view, self.of, self.along)
-        super().__init__([Sheet(), self.bar, self.hosts, every, self.plot, self.failures])
+        every = row(buttons, self.view, self.of, self.along, self.groups)
+        super().__init__([Sheet(), self.bar, self.hosts, every, self.note, self.plot, self.failures])
         self._over, self._read, self._took = Event(), -1, 0.0
         self._begin()
 
@@ -138,10 +145,34 @@ class SweepPlot(Pane):
         if not means.attrs["by"]:
             means = self.table.mean(self.of.value, by=["scheme"])
         x = self.along.value if self.along.value in means.attrs["by"] else None
-        return bands(means, x, theme)
+        return bands(self._chosen(means, x), x, theme)
+
+    def _chosen(self, means: pd.DataFrame, x: str | None) -> pd.DataFrame:
+        """Return the chosen groups where there are more than a legend holds; say how many are left out."""
+        labels = group_labels(means, x)
+        names = list(dict.fromkeys(labels))
+        many = len(names) > MAX_GROUPS
+        if list(self.groups.options) != names * many:
+            self._choosing = True
+            self.groups.options, self.groups.value = names * many, tuple(names[:MAX_GROUPS] * many)
+            self._choosing = False
+        seen(many, self.groups)
+        chosen = self.groups.value or tuple(names[:MAX_GROUPS])
+        text = f"{len(chosen)} of {len(names)} groups are drawn; choose others in the list" if many else ""
+        self.note.value = sentence(text)
+        if not many:
+            return means
+        kept = means[[label in chosen for label in labels]]
+        kept.attrs.update(means.attrs)
+        return kept
 
     @guarded
     def _draw(self) -> None:
+        if self._choosing:
+            return
+        if self.view.value != "bands":
+            self.note.value = ""
+            seen(False, self.groups)
         self.along.layout.display = "" if self.view.value == "bands" else "none"
         if self.table is None or not len(self.table.done):
             return
@@ -166,6 +197,28 @@ def _hosts(p: Progress) -> str:
         else ""
     )
     return "".join([*lines, link])
+
+
+def group_labels(means: pd.DataFrame, x: str | None) -> list[str]:
+    """Return the group of every mean: its values of all columns but the one on the axis.
+
+    >>> means = pd.DataFrame({"scheme": ["GC", "GC"], "link.latency": [0.1, 0.2], "workers": [4, 4]})
+    >>> means.attrs["by"] = ["scheme", "workers", "link.latency"]
+    >>> group_labels(means, "link.latency")
+    ['GC, workers=4', 'GC, workers=4']
+    """
+    by = means.attrs["by"]
+    numbers = [name for name in by if pd.api.types.is_numeric_dtype(means[name])]
+    x = (numbers or by)[-1] if x is None else x
+    others = [name for name in by if name != x or x == "scheme"]
+    rows = means[others].to_dict("records")
+    return [
+        ", ".join(_group(str(name), value) for name, value in each.items() if value == value) for each in rows
+    ]
+
+
+def _group(name: str, value: object) -> str:
+    return str(value) if name == "scheme" else f"{name.rpartition('.')[2]}={value}"
 
 
 def _failures(p: Progress) -> str:
