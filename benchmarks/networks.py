@@ -23,7 +23,7 @@ import workbench as wb
 SCHEMES = {
     "UMW": {},
     "GC": {"stragglers": 2},
-    "SGD": {"stragglers": 2},
+    "Backup": {"stragglers": 2},
     "IS-GC": {"replication": 2, "wait_for": 8},
 }
 

@@ -62,6 +62,7 @@ BASELINES: dict[str, tuple[str, dict[str, Any]]] = {
     "FRC r=2": ("FRC", {"replication": 2, "wait_for": 10}),
     "UC-MMC": ("UC-MMC", {"clusters": 4, "load": 3}),
     "GC-MMC": ("GC-MMC", {"clusters": 4, "load": 3, "order": 2}),
+    "ASGD": ("ASGD", {}),
 }
 WARM_UP_ROUNDS = 4  # first rounds that are not counted
 

@@ -135,12 +135,24 @@ FILTER = """([field, text]) => new Promise((resolve, reject) => {
     seen.disconnect();
     requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began)));
   });
-  const info = document.querySelector(".itables_anywidget .dt-info");
+  const info = document.querySelector(".wb-runs .wb-bar [role=status]");
   seen.observe(info, { childList: true, characterData: true, subtree: true });
   box.value = text;
   box.dispatchEvent(new Event("input", { bubbles: true }));
 })"""
-SEARCH, VALUE = ".itables_anywidget input[type=search]", ".itables_anywidget .dtsb-value"
+# Adds the filter that was typed, and waits likewise.
+FILTERED = """() => new Promise((resolve, reject) => {
+  setTimeout(() => reject("the table is not filtered"), 60_000);
+  const began = performance.now();
+  const seen = new MutationObserver(() => {
+    seen.disconnect();
+    requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began)));
+  });
+  const info = document.querySelector(".wb-runs .wb-bar [role=status]");
+  seen.observe(info, { childList: true, characterData: true, subtree: true });
+  document.querySelector(".wb-filter button").click();
+})"""
+SEARCH = ".wb-runs input[type=search]"
 FIRST_ROUND_TIMEOUT_S = 150  # s to wait for the first round of 84 real workers
 RUNS_IN_TABLE, EXECUTED_RUNS = 10_000, 20  # number of runs; the other ones are copies of the executed ones
 
@@ -298,25 +310,26 @@ def runs(page: Page, server: Server, root: Path, tries: int) -> None:
     lab.answer(0)
     began = time.monotonic()
     page.evaluate(RUN_CELL, 1)
-    page.locator("table.dataTable tbody tr").first.wait_for()
+    page.locator(".wb-grid tbody tr").first.wait_for()
     print(f"  {'opened, rows on the screen':46s} {time.monotonic() - began:.1f} s", flush=True)
     print_times("filtered by text", [found_by(page, f"{i:05d}") for i in range(1, 2 + tries)][1:])
     page.evaluate(FILTER, [SEARCH, ""])
-    page.get_by_role("button", name="Add a condition").click()
-    page.locator(".dtsb-data").select_option("time")
-    page.locator(".dtsb-condition").select_option("between")
-    page.locator(VALUE).first.fill("0")
     ends = [f"{q:.5g}" for q in np.quantile(table["time"], [0.3, 0.7])]
-    values = [ends[i % 2] for i in range(1 + tries)]
-    print_times(
-        "filtered by a range of seconds", [float(page.evaluate(FILTER, [VALUE, v])) for v in values][1:]
-    )
+    page.locator(".wb-runs summary", has_text="Filter").click()
+    page.get_by_label("column of the filter").select_option("time")
+    times = []
+    for i in range(1 + tries):
+        page.get_by_label("value", exact=True).fill(ends[i % 2])
+        times.append(float(page.evaluate(FILTERED)))
+        page.get_by_role("button", name="remove the filter Time, s").click()
+        page.locator(".wb-runs summary", has_text="Filter").click()
+    print_times("filtered by a number of seconds", times[1:])
 
 
 def found_by(page: Page, word: str) -> float:
     """Filter the table by a word. Return the ms until only rows with it are shown."""
     passed = float(page.evaluate(FILTER, [SEARCH, word]))
-    assert all(word in text for text in page.locator("table.dataTable tbody tr").all_inner_texts())
+    assert all(word in text for text in page.locator(".wb-grid tbody tr").all_inner_texts())
     return passed
 
 

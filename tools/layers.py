@@ -25,7 +25,8 @@ BESIDE = (
     "notebooks/lecture/workbench_lectures",
 )  # packages beside `workbench`
 NOTEBOOKS = "notebooks"  # layer of the notebooks' packages
-LAYERS = ("core", "mpi", "analysis", "lab", "cli", NOTEBOOKS)  # the lowest first
+LAYERS = ("core", "mpi", "ddp", "analysis", "lab", "cli", NOTEBOOKS)  # the lowest first
+SINGLE = ("ddp", "cli")  # layers that are one package
 # Files that the author of a scheme reads, and files to look up.
 FOR_SCHEMES = (
     "contract/scheme.py",
@@ -69,8 +70,8 @@ def sources() -> Iterator[tuple[str, str, Path]]:
         layer, *inside = path.relative_to(ROOT / "workbench").parts
         if inside and path.parent != ROOT / "workbench" / layer:
             yield layer, inside[0], path
-        elif layer == "cli" or (inside and path.stem != "__init__"):
-            yield layer, layer if layer == "cli" else path.stem, path
+        elif layer in SINGLE or (inside and path.stem != "__init__"):
+            yield layer, layer if layer in SINGLE else path.stem, path
     for folder in BESIDE:
         for path in sorted((ROOT / folder).rglob("*.py")):
             yield NOTEBOOKS, Path(folder).name, path

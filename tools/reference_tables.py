@@ -30,6 +30,7 @@ from workbench.core.contract.problem import Problem
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import OnData, ProblemArgs, on_data
 from workbench.lab.batch import Crossing, Optimum, Sample, Span, Sweep, sweeps
+from workbench.lab.batch.executors import ExecutorSettings
 from workbench.lab.figures import labels
 from workbench.mpi.clusters.base import Cluster
 from workbench.mpi.launch.head.pools import FolderPool
@@ -321,6 +322,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "schedule": lambda: fields(Schedule),
     "schedules": schedules,
     "sweep": lambda: fields(Sweep),
+    "executor": lambda: fields(ExecutorSettings),
     "sample": lambda: fields(Sample),
     "span": lambda: fields(Span),
     "crossing": lambda: fields(Crossing),

@@ -18,6 +18,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if not sys.flags.safe_path:  # move the current folder to the end of the path, so that its files hide no modules
+    if (
+        not sys.flags.safe_path
+    ):  # move the current folder to the end of the path, so that its files hide no modules
         sys.path.append(sys.path.pop(0))
     main()

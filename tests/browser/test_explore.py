@@ -278,11 +278,12 @@ def save_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], P
     assert len(wb.Trace.load(root / "runs" / "stopped-early").rounds) > 0
     picture("keep")
     me.tab("Runs")
-    page.locator(".itables_anywidget td", has_text="stopped-early").first.click()
+    page.locator(".wb-grid tbody tr").first.click()
+    me.press("Tag …")
     expect(page.get_by_label("Name", exact=True).locator("visible=true")).to_have_value("Stopped early")
     assert nameless(page, ".wb-explorer") == []
     picture("runs-tab")
-    me.press("Delete")
+    me.press("Delete …")
     page.get_by_text("Delete stopped-early from the disk?").wait_for()
     me.press("Delete for good")
     page.get_by_text("deleted: stopped-early").wait_for()

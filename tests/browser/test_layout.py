@@ -147,7 +147,7 @@ def test_layout_of_the_explorer_as_a_page_on_a_phone(
             for tab in ("Before a run", "Run", "Who is late?", "Runs", "Save / export"):
                 me.tab(tab)
                 if tab == "Runs":
-                    page.locator("table.dataTable tbody td", has_text="CR").first.wait_for()
+                    page.locator(".wb-grid tbody td", has_text="CR").first.wait_for()
                 bad += found(page, f"{size}, {scheme}, {tab}")
                 page.screenshot(
                     path=screens / f"page-{size[0]}-{scheme}-{tab.split()[0].lower()}.png", full_page=True

@@ -66,12 +66,30 @@ INSTALLED = (
     "workbench:__getattr__",
 )  # fmt: skip
 BARE = ("command", "main", "exit", "quit", "print", "breakpoint", "__import__", "Half", "evil", "crash")
+EXPONENTIAL = {"kind": "exponential", "mean": 1.0}
+# Fields that hold a foreign kind, by place: `kind` is where it is put.
+KINDS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "delays.kind": lambda kind: {"delays": {"kind": kind}},
+    "delays.before.kind": lambda kind: {
+        "delays": {"kind": "changing", "before": {"kind": kind}, "after": EXPONENTIAL, "at": 1}
+    },
+    "delays.components.kind": lambda kind: {
+        "delays": {"kind": "mixture", "components": [EXPONENTIAL, {"kind": kind}]}
+    },
+    "delays.base.kind": lambda kind: {"delays": {"kind": "groups", "base": {"kind": kind}}},
+    "delays.common.kind": lambda kind: {"delays": {"kind": "groups", "common": {"kind": kind}}},
+    "delays.path": lambda path: {"delays": {"kind": "replay", "path": path}},
+    "link.delays.kind": lambda kind: {"link": {"delays": {"kind": kind}}},
+    "link.groups.kind": lambda kind: {"link": {"groups": [{"workers": [1], "delays": {"kind": kind}}]}},
+    "faults.kind": lambda kind: {"faults": [{"kind": kind, "worker": 1, "round": 0}]},
+    "schedule.kind": lambda kind: {"optimiser_args": {"schedule": {"kind": kind}}},
+}
 PLACES = (
-    "scheme", "optimiser", "problem", "delays.kind", "delays.before.kind", "problem_args.module", "problem_args.loss",
+    *KINDS, "scheme", "optimiser", "problem", "problem_args.module", "problem_args.loss",
     "problem_args.dataset", "problem_args.loss_and_gradient", "problem_args.first", "problem_args.data",
-    "scheme_args.stragglers", "optimiser_args.step", "problem_args.target", "delays.path",
+    "scheme_args.stragglers", "optimiser_args.step", "problem_args.target",
 )  # fmt: skip
-NAMES = {"scheme": "Half", "optimiser": "Slowly", "problem": "Args", "delays": "Even"}
+NAMES = {"scheme": "Half", "optimiser": "Slowly", "problem": "Args", "delays": "Even", "link": "Even"}
 PROCESSES = (
     "os.exec",
     "os.posix_spawn",
@@ -133,16 +151,8 @@ def put(spec: dict[str, Any], place: str, name: str) -> dict[str, Any]:
     top, _, inner = place.partition(".")
     if not inner:
         return {**spec, top: name}
-    if place == "delays.kind":
-        return {**spec, "delays": {"kind": name}}
-    if place == "delays.before.kind":
-        delay_model = {"kind": "exponential", "mean": 1.0}
-        return {
-            **spec,
-            "delays": {"kind": "changing", "before": {"kind": name}, "after": delay_model, "at": 1},
-        }
-    if place == "delays.path":
-        return {**spec, "delays": {"kind": "replay", "path": name}}
+    if place in KINDS:
+        return {**spec, **KINDS[place](name)}
     args = {**spec.get(top, {}), inner: name}
     if inner in ("module", "loss", "dataset"):
         return {**spec, "problem": "torch", top: {"module": "os:abort", **args}}

@@ -5,9 +5,12 @@ from pathlib import Path
 import click
 from click import option
 
+from workbench.analysis.recordings.diagnosis import Diagnosis
 from workbench.analysis.recordings.diagnosis import diagnose as examine
+from workbench.analysis.recordings.hangs import dumps
 from workbench.analysis.recordings.loading import load
 from workbench.analysis.recordings.sources import runs
+from workbench.core.base.settings import SettingError
 
 
 @click.command()
@@ -27,15 +30,18 @@ def diagnose(
 ) -> None:
     """Print which workers, hosts and links make the steps of PATH long, and by how much.
 
-    PATH is a run folder or a recording.
+    PATH is a run folder, a recording, or a folder of flight recorder dumps, of which it prints who hangs.
     """
     whole = job is None and runs.SOURCE.tells(path)
-    recording = load(path, unit=unit) if card or unit is not None or not whole else None
+    hangs = not whole and dumps.tells(path)
+    recording = load(path, unit=unit) if not hangs and (card or unit is not None or not whole) else None
     if card and recording is not None:
         click.echo(f"{recording.job(job).card()}\n")
     found = examine(path if recording is None or whole else recording.job(job), trust=trust)
     click.echo(str(found))
     if picture is not None:
+        if not isinstance(found, Diagnosis):
+            raise SettingError(f"picture = {str(picture)!r}: there are no costs to draw; leave it out")
         from workbench.lab.figures.save import save  # imports plotly
 
         save(found.figure(), picture)

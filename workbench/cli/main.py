@@ -16,7 +16,7 @@ from workbench.core.base.settings import SettingError
 
 GROUP = "workbench.commands"
 _MODULES = {  # module of this package -> commands in it
-    "batch": ("sweep", "runs"),
+    "batch": ("sweep", "runs", "report"),
     "cluster": ("cluster",),
     "diagnose": ("diagnose",),
     "explore": ("explore",),

@@ -65,6 +65,7 @@ def test_trial_verdict_is_a_sentence() -> None:
         assert trial.holds == holds
         assert tried.headline.startswith("Quickest: " if holds else "Not confirmed: ")
         assert str(trial) in tried.headline
+        assert holds == ("none of which this run confirms" not in str(tried))
     assert str(Trial(7.7e-3, 1e-3, 17)).startswith(
         "measured 7.7 ms a round over 17 rounds, forecast 1 ms: 7.7 times"
     )

@@ -109,7 +109,12 @@ def test_kineto_events_of_other_libraries_are_not_communication(
         ),
         *(
             ("cpu_op", name)
-            for name in ("record_param_comms", "c10d::allreduce_", "_c10d_functional::wait_tensor")
+            for name in (
+                "record_param_comms",
+                "c10d::allreduce_",
+                "_c10d_functional::wait_tensor",
+                "_c10d_functional_autograd::all_to_all_single",
+            )
         ),
         ("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
         ("kernel", "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"),
@@ -121,6 +126,15 @@ def test_kineto_events_of_each_backend_are_communication(tmp_path: Path, categor
     some = [each | {"name": name, "cat": category} if each["name"][0] == "g" else each for each in some]
     write(tmp_path / "rank0.json", some)
     assert seconds(wb.traces.load(tmp_path)) == {0: [0.5] * 3}
+
+
+def test_kineto_host_of_the_file_counts_before_its_name(tmp_path: Path) -> None:
+    for r, name in enumerate(["node_1", "node_2"]):
+        write(tmp_path / f"{name}.1.pt.trace.json", events([0.5]), **rank(r), host_name=f"gpu{r}.site")
+    assert wb.traces.load(tmp_path).frame.groupby("worker")["host"].first().tolist() == [
+        "gpu0.site",
+        "gpu1.site",
+    ]
 
 
 def test_kineto_overlapped_communication_is_not_waiting(tmp_path: Path) -> None:

@@ -35,13 +35,13 @@ FAULTS = """([selector, least, wanted]) => {
     const text = over(rgba(svg ? style.fill : style.color), ground), [a, b] = [light(text), light(ground)];
     return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
   };
-  const strips = ".wb-tabs, .widget-toggle-buttons > div, .dt-scroll-head, .dt-scroll-body"; // they scroll sideways
+  const strips = ".wb-tabs, .widget-toggle-buttons > div, .wb-scroll, .wb-boxes"; // they scroll sideways
   const common = (a, b, from, to) => Math.min(a[to], b[to]) - Math.max(a[from], b[from]);
   const hit = (a, b) => common(a, b, "left", "right") > 2 && common(a, b, "top", "bottom") > 3;
   const beyond = (a, b) => a.left < b.left - 1 || a.right > b.right + 1;
   const boxes = [];
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-  const ignored = "option, style, script, .dt-scroll-body thead, .hoverlayer, .modebar, [aria-hidden=true]:not(svg)";
+  const ignored = "option, style, script, .hoverlayer, .modebar, [aria-hidden=true]:not(svg)";
   const hidden = (e) => !e.checkVisibility({ visibilityProperty: true, opacityProperty: true }) ||
     e.closest(ignored) || getComputedStyle(e).clipPath === "inset(50%)";
   while (walker.nextNode()) {

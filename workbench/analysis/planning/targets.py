@@ -94,15 +94,18 @@ def reference(
     effort: float,
     tuned: bool = True,
     metric: str = "loss",
+    samples: int | None = None,
 ) -> Target:
     """Simulate exact schemes: return the target, the step that reaches it, and the number of rounds.
 
     `wanted`: the target. With None it is the value of the best step after `rounds` rounds, less the share `tolerance`
-    of its change. `tuned`: choose the step, else use the experiment's own.
+    of its change. `tuned`: choose the step, else use the experiment's own. `samples`: number of samples to
+    simulate; None: as many as the effort allows.
     Raises `SettingError` for an unknown metric, and for a target that is not reached in `rounds` rounds.
     """
     exact = e.replace(scheme=REFERENCE_SCHEME, scheme_args={}, rounds=rounds)
-    small = shortened(exact, rounds * (len(EXACT_STEPS) if tuned else 1), effort)
+    steps = len(EXACT_STEPS) if tuned else 1
+    small = reduced(exact, samples) if samples else shortened(exact, rounds * steps, effort)
     problem = small.build_problem()
     smoothness = problem.smoothness()
     first, values = _exact(small, problem, EXACT_STEPS if tuned else (None,), smoothness, rounds, metric)

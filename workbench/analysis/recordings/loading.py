@@ -10,8 +10,10 @@ from pkgutil import iter_modules
 import pandas as pd
 
 from workbench.analysis.recordings import sources
+from workbench.analysis.recordings.averages import AVERAGED
+from workbench.analysis.recordings.hangs import dumps
 from workbench.analysis.recordings.recording import Recording
-from workbench.analysis.recordings.sources import Source, runs, tables
+from workbench.analysis.recordings.sources import Source, runs
 from workbench.core.base.settings import SettingError, path_of, unknown_name
 from workbench.core.base.tables import TableError
 from workbench.core.contract.recorded import COLUMNS
@@ -68,7 +70,8 @@ def load(
         Unit of the times in a table: "s", "ms", "us", "ns", "min" or "h". Default: the unit in the name of their
         column (`took_ms`), else seconds.
     columns
-        Names of a table's columns for worker, step, seconds, host, phase, recording, samples, processor_seconds.
+        Names of a table's columns for worker, step, seconds, host, phase, recording, samples, tokens, squares,
+        processor_seconds.
 
     Raises
     ------
@@ -88,11 +91,16 @@ def load(
     if wrong := sorted(set(columns) - set(COLUMNS)):
         raise SettingError(f"{wrong[0]} = {columns[wrong[0]]!r}: columns are {', '.join(COLUMNS)}")
     file = _found(path_of(path, "path"))
+    if source is None and dumps.tells(file):
+        why = (
+            "is of PyTorch's flight recorder, which has no times of steps; wb.diagnose tells which ranks hang"
+        )
+        raise SettingError(f"path = {str(file)!r}: {why}")
     kind = None
     try:
         kind = _kind(file, source)
-        if kind is tables.SOURCE:
-            rows = tables.read(file, unit, **columns)
+        if kind.takes_columns:
+            rows = kind.read(file, unit, **columns)
         else:
             rows = _renamed(kind.read(file), columns)
             if unit is not None:
@@ -109,7 +117,7 @@ def load(
     facts = {"title": kind.title, "file": str(file)}
     if kind.name != "table" or _place(file.name, kind):  # other tables belong to the user
         facts |= {"where": kind.where, "licence": kind.licence}
-    facts |= {"left_out": left_out} if (left_out := rows.attrs.get("left_out")) else {}
+    facts |= {name: rows.attrs[name] for name in ("left_out", "cores", AVERAGED) if name in rows.attrs}
     name = (file.name or file.resolve().name).split(".")[0]  # name of the folder, if "." was given
     return Recording.of_rows(rows, name, kind.units, **facts)
 

@@ -30,11 +30,16 @@ from workbench.core.base.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
-OTHER_NAMES = {"step": "iteration", "recording": "experiment"}  # alternative names of columns
+WORK_COLUMNS = ("samples", "tokens", "squares")  # amounts of work that a time is for
+COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", *WORK_COLUMNS, "processor_seconds")
+# alternative names of columns; of two that differ, neither is chosen
+OTHER_NAMES = {"step": ("iteration", "global_step"), "recording": ("experiment",)}
+# names of columns in logs, which count if there is no column of the usual name
+LOG_NAMES = {"worker": ("rank", "global_rank"), "host": ("hostname",)}
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 # Phases of a worker's computing: as a whole, and in one layer of the model.
 COMPUTE_PHASE, LAYER_PREFIX = "compute", "compute: "
+PROBE_PHASE = "probe"  # time of a message to the next worker
 MIN_TIMESTAMP_S = 1e8  # s; larger values (over three years) are points in time, not durations
 MAX_STEP = 2**63 - 1
 _SPELLINGS = {
@@ -46,7 +51,7 @@ _SPELLINGS = {
     "h": "h hr hrs hour hours",
 }
 UNITS = {name: unit for unit, names in _SPELLINGS.items() for name in names.split()}
-_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "min": 1 / 60, "h": 1 / 3600}
+PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "min": 1 / 60, "h": 1 / 3600}
 _AMBIGUOUS_UNITS = {"m", "min", "mins"}  # may mean minutes, the minimum, or metres
 _TIMES = {
     *[
@@ -71,13 +76,19 @@ def read_times(path: Path, columns: Mapping[str, str] | None = None, unit: str |
     `columns`: names of its columns, if they are not the usual names. `unit`: unit of its times, if the column's name
     does not contain the unit. Raises `TableError`, `SettingError`, OSError, and ValueError of Arrow.
     """
-    columns, units = dict(columns or {}), _known_unit(unit)
-    frame = read_columns(path) if ending(path) == ".parquet" else read_texts(path)
+    return times_in(read_columns(path) if ending(path) == ".parquet" else read_texts(path), columns, unit)
+
+
+def times_in(
+    frame: pd.DataFrame, columns: Mapping[str, str] | None = None, unit: str | None = None
+) -> pd.DataFrame:
+    """Return the columns of a table that are in `COLUMNS`, with times in seconds: see `read_times`."""
+    columns, units = dict(columns or {}), check_unit(unit)
     names = [str(name) for name in frame.columns]
     if absent := sorted(set(columns.values()) - set(names)):
         raise TableError(f"lacks columns {absent}; it has {names}")
     called = {ours: columns.get(ours) or _usual(ours, names, frame) for ours in COLUMNS}
-    called["seconds"] = called["seconds"] or _timed(names)
+    called["seconds"] = called["seconds"] or timed(names)
     found = {ours: theirs for ours, theirs in called.items() if theirs is not None}
     if missing := sorted({"worker", "step", "seconds"} - set(found)):
         raise TableError(_lacks(missing, names))
@@ -137,18 +148,20 @@ def place(frame: pd.DataFrame, row: int) -> str:
     return f"{frame.index.name} {frame.index[row]}" if known else f"row {row + 1}"
 
 
-def _known_unit(unit: str | None) -> str | None:
-    if unit is not None and unit not in _PER_SECOND:
-        raise SettingError(f"unit = {unit!r}: choose one of {', '.join(map(repr, _PER_SECOND))}")
+def check_unit(unit: str | None) -> str | None:
+    """Return a unit of times. Raises `SettingError` if it is unknown."""
+    if unit is not None and unit not in PER_SECOND:
+        raise SettingError(f"unit = {unit!r}: choose one of {', '.join(map(repr, PER_SECOND))}")
     return unit
 
 
 def _usual(ours: str, names: Sequence[str], frame: pd.DataFrame) -> str | None:
     """Find a column by its usual names. Raises `TableError` if two of these columns exist and differ."""
-    there = [name for name in (ours, OTHER_NAMES.get(ours)) if name in names]
-    if len(there) > 1 and not frame[there[0]].equals(frame[there[1]]):
-        raise TableError(f"has columns {there[0]!r} and {there[1]!r}, which differ; rename one of them")
-    return there[0] if there else None
+    there = [name for name in (ours, *OTHER_NAMES.get(ours, ())) if name in names]
+    for other in there[1:]:
+        if not frame[there[0]].equals(frame[other]):
+            raise TableError(f"has columns {there[0]!r} and {other!r}, which differ; rename one of them")
+    return next(iter([*there, *(name for name in LOG_NAMES.get(ours, ()) if name in names)]), None)
 
 
 def _letters_of(name: str) -> list[str]:
@@ -172,7 +185,7 @@ def unit_of(name: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _timed(names: Sequence[str]) -> str | None:
+def timed(names: Sequence[str]) -> str | None:
     """Find the only column whose name contains a word for a duration and a unit."""
     found = [name for name in names if unit_of(name) and {*_letters_of(name)} <= _TIMES | {*UNITS}]
     if len(found) > 1:
@@ -189,7 +202,7 @@ def _per_second(name: str, unit: str | None, ours: str, chosen: bool) -> float:
         )
     if not (named_unit or unit) and _AMBIGUOUS_UNITS & {*_letters_of(name)}:
         raise TableError(f"column {name!r} may be in minutes or not; say it with unit = 's' or 'min'")
-    return _PER_SECOND[named_unit or unit or "s"]
+    return PER_SECOND[named_unit or unit or "s"]
 
 
 def _lacks(missing: list[str], names: Sequence[str]) -> str:
@@ -259,9 +272,9 @@ def _amounts(frame: pd.DataFrame, given: pd.Series[Any], name: str) -> pd.Series
     if name == "seconds":
         why = "times are finite and at least 0; did the clock step back? Leave such rows out"
         refuse(frame, wrong, given, why)
-    elif name == "samples":
+    elif name in WORK_COLUMNS:
         wrong = ~empty & ~(np.isfinite(found) & (found > 0))
-        refuse(frame, wrong, given, "a time is for more than 0 samples; leave it empty if unknown")
+        refuse(frame, wrong, given, f"a time is for more than 0 {name}; leave it empty if unknown")
     else:
         why = "a processor's seconds are finite and at least 0; leave them empty if unknown"
         refuse(frame, wrong & ~empty, given, why)

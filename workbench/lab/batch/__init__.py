@@ -11,6 +11,7 @@ finds again. `wb.runs("runs/first")` is the table of the results.
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
+from workbench.lab.batch.executors import ExecutorSettings
 from workbench.lab.batch.jobs import Job, job
 from workbench.lab.batch.sampling import Sample, Span
 from workbench.lab.batch.searches import Crossing, Optimum
@@ -18,13 +19,13 @@ from workbench.lab.batch.sweeps import Item, Sweep
 
 if TYPE_CHECKING:
     from workbench.lab.batch.background import Progress, SweepRun, attach, start
-    from workbench.lab.batch.run import Summary, sweep
+    from workbench.lab.batch.run import Summary, report, sweep
 
-_LATER = dict.fromkeys(("Summary", "sweep"), "run") | dict.fromkeys(
+_LATER = dict.fromkeys(("Summary", "report", "sweep"), "run") | dict.fromkeys(
     ("Progress", "SweepRun", "attach", "start"), "background"
 )
 __all__ = ["Crossing", "Item", "Job", "Optimum", "Progress", "Sample", "Span", "Summary", "Sweep", "SweepRun"]
-__all__ += ["attach", "job", "start", "sweep"]
+__all__ += ["ExecutorSettings", "attach", "job", "report", "start", "sweep"]
 
 
 def __getattr__(name: str) -> Any:

@@ -49,8 +49,8 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Executor:
-    """Shared state of the runs of a sweep.
+class NotebookRunner:
+    """Shared state of the runs of a sweep that one process executes.
 
     places: number of runs that may compute at a time, while other kernels start and pages are written. timeout:
     seconds that a cell may take.

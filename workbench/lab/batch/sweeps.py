@@ -22,6 +22,7 @@ from workbench.core.base.text import plain, read_yaml
 from workbench.core.experiment import Experiment, put
 from workbench.core.running.start import ENGINES
 from workbench.core.trace.definitions import sources_of
+from workbench.lab.batch.executors import ExecutorSettings
 from workbench.lab.batch.sampling import Sample, listed
 from workbench.lab.batch.searches import Changes, Crossing, Optimum, Step, searched
 from workbench.mpi import clusters
@@ -50,6 +51,13 @@ class Sweep(Settings):
     search: Crossing | Optimum | None = setting(None, "runs that are chosen by what earlier ones gave")
     engine: str = setting("sim", "engine of all runs; sim: the virtual clock")
     cluster: str = setting("", "cluster of an engine that has some; empty = its usual one")
+    executor: ExecutorSettings | None = setting(
+        None, "where runs are executed; empty = in kernels of this machine"
+    )
+
+    notebooks: bool = setting(
+        True, "a folder, a notebook and a page for each run; false: rows and curves of many runs in one file"
+    )
 
     @field_validator("base", "cases", "seeds", mode="before")
     @classmethod
@@ -78,6 +86,10 @@ class Sweep(Settings):
         ]
         if self.search is not None and given:
             raise SettingError(f"{given[0]}: a search chooses its runs itself; drop one of the two")
+        if self.search is not None and not self.notebooks:
+            raise SettingError(
+                "notebooks = False: a search reads the folders of its runs; leave notebooks out"
+            )
         sections = {"cases": _size(self.cases or 1), "grid": prod(map(_size, self.grid.values()))}
         sections["sample.count"] = self.sample.count if self.sample else 1
         sections["seeds"] = self.seeds if isinstance(self.seeds, int) else _size(self.seeds)
@@ -89,23 +101,37 @@ class Sweep(Settings):
 
         Of a search, these are its first requests.
         """
+        return [item for _, item in self.numbered()]
+
+    def numbered(self) -> Iterator[tuple[int, Item]]:
+        """Yield the runs of `items` one by one, each with its number among all combinations; its error comes last."""
         cluster = cluster_of(self.engine, self.cluster)
-        found: dict[str, Item] = {}
-        errors: list[str] = []
-        combinations = list(self._changes()) if self.search is None else self.next(lambda item: None).runs
-        for i, changes in enumerate(combinations, 1):
+        found, errors, last = set[str](), list[tuple[str, str]](), 0
+        for last, changes in enumerate(self.combinations(), 1):
             try:
                 item = make_item(self.base, changes, self.engine, cluster)
             except SettingError as error:
                 which = f" ({label(changes)})" if changes else ""
-                errors.append(f"run {i} of {len(combinations)}{which}: {error}")
+                errors.append((f"run {last} of ", f"{which}: {error}" if not errors else ""))
                 continue
-            found.setdefault(item.key, item)
+            if item.key not in found:
+                found.add(item.key)
+                yield last - 1, item
         if errors:
             rest = len(errors) - 1
             more = f" ({rest} other run{'s' * (rest > 1)} cannot start either)" if rest else ""
-            raise SettingError(errors[0] + more)
-        return list(found.values())
+            raise SettingError(f"{errors[0][0]}{last}{errors[0][1]}{more}")
+
+    def combinations(self) -> Iterator[Changes]:
+        """Yield the changes of all runs, with repetitions; of a search, those of its first requests."""
+        yield from self._changes() if self.search is None else self.next(lambda item: None).runs
+
+    def on(self, cluster: str) -> Sweep:
+        """Return the sweep with that cluster: for its real runs, or for the engines that execute simulated ones."""
+        if self.engine != "sim":
+            return self.replace(cluster=cluster)
+        clusters.load(cluster)
+        return self.replace(executor=ExecutorSettings(kind="ipyparallel", cluster=cluster))
 
     def next(self, value: Callable[[Item], float | None]) -> Step:
         """Return the next requests and the findings of a search, given results of runs (None: not known)."""

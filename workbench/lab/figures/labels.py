@@ -113,3 +113,15 @@ def _owners(group: str, used: Sequence[str]) -> Mapping[str, type[Settings]]:
         "optimiser_args.schedule": optimisers.Schedule.catalogue,
     }
     return owners.get(group, {})
+
+
+def unit(name: str) -> str:
+    """Return the unit of a setting; empty if it has none, or not the same for all of its group.
+
+    >>> unit("link.latency"), unit("delays.rate"), unit("workers")
+    ('s', 'samples/s', '')
+    """
+    group, _, last = name.rpartition(".")
+    fields = (cls.model_fields.get(last) for cls in _owners(group, ()).values())
+    units = {unit_of(field) for field in fields if field is not None}
+    return units.pop() if len(units) == 1 else ""

@@ -11,11 +11,11 @@ import pandas as pd
 class Source:
     """Kind of file. `read(path)` returns rows with worker, step, seconds, and other columns of the schema.
 
-    The source "table" also takes the names of its columns, and the unit of its times.
+    Some sources also take the names of their columns, and the unit of their times.
 
     `tells(path)`: returns whether the file is of that kind. `where`: where the files are published; `licence`: their
     licence. `files`: name patterns of public files. `published`: their names where they are published. `how`:
-    instructions, if copying them into a folder is not enough.
+    instructions, if copying them into a folder is not enough. `takes_columns`: whether `read` takes names and a unit.
     """
 
     name: str
@@ -28,3 +28,4 @@ class Source:
     files: tuple[str, ...] = ()
     published: str = ""
     how: str = ""
+    takes_columns: bool = False

@@ -28,5 +28,6 @@ SOURCE = Source(
     licence="none stated: do not redistribute",
     files=("ec2_traces.csv",),
     published="data4.txt, data6.txt and data7.txt",
+    takes_columns=True,
     how="put them into a folder FOLDER; wb.traces.load('FOLDER').write('ec2_traces.csv') makes that table",
 )

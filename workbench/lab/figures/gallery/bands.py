@@ -77,7 +77,7 @@ def _curves(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Curve]
     seen: Counter[str] = Counter()
     groups = summary.groupby(others, dropna=False, sort=False) if others else [((), summary)]
     for key, group in groups:
-        rows = group.dropna(subset=[x, "mean"])
+        rows = _everywhere(group, x, summary[x].dropna()).dropna(subset=[x, "mean"])
         facts = {name: value for name, value in zip(others, key, strict=True) if value == value}
         scheme = str(facts.pop("scheme", ""))
         texts = [f"{name.rsplit('.', 1)[-1]}={_short(value)}" for name, value in facts.items()]
@@ -89,6 +89,14 @@ def _curves(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Curve]
             yield Curve(
                 label or str(summary.attrs["of"]), style, rows[x].tolist(), ends, int(rows["n"].max())
             )
+
+
+def _everywhere(group: pd.DataFrame, x: str, values: pd.Series[Any]) -> pd.DataFrame:
+    """Return the rows of a group; one whose scheme lacks the parameter is the same at all its values, at both ends."""
+    if len(group) != 1 or not len(values) or not group[x].isna().all() or not all(map(_is_number, values)):
+        return group
+    ends = sorted({float(values.min()), float(values.max())})
+    return pd.concat([group.assign(**{x: end}) for end in ends])
 
 
 def _short(value: Any) -> str:

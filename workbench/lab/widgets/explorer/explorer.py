@@ -114,7 +114,7 @@ class Explorer(w.VBox):
         if self.desk.reason:
             raise SettingError(self.desk.reason)
         running = self.desk.tab(Running)
-        running.start()
+        running.begin()
         running.plot.wait(timeout)
         return running.traces
 

@@ -17,7 +17,7 @@ from workbench.core.presets.codedreduce import Preset, presets
 from workbench.core.presets.others import others
 from workbench.core.problems import ProblemArgs
 from workbench.core.problems.data import catalogue
-from workbench.lab.widgets.callbacks import button, sentence
+from workbench.lab.widgets.callbacks import button, row, seen, sentence
 from workbench.lab.widgets.closing import close
 from workbench.lab.widgets.forms.fields import Field, fields_of, menu, show
 from workbench.lab.widgets.forms.form import ChoiceForm, Form, SettingsForm
@@ -39,7 +39,15 @@ from workbench.lab.widgets.forms.setup import (
     with_shape,
 )
 from workbench.lab.widgets.forms.steps import State, Steps
-from workbench.lab.widgets.forms.summaries import of_choice, of_link, of_problem, of_run, of_schemes, of_shape
+from workbench.lab.widgets.forms.summaries import (
+    of_choice,
+    of_link,
+    of_problem,
+    of_run,
+    of_schemes,
+    of_shape,
+    own_text,
+)
 
 _RUN_FIELDS = ("rounds", "seed", "batch", "evaluate_every", "decode_rate", "faults")
 Reasons = dict[str, str]  # field -> why it is invalid
@@ -130,6 +138,11 @@ class Controls(w.VBox):
         elif own := self.steps.last(lambda state: not state.forms["preset"]["preset"]):
             self.steps.restore(own)
         self._notify()
+
+    def take(self, experiments: Sequence[Experiment]) -> None:
+        """Take over the settings of experiments; undo restores the present ones."""
+        self.show(experiments)
+        self._changed()
 
     def step(self, kind: Literal["undo", "redo", "reset"]) -> None:
         """Undo or redo a step, or restore the initial settings."""
@@ -249,9 +262,7 @@ def _place(
     """
     form, name, reason = verdict.form, verdict.field, verdict.reason
     if form == "scheme_args":
-        mine.setdefault(name, reason)
-        if name in SHARED_FIELDS and of_shape:
-            shared["shape"].setdefault(name, reason)
+        (shared["shape"] if name in SHARED_FIELDS and of_shape else mine).setdefault(name, reason)
     elif form in entry.own or name in entry.own:
         mine.setdefault("own", reason)
     elif form:
@@ -394,13 +405,29 @@ class EntryForm(w.VBox):
         cls = self.cls = schemes.get(entry.scheme)
         self.scheme = entry.scheme
         self.form = Form(f"{cls.name} · {cls.title}", [*fields_of(cls), OWN], opened=False)
+        self._changed = changed
         self.form.on_change(lambda _: changed())
         texts = f"Remove {cls.name}", f"take {cls.name} out of the comparison"
         self.remove = button(texts[0], lambda: removed(self), texts[1])
         self.remove.add_class("wb-remove")
+        self.own = w.HTML()
+        self.common = button("Use the common values", self._drop, "no values of its own for this scheme")
+        self.override = row(self.own, self.common).add_class("wb-override")
+        self.form.observe(lambda _: self._say(), "values")
         self.fill(entry)
-        super().__init__([self.form, self.remove])
+        self._say()
+        super().__init__([self.form, self.override, self.remove])
         self.add_class("wb-entry")
+
+    def _say(self) -> None:
+        """Show what is not that of the other schemes."""
+        own = self.entry().own
+        self.own.value = sentence(f"Own {own_text(own)}" if own else "")
+        seen(bool(own), self.override)
+
+    def _drop(self) -> None:
+        self.form.fill({"own": ""})
+        self._changed()
 
     @property
     def newest(self) -> bool:

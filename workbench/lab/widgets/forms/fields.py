@@ -219,7 +219,7 @@ def show(value: Any) -> str:
     """Return the text of a field for a value. `read` is the inverse.
 
     >>> show(5e-05), show(1e6), show(250.0), show(True), show((6, 8, 10)), show(None)
-    ('5e-05', '1e6', '250.0', 'yes', '[6, 8, 10]', '')
+    ('5e-05', '1e6', '250', 'yes', '[6, 8, 10]', '')
     """
     if value is None:
         return ""
@@ -235,7 +235,7 @@ def _short(value: float) -> str:
     digits = str(int(value))
     bare = digits.rstrip("0")
     power = len(digits) - len(bare)
-    return f"{bare}e{power}" if power > 4 else str(value)
+    return f"{bare}e{power}" if power > 4 else digits
 
 
 def read(field: Field, text: str) -> Any:

@@ -15,14 +15,12 @@ from typing import Any, cast
 from workbench.core import schemes
 from workbench.core.base.plugins import Catalogue
 from workbench.core.base.settings import SettingError, Settings, setting
-from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.scheme import decoded_together
 from workbench.core.experiment import Experiment
 from workbench.core.problems import ProblemArgs
 from workbench.core.schemes.coded_reduce import nearest_trees, tree_size
 
 MAX_LAYERS = 8
-CATALOGUES: dict[str, Catalogue[Any]] = {"optimiser": Optimiser.catalogue, "problem": ProblemArgs.catalogue}
 # fields with the same meaning in every scheme that has them
 SHARED_FIELDS = ("children", "layers", "stragglers")
 
@@ -73,14 +71,16 @@ class Setup:
     def spec(self, entry: Entry) -> dict[str, Any]:
         """Return the fields of an entry's experiment.
 
-        If an entry has its own optimiser or problem, the common values are used for fields that both have.
+        An entry with its own optimiser does not use the values of the common one. An entry with its own problem uses
+        the common values of fields that both have, so that the data are the same.
         """
         found = {**self.common, **entry.own, "scheme": entry.scheme, "scheme_args": dict(entry.args)}
-        for name, catalogue in CATALOGUES.items():
-            args = f"{name}_args"
-            if name in entry.own and args not in entry.own and args in self.common:
-                known = _fields_of(catalogue, entry.own[name])
-                found[args] = {k: v for k, v in self.common[args].items() if known is None or k in known}
+        if "optimiser" in entry.own:
+            found["optimiser_args"] = dict(entry.own.get("optimiser_args") or {})
+        if "problem" in entry.own and "problem_args" not in entry.own and "problem_args" in self.common:
+            known = _fields_of(ProblemArgs.catalogue, entry.own["problem"])
+            common = self.common["problem_args"]
+            found["problem_args"] = {k: v for k, v in common.items() if known is None or k in known}
         return found
 
 
@@ -213,7 +213,14 @@ def setup_of(experiments: Sequence[Experiment]) -> Setup:
         for e in experiments
     ]
     common = {name: value for name, value in dumps[0].items() if name not in ("scheme", "scheme_args")}
-    entries = (
-        Entry(d["scheme"], d["scheme_args"], {n: d[n] for n in common if d[n] != common[n]}) for d in dumps
-    )
+    entries = (Entry(d["scheme"], d["scheme_args"], _own(d, common)) for d in dumps)
     return Setup(tuple(entries), common)
+
+
+def _own(fields: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields in which an experiment differs from the common ones; its own optimiser has its own values."""
+    own = {name: fields[name] for name in common if fields[name] != common[name]}
+    if "optimiser" in own:
+        own.pop("optimiser_args", None)
+        own |= {"optimiser_args": fields["optimiser_args"]} if fields["optimiser_args"] else {}
+    return own

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.analysis.planning.quantities import quantity, quantity_of
-from workbench.lab.widgets.forms.fields import Field, read
+from workbench.lab.widgets.forms.fields import Field, read, show
 from workbench.lab.widgets.forms.form import ChoiceForm, Form
 
 
@@ -86,3 +86,18 @@ def _text(value: Any) -> str:
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
+
+
+def own_text(own: Mapping[str, Any]) -> str:
+    """Return the values of a scheme that differ from the common ones.
+
+    >>> own_text({"optimiser": "inverse_time", "optimiser_args": {"c1": 0.5}, "rounds": 40})
+    'optimiser: inverse time, c1 0.5; rounds: 40'
+    """
+    parts = []
+    for name, value in own.items():
+        if not name.endswith("_args") or name.removesuffix("_args") not in own:
+            args = own.get(f"{name}_args") or {}
+            texts = [str(value).replace("_", " "), *(f"{key} {show(each)}" for key, each in args.items())]
+            parts.append(f"{name.replace('_', ' ')}: {', '.join(texts)}")
+    return "; ".join(parts)

@@ -15,6 +15,7 @@ function tells(model, content) {
     model.send(content);
   } catch (error) {
     if (error.message !== "Cannot send") throw error; // what JupyterLab says of a comm that is gone
+    document.dispatchEvent(new Event("wb-ended"));
   }
 }
 

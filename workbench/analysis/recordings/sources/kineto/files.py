@@ -36,7 +36,7 @@ _BACKEND = r"(?:nccl|gloo|mpi|ucc|xccl|hccl)"
 _COLLECTIVE = r"\w*(?:reduce|broadcast|gather|scatter|all_?to_?all|barrier|send|recv|coalesced)"
 # by category: the profiler's names of operations of torch.distributed and of kernels of the backends
 _TITLE = re.compile(rf"{_BACKEND}:{_COLLECTIVE}")
-_OPERATION = re.compile(rf"record_param_comms|_?c10d(?:_functional)?::|{_TITLE.pattern}")
+_OPERATION = re.compile(rf"record_param_comms|_?c10d(?:_functional(?:_autograd)?)?::|{_TITLE.pattern}")
 _DEVICE_KERNEL = re.compile(r"(?:void )?(?:nccl|rccl|msccl)[A-Z]")
 
 
@@ -128,7 +128,7 @@ class TraceFile:
     def host(self) -> str:
         """Host, from the file or from its name HOST_PID, or "" if it is unknown."""
         match = _HOST_PID.fullmatch(self.label) if self.is_host_and_process else None
-        return match["host"] if match else self.host_name
+        return self.host_name or (match["host"] if match else "")
 
     @property
     def window(self) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.widgets.callbacks import guarded, row, seen, sentence, sides
 from workbench.lab.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, contest, look_ahead
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
-from workbench.lab.widgets.explorer.tables import costs
+from workbench.lab.widgets.explorer.tables import costs, finding
 from workbench.lab.widgets.forms.setup import Setup, Shape, with_shape
 from workbench.lab.widgets.plots.plot import Click, Plot, low
 
@@ -47,7 +47,11 @@ class Preview(Tab):
         self.view.observe(lambda _: self._changed_view(), "value")
         self.entry.observe(lambda _: self._choose(), "value")
         self.picture.on_click(self._clicked)
-        self._forecast, self._beside = w.VBox([self.times, self.table]), w.VBox([self.picture, self.detail])
+        self.finding = w.HTML()
+        self._forecast, self._beside = (
+            w.VBox([self.finding, self.times, self.table]),
+            w.VBox([self.picture, self.detail]),
+        )
         for widget in (self._beside, self.entry):
             widget.add_class("wb-behind")
         return [self.note, row(self.view, self.entry), sides(self._forecast, self._beside)]
@@ -63,6 +67,7 @@ class Preview(Tab):
         if known:
             self.times.show(lambda theme: low(round_times(known, theme=theme), 176 + 38 * len(known)))
         self.table.value = costs(self.ahead) if self.ahead else ""
+        self.finding.value = finding(self.ahead)
         self._name_entries()
         self._draw()
 

@@ -1,0 +1,133 @@
+"""Reading of flight recorder dumps: formats of several versions, and one sentence for what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import workbench as wb
+from tests.support.flight_dumps import DEFAULT, dump, four, operation, write
+from workbench.analysis.recordings.hangs import dumps
+from workbench.core.base.settings import SettingError
+
+
+class _Opens:
+    """Object whose pickle creates a file when the standard reader reads it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open, (self.path, "w")
+
+
+def refused(path: Path, *text: str) -> None:
+    with pytest.raises(SettingError) as error:
+        wb.diagnose(path)
+    assert all(word in str(error.value) for word in text), str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_read_dumps_executes_nothing(tmp_path: Path) -> None:
+    folder, made = four(tmp_path / "stuck"), tmp_path / "made"
+    fields = dump([operation(1, frames=[_Opens(str(made))])], {DEFAULT: range(4)})
+    (folder / "nccl_trace_rank_1").write_bytes(pickle.dumps(fields, 2))
+    refused(folder, "nccl_trace_rank_1", "has the instruction GLOBAL at byte", "nothing is executed")
+    assert not made.exists()
+
+
+def test_read_dumps_of_older_versions(tmp_path: Path) -> None:
+    """PyTorch 2.3 wrote pg_name and seq_id, and no description, status or configuration of groups."""
+    for rank, numbers in enumerate(([1, 2], [1], [1, 2])):
+        entries = [
+            {
+                "record_id": number,
+                "pg_id": 0,
+                "pg_name": "0",
+                "seq_id": number,
+                "profiling_name": "nccl:all_reduce",
+                "state": "completed" if number == 1 else "scheduled",
+                "retired": number == 1,
+                "input_sizes": [[2]],
+            }
+            for number in numbers
+        ]
+        fields = {"version": "2.1", "entries": entries}
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(fields, 2))
+    found = wb.diagnose(tmp_path)
+    assert found.culprits == (1,)  # type: ignore[union-attr,comparison-overlap]
+
+
+def test_tells_only_dumps(tmp_path: Path) -> None:
+    assert dumps.tells(four(tmp_path / "stuck"))
+    assert dumps.tells(tmp_path / "stuck" / "nccl_trace_rank_0")
+    (tmp_path / "other.json").write_text('{"traceEvents": [], "pg_config": {}}')
+    (tmp_path / "mine.pkl").write_bytes(pickle.dumps([1, 2]))
+    (tmp_path / "times.csv").write_text("worker,step,seconds\n")
+    assert not dumps.tells(tmp_path)
+    assert not dumps.tells(tmp_path / "none")
+
+
+def test_read_dumps_refuses_two_of_one_rank(tmp_path: Path) -> None:
+    folder = four(tmp_path / "stuck")
+    four(folder, as_json=True)
+    refused(folder, "nccl_trace_rank_0 and trace_rank_0.json are both of rank 0")
+
+
+def test_read_dumps_refuses_a_name_without_rank(tmp_path: Path) -> None:
+    folder = four(tmp_path / "stuck")
+    (folder / "nccl_trace_rank_1").rename(folder / "nccl_trace_other")
+    refused(folder, "nccl_trace_other", "its name does not end with the rank")
+
+
+def test_read_dumps_refuses_damage(tmp_path: Path) -> None:
+    folder = four(tmp_path / "stuck")
+    file = folder / "nccl_trace_rank_3"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-200])
+    refused(folder, "nccl_trace_rank_3", "is cut off")
+    file.unlink()
+    (folder / "trace_rank_3.json").write_text(json.dumps(dump([operation(1)], {DEFAULT: range(4)}))[:-30])
+    refused(folder, "trace_rank_3.json", "is not JSON", "line 1")
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            {"collective_seq_id": "many"},
+            "entries[0].collective_seq_id = 'many': is not a whole number from 0",
+        ),
+        ({"record_id": -4}, "entries[0].record_id = -4: is not a whole number from 0"),
+        ({"process_group": None}, "entries[0].process_group = None: is not a name and a description"),
+    ],
+)
+def test_read_dumps_names_the_field(tmp_path: Path, change: dict[str, Any], text: str) -> None:
+    refused(
+        write(tmp_path, {0: dump([operation(1, **change)], {DEFAULT: range(2)})}), "nccl_trace_rank_0", text
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"entries": {"a": 1}}, "entries = {'a': 1}: is not a list of operations"),
+        ({"entries": [3]}, "entries[0] = 3: is not an object with fields"),
+        ({"pg_config": [1]}, "pg_config = [1]: is not an object with fields"),
+        (
+            {"pg_config": {"7": {"ranks": "0 and 1"}}},
+            "pg_config[7].ranks = '0 and 1': is not a list of ranks",
+        ),
+        ({"pg_config": {"7": {"ranks": "[0, -1]"}}}, "pg_config[7].ranks = -1: is not a whole number from 0"),
+        (
+            {"pg_status": {"0": {"last_enqueued_collective": 1.5}}},
+            "pg_status[0].last_enqueued_collective = 1.5",
+        ),
+    ],
+)
+def test_read_dumps_names_the_field_of_the_file(tmp_path: Path, change: dict[str, Any], text: str) -> None:
+    refused(write(tmp_path, {0: dump([operation(1)], {DEFAULT: range(2)}) | change}), text)

@@ -1,0 +1,258 @@
+"""Read dumps of PyTorch's flight recorder: one file per rank, a pickle of plain data or JSON.
+
+PyTorch writes them when a collective operation times out, to the path in TORCH_FR_DUMP_TEMP_FILE with the rank behind
+it, e.g. `nccl_trace_rank_3`. Nothing in a pickle is executed (see `parse_pickle`).
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from workbench.core.base.plain_pickle import parse_pickle
+from workbench.core.base.reading import open_regular, parse_json, read_bytes
+from workbench.core.base.settings import SettingError
+from workbench.core.base.tables import whole_number
+
+HEAD_BYTES = 4096  # bytes of a file that are searched for the keys of a dump
+MAX_FILE_BYTES = 2**28  # max bytes of a dump
+MAX_QUOTED = 60  # max characters of a value in an error
+DEFAULT_GROUP = "default_pg"  # description of the group of all ranks
+
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_PICKLE_KEYS = b"version", b"entries", b"pg_config"
+_JSON_KEYS = b'"pg_config"', b'"collective_seq_id"'
+_RANK = re.compile(r"(\d{1,9})(?:\.(?:json|pickle|pkl|pt|bin|dump))?$", re.IGNORECASE)
+_NAMED_RANK = re.compile(r"rank[-_ =.]?(\d{1,9})", re.IGNORECASE)
+_SEPARATOR = re.compile(r"[/\\]")
+_PAIR = re.compile(r"\w+:(send|recv) (\d+)(?:->|<-)(\d+)")
+
+
+class Group(NamedTuple):
+    """Process group: its name, and its ranks if they are known. Groups of one name can differ in their ranks."""
+
+    name: str
+    ranks: tuple[int, ...]
+
+
+class Operation(NamedTuple):
+    """One operation that a rank has entered.
+
+    `place`: order of the operations of this rank. `group`: name of its process group. `number`: its number among the
+    collective operations of the group. `name`: e.g. "nccl:all_reduce". `pair`: for operations of two ranks, whether
+    this rank sends, and the other's number within the group; None if unknown. `where`: file and line of its call.
+    """
+
+    place: int
+    group: str
+    description: str
+    number: int
+    name: str
+    is_pair: bool
+    ended: bool
+    sizes: str
+    pair: tuple[bool, int] | None
+    where: str
+
+
+@dataclass(frozen=True)
+class Dump:
+    """Dump of one rank.
+
+    `members`: ranks of each process group by name, as far as the file has them. `status`: numbers of the last entered
+    and the last ended operation, by the group's id in this process. `ids`: the ids by the group's name.
+    """
+
+    path: Path
+    rank: int
+    members: Mapping[str, tuple[int, ...]]
+    descriptions: Mapping[str, str]
+    status: Mapping[str, tuple[int, int]]
+    ids: Mapping[str, str]
+    operations: Sequence[Operation]
+
+    @cached_property
+    def open(self) -> list[Operation]:
+        """Operations that have not ended, in their order."""
+        return [each for each in self.operations if not each.ended]
+
+
+def tells(path: Path) -> bool:
+    """Return whether the path is a flight recorder dump, or a folder with one."""
+    return any(True for _ in _files(path))
+
+
+def read_dumps(path: Path) -> list[Dump]:
+    """Read the dumps of all ranks, in the order of ranks. Raise `SettingError` with the file that is wrong."""
+    found: dict[int, Dump] = {}
+    for file in _files(path):
+        dump = _read(file)
+        if (other := found.setdefault(dump.rank, dump)) is not dump:
+            both = f"{other.path.name} and {file.name} are both of rank {dump.rank}"
+            raise SettingError(f"path = {str(path)!r}: {both}; give one dump for each rank, of one hang")
+    return [found[rank] for rank in sorted(found)]
+
+
+def _files(path: Path) -> Iterator[Path]:
+    there = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
+    yield from (file for file in there if file.is_file() and not file.name.startswith(".") and _is_dump(file))
+
+
+def _is_dump(file: Path) -> bool:
+    try:
+        with open_regular(file) as opened:
+            head = opened.read(HEAD_BYTES)
+    except (OSError, SettingError):
+        return False
+    if _PICKLE.match(head):
+        return any(key in head for key in _PICKLE_KEYS[1:]) and _PICKLE_KEYS[0] in head
+    return (
+        head.lstrip()[:1] == b"{" and any(key in head for key in _JSON_KEYS) and b'"traceEvents"' not in head
+    )
+
+
+def _read(file: Path) -> Dump:
+    content = read_bytes(file, MAX_FILE_BYTES)
+    try:
+        fields = parse_pickle(content) if _PICKLE.match(content) else parse_json(content, file)
+    except json.JSONDecodeError as error:
+        why = f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        raise SettingError(f"path = {str(file)!r}: {why}") from None
+    except SettingError:
+        raise
+    except ValueError as error:
+        raise SettingError(
+            f"path = {str(file)!r}: is not a flight recorder dump that can be read: it {error}"
+        ) from None
+    return _Fields(file).dump(fields)
+
+
+class _Fields:
+    """Checks of the fields of one file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def dump(self, fields: Any) -> Dump:
+        """Return the dump of a file with these fields."""
+        whole = self._object(fields, "the dump")
+        configured = self._object(whole.get("pg_config") or {}, "pg_config")
+        status = self._object(whole.get("pg_status") or {}, "pg_status")
+        entries = whole.get("entries") or []
+        if not isinstance(entries, list):
+            raise self._wrong("entries", entries, "is not a list of operations")
+        operations, ids = [], {}
+        for place, entry in enumerate(entries):
+            operation, identity = self._operation(f"entries[{place}]", entry)
+            operations.append(operation)
+            ids[operation.group] = identity
+        operations.sort(key=lambda each: each.place)
+        return Dump(
+            path=self.file,
+            rank=self._rank(whole.get("rank")),
+            members={
+                text(name): self._members(text(name), each) for name, each in configured.items() if name
+            },
+            descriptions={
+                text(name): text(each.get("desc", ""))
+                for name, each in configured.items()
+                if isinstance(each, dict)
+            },
+            status={text(key): self._status(text(key), each) for key, each in status.items()},
+            ids={name: each for name, each in ids.items() if each},
+            operations=operations,
+        )
+
+    def _operation(self, where: str, entry: Any) -> tuple[Operation, str]:
+        """Return an operation, and the id of its group in this process."""
+        fields = self._object(entry, where)
+        group, description = self._group(where, fields)
+        name = text(fields.get("profiling_name", "operation"))
+        pair = _PAIR.match(name)
+        is_pair = bool(fields.get("is_p2p")) or pair is not None
+        number = fields.get("collective_seq_id", fields.get("seq_id"))
+        operation = Operation(
+            place=self._whole(f"{where}.record_id", fields.get("record_id", fields.get("id", 0))),
+            group=group,
+            description=description,
+            number=self._whole(f"{where}.collective_seq_id", 0 if is_pair and number is None else number),
+            name=name,
+            is_pair=is_pair,
+            ended=bool(fields.get("retired")) or fields.get("state") == "completed",
+            sizes=text(fields.get("input_sizes", "")),
+            pair=(pair[1] == "send", int(pair[3])) if pair else None,
+            where=_called(fields.get("frames")),
+        )
+        return operation, text(fields.get("pg_id", ""))
+
+    def _group(self, where: str, fields: Mapping[str, Any]) -> tuple[str, str]:
+        """Return name and description of an operation's group; files of PyTorch 2.3 have no description."""
+        group = fields.get("process_group", fields.get("pg_name", fields.get("pg_id")))
+        if isinstance(group, list | tuple) and len(group) == 2:
+            return text(group[0]), text(group[1])
+        if isinstance(group, str | int):
+            return str(group), ""
+        raise self._wrong(f"{where}.process_group", group, "is not a name and a description")
+
+    def _members(self, name: str, config: Any) -> tuple[int, ...]:
+        """Return the ranks of a group, which the file has as text or as a list; none if they are unknown."""
+        ranks = self._object(config, f"pg_config[{name}]").get("ranks") or []
+        try:
+            ranks = parse_json(ranks) if isinstance(ranks, str) else ranks
+        except ValueError:
+            ranks = None
+        if not isinstance(ranks, list | tuple):
+            raise self._wrong(f"pg_config[{name}].ranks", config["ranks"], "is not a list of ranks")
+        return tuple(self._whole(f"pg_config[{name}].ranks", rank) for rank in ranks)
+
+    def _status(self, name: str, status: Any) -> tuple[int, int]:
+        fields, where = self._object(status, f"pg_status[{name}]"), f"pg_status[{name}]"
+        keys = [f"last_{which}_collective" for which in ("enqueued", "completed")]
+        entered, ended = (self._whole(f"{where}.{key}", fields.get(key, -1), -1) for key in keys)
+        return entered, ended
+
+    def _rank(self, rank: Any) -> int:
+        if rank is not None:
+            return self._whole("rank", rank)
+        named = set(_NAMED_RANK.findall(self.file.name))
+        last = _RANK.search(self.file.name)
+        if len(named) == 1 or last:
+            return int(named.pop() if len(named) == 1 else last[1])  # type: ignore[index]
+        why = "its name does not end with the rank; call the dumps nccl_trace_rank_0, nccl_trace_rank_1, ..."
+        raise SettingError(f"path = {str(self.file)!r}: {why}")
+
+    def _object(self, value: Any, where: str) -> Mapping[Any, Any]:
+        if not isinstance(value, dict):
+            raise self._wrong(where, value, "is not an object with fields")
+        return value
+
+    def _whole(self, where: str, value: Any, least: int = 0) -> int:
+        number = whole_number(value) if isinstance(value, str) else value  # JSON has some numbers as text
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            raise self._wrong(where, value, f"is not a whole number from {least}")
+        return number
+
+    def _wrong(self, where: str, value: Any, why: str) -> SettingError:
+        return SettingError(f"path = {str(self.file)!r}, {where} = {repr(value)[:MAX_QUOTED]}: {why}")
+
+
+def text(value: Any) -> str:
+    r"""Return a value of a file as text on one line, without half characters.
+
+    >>> text("two\nlines"), text([[3, 4]])
+    ('two lines', '[[3, 4]]')
+    """
+    return " ".join(str(value).encode(errors="replace").decode().split())
+
+
+def _called(frames: Any) -> str:
+    """Return file and line of the innermost call that is not in PyTorch; "" if it was not recorded."""
+    for frame in frames if isinstance(frames, list) else ():
+        file = text(frame.get("filename", "")) if isinstance(frame, dict) else ""
+        folders = _SEPARATOR.split(file)
+        if file and "torch" not in folders[:-1]:
+            return f"{folders[-1]}, line {text(frame.get('line', '?'))}"
+    return ""

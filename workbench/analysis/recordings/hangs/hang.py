@@ -1,0 +1,184 @@
+"""Statement of a hang: which ranks had not entered which collective operation, and which ranks the others wait for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from workbench.analysis.recordings.hangs.dumps import Group, Operation, read_dumps
+from workbench.analysis.recordings.hangs.waits import Job, Unended, Wait, listed
+
+MAX_LISTED = 8  # max number of operations that the text lists
+
+
+class HangCause(NamedTuple):
+    """Ranks for which the others wait, and the reason.
+
+    `what`: "stopped" (outside of collective operations), "no dump", "end not seen" (its GPU, or the thread that
+    watches it), "inside" (all ranks of an operation are in it), or "ring" (the ranks wait for each other).
+    """
+
+    ranks: tuple[int, ...]
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{listed(self.ranks)}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Hang:
+    """What the flight recorder dumps of a job show.
+
+    `ranks`: number of ranks that the dumps name. `waiting`: ranks with an operation that has not ended. `causes`: the
+    ranks for which they wait. `unended`: operations that have not ended, with the ranks that had not entered them.
+    """
+
+    name: str
+    ranks: int
+    waiting: tuple[int, ...]
+    causes: tuple[HangCause, ...]
+    unended: tuple[Unended, ...]
+    silent: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Read the dumps of a folder, or one dump. Raise `SettingError` with the file that is wrong."""
+        job = Job(read_dumps(path))
+        waits = job.waits
+        waiting = tuple(rank for rank, wait in waits.items() if wait.operation is not None)
+        return cls(
+            name=(path.name or path.resolve().name).split(".")[0],
+            ranks=len(job.ranks),
+            waiting=waiting,
+            causes=tuple(_causes(job)),
+            unended=tuple(job.unended),
+            silent=job.silent,
+        )
+
+    @property
+    def culprits(self) -> tuple[int, ...]:
+        """Ranks for which the others wait, without repetition."""
+        return tuple(sorted({rank for cause in self.causes for rank in cause.ranks}))
+
+    @property
+    def missing(self) -> dict[int, tuple[Unended, ...]]:
+        """The unended operations that each rank had not entered, by rank."""
+        ranks = sorted({rank for each in self.unended for rank in each.missing})
+        return {rank: tuple(each for each in self.unended if rank in each.missing) for rank in ranks}
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        if not self.waiting:
+            yield f"{self.name}: no hang; every operation in the dumps of {self.ranks} ranks has ended"
+        else:
+            yield (
+                f"{self.name}: a hang; {len(self.waiting)} of {self.ranks} ranks wait in operations that have not ended"
+            )
+        yield from map(str, self.causes)
+        first = [each for each in _first_of_group(self.unended) if each.missing or each.silent or each.names]
+        for each in first[:MAX_LISTED]:
+            yield _sentence(each)
+        if len(first) > MAX_LISTED:
+            yield f"and {len(first) - MAX_LISTED} more process groups"
+        if self.silent:
+            yield f"left out: {listed(self.silent)}, of which there is no dump"
+
+
+def _first_of_group(unended: tuple[Unended, ...]) -> Iterator[Unended]:
+    """Yield of each process group the first operation that some ranks had not entered, else its first one."""
+    groups: dict[Group, list[Unended]] = {}
+    for each in unended:
+        groups.setdefault(each.group, []).append(each)
+    for some in groups.values():
+        yield next((each for each in some if each.missing or each.silent or each.names), some[0])
+
+
+def _sentence(each: Unended) -> str:
+    """Return which ranks had not entered an operation, as text."""
+    text = f"{_named(each.name, each.number, each.group, each.description)}: {listed(each.entered)} entered"
+    if each.missing:
+        text += f", {listed(each.missing)} had not"
+    if each.silent:
+        text += f", {listed(each.silent)} left no dump"
+    if each.names:
+        text += "; they call different operations: " + ", ".join(
+            f"{name} ({listed(ranks)})" for name, ranks in each.names
+        )
+    return text
+
+
+def _named(name: str, number: int, group: Group, description: str) -> str:
+    """Return the name of an operation with its number and its process group."""
+    shown = f" ({description})" if description and description != "undefined" else ""
+    return f"{name.rpartition(':')[2]} {number} of process group {group.name}{shown}"
+
+
+def _causes(job: Job) -> Iterator[HangCause]:
+    ends, rings = job.causes()
+    inside: dict[tuple[str, Group | None], list[int]] = {}
+    for rank in ends:
+        wait = job.waits.get(rank)
+        if wait is None:
+            yield HangCause(
+                (rank,), "no dump", f"{_others(job, rank)} it, and there is no dump of it; has it ended?"
+            )
+        elif wait.operation is None:
+            yield HangCause((rank,), "stopped", _stopped(job, rank))
+        elif wait.own:
+            yield HangCause((rank,), "end not seen", _end_not_seen(job, rank, wait))
+        else:
+            inside.setdefault((_place(job, wait), wait.group), []).append(rank)
+    for (where, _), ranks in inside.items():
+        why = "all ranks of it have entered it, and it does not end; is it the network, or the GPU of one of them?"
+        yield HangCause(tuple(ranks), "inside", f"in {where}; {why}")
+    for ring in rings:
+        yield HangCause(ring, "ring", _ring_text(job, ring))
+
+
+def _stopped(job: Job, rank: int) -> str:
+    """Return what a rank that waits for nobody had not entered, and where it was last seen."""
+    last = next(reversed(job.by_rank[rank].operations), None)
+    seen = f"; its last operation was {last.name.rpartition(':')[2]}{_called(last)}" if last else ""
+    missed = [each for each in job.unended if rank in each.missing]
+    if not missed:
+        return f"{_others(job, rank)} it, and it is in no operation; its program has stopped{seen}"
+    first = missed[0]
+    what = _named(first.name, first.number, first.group, first.description)
+    more = f" and {len(missed) - 1} later ones" if len(missed) > 1 else ""
+    return f"had not entered {what}{more}, and is in no other operation; its program has stopped{seen}"
+
+
+def _called(operation: Operation) -> str:
+    return f" in {operation.where}" if operation.where else ""
+
+
+def _end_not_seen(job: Job, rank: int, wait: Wait) -> str:
+    missed = sum(rank in each.missing for each in job.unended)
+    more = f"; it had not entered {missed} later operations" if missed else ""
+    return (
+        f"is still in {_place(job, wait)}, which has ended for {listed(wait.own)}; its GPU, or the thread that watches"
+        f" it, has stopped{more}"
+    )
+
+
+def _place(job: Job, wait: Wait) -> str:
+    """Return the operation at which a rank waits, as text."""
+    if wait.operation is None or wait.group is None:
+        return "no operation"
+    each = wait.operation
+    number = each.number
+    if each.is_pair:
+        return f"{each.name.rpartition(':')[2]} of process group {wait.group.name}{_called(each)}"
+    return f"{_named(each.name, number, wait.group, each.description)}{_called(each)}"
+
+
+def _others(job: Job, rank: int) -> str:
+    return f"{listed(each for each, wait in job.waits.items() if rank in wait.ranks)} wait for"
+
+
+def _ring_text(job: Job, ring: tuple[int, ...]) -> str:
+    places = [f"rank {rank} is in {_place(job, job.waits[rank])}" for rank in ring[:MAX_LISTED]]
+    return f"wait for each other, because they call operations in different orders: {'; '.join(places)}"

@@ -1,0 +1,155 @@
+"""Straggler reports of NVIDIA's resiliency extension: logs that print them, or reports as JSON.
+
+A report has a score for each rank: the time of the fastest rank as a share of this rank's time. A report is a step, and
+the reciprocal of its score is a rank's time, in times of the fastest rank.
+"""
+
+import ast
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workbench.analysis.recordings.sources import Source
+from workbench.core.base.reading import open_regular, parse_json, read_text
+from workbench.core.base.settings import SettingError
+
+HEAD_BYTES = 2**20  # bytes of a file that are searched for a report
+MAX_QUOTED = 60  # max characters of a value in an error
+UNITS = "times the fastest rank"
+RELATIVE, INDIVIDUAL = "gpu_relative_perf_scores", "gpu_individual_perf_scores"
+
+_HEAD = re.compile(rb"GPUs? (?:relative|individual) perf|[gG]pu_(?:relative|individual)_perf_scores")
+_PRINTED = re.compile(r"GPUs? (?P<kind>relative|individual) perf(?: scores)?: ?(?P<scores>\{.*\})")
+_TITLE = re.compile(r"GPU (?P<kind>relative|individual) performance:")
+_LISTED = re.compile(r"Rank=(?P<rank>\d+) Node=(?P<node>\S+) Score=(?P<score>[\d.]+|nan)")
+_SHORTENED = re.compile(r"Worst performing (?P<shown>\d+)/(?P<all>\d+) ranks")
+_ENDINGS = (".log", ".txt", ".out", ".err", ".json", ".jsonl", ".ndjson", "")
+
+Scores = dict[int, tuple[float, str]]  # score and node of each rank
+
+
+def tells(path: Path) -> bool:
+    """Return whether the file has a straggler report."""
+    if not path.is_file() or path.suffix.lower() not in _ENDINGS:
+        return False
+    try:
+        with open_regular(path) as file:
+            return bool(_HEAD.search(file.read(HEAD_BYTES)))
+    except (OSError, SettingError):
+        return False
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Return each rank's time in every report, in times of the fastest rank.
+
+    Scores relative to other ranks are taken; those relative to the rank's own past only if there are no others. Raises
+    `SettingError` with the line that is wrong.
+    """
+    reports = [*_Reports(path)]
+    kind = "relative" if any(kind == "relative" for kind, _, _ in reports) else "individual"
+    rows = [
+        (rank, node, step, 1 / score, line)
+        for step, (line, scores) in enumerate(
+            (line, scores) for each, line, scores in reports if each == kind
+        )
+        for rank, (score, node) in scores.items()
+        if not math.isnan(score)
+    ]
+    if not rows:
+        raise SettingError(f"path = {str(path)!r}: has no report with a score of a GPU")
+    found = pd.DataFrame(rows, columns=["worker", "host", "step", "seconds", "line"]).set_index("line")
+    if kind == "individual":
+        found.attrs["left_out"] = "differences between ranks, as scores compare each rank with its own past"
+    return found if (found["host"] != "").all() else found.assign(host="")
+
+
+class _Reports:
+    """Reports of a file, in order: their kind, line and scores."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[tuple[str, int, Scores]]:
+        text = read_text(self.path, "replace")
+        if self.path.suffix.lower() == ".json":
+            whole = self._json(1, text)
+            for place, report in enumerate(whole if isinstance(whole, list) else [whole], 1):
+                yield from self._of_json(place, report)
+            return
+        kind, scores, begun = "", {}, 0  # type: str, Scores, int
+        for number, line in enumerate(text.split("\n"), 1):
+            if begun and not (_LISTED.search(line) or not line.strip()):
+                yield kind, begun, scores
+                kind, scores, begun = "", {}, 0
+            if line.startswith("{") and "perf_scores" in line:
+                yield from self._of_json(number, self._json(number, line))
+            elif printed := _PRINTED.search(line):
+                yield printed["kind"], number, self._of_dict(number, printed["scores"])
+            elif title := _TITLE.search(line):
+                kind, scores, begun = title["kind"], {}, number
+            elif match := _SHORTENED.search(line):
+                raise self._wrong(number, self._shortened(match))
+            elif begun and (match := _LISTED.search(line)):
+                scores[int(match["rank"])] = self._score(number, float(match["score"])), match["node"]
+        if begun:
+            yield kind, begun, scores
+
+    def _shortened(self, match: re.Match[str]) -> str:
+        needed = math.ceil(int(match["all"]) / 2)
+        why = f"lists {match['shown']} of {match['all']} ranks on each side"
+        return f"{why}; set num_gpu_perf_scores_to_print = {needed}, so that all are in the log"
+
+    def _of_dict(self, number: int, text: str) -> Scores:
+        plain = re.sub(r"\bnan\b", "None", text)
+        try:
+            found = ast.literal_eval(plain)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise self._wrong(number, f"{text[:MAX_QUOTED]!r}: is not a score for each rank")
+        return self._scores(number, found, {})
+
+    def _of_json(self, number: int, report: Any) -> Iterator[tuple[str, int, Scores]]:
+        if not isinstance(report, dict):
+            raise self._wrong(number, "is not a report with fields")
+        nodes = report.get("rank_to_node") or {}
+        for kind, name in (("relative", RELATIVE), ("individual", INDIVIDUAL)):
+            if found := report.get(name):
+                if not isinstance(found, dict) or not isinstance(nodes, dict):
+                    raise self._wrong(number, f"{name}: is not a score for each rank")
+                yield kind, number, self._scores(number, found, nodes)
+
+    def _scores(self, number: int, found: Mapping[Any, Any], nodes: Mapping[Any, Any]) -> Scores:
+        scores: Scores = {}
+        for rank, score in found.items():
+            if not str(rank).isdigit():
+                raise self._wrong(number, f"rank = {str(rank)[:MAX_QUOTED]!r}: is not a whole number from 0")
+            node = nodes.get(rank, nodes.get(str(rank), ""))
+            scores[int(rank)] = self._score(number, math.nan if score is None else score), str(node)
+        return scores
+
+    def _score(self, number: int, score: Any) -> float:
+        """Check a score: above 0, as it divides, or NaN where a rank has none."""
+        if isinstance(score, bool) or not isinstance(score, int | float) or score <= 0 or math.isinf(score):
+            raise self._wrong(number, f"score = {str(score)[:MAX_QUOTED]}: is not a number above 0")
+        return float(score)
+
+    def _json(self, number: int, text: str) -> Any:
+        try:
+            return parse_json(text, self.path)
+        except SettingError:
+            raise
+        except ValueError as error:
+            raise self._wrong(number, f"is not JSON ({error})") from None
+
+    def _wrong(self, number: int, why: str) -> SettingError:
+        return SettingError(f"path = {str(self.path)!r}, line {number}: {why}")
+
+
+SOURCE = Source(
+    name="nvrx", title="reports of NVIDIA's resiliency extension", tells=tells, read=read, units=UNITS
+)

@@ -1,0 +1,209 @@
+"""Slurm's accounting: the output of `sacct`, with JobID and Elapsed, in columns or separated by | (-P, -p)."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from workbench.analysis.recordings.sources import Source
+from workbench.core.base.reading import first_line, read_text
+from workbench.core.base.settings import SettingError
+
+DAY_S, HOUR_S, MINUTE_S = 86400, 3600, 60  # seconds
+# [DD-[HH:]]MM:SS of the manual, HH:MM:SS as it is printed, with or without a fraction of the second
+_ELAPSED = re.compile(r"(?:(?P<days>\d+)-)?(?:(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d+(?:\.\d+)?)")
+_JOB = re.compile(
+    r"(?P<job>\d+)(?:_(?P<task>\d+)|\+(?P<part>\d+)|_\[(?P<pending>[^\]]*)\])?(?:\.(?P<step>\S+))?"
+)
+_DASHES = re.compile(r"[\s-]*-[\s-]*")
+_SEVERAL = re.compile(r"[,\[]")
+_SKIPPED_STEPS = ("batch", "extern", "interactive")
+NEEDED = "give sacct -P --format=JobID,JobName,NodeList,State,Elapsed"
+
+
+class Row(NamedTuple):
+    """One row of a file: its line, the job, the task of an array (-1: none), the step ("": the job itself)."""
+
+    line: int
+    job: int
+    task: int
+    step: str
+    name: str
+    node: str
+    state: str
+    seconds: float
+
+
+def seconds_of(text: str) -> float | None:
+    """Convert a time of Slurm to seconds; None if it is in none of its forms.
+
+    >>> seconds_of("1-02:03:04"), seconds_of("00:02:05"), seconds_of("02:05.250"), seconds_of("1-02:05")
+    (93784.0, 125.0, 125.25, 86525.0)
+    >>> seconds_of("INVALID"), seconds_of("00:61:00")
+    (None, None)
+    """
+    match = _ELAPSED.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes = (int(match[name] or 0) for name in ("days", "hours", "minutes"))
+    seconds = float(match["seconds"])
+    if seconds >= MINUTE_S or (minutes >= 60 and match["hours"]) or (hours >= 24 and match["days"]):
+        return None
+    return DAY_S * days + HOUR_S * hours + MINUTE_S * minutes + seconds
+
+
+def tells(path: Path) -> bool:
+    """Return whether the first line of a file has sacct's names JobID and Elapsed."""
+    if not path.is_file():
+        return False
+    try:
+        names = _names(first_line(path).decode("utf-8", "replace"))
+    except (OSError, SettingError):
+        return False
+    return bool({"jobid", "jobidraw"} & names) and bool({"elapsed", "elapsedraw"} & names)
+
+
+def _names(line: str) -> set[str]:
+    return {name.strip().lower() for name in (line.split("|") if "|" in line else line.split())}
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Return seconds of finished tasks. Raise `SettingError` with the line that is wrong.
+
+    Workers are the tasks of job arrays, and steps the arrays and their numbered steps. Without arrays, workers are the
+    nodes of jobs on one node, and a node's jobs are its steps. `attrs["left_out"]` counts the rows in other states.
+    """
+    rows, unfinished = [], Counter[str]()
+    for row in _rows(path):
+        if row.state in ("", "COMPLETED"):
+            rows.append(row)
+        else:
+            unfinished[row.state] += 1
+    names = {(row.job, row.task): row.name for row in rows if not row.step}
+    split = {(row.job, row.task) for row in rows if row.step}
+    rows = [row for row in rows if row.step or (row.job, row.task) not in split]
+    if not rows:
+        raise SettingError(f"path = {str(path)!r}: has no task that is COMPLETED")
+    found = pd.DataFrame(_by_task(rows) if any(row.task >= 0 for row in rows) else _by_node(path, rows))
+    found["recording"] = [names.get((row.job, row.task)) or path.stem for row in found.pop("row")]
+    found = found.set_index("line").rename_axis("line")
+    if unfinished:
+        found.attrs["left_out"] = f"tasks that are not COMPLETED ({', '.join(map(str, sorted(unfinished)))})"
+    return found
+
+
+def _by_task(rows: list[Row]) -> Iterator[dict[str, object]]:
+    steps = {
+        key: i for i, key in enumerate(sorted({(row.job, _order(row.step)) for row in rows if row.task >= 0}))
+    }
+    for row in rows:
+        if row.task >= 0:
+            step = steps[row.job, _order(row.step)]
+            yield {
+                "line": row.line,
+                "worker": row.task,
+                "host": row.node,
+                "step": step,
+                "seconds": row.seconds,
+                "row": row,
+            }
+
+
+def _by_node(path: Path, rows: list[Row]) -> Iterator[dict[str, object]]:
+    for row in rows:
+        if not row.node or _SEVERAL.search(row.node):
+            why = f"NodeList = {row.node!r}: jobs without an array are compared by node; each must have one node"
+            raise SettingError(f"path = {str(path)!r}, line {row.line}: {why}; {NEEDED}")
+    before = Counter[str]()
+    for row in sorted(rows, key=lambda row: (row.job, _order(row.step))):
+        step, before[row.node] = before[row.node], before[row.node] + 1
+        yield {
+            "line": row.line,
+            "worker": row.node,
+            "host": row.node,
+            "step": step,
+            "seconds": row.seconds,
+            "row": row,
+        }
+
+
+def _order(step: str) -> int:
+    return int(step) if step else -1
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    lines = read_text(path, "replace").split("\n")
+    columns = _Columns(path, lines)
+    for number, line in enumerate(lines[columns.first :], columns.first + 1):
+        if line.strip() and (row := columns.row(number, line)) is not None:
+            yield row
+
+
+class _Columns:
+    """Columns of a file: separated by | or at the positions of the dashes in its second line."""
+
+    def __init__(self, path: Path, lines: list[str]) -> None:
+        self.path = path
+        header, second = lines[0], lines[1] if len(lines) > 1 else ""
+        self.first, self._spans = 1, []  # type: int, list[tuple[int, int]]
+        if "|" not in header:
+            if not _DASHES.fullmatch(second):
+                why = "has no line of dashes below its names, which gives the columns"
+                raise SettingError(f"path = {str(path)!r}, line 2: {why}; {NEEDED}")
+            self._spans = [match.span() for match in re.finditer("-+", second)]
+            self.first = 2
+        self._places = {name.lower(): place for place, name in reversed([*enumerate(self._fields(header))])}
+
+    def _fields(self, line: str) -> list[str]:
+        cells = [line[start:end] for start, end in self._spans] if self._spans else line.split("|")
+        return [cell.strip() for cell in cells]
+
+    def row(self, number: int, line: str) -> Row | None:
+        """Return one row; None for a row of the batch script, or of tasks that have not begun."""
+        fields = self._fields(line)
+        if len(fields) < max(self._places.values()):
+            raise self._wrong(number, f"has {len(fields)} fields, its first line {len(self._places)}")
+
+        def field(*names: str) -> str:
+            return next((fields[self._places[name]] for name in names if name in self._places), "")
+
+        identity = field("jobid", "jobidraw")
+        if any(
+            f".{step}".startswith(f".{identity.partition('.')[2].rstrip('+')}") for step in _SKIPPED_STEPS
+        ) and ("." in identity):
+            return None
+        job = _JOB.fullmatch(identity)
+        if job is None or (job["step"] and not job["step"].isdigit()):
+            cut = "is cut off" if identity.endswith("+") else "is not a job, JOB_TASK or JOB.STEP"
+            raise self._wrong(number, f"JobID = {identity!r}: {cut}; {NEEDED}")
+        if job["pending"] is not None:
+            return None
+        state = field("state").split(" ")[0].rstrip("+")
+        seconds = (
+            self._seconds(number, field("elapsed"), field("elapsedraw"))
+            if state in ("", "COMPLETED")
+            else 0.0
+        )
+        task = int(job["task"]) if job["task"] else -1
+        node = field("nodelist", "nodes")
+        if node.endswith("+") and state in ("", "COMPLETED"):
+            raise self._wrong(number, f"NodeList = {node!r}: is cut off; {NEEDED}")
+        return Row(number, int(job["job"]), task, job["step"] or "", field("jobname"), node, state, seconds)
+
+    def _seconds(self, number: int, elapsed: str, raw: str) -> float:
+        if raw.isdigit():
+            return float(raw)
+        seconds = seconds_of(elapsed)
+        if seconds is None:
+            forms = "give DD-HH:MM:SS, HH:MM:SS or MM:SS"
+            raise self._wrong(number, f"Elapsed = {elapsed!r}: is not a time of Slurm; {forms}")
+        return seconds
+
+    def _wrong(self, number: int, why: str) -> SettingError:
+        return SettingError(f"path = {str(self.path)!r}, line {number}: {why}")
+
+
+SOURCE = Source(name="sacct", title="Slurm's accounting (sacct)", tells=tells, read=read)

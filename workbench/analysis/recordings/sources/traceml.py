@@ -1,0 +1,147 @@
+"""TraceML's final_summary.json: the mean times of every rank's steps, by phase.
+
+Its schema is 1.7 or newer; some names of older ones are read, too. Steps are not in the file. So there is one step of
+averages, which is not tested against chance.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workbench.analysis.recordings.averages import AVERAGED
+from workbench.analysis.recordings.recording import LAYER_PREFIX
+from workbench.analysis.recordings.sources import Source
+from workbench.core.base.reading import open_regular, parse_json, read_bytes
+from workbench.core.base.settings import SettingError
+
+HEAD_BYTES = 2**16  # bytes of a file that are searched for the keys of a summary
+MAX_QUOTED = 60  # max characters of a value in an error
+SECONDS_PER_MILLISECOND = 1e-3
+FILE = "final_summary.json"
+# phases of a rank's own work by their metric; a pass backward also contains the exchange of gradients
+OWN_PHASES = {
+    "input": ("input_wait_ms", "dataloader_ms"),
+    "transfer to the device": ("h2d_ms",),
+    "forward": ("forward_ms",),
+    "optimiser": ("optimizer_ms", "optimizer_step_ms"),
+    "the rest": ("residual_ms", "wait_ms"),
+}
+BACKWARD = ("backward_ms",)
+WHOLE = ("step_time_ms", "total_step_ms")
+HIDDEN = "a rank that is slow in its backward pass, as the others wait for it in theirs"
+
+
+def tells(path: Path) -> bool:
+    """Return whether the path is TraceML's summary, or the folder of a run with one."""
+    file = _file(path)
+    if file.suffix.lower() != ".json" or not file.is_file():
+        return False
+    try:
+        with open_regular(file) as opened:
+            head = opened.read(HEAD_BYTES)
+    except (OSError, SettingError):
+        return False
+    return b'"schema_version"' in head and (b'"primary_diagnosis"' in head or b'"step_time"' in head)
+
+
+def _file(path: Path) -> Path:
+    return path / FILE if path.is_dir() else path
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Return the mean seconds of every rank's phases, as one step.
+
+    Backward passes of DDP end together, so what exceeds the shortest of them counts as exchange. Raises `SettingError`
+    with the field that is wrong. `attrs` has the number of averaged steps, and what cannot be seen.
+    """
+    summary = _Summary(_file(path))
+    section = summary.object(summary.fields, "step_time")
+    rows = summary.object(summary.object(section, "groups", "step_time."), "rows", "step_time.groups.")
+    if not rows:
+        raise summary.wrong("step_time.groups.rows", rows, "has no rank; was a step traced?")
+    metrics = {key: summary.row(key, row) for key, row in rows.items()}
+    backward = [
+        each for _, _, found in metrics.values() if (each := summary.first(found, BACKWARD)) is not None
+    ]
+    found: list[tuple[int, str, int, str, float]] = []
+    for rank, host, times in metrics.values():
+        phases = {f"{LAYER_PREFIX}{name}": summary.first(times, keys) for name, keys in OWN_PHASES.items()}
+        if (mine := summary.first(times, BACKWARD)) is not None:
+            phases |= {f"{LAYER_PREFIX}backward": min(backward), "exchange": mine - min(backward)}
+        if all(each is None for each in phases.values()):
+            phases = {"compute": summary.first(times, WHOLE)}
+        found += [
+            (rank, host, 0, phase, ms * SECONDS_PER_MILLISECOND)
+            for phase, ms in phases.items()
+            if ms is not None
+        ]
+    if not found:
+        raise summary.wrong("step_time.groups.rows", None, "has no time that was measured")
+    frame = pd.DataFrame(found, columns=["worker", "host", "step", "phase", "seconds"])
+    frame.attrs[AVERAGED] = summary.steps(section)
+    frame.attrs["left_out"] = HIDDEN
+    return frame if (frame["host"] != "").all() else frame.assign(host="")
+
+
+class _Summary:
+    """Checks of the fields of one summary."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        try:
+            self.fields = parse_json(read_bytes(file), file)
+        except SettingError:
+            raise
+        except ValueError as error:
+            raise SettingError(f"path = {str(file)!r}: is not JSON ({error})") from None
+        if not isinstance(self.fields, dict):
+            raise SettingError(f"path = {str(file)!r}: is not an object with fields")
+
+    def object(self, fields: Mapping[str, Any], key: str, where: str = "") -> Mapping[str, Any]:
+        """Return a field that is an object."""
+        value = fields.get(key)
+        if not isinstance(value, dict):
+            raise self.wrong(where + key, value, "is not an object with fields")
+        return value
+
+    def row(self, key: str, row: Any) -> tuple[int, str, dict[str, float]]:
+        """Return rank, host and the measured milliseconds of one rank."""
+        where = f"step_time.groups.rows[{key}]"
+        if not isinstance(row, dict):
+            raise self.wrong(where, row, "is not an object with fields")
+        identity = self.object(row, "identity", f"{where}.")
+        rank = identity.get("global_rank")
+        rank = int(key) if rank is None and key.isdigit() else rank
+        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
+            raise self.wrong(f"{where}.identity.global_rank", rank, "is not a whole number from 0")
+        times: dict[str, float] = {}
+        for name, value in self.object(row, "metrics", f"{where}.").items():
+            if not name.endswith("_ms") or value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise self.wrong(f"{where}.metrics.{name}", value, "is not a time in milliseconds from 0")
+            times[name] = float(value)
+        host = identity.get("hostname")
+        return rank, host if isinstance(host, str) else "", times
+
+    @staticmethod
+    def first(times: Mapping[str, float], keys: tuple[str, ...]) -> float | None:
+        """Return the metric under the first of several names; None if it was not measured."""
+        return next((times[key] for key in keys if key in times), None)
+
+    def steps(self, section: Mapping[str, Any]) -> str:
+        """Return the number of averaged steps as text; "" if it is unknown."""
+        overall = section.get("global")
+        window = overall.get("window") if isinstance(overall, dict) else None
+        steps = window.get("steps_analyzed") if isinstance(window, dict) else None
+        return str(steps) if isinstance(steps, int) else ""
+
+    def wrong(self, where: str, value: Any, why: str) -> SettingError:
+        """Return an error with the file and the field."""
+        return SettingError(f"path = {str(self.file)!r}, {where} = {repr(value)[:MAX_QUOTED]}: {why}")
+
+
+SOURCE = Source(name="traceml", title="TraceML's summary", tells=tells, read=read)
