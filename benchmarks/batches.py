@@ -10,9 +10,9 @@ fifth. Half of these runs are before the sweep and half after it, because the sp
 minutes. A sweep adds kernels, notebooks, pages and its own start. If the machine is busy with other work, compare the
 CPU times and not the wall-clock times.
 
-`--small`: so many runs of about 20 ms each without notebooks, in shards. Their own time is that of `wb.run` in warm
-processes. `--table`: so many runs of about 2 ms; then seconds and memory to open their table and to filter it, in a
-process of its own.
+`--small`: number of runs of about 20 ms each without notebooks, in shards. Their own time is that of `wb.run` in warm
+processes. `--table`: number of runs of about 2 ms. The time and memory to open and to filter their table are measured
+in a separate process.
 """
 
 from __future__ import annotations

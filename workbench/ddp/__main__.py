@@ -1,4 +1,4 @@
-"""The module that torchrun starts for each rank."""
+"""Module that torchrun starts for each rank."""
 
 import sys
 

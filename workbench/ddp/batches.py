@@ -1,4 +1,4 @@
-"""The batches of a job: every rank draws the same samples of each step, and loads those of its own parts.
+"""Batches of a job: every rank draws the same samples of each step, and loads those of its own parts.
 
 The batch of a step is the one that the script's DataLoader would return in a script of one process. Its samples are cut
 into parts, in order. The sampler draws with torch's generators, which are seeded for each epoch. While a sample is
@@ -45,7 +45,7 @@ class JobBatches:
         self._epoch: tuple[int, list[list[int]]] = (0, self.rows(0))
 
     def of(self, step: int) -> list[int]:
-        """Return the samples of a step, which is numbered from 0."""
+        """Return the samples of a step. Steps are numbered from 0."""
         epoch, place = divmod(step, self.per_epoch)
         if epoch != self._epoch[0]:
             self._epoch = (epoch, self.rows(epoch))
@@ -77,8 +77,8 @@ class JobBatches:
 class RankBatches:
     """Batches of one rank: the samples of its parts, and their weights in the rank's loss.
 
-    `coefficients`: of each part in the rank's gradient, (parts,). `mean`: whether weights are those of a mean over the
-    rank's own samples instead of one over the batch. `take` skips steps that the rank has missed.
+    `coefficients`: coefficient of each part in the rank's gradient, (parts,). `mean`: whether the loss is the mean over
+    the rank's own samples instead of the batch. `take` skips steps that the rank has missed.
     """
 
     def __init__(self, batches: JobBatches, coefficients: Array, mean: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a launcher passes to its script: rank, scheme and the address of the master, in an environment variable."""
+"""Environment variable by which a launcher passes rank, scheme and the master's address to its script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "WORKBENCH_DDP"
 STORE_KEY = "workbench/ddp/master"  # key of the master's address in the store of torchrun
-CONNECT_TIMEOUT_S = 300.0  # s in which the master must listen
+CONNECT_TIMEOUT_S = 300.0  # max time until the master listens, s
 CONNECT_INTERVAL_S = 0.1  # s between two attempts
 
 
@@ -47,7 +47,7 @@ class Environment:
         return json.dumps(asdict(self))
 
     def connect(self, timeout: float = CONNECT_TIMEOUT_S) -> tuple[Channel, str]:
-        """Return a connection to the master, and the secret to begin with. Raises `RunError` after some seconds."""
+        """Return a connection to the master, and the secret of the first message. Raises `RunError` at a timeout."""
         until = time.monotonic() + timeout
         while True:
             try:
@@ -63,7 +63,7 @@ class Environment:
 
 
 def read() -> Environment:
-    """Return the environment that the launcher has made; without a launcher, that of a single rank."""
+    """Return the environment that the launcher has made or, without a launcher, that of a single rank."""
     text = os.environ.get(VARIABLE)
     return Environment(**json.loads(text)) if text else Environment()
 

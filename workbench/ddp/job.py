@@ -1,4 +1,4 @@
-"""The job of one rank, as a script uses it: batches, one weighted backward pass, and the exchange with the master.
+"""Job of one rank, as a script uses it: batches, one weighted backward pass, and the exchange with the master.
 
 A weighted sum of losses has the coded gradient as its gradient, so that one backward pass is enough for several parts.
 After the exchange, the gradients of the parameters are those of the batch, on every rank. The script's own optimiser
@@ -26,7 +26,9 @@ from workbench.ddp.wire import Channel, digest
 
 NORMALISATION = nn.modules.batchnorm._BatchNorm
 DROPOUT = nn.modules.dropout._DropoutNd
-FIRST_CHECKED = 2  # exchanges at the begin after which states are compared, beside every `check_every`-th
+FIRST_CHECKED = (
+    2  # number of first exchanges after which states are compared, in addition to each `check_every`-th
+)
 
 
 def prepare(model: nn.Module, optimiser: torch.optim.Optimizer, loader: DataLoader[Any], **more: Any) -> Job:
@@ -100,7 +102,7 @@ class Job:
         return self.until(self._epoch * self.steps_per_epoch)
 
     def until(self, steps: int) -> Iterator[Any]:
-        """Yield batches until the job has done that many steps, over as many epochs as that takes."""
+        """Yield batches until the job has done that many steps, over as many epochs as are needed."""
         while self.step < steps:
             self._samples, self._weights = self._source.rows(self.step)
             self._batch, self._computed = self._source.take(self.step), False
@@ -203,7 +205,7 @@ class Job:
                 place += tensor.numel()
 
     def _complete(self) -> None:
-        """End a step, after that of the optimiser: average models if it is time, and take or send a state."""
+        """End a step after the optimiser's: average models if an average is due, and take or send a state."""
         self._begun = False
         group = self.rule.group(self.step + 1, self.rank) if self._channel else None
         if self.rule.local and group:
@@ -261,7 +263,7 @@ class Job:
         atexit.register(self._finish)
 
     def _finish(self) -> None:
-        """Tell the master that this rank has ended; a script that failed only closes its connection."""
+        """Report to the master that this rank has ended. A script that failed only closes its connection."""
         if self._channel and getattr(sys, "last_type", None) is None:
             if self._begun:  # the script has left its loop
                 self._complete()

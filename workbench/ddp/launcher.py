@@ -1,4 +1,4 @@
-"""The launcher of one rank: starts the script as its child, and stays when the child dies.
+"""Launcher of one rank: it starts the script as its child, and stays when the child dies.
 
 torchrun ends all ranks as soon as one of its processes fails. The processes that it starts are launchers. A launcher
 whose script was killed waits until the other ranks have finished, and then ends with status 0. The launcher of rank 0
@@ -31,10 +31,10 @@ from workbench.mpi.launch.processes import die_with_parent
 
 EXAMPLE = "torchrun --nproc-per-node=8 -m workbench.ddp --scheme GC --set stragglers=1 train.py"
 DEFAULT_SCHEME, DEFAULT_ARGS = "GC", {"stragglers": 1}
-BACKLOG = 128  # connections that wait to be accepted
+BACKLOG = 128  # max number of connections that wait to be accepted
 FAILED_STATUS, USAGE_STATUS = 1, 2
-STOP_TIMEOUT_S = 5.0  # s that a script has to end after a signal
-REPORT_TIMEOUT_S = 20.0  # s in which the other launchers report the ends of their scripts
+STOP_TIMEOUT_S = 5.0  # max time of a script to end after a signal, s
+REPORT_TIMEOUT_S = 20.0  # max time until the other launchers have reported the ends of their scripts, s
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one rank; return its exit status."""
+    """Run one rank. Return its exit status."""
     options = parser().parse_args(argv)
     try:
         here = environment_of(options)
@@ -122,7 +122,7 @@ def socket_path() -> Path:
 
 
 class Launcher:
-    """Launcher of one rank. `master`: that of the job, if it is in this process."""
+    """Launcher of one rank. `master`: master of the job, if it is in this process."""
 
     def __init__(self, here: Environment, options: argparse.Namespace, master: Any = None) -> None:
         self.here, self.options, self.master = here, options, master
@@ -149,7 +149,7 @@ class Launcher:
         return self.child.wait()
 
     def _stop(self, number: int, frame: object) -> None:
-        """End the script and the launcher, as torchrun asks for by a signal."""
+        """End the script and the launcher, after torchrun has sent a signal."""
         if self.child is not None and self.child.poll() is None:
             self.child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -172,7 +172,7 @@ class Launcher:
         return 0 if end["complete"] else code or FAILED_STATUS
 
     def _tell(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Tell the master that this rank's script has ended. Return the end of the job."""
+        """Report to the master that this rank's script has ended. Return the end of the job."""
         try:
             channel, token = self.here.connect(REPORT_TIMEOUT_S)
             channel.send({"launcher": self.here.rank, "token": token, **message})
@@ -185,7 +185,7 @@ class Launcher:
 
 
 def ending(code: int) -> str:
-    """Return how a process ended.
+    """Return the end of a process as text.
 
     >>> ending(-9), ending(1)
     ('killed by SIGKILL', 'ended with status 1')

@@ -1,9 +1,9 @@
-"""The master of a job: combines the answers of ranks, and gives late ranks the newest state.
+"""Master of a job: it combines the answers of ranks, and sends the newest state to late ranks.
 
-One thread for each connection receives and sends. A rank sends an answer and waits for the commit, so that the master
-sends only to ranks that wait, and a late rank delays nobody. The answer of a late rank is dropped. If one exchange was
-missed, the rank takes its commit. If more were missed, another rank sends its state after the next exchange, and the
-late rank continues from there. The master itself stores no model.
+One thread for each connection receives and sends. A rank sends an answer and waits for the commit. So the master sends
+only to ranks that wait, and a late rank delays no other rank. The answer of a late rank is dropped. If it missed one
+exchange, the rank takes its commit. If it missed more, another rank sends its state after the next exchange, and the
+late rank continues from that state. The master itself stores no model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workbench.ddp.rules import Group, Rule
 from workbench.ddp.wire import Channel
 
 BLOCK_VALUES = 2**15  # values that are combined at once, so that they stay in the cache
-ALL: Group = (-1, 0)  # key of exchanges of all ranks, whatever their level
+ALL: Group = (-1, 0)  # key of exchanges of all ranks, at any level
 Message = tuple[dict[str, Any], Any]  # header and values
 
 
@@ -117,7 +117,7 @@ class Master:
             return self._reply_to(rank)
 
     def _reply_to(self, rank: int) -> Message | None:
-        """Wait for the reply to the pending request of a rank; None if it has none."""
+        """Wait for the reply to the pending request of a rank. Return None if it has none."""
         while rank in self._pending:
             if self.failure:
                 return {"do": "fail", "why": self.failure}, b""
@@ -205,7 +205,7 @@ class Master:
         self._compare(rank, header)
         others = self.alive - self.finished - {rank}
         if (others or self.recorder.folder) and (self.state is None or self.state.step < header["step"]):
-            self._asked.add(rank)  # it has finished once its state is here
+            self._asked.add(rank)  # the rank has finished when its state has arrived
         else:
             self.finished.add(rank)
             self._settle()
@@ -246,10 +246,12 @@ class Master:
         return (self.alive - self.finished) & set(self.rule.members(group))
 
     def _settle(self) -> None:
-        """End the exchanges that have enough answers, and the job if one cannot get enough."""
+        """End the exchanges that have enough answers. End the job if an exchange cannot get enough."""
         for exchange in list(self._open.values()):
             possible, answered = self.possible(exchange.group), set(exchange.answers)
-            first = not self._newest  # all ranks answer, so that replicas are compared
+            first = (
+                not self._newest
+            )  # in the first exchange all ranks must answer, so that replicas are compared
             if not self.rule.ready(exchange.group, possible | answered, possible):
                 self._fail_without(exchange, possible)
             elif self.rule.ready(exchange.group, answered, possible) and (not first or answered >= possible):

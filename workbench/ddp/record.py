@@ -19,7 +19,7 @@ from workbench.core.base.settings import SettingError
 
 STEPS, TIMES, CHECKPOINT = "steps.csv", "times.csv", "checkpoint.state"
 STEP_COLUMNS = ("step", "time", "loss", "answers", "residual", "ranks")
-# `seconds`: from the end of the last exchange to the answer. `cpu`: of it, on a processor.
+# `seconds`: from the end of the last exchange to the answer. `cpu`: processor time in it.
 TIME_COLUMNS = ("worker", "step", "seconds", "cpu", "samples", "used")
 
 
@@ -64,7 +64,7 @@ class Recorder:
         self._write(STEPS, (event, seconds, f"{loss:.9g}", len(ranks), shown, " ".join(map(str, ranks))))
 
     def answer(self, rank: int, event: int, header: dict[str, Any], used: bool) -> None:
-        """Write the row of an answer, also of one that came too late."""
+        """Write the row of an answer, also of a late one."""
         times = (round(header.get(name, 0.0), 6) for name in ("seconds", "cpu"))
         self._write(TIMES, (rank, event, *times, header.get("samples", 0), int(used)))
 
@@ -73,7 +73,7 @@ class Recorder:
             csv.writer(self._files[name]).writerow(row)
 
     def checkpoint(self, state: State) -> None:
-        """Write a checkpoint, atomically, with a check sum."""
+        """Write a checkpoint atomically, with a checksum."""
         if self.folder is not None:
             head = json.dumps({"step": state.step, "crc32": zlib.crc32(state.values)})
             with atomic_write(self.folder / CHECKPOINT) as file:

@@ -1,4 +1,4 @@
-"""Whether replicas agree: the samples that several ranks compute in the first step, and the states of all ranks.
+"""Comparison of replicas: the samples that several ranks compute in the first step, and the states of all ranks.
 
 A code is exact only if a sample has the same gradient on every rank that computes it. Each rank reports the samples of
 its first pass with a hash of their inputs and their losses. A difference of inputs comes from a dataset that draws at
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-LOSS_TOLERANCE = 1e-3  # max relative difference of a sample's losses that is rounding
+LOSS_TOLERANCE = 1e-3  # max relative difference of a sample's losses that counts as rounding
 Report = Mapping[str, Any]
 
 

@@ -1,4 +1,4 @@
-"""What a scheme means for the ranks of a script: which parts a rank computes, when an exchange ends, and its weights.
+"""Rules of a scheme for the ranks of a script: the parts of each rank, the end of an exchange, and its weights.
 
 The schemes are those of `workbench.core.schemes`, with the same fields. An exchange is numbered by the steps that are
 complete after it, from 1. In gradient schemes each step has one. In `LocalSGD` and `H-SGD`, ranks take steps of the

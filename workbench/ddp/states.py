@@ -92,7 +92,7 @@ def values_of(tensor: Tensor) -> memoryview:
 
 
 def digests(state: Any) -> dict[str, str]:
-    """Return a hash of each tensor of a state, by name, and one of all else."""
+    """Return a hash of each tensor of a state, by name, and one of all other values."""
     tensors: Tensors = []
     tree = tree_of(state, "", tensors)
     found = {name.removeprefix("."): digest(values_of(tensor)) for name, tensor in tensors}
@@ -100,7 +100,7 @@ def digests(state: Any) -> dict[str, str]:
 
 
 def floats_of(state: Any) -> Iterator[Tensor]:
-    """Return the tensors of a state that have floating point numbers, in order."""
+    """Return the tensors of a state that contain floating point numbers, in order."""
     tensors: Tensors = []
     tree_of(state, "", tensors)
     return (tensor for _, tensor in tensors if tensor.is_floating_point())

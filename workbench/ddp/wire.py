@@ -14,7 +14,7 @@ from workbench.core.base.errors import RunError
 SIZES = struct.Struct("!IQ")  # bytes of the header, bytes of the values
 MAX_HEADER_BYTES = 2**26
 MAX_PAYLOAD_BYTES = 2**37
-BUFFER_BYTES = 2**22  # bytes that the system may hold of a connection, if it allows as many
+BUFFER_BYTES = 2**22  # requested size of the system's buffers of a connection, bytes
 
 
 class Channel:

@@ -10,11 +10,11 @@ MS_PER_SECOND = 1e3
 
 
 class Marks:
-    """Moments at which phases of one step begin; the last one is the end of the step.
+    """Moments at which phases of one step begin. The last one is the end of the step.
 
-    With a device, an event is recorded in its current stream beside each moment. The stream reaches the event when all
-    work before it is done, so that the time between two events is what the step takes on the device. Work that the
-    device does while the processor is busy elsewhere is then not counted twice.
+    With a device, an event is recorded in its current stream beside each moment. The stream reaches an event when all
+    work before it is done. So the time between two events is the time on the device. Work that overlaps with the
+    processor's own work is not counted twice.
 
     >>> marks = Marks(moments=(0.0, 1.0, 4.0), phases=("data", "forward", "other"))
     >>> marks.seconds()
@@ -28,7 +28,7 @@ class Marks:
         self.events: list[Any] = []
 
     def add(self, phase: str, event: Any = None) -> None:
-        """Note that a phase begins now. `event`: recorded in the stream of the device, if there is one."""
+        """Record the begin of a phase now. `event`: event recorded in the stream of the device, if there is one."""
         self.moments.append(perf_counter())
         self.phases.append(phase)
         if event is not None:
@@ -36,7 +36,7 @@ class Marks:
 
     @property
     def on_device(self) -> bool:
-        """Whether every moment has an event; otherwise the clock of the processor counts."""
+        """Whether every moment has an event. Otherwise the clock of the processor is used."""
         return len(self.events) == len(self.moments)
 
     @property

@@ -1,8 +1,8 @@
-"""Instruments in PyTorch: what tells a timeline when data, backward passes, exchanges and optimisers begin and end.
+"""Instruments in PyTorch that report to a timeline when data, backward passes, exchanges and optimisers begin and end.
 
-Nothing of the user's model is touched. Functions of PyTorch are wrapped while a recorder is open, and hooks that are
-called before and after every optimiser. In a backward pass, a callback is queued before that of
-`DistributedDataParallel`, which waits for the exchange: so it is called when the rank has all its gradients.
+The user's model is not changed. While a recorder is open, functions of PyTorch are wrapped, and hooks are called before
+and after every optimiser. In a backward pass, a callback is queued before that of `DistributedDataParallel`, which
+waits for the exchange. So the callback is called when the rank has all its gradients.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Instruments:
     def __init__(self, timeline: Timeline, batch: Callable[[Any], None], step: Callable[[Any], None]) -> None:
         self._timeline, self._batch, self._step = timeline, batch, step
         self._thread = threading.get_ident()
-        self._inside = ""  # what is going on: what happens within it is part of it
+        self._inside = ""  # current phase; calls of other wrapped functions within it belong to it
         self._stack = ExitStack()
 
     def install(self) -> None:
@@ -87,7 +87,7 @@ class Instruments:
         self._stack.callback(_restore, owner, name, wrapped, given)
 
     def _counts(self, around: Any) -> bool:
-        """Return whether this is the thread that trains, and not part of what is going on in it already."""
+        """Return whether this is the training thread, outside of other wrapped functions."""
         apart = not self._inside or (self._inside == "backward" and around == self._exchange)
         return apart and threading.get_ident() == self._thread
 
@@ -121,7 +121,7 @@ class Instruments:
                     hook.remove()
 
     def _last_callback(self, tensors: Any) -> Any:
-        """Let the first operation of a backward pass queue a callback, and return the hook; None if it cannot."""
+        """Let the first operation of a backward pass queue a callback. Return the hook, or None if it cannot."""
         from torch.autograd import Variable
 
         first = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
@@ -152,6 +152,6 @@ class Instruments:
 
 
 def _restore(owner: Any, name: str, wrapped: Any, given: Any) -> None:
-    """Put the function back, unless somebody else has wrapped it since."""
+    """Restore the function, unless other code has wrapped it since."""
     if getattr(owner, name) is wrapped:
         setattr(owner, name, given)

@@ -9,7 +9,7 @@ MESSAGE_FLOATS, REPEATS = 65536, 5  # size of a message; messages of a probe, of
 
 
 def probe() -> float:
-    """Return the seconds of a message of 256 KiB to the next rank, and of its empty answer; 0 for a single rank.
+    """Return the seconds of a message of 256 KiB to the next rank, and of its empty answer, or 0 for a single rank.
 
     All ranks must call it at the same time. No rank has two messages at once, so that a slow link delays no other.
     The answer of a slow receiver also takes long, so the fastest of several messages counts.
@@ -32,7 +32,7 @@ def probe() -> float:
 
 
 def _turn(rank: int, ranks: int) -> int:
-    """Return the turn in which a rank sends: neighbours never send in the same one.
+    """Return the turn in which a rank sends. Neighbours never send in the same turn.
 
     >>> [_turn(rank, 5) for rank in range(5)]
     [0, 1, 0, 1, 2]

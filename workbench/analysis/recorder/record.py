@@ -40,7 +40,7 @@ from workbench.core.base.settings import SettingError, check_kind, user_path
 
 WRITE_EVERY_S = 5.0  # s between two writes, unless a file is full before
 MAX_PROBES = 100  # max number of probes of a link that are kept
-MIN_EVERY_S = 0.05  # s; more frequent writes would cost the job time
+MIN_EVERY_S = 0.05  # min time between two writes, s, because more frequent ones would slow the job down
 # names of the rank, and of the number of ranks, in environments of torchrun, Slurm and MPI
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _NOTHING = dict.fromkeys(WORK, float("nan"))
@@ -66,7 +66,7 @@ class Recorder:
         self._work_of = work or work_of
         self._measures_batches = True
         self._manual = False  # whether `step` ends steps, and not the optimiser
-        self._optimiser: Any = None  # id of the one whose step ends a step
+        self._optimiser: Any = None  # id of the optimiser whose step ends a training step
         self._work: dict[str, float] = {}
         self._pending: deque[_Step] = deque()
         self._rows = np.zeros(SEGMENT_STEPS, ROW)
@@ -97,7 +97,7 @@ class Recorder:
             instruments = Instruments(self._timeline, self._batch, self._optimiser_ended)
             instruments.install()
             self._instruments = instruments
-        except ImportError:  # without PyTorch, steps and phases are told by calls
+        except ImportError:  # without PyTorch, the user's calls mark steps and phases
             self._manual = True
         _open.append(self)
         atexit.register(self.close)
@@ -111,7 +111,7 @@ class Recorder:
         self.close()
 
     def close(self) -> None:
-        """Write what is left, and end the recording."""
+        """Write the remaining steps, and end the recording."""
         if self._closed or self not in _open:
             return
         self._closed = True
@@ -134,9 +134,9 @@ class Recorder:
         self._end_step()
 
     def probe_links(self) -> None:
-        """Measure the link to the next rank. All ranks must call it in the same step, for example each thousandth.
+        """Measure the link to the next rank. All ranks must call it in the same step, for example in each thousandth.
 
-        A step's exchange ends for all ranks at once, so its time alone does not tell which link is slow.
+        A step's exchange ends for all ranks at once, so its time does not show which link is slow.
         """
         with self.phase("other"):
             self._links.append((self.steps, probe()))
@@ -165,7 +165,7 @@ class Recorder:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Record what the block does as a phase: data, forward, backward, exchange, optimiser or other."""
+        """Record the time of the block as a phase: data, forward, backward, exchange, optimiser or other."""
         if name not in PHASES:
             raise SettingError(f"name = {name!r}: choose one of {', '.join(map(repr, PHASES))}")
         self._timeline.enter(name)
@@ -177,7 +177,7 @@ class Recorder:
     def measure(self, inputs: Any) -> None:
         """Add the work of a batch to the step.
 
-        Batches of DataLoaders are not measured any more, as they may come before the step in which they are used.
+        Batches of DataLoaders are then no longer measured, because they may be loaded before the step that uses them.
         """
         if self._measures_batches:
             self._measures_batches, self._work = False, {}
@@ -194,7 +194,7 @@ class Recorder:
     def _add_work(self, work: Mapping[str, float]) -> None:
         for name, amount in work.items():
             if name not in WORK:
-                raise SettingError(f"work: {name!r} is no amount of work; give {', '.join(WORK)}")
+                raise SettingError(f"work: {name!r} is not an amount of work; give {', '.join(WORK)}")
             self._work[name] = self._work.get(name, 0.0) + float(amount)
 
     def _optimiser_ended(self, optimiser: Any) -> None:
@@ -215,7 +215,7 @@ class Recorder:
         self._resolve()
 
     def _resolve(self, wait: bool = False) -> None:
-        """Note the rows of steps that the device has done."""
+        """Store the rows of steps that the device has finished."""
         while self._pending and (wait or self._pending[0].marks.is_reached):
             self._note(self._pending.popleft())
 
@@ -238,7 +238,7 @@ class Recorder:
             self._write()
 
     def _write(self) -> None:
-        """Write full segments, and the one that is not full yet. Training continues if that fails."""
+        """Write all segments, also the last one, which is not full. Training continues if writing fails."""
         with self._lock:
             full, self._full = self._full, []
             begun = self._rows[: self._count].copy()
@@ -274,7 +274,7 @@ class Recorder:
 def record(
     folder: str | Path, *, every: float = WRITE_EVERY_S, work: Callable[[Any], Any] | None = None
 ) -> Recorder:
-    """Record the phases of every training step of this process into a folder, which `wb.diagnose` reads meanwhile.
+    """Record the phases of every training step of this process into a folder, which `wb.diagnose` can read meanwhile.
 
     Use it around the training loop of every rank. PyTorch's DataLoader, backward passes, collective operations and
     optimisers are recognised. A step ends with the step of the first optimiser. Phases are data, forward, backward,

@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 def place_of(path: Path) -> Place | None:
-    """Return what the name of a file contains, None for other files.
+    """Return rank, attempt and segment from the name of a file, or None for other files.
 
     >>> place_of(Path("rank3.0.000002.npz"))
     Place(rank=3, attempt=0, segment=2)
@@ -53,7 +53,7 @@ def place_of(path: Path) -> Place | None:
 
 
 def places(folder: Path) -> Iterator[Place]:
-    """Yield the places of all recorded files of a folder, in no order."""
+    """Yield the places of all recorded files of a folder, in any order."""
     return (place for file in folder.iterdir() if (place := place_of(file)) is not None)
 
 

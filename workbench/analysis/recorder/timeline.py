@@ -1,4 +1,4 @@
-"""Phases of the step that goes on: which one a rank is in now, told by what begins and ends."""
+"""Phases of the current step. The phase of a rank follows from the calls that begin and end."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ DATA, FORWARD, BACKWARD, EXCHANGE, OPTIMISER, OTHER = (
 
 
 class Timeline:
-    """Phases of one rank's steps, in the thread that trains.
+    """Phases of one rank's steps, in the training thread.
 
-    What is between two batches, and between a batch and its backward pass, is the forward pass, loss included. What is
-    between the last backward pass of a step and the end of its optimiser belongs to the optimiser.
+    The time between a batch and its backward pass, or the next batch, is the forward pass, with the loss. The time
+    from the last backward pass of a step to the end of its optimiser belongs to the optimiser.
 
     >>> timeline = Timeline()
     >>> timeline.data_begins(), timeline.data_ends(), timeline.backward_begins(), timeline.gradients_are_done()
@@ -39,42 +39,42 @@ class Timeline:
         self.begin(OTHER)
 
     def begin(self, phase: str) -> None:
-        """Let a phase begin now."""
+        """Begin a phase now."""
         self._marks.add(phase, self._event())
 
     @property
     def phase(self) -> str:
-        """Phase that the rank is in."""
+        """Current phase of the rank."""
         return self._marks.phases[-1]
 
     def data_begins(self) -> None:
-        """Note that the rank waits for its next batch."""
+        """Record that the rank begins to wait for its next batch."""
         if self.phase == OPTIMISER:  # not the end of the step: gradients are accumulated
             self._marks.phases[-1] = FORWARD
         self.begin(DATA)
 
     def data_ends(self) -> None:
-        """Note that the batch is there."""
+        """Record that the batch has arrived."""
         self.begin(FORWARD)
 
     def backward_begins(self) -> None:
-        """Note that the backward pass begins. What the rank has just done was the forward pass."""
+        """Record that the backward pass begins. The phase before it was the forward pass."""
         self._marks.phases[-1] = FORWARD
         self._backward = True
         self.begin(BACKWARD)
 
     def gradients_are_done(self) -> None:
-        """Note that the rank has all its gradients, so that it waits for the exchange only."""
+        """Record that the rank has all its gradients, and only waits for the exchange."""
         if self._backward:
             self.begin(EXCHANGE)
 
     def backward_ends(self) -> None:
-        """Note that the backward pass, and the exchange within it, are over."""
+        """Record that the backward pass, and the exchange within it, have ended."""
         self._backward = False
         self.begin(OPTIMISER)
 
     def optimiser_begins(self) -> None:
-        """Note that the optimiser begins."""
+        """Record that the optimiser begins."""
         self.begin(BACKWARD if self._backward else OPTIMISER)
 
     def enter(self, phase: str) -> None:
@@ -83,7 +83,7 @@ class Timeline:
         self.begin(phase)
 
     def leave(self) -> None:
-        """Return to the phase outside."""
+        """Return to the outer phase."""
         self.begin(self._outer.pop())
 
     def step_ends(self) -> Marks:

@@ -11,7 +11,7 @@ MAX_DEPTH = 3  # max depth of batches within batches
 
 
 def work_of(batch: Any) -> dict[str, float]:
-    """Return samples of a batch, and for token ids in two dimensions, tokens and squares; nothing if unknown.
+    """Return the samples of a batch and, for token ids in two dimensions, tokens and squares, or {} if unknown.
 
     Padding counts, because it is computed. `squares` is the sum of the squared lengths, to which attention is
     proportional.
@@ -32,7 +32,7 @@ def work_of(batch: Any) -> dict[str, float]:
 
 
 def _first(batch: Any, depth: int = 0) -> Any:
-    """Return the token ids of a batch, else its first tensor; None if there is none."""
+    """Return the token ids of a batch, else its first tensor, or None if there is none."""
     if len(getattr(batch, "shape", ())) > 0:
         return batch
     if depth == MAX_DEPTH or isinstance(batch, str):

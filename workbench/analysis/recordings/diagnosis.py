@@ -83,7 +83,7 @@ class Culprit(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Its cause as text; "" where there is none."""
+        """Cause as text, or "" without one."""
         reason = CAUSE_TEXTS.get(self.what, "").format(more=self.more)
         inside = self.what.startswith("layer ") or self.what in STEP_PHASE_NAMES.values()
         return f"in {self.what}" if inside else reason
@@ -126,7 +126,7 @@ class Diagnosis:
         return self.card()
 
     def card(self, more: Sequence[tuple[str, str]] = ()) -> str:
-        """Return the verdict as HTML: who, how much, since when, what to do. `more`: titles and folded texts."""
+        """Return the verdict as HTML: culprit, cost, first step, advice. `more`: titles and folded texts."""
         return html(self, list(self._lines()), self.culprits[0].why if self.culprits else "", more)
 
     def figure(self, theme: str = "light") -> Any:
@@ -247,7 +247,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     links = {_link(parts.names, i): parts.exchange * share for i, share in parts.slow_links().items()}
     found += [_culprit(who, gain, now, rng, LINK) for who, gain in links.items()]
     repaired = parts.repaired(even) - sum(links.values())
-    # a promise is no larger than what it saves if the named workers are like the others
+    # a predicted saving is at most the saving if the named workers are like the others
     least = parts.least if like == "the median" else repaired
     steps = Steps(times, parts.names, besides=parts.besides, least=least)
     helped = _help(usual) + [Candidate(BALANCED, now - parts.uneven, "UMW", {})] * bool(parts.uneven.any())

@@ -30,7 +30,7 @@ MIN_PROBES, MIN_LINK_RATIO = 3, 3.0  # min number of probes, and min ratio to th
 LIKE_DRAWS, MAX_SHIFT_STEPS = (
     24,
     5,
-)  # draws of a worker that is like the others, from so many steps before or after
+)  # number of draws of a worker that is like the others, and max distance of the drawn steps
 # names of phases of a training step, in sentences
 STEP_PHASE_NAMES = {
     "data": "loading its data",
@@ -50,11 +50,11 @@ class Phases:
     `phases`: (steps, workers) for each cause. `port`: time of an answer at its receiver, waiting or being received,
     (steps, workers). `decoding`: time of decoding, (steps,). `hosts`: columns of each host, if hosts were recorded.
     `computing`: by possible cause of long computing (see `split`). In that case `phases` has the excess of waiting
-    over its usual value separately. Where work differs between workers, times are those with the mean work of a step.
+    over its usual value separately. If work differs between workers, times are those with the mean work of a step.
 
     `probes` (probes, workers): seconds of a message to the next worker, if links were probed.
-    `exchange` (steps,): what a step takes beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
-    what it takes longer because work differs. `least` (steps,): what its processors need at least.
+    `exchange` (steps,): time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
+    additional time because work differs. `least` (steps,): min time that its processors need.
     """
 
     names: list[str]
@@ -178,7 +178,7 @@ class Phases:
         return found
 
     def repaired(self, even: Array) -> Array:
-        """Return the seconds of every step if its workers took `even`: no less than its processors need."""
+        """Return the seconds of every step if its workers took `even`, at least the time that its processors need."""
         return np.minimum(np.maximum(even + self.exchange, self.least), self.lasting())
 
     def shares(self, over: Array, even: Array) -> tuple[Array, Array, Array]:
@@ -249,10 +249,10 @@ def _processor(job: Recording, full: pd.DataFrame) -> Array | None:
 
 
 def _left_out(job: Recording, there: set[str]) -> str:
-    """Return what the model of a step leaves out, and what it takes to stay."""
+    """Return the effects that the model of a step leaves out, and those that it assumes to stay."""
     skipped = f"{job.source['left_out']}; " if "left_out" in job.source else ""
     if EXCHANGE in there:
-        return f"{skipped}an exchange is taken to last as long after its last worker, whoever that is"
+        return f"{skipped}an exchange is taken to last as long after its last worker, for each last worker"
     missing = [what for what, some in PHASES_OF_CAUSE.items() if there.isdisjoint(some)]
     ends = "a step is taken to end with its slowest worker"
     taken = f"{ends}, and to take twice as long with twice the samples"

@@ -1,7 +1,7 @@
-"""Uneven work: steps in which workers have different numbers of tokens or samples, and what that costs.
+"""Uneven work: steps in which workers have different numbers of tokens or samples, and the cost of this.
 
-A worker with more tokens is not slow. What a worker's time owes to its work is fitted by the differences between its
-own steps, so that a slow worker cannot be mistaken for one with much work.
+A worker with more tokens is not slow. The effect of work on time is fitted to the differences between a worker's own
+steps. So a slow worker is not mistaken for one with much work.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ CLIP_DEVIATIONS, ITERATIONS = (
 class Work(NamedTuple):
     """Own work of the workers of each step, (steps, workers), with the mean amount of work, and its parts.
 
-    `exchange` (steps,): what a step takes beyond its slowest worker. `uneven` (steps,): what it takes longer because
-    the amounts differ.
+    `exchange` (steps,): time of a step beyond its slowest worker. `uneven` (steps,): additional time because amounts
+    of work differ.
     """
 
     seconds: Array
@@ -43,7 +43,7 @@ class Work(NamedTuple):
 
     @classmethod
     def of(cls, own: Array, parts: Mapping[str, Array], lasted: Array | None, work: list[Array]) -> Self:
-        """Build it from own seconds as recorded. `lasted`: with the exchange; None if it was not recorded."""
+        """Build it from own seconds as recorded. `lasted`: seconds with the exchange, None if it was not recorded."""
         recorded = own if lasted is None else _within(own, lasted)
         even = with_even_work(recorded, work)
         seconds = recorded if even is None else even
@@ -78,7 +78,7 @@ def amounts(job: Recording, full: pd.DataFrame) -> list[Array]:
 
 
 def with_even_work(times: Array, work: list[Array]) -> Array | None:
-    """Return the times that workers would take if all had the mean work of each step; None if work explains nothing.
+    """Return the times of workers if all had the mean work of each step, or None if work explains nothing.
 
     `times` (steps, workers), and each amount of work likewise.
 
@@ -106,7 +106,7 @@ def _varies(deviations: Array, work: Array) -> bool:
 
 
 def _rates(times: Array, work: list[Array]) -> Array | None:
-    """Return the seconds for each unit of work, at least 0, by least squares; None if they explain too little."""
+    """Return the seconds for each unit of work, at least 0, by least squares, or None if they explain too little."""
     scales = [float(each.std()) for each in work]
     inputs = np.stack(
         [((each - each.mean(axis=0)) / scale).ravel() for each, scale in zip(work, scales, strict=True)],

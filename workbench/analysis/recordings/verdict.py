@@ -1,4 +1,4 @@
-"""Verdict of a diagnosis as a card: who makes the steps long, how much, since when, what to do; the rest is folded."""
+"""Verdict of a diagnosis as a card: culprit, cost, first step and advice. Further results are folded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Spells = Sequence[tuple[int, int]]
 
 
 class Fact(NamedTuple):
-    """Fact of the card: what it is about, its value, and a note."""
+    """Fact of the card: its label, its value, and a note."""
 
     about: str
     value: str
@@ -51,7 +51,7 @@ def headline(found: Diagnosis) -> str:
 
 
 def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
-    """Return who, how much, since when, and how sure that is. `cause`: of the worst culprit, as text."""
+    """Return the facts: culprit, cost, first step, and certainty. `cause`: cause of the worst culprit, as text."""
     even = f"the steps' time over that with all workers like {found.like}"
     if not found.culprits:
         return [
@@ -74,7 +74,7 @@ def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
 
 
 def advice(found: Diagnosis) -> str:
-    """Return what to do, in a sentence."""
+    """Return the advice in one sentence."""
     if found.mitigations is None:
         return "what would help was not computed: the full times of the work are not known"
     if not found.mitigations:
@@ -87,7 +87,7 @@ def advice(found: Diagnosis) -> str:
 def html(
     found: Diagnosis, lines: Sequence[str], cause: str = "", more: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """Return the card. `lines`: the whole diagnosis. `more`: titles and texts, of several lines, folded below it."""
+    """Return the card. `lines`: the whole diagnosis. `more`: titles, and texts of several lines, folded below it."""
     told = "".join(
         f"<div><dt>{escape(f.about)}</dt><dd>{escape(f.value)}<small>{escape(f.note)}</small></dd></div>"
         for f in facts(found, cause)

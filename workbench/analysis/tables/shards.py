@@ -1,7 +1,7 @@
 """Shards of a sweep without notebooks: Parquet files with one row for each run, its settings, results and rounds.
 
-A run may be in two shards, for example after a sweep was resumed, and counts once: the last row that is done, else the
-last one. Names of columns have a prefix: `setting.`, `result.` and `curve.`, whose values are lists over the rounds.
+A run may be in two shards, for example after a sweep was resumed. It then counts once: with its last row that is done,
+else with its last row. Names of columns have a prefix: `setting.`, `result.`, or `curve.` for lists over the rounds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SUFFIX = ".parquet"
 MAX_MERGED_ROWS = (
     25_000  # rows of a file into which shards are merged; its curves are in groups of a shard each
 )
-MIN_MERGED = 20  # shards from which on they are merged
+MIN_MERGED = 20  # min number of shards that are merged
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def _reached(table: pa.Table, target: float, metric: str) -> list[tuple[float, f
 
 
 def find(folder: Path, name: str) -> dict[str, Any] | None:
-    """Return spec (as fields), engine, cluster, state, error and curves of a run by its name; None if there is none."""
+    """Return spec (as fields), engine, cluster, state, error and curves of a run by its name, or None."""
     import pyarrow.compute as pc
 
     last: tuple[Path, int] | None = None
@@ -257,7 +257,7 @@ def find(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def _found(file: Any, at: int) -> dict[str, Any]:
-    """Return one row of a file; only its row group is read."""
+    """Return one row of a file. Only its row group is read."""
     for group in range(file.num_row_groups):
         rows = file.metadata.row_group(group).num_rows
         if at < rows:

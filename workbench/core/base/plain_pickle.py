@@ -1,8 +1,8 @@
 """Read pickles of plain data without executing them: containers, numbers, text and bytes.
 
-The standard reader of pickles calls whatever a file names. Here, only the instructions that make plain data are
-applied. Those that name, build or call an object raise an error, as do the text instructions of protocols 0 and 1. A
-file cannot take more memory than its values do.
+The standard reader of pickles calls any function that a file names. Here, only the instructions that make plain data
+are applied. Instructions that name, build or call an object raise an error, as do the text instructions of protocols 0
+and 1. A file cannot take more memory than its values.
 """
 
 import pickle

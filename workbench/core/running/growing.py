@@ -1,7 +1,7 @@
-"""Runs on the virtual clock that are watched: models are computed while they are simulated, so that rows come at once.
+"""Watched runs on the virtual clock: models are computed during the simulation, so that rows appear at once.
 
-Each simulation has a thread of its own, of which one at a time goes on, until it has a number of rounds. Then the
-models of these rounds are computed, for all runs together. The results are the same as if all were simulated first.
+Each simulation has its own thread, and only one of them runs at a time, up to a number of rounds. Then the models of
+these rounds are computed, for all runs together. The results are the same as if all rounds were simulated first.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from workbench.core.trace.learning import Commits, Trajectories
 if TYPE_CHECKING:
     from workbench.core.running.simulated import SimulatedRun
 
-TURN_S = 0.1  # s of work, about, between two looks at all runs
+TURN_S = 0.1  # target of the work in one turn of all runs, s
 
 
 class Simulation(Coefficients):
-    """Arithmetic of a run that is simulated in a thread, as far as it is told to."""
+    """Arithmetic of a run that is simulated in a thread, up to a requested round."""
 
     def __init__(self, run: SimulatedRun, problem: Problem) -> None:
         e = run.experiment
@@ -43,7 +43,7 @@ class Simulation(Coefficients):
         self._go, self._rests = Event(), Event()
 
     def advance(self, rounds: int) -> None:
-        """Go on until there are so many rounds, or to the end."""
+        """Simulate up to that number of rounds, or to the end."""
         if self.over or len(self.weights) >= rounds:
             return
         self._goal = rounds
@@ -66,7 +66,7 @@ class Simulation(Coefficients):
         self._go.wait()
 
     def close(self) -> None:
-        """End the thread of a run that was stopped, or has failed: it sees that at its next round."""
+        """End the thread of a run that was stopped, or has failed. The thread ends at its next round."""
         if self.run.error is not None:
             self.run.stop()
         if self._begun:
@@ -94,7 +94,7 @@ def grow(runs: Sequence[SimulatedRun]) -> None:
 
 
 def _together(members: Sequence[Simulation]) -> Iterator[bool]:
-    """Simulate runs of one problem and compute their models; yield True after each turn."""
+    """Simulate runs of one problem and compute their models. Yield True after each turn."""
     going = dict(enumerate(members))
     try:
         _check_room(members)
@@ -126,7 +126,7 @@ def _publish(going: dict[int, Simulation], trajectories: Trajectories) -> None:
 
 
 def _leave(going: dict[int, Simulation], trajectories: Trajectories) -> None:
-    """Conclude the runs that are done or stopped; those that failed are left out."""
+    """Conclude the runs that are done or stopped. Failed runs are left out."""
     for i, each in list(going.items()):
         run, done = each.run, trajectories.rounds_done > each.commits.total
         if run.error is None and not done and run.wanted():

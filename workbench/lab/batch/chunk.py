@@ -21,7 +21,7 @@ from workbench.lab.batch.task import HOST_ERRORS, POLL_INTERVAL_S, Order, code_o
 
 
 def run_chunk(order: str, chunk: str) -> dict[str, Any]:
-    """Compute many runs, and write their shard; return it, where this engine does not see the sweep's folder.
+    """Compute many runs, and write their shard, or return it if this engine cannot read the sweep's folder.
 
     order: fields of an `Order`, as JSON. chunk: base, engine and cluster of the sweep, and the changes of each run, as
     JSON. The answer has `done` (their number), `failed` (errors by name), `missing` (number of runs that were not
@@ -60,7 +60,7 @@ def _rows(task: Order, fields: Mapping[str, Any]) -> list[ShardRow]:
 
 
 def _row(item: Item) -> ShardRow:
-    """Compute one run. Whatever it raises is the run's failure, except for errors of the host."""
+    """Compute one run. Any exception is the run's failure, except errors of the host."""
     begun = time.perf_counter()
     head: dict[str, Any] = {"run": item.name, "key": item.key, "host": platform.node()}
     head["spec"] = json.dumps(item.experiment.model_dump(mode="json"))
@@ -95,7 +95,7 @@ def _keep(task: Order, rows: list[ShardRow]) -> dict[str, Any]:
 
 
 def unpack_shard(answer: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return name and content of a shard in an answer. Raises `RunError` for one that has changed on its way."""
+    """Return name and content of a shard in an answer. Raises `RunError` if its hash differs."""
     name, content = str(answer["name"]), bytes(answer["shard"])
     if sha256(content).hexdigest() != answer["sum"] or Path(name).name != name:
         raise RunError("a shard has changed on its way from the engine")

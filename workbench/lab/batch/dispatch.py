@@ -1,7 +1,7 @@
-"""Runs of a sweep on an executor: which ones to submit, how they ended, and which to do again because they were lost.
+"""Runs of a sweep on an executor: submit them, record how they ended, and submit lost ones again.
 
-Queues and their order are the executor's. A task whose future fails was lost, with an engine or with the executor:
-tasks themselves answer and do not raise. A lost task is submitted again, to a new executor where the old one is broken.
+The executor has the queues and their order. Tasks answer and do not raise, so a task whose future fails was lost with
+an engine or with the executor. A lost task is submitted again, to a new executor if the old one is broken.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ Answer = dict[str, Any]
 MAX_SUBMITTED = (
     256  # tasks that the executor has at a time, more than engines, so that none waits for its next task
 )
-MAX_LOSSES = 5  # engines that a run may lose, before it counts as the reason
-MAX_BROKEN = 3  # executors in a row that broke before a task was done
+MAX_LOSSES = 5  # max number of engines that a run may lose before it counts as the reason
+MAX_BROKEN = 3  # max number of successive executors that broke before a task was done
 STOP_TIMEOUT_S = 20.0  # s that engines have for an answer, once the sweep is stopped
 POLL_INTERVAL_S = 0.5
 
 
 class Task(ABC):
-    """What an engine does in one piece: a run in its notebook, or many runs without."""
+    """Unit of work of an engine: a run in its notebook, or many runs without notebooks."""
 
     name = ""  # of its run, if it has one that shows where it was begun
     size = 1  # runs
 
     @abstractmethod
     def submit(self, executor: Executor, order: str) -> Future[Answer]:
-        """Hand it to the executor. `order`: what all tasks of the sweep share, as JSON."""
+        """Submit the task to the executor. `order`: fields that all tasks of the sweep share, as JSON."""
 
     @abstractmethod
     def ended(self, answer: Answer) -> None:
-        """Record how it ended."""
+        """Record how the task ended."""
 
     @abstractmethod
     def lost(self, why: str, begun: bool) -> Iterable[Task]:
-        """Return the tasks to submit in its place, after an engine or the executor died with it."""
+        """Return the tasks to submit in its place, after an engine or the executor died during the task."""
 
     @abstractmethod
     def left(self, begun: bool) -> None:
@@ -92,9 +92,9 @@ class Dispatcher:
         return Path(self.order.folder)
 
     def work(self, tasks: Iterable[Task], before: int, total: int) -> None:
-        """Do all tasks. before: runs that are done already. total: runs of the sweep.
+        """Do all tasks. before: number of runs that are done already. total: number of runs of the sweep.
 
-        Raises `KeyboardInterrupt` where the sweep is stopped, and `RunError` where no engine can do its tasks.
+        Raises `KeyboardInterrupt` if the sweep is stopped, and `RunError` if no engine can do its tasks.
         """
         self._todo, self._over, self._text = iter(tasks), before, json.dumps(asdict(self.order))
         with suppress(FileNotFoundError):
@@ -141,7 +141,7 @@ class Dispatcher:
         return True
 
     def _again(self, tasks: Iterable[Task]) -> None:
-        """Put tasks before those that are left."""
+        """Put tasks in front of the remaining ones."""
         self._todo = chain(list(tasks), self._todo)
 
     def _take(self, future: Future[Answer]) -> None:
@@ -167,7 +167,7 @@ class Dispatcher:
         task.ended(answer)
 
     def _replace(self, error: Exception) -> None:
-        """Give up an executor, and submit again what it had. Raises `RunError` where that does not help."""
+        """Replace an executor, and submit its tasks again. Raises `RunError` after too many broken executors."""
         self._deaths += 1
         begun, why = attempts(self.folder), _one_line(error)
         self._executor, lost = None, list(self._running.values())
@@ -178,7 +178,7 @@ class Dispatcher:
             raise RunError(f"{self.folder}: the executor is broken again and again ({why}); {again}")
 
     def _stop(self) -> None:
-        """Ask engines to stop by the file that they look for, and wait for those that answer."""
+        """Ask engines to stop, by a file that they check, and wait for those that answer."""
         write_file(self.folder / STOP, "")
         self._todo = iter(())
         waiting = list(self._running)
@@ -195,7 +195,7 @@ class Dispatcher:
 
 
 def _one_line(error: Exception) -> str:
-    """Return an error of an executor on one line. Raises `RunError` where its engines lack the package."""
+    """Return an error of an executor on one line. Raises `RunError` if its engines lack the package."""
     text = " ".join(str(error).split())[-300:] or type(error).__name__
     if "No module named 'workbench" in text:
         raise RunError(f"the engines have no workbench ({text}); install straggler-workbench there")
@@ -226,7 +226,7 @@ class NotebookTask(Task):
         return self.item.name
 
     def submit(self, executor: Executor, order: str) -> Future[Answer]:
-        """Hand it to the executor, without what an earlier sweep has left of it."""
+        """Submit the run to the executor, after removing files of an earlier sweep."""
         item, final = self.item, self.folder / self.item.name
         if (status := Status.read(final)) is None or status.state != "done":
             shutil.rmtree(final, ignore_errors=True)
@@ -240,7 +240,7 @@ class NotebookTask(Task):
         return executor.submit(run_notebook, order, json.dumps({**fields, "spec": spec}))
 
     def ended(self, answer: Answer) -> None:
-        """Record its status, after its files have got their place."""
+        """Record the run's status, after its files are in place."""
         self.states[self.name] = self._status(answer)
 
     def _status(self, answer: Answer) -> Status:
@@ -260,7 +260,7 @@ class NotebookTask(Task):
         return status
 
     def lost(self, why: str, begun: bool) -> Iterable[Task]:
-        """Return itself, unless it has lost too many engines."""
+        """Return the task itself, unless it has lost too many engines."""
         self.losses += begun
         if self.losses < MAX_LOSSES:
             return [self]

@@ -1,4 +1,4 @@
-"""Engines of ipyparallel on one host: start them, start them again when they die, and end them with the client.
+"""Engines of ipyparallel on one host: start them, replace dead ones, and end them with the client.
 
 Through a gateway, `main` gets the engines' connection and ends with its input. In a job,
 `python -P -m workbench.lab.batch.engine_host FILE` runs one engine, which ends with the job, or without its controller.
@@ -48,7 +48,7 @@ def _await_end(input: IO[bytes], ended: Event) -> None:
 
 
 def keep(connection: Path, engines: int, ended: Event) -> None:
-    """Keep engines running until `ended` is set, or they die as soon as they are started."""
+    """Keep engines running until `ended` is set, or until they die right after their start."""
     running = [_Engine(connection) for _ in range(engines)]
     try:
         while not ended.wait(POLL_INTERVAL_S) and _kept(running):
@@ -59,7 +59,7 @@ def keep(connection: Path, engines: int, ended: Event) -> None:
 
 
 def _kept(engines: list[_Engine]) -> bool:
-    """Look after every engine; return whether one runs."""
+    """Replace engines that have ended. Return whether one runs."""
     running = [engine.keep() for engine in engines]
     return any(running)
 
@@ -86,7 +86,7 @@ class _Engine:
         self.begun = time.monotonic()
 
     def keep(self) -> bool:
-        """Start it again if it has ended. Return whether it runs."""
+        """Start the engine again if it has ended. Return whether it runs."""
         if self.process.poll() is None:
             return True
         self.quick = self.quick + 1 if time.monotonic() - self.begun < QUICK_S else 0
@@ -96,7 +96,7 @@ class _Engine:
         return True
 
     def end(self) -> None:
-        """Kill it; its kernels end with it."""
+        """Kill the engine. Its kernels end with it."""
         self.process.kill()
         self.process.wait()
 

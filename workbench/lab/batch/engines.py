@@ -40,7 +40,7 @@ from workbench.mpi.running.ipyparallel.calls import unsigned
 CONTROLLER, HOST = "ipyparallel.controller", "workbench.lab.batch.engine_host"
 LOOPBACK = "127.0.0.1"
 START_TIMEOUT_S = 120.0  # s for the controller, and for the first engine outside a queue
-# An engine that has answered none of these counts as dead, and its run is done by another: 15 s.
+# number of unanswered heartbeats after which an engine counts as dead (15 s), and another engine does its run
 HEARTBEAT_MS, MAX_MISSED_BEATS = 1000, 15
 POLL_INTERVAL_S = 0.2
 
@@ -55,7 +55,7 @@ class Engines:
         self.cluster, self.engines, self.listen = cluster, engines, listen
         self._stack = ExitStack()
         self._job = ""
-        self._seen = False  # whether engines have been there
+        self._seen = False  # whether an engine has ever registered
 
     def __enter__(self) -> Engines:
         try:
@@ -117,7 +117,7 @@ class Engines:
         return process
 
     def _on_hosts(self, connection: str) -> None:
-        """Start engines through the gateways of the hosts, as many on each as its slots allow."""
+        """Start engines through the gateways of the hosts, as many on each host as it has slots."""
         ports = sorted(set(_ports(json.loads(connection))))
         for gateway, engines in self._gateways(ports):
             started = gateway.connect(HOST, connection=connection, engines=engines)
@@ -168,7 +168,7 @@ class Engines:
                 awaited(lambda: cluster.look_up(self._job).final, 20.0, every=0.5)
 
     def _await_first(self) -> None:
-        """Wait until an engine is there: others may come during the sweep. A job may wait in its queue."""
+        """Wait for the first engine. Others may come during the sweep. A job may wait in its queue."""
         until = time.monotonic() + START_TIMEOUT_S
         while not self.client.ids:
             job = self._job_state()
@@ -188,7 +188,7 @@ class Engines:
         return self.cluster.look_up(self._job) if isinstance(self.cluster, BatchCluster) else None
 
     def broken(self) -> str:
-        """Return why no task can end any more, "" while that is not so."""
+        """Return why tasks can no longer end, or "" if they can."""
         if self.controller.poll() is not None:
             return "the controller of ipyparallel has died"
         if not self.client.ids and (job := self._job_state()) is not None and job.over:
@@ -216,7 +216,7 @@ def _ports(connection: dict[str, Any]) -> Iterator[int]:
 
 
 def _shares(cluster: Ssh, engines: int) -> dict[str, int]:
-    """Return how many engines each host gets: those with the fewest per slot are next.
+    """Return how many engines each host gets. The next engine is for the host with the fewest per slot.
 
     >>> _shares(Ssh(hosts=["a", {"host": "b", "slots": 2}]), 6)
     {'a': 2, 'b': 4}
@@ -241,5 +241,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def started(cluster: str, engines: int, listen: str = LOOPBACK) -> Engines:
-    """Return the engines of a cluster by its name; entering them starts them."""
+    """Return the engines of a cluster by its name. They start when the block is entered."""
     return Engines(clusters.load(cluster), engines, listen)

@@ -1,6 +1,6 @@
-"""Where the runs of a sweep are executed: processes of this machine, engines of ipyparallel, workers of Dask.
+"""Executors of a sweep's runs: processes of this machine, engines of ipyparallel, workers of Dask.
 
-Every `concurrent.futures.Executor` will do. Those that a sweep's file can name are opened here, and closed at its end.
+Any `concurrent.futures.Executor` can be used. Those that a sweep's file names are opened here, and closed at its end.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ExecutorSettings(Settings):
 class Connection:
     """Open executor of a sweep.
 
-    connect: returns the executor, and after its death another one. broken: returns why no task can end any more, or
-    "". engines: how many runs at a time, None if that is not known. link: address of its dashboard, or "".
+    connect: returns the executor, and after its death another one. broken: returns why tasks can no longer end, or "".
+    engines: number of runs at a time, None if unknown. link: address of the executor's dashboard, or "".
     """
 
     connect: Callable[[], Executor]
@@ -62,7 +62,7 @@ class Connection:
 
 @contextmanager
 def connected(given: Given | ExecutorSettings, jobs: int) -> Iterator[Connection]:
-    """Open the executor of a sweep for the length of a block. A given executor is the user's, and stays open."""
+    """Open the executor of a sweep within a block. An executor that the user has passed stays open."""
     if not isinstance(given, ExecutorSettings):
         yield Connection(_again(given))
         return
@@ -73,7 +73,7 @@ def connected(given: Given | ExecutorSettings, jobs: int) -> Iterator[Connection
         stack.callback(lambda: current.close())
 
         def connect() -> Executor:
-            current.close()  # what is left of a broken one
+            current.close()  # clean up after a broken executor
             return _OPEN[given.kind](given, engines, current, found)
 
         found.connect = connect
@@ -97,7 +97,7 @@ def _again(given: Given) -> Callable[[], Executor]:
 
 
 def _processes(given: ExecutorSettings, engines: int, stack: ExitStack, found: Connection) -> Executor:
-    """Return joblib's loky: unlike multiprocessing, its processes do not run the user's main script again."""
+    """Return joblib's loky, whose processes do not run the user's main script again, unlike multiprocessing's."""
     from joblib.externals.loky.backend.context import get_context
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
@@ -146,7 +146,7 @@ _OPEN: Mapping[str, Callable[[ExecutorSettings, int, ExitStack, Connection], Exe
 
 
 def executor_of(given: Any) -> Given | ExecutorSettings | None:
-    """Return the executor that a user gave; None: kernels of this process. Raises `SettingError` for anything else."""
+    """Return the user's executor, or None for kernels of this process. Raises `SettingError` for other values."""
     if isinstance(given, Mapping):
         given = ExecutorSettings(**given)
     if given is None or (isinstance(given, ExecutorSettings) and given.kind == "local"):

@@ -25,7 +25,7 @@ def opened(
     trust: bool = False,
     **changes: Any,
 ) -> Iterator[tuple[Sweep, Path]]:
-    """Read a sweep and its target folder; see `sweep`. `changes`: other values of its fields.
+    """Read a sweep and its target folder (see `sweep`). `changes`: other values of its fields.
 
     Within the block, code that a folder names runs only if it is signed or trusted, see `trace.trust`.
     """
@@ -45,7 +45,7 @@ def opened(
 
 
 def read_folder(path: Path) -> Sweep:
-    """Read the sweep of a folder without running anything; raises `SettingError` where there is none."""
+    """Read the sweep of a folder without running code. Raises `SettingError` if there is no sweep."""
     found = read_plan(path).get("sweep")
     if found is None:
         wanted = "give a .yaml file, or a sweep's folder"
@@ -56,7 +56,7 @@ def read_folder(path: Path) -> Sweep:
 
 
 def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
-    """Return the code that a sweep's folder may run, name -> hash; empty if it names no code.
+    """Return the code that a sweep's folder may run, name -> hash, or empty if it names no code.
 
     Raises `SettingError` for code that is neither signed nor trusted.
     """
@@ -73,7 +73,7 @@ def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
 
 
 def _elsewhere(plan: Sweep) -> str:
-    """Return the field by which a sweep would start programs that are not the user's clusters, or connect; or ""."""
+    """Return the field by which a sweep would connect, or start programs other than the user's clusters, or ""."""
     known, executor = ["", *clusters.names()], plan.executor
     given = {"cluster": plan.cluster}
     if executor is not None:
@@ -82,7 +82,7 @@ def _elsewhere(plan: Sweep) -> str:
 
 
 def signed(plan: Sweep) -> dict[str, Any]:
-    """Return the signed contents of a sweep: all of it, and the cluster's file where it names one."""
+    """Return the signed contents of a sweep: all its fields, and the cluster's file if it names one."""
     known = ["", *clusters.names()]
     given = [plan.cluster, plan.executor.cluster if plan.executor else ""]
     files = [name for name in given if name not in known and Path(name).is_file()]

@@ -1,4 +1,4 @@
-"""Sweeps without notebooks: many runs in one task, their rows and curves in shards, and one run made whole later."""
+"""Sweeps without notebooks: many runs in one task, with rows and curves in shards. Single runs get folders later."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ from workbench.lab.batch.searches import Changes
 from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep, make_item
 from workbench.lab.batch.task import publish, renamed
 
-CHUNK_SECONDS = 5.0  # s that a task should take: less costs more files, more is lost with an engine
-FIRST_CHUNK, MAX_CHUNK = 8, 1000  # runs of a task before their time is known; at most
+CHUNK_SECONDS = (
+    5.0  # target time of a task, s: shorter tasks make more files, longer ones lose more with an engine
+)
+FIRST_CHUNK, MAX_CHUNK = 8, 1000  # number of runs of a task before their time is known; max number
 TASKS_PER_ENGINE, USUAL_ENGINES = (
     3,
     16,
@@ -74,12 +76,12 @@ class ChunkTask(Task):
         return len(self.changes)
 
     def submit(self, executor: Executor, order: str) -> Future[Answer]:
-        """Hand it to the executor."""
+        """Submit the task to the executor."""
         plan = {"base": self.plan.base, "engine": self.plan.engine, "cluster": self.plan.cluster}
         return executor.submit(run_chunk, order, json.dumps({**plan, "changes": self.changes}))
 
     def ended(self, answer: Answer) -> None:
-        """Count its runs, after its shard has got its place."""
+        """Count the runs, after the shard is in place."""
         if "shard" in answer:
             try:
                 name, content = unpack_shard(answer)
@@ -94,7 +96,7 @@ class ChunkTask(Task):
             self.tally.mean = answer["seconds"] / begun
 
     def lost(self, why: str, begun: bool) -> Iterable[Task]:
-        """Return both halves of its runs; a single run, unless it has lost too many engines."""
+        """Return tasks for both halves of its runs. A single run is returned unless it has lost too many engines."""
         half = (self.size + 1) // 2
         if self.size > 1:
             return [replace(self, changes=part) for part in (self.changes[:half], self.changes[half:])]
@@ -110,12 +112,12 @@ class ChunkTask(Task):
         return []
 
     def left(self, begun: bool) -> None:
-        """Count its runs as missing."""
+        """Count the runs as missing."""
         self.tally.missing += self.size
 
 
 class Wanted(NamedTuple):
-    """Numbers of the runs to do, how many of the chosen are done, how many were chosen, and some with user code."""
+    """Numbers of the runs to do, numbers of finished and of chosen runs, and some runs with user-defined code."""
 
     todo: array[int]
     before: int
@@ -124,7 +126,7 @@ class Wanted(NamedTuple):
 
 
 def wanted(plan: Sweep, folder: Path, only: Sequence[str]) -> Wanted:
-    """Check every run, without keeping it. Raises `SettingError` for the first that cannot start."""
+    """Check every run, without storing it. Raises `SettingError` for the first run that cannot start."""
     done, apart = shards.keys_done(folder), {path.name[-KEY_DIGITS:] for path in folder.glob(f"*/{TRACE}")}
     todo, before, chosen, left = array("l"), 0, 0, set(only)
     own: dict[tuple[str, ...], Item] = {}
@@ -178,7 +180,7 @@ def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, engines: int |
 def made_whole(
     run: str | Path, notebook: Path, own: Callable[[list[Item]], str], allowed: dict[str, str] | None
 ) -> Path:
-    """Make the folder, the notebook and the page of a run in shards from its settings; return the page's folder.
+    """Make the folder, the notebook and the page of a run in shards from its settings. Return the page's folder.
 
     `run`: FOLDER/NAME. `own`, `allowed`: the user's code, as kernels get it. Raises `SettingError` where there is no
     such run, and `RunError` where its rounds are not the same bits.
@@ -207,7 +209,7 @@ def made_whole(
 
 
 def _check(status: Status, made: Path, row: dict[str, Any]) -> None:
-    """Raise `RunError` where a run has ended otherwise, or has other rounds, than in its shard."""
+    """Raise `RunError` if state or rounds of a run differ from those in its shard."""
     if status.state != "done":
         raise RunError(f"{made.name}: {status.error}")
     again, known = Trace.load(made / TRACE).columns, row["curves"]

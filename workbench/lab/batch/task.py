@@ -1,8 +1,8 @@
-"""One run of a sweep as a task of an executor: what an engine does, and what it answers.
+"""One run of a sweep as a task of an executor: the work of an engine, and its answer.
 
-An engine writes a run into an attempt folder of its own. A run that is done is then renamed to its name, and the first
-rename wins, so that an engine that was paused or replaced cannot damage the copy that counts. Without a shared file
-system the files are returned, with their hashes. Orders and answers hold text, numbers and bytes only.
+An engine writes a run into its own attempt folder, which gets the run's name when the run is done. The first rename
+wins, so an engine that was paused or replaced cannot damage the valid copy. Without a shared file system the files are
+returned, with their hashes. Orders and answers contain only text, numbers and bytes.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from workbench.lab.batch.execution import NotebookRunner
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.sweeps import Item
 
-POLL_INTERVAL_S = 0.3  # s between two looks for a request to stop
+POLL_INTERVAL_S = 0.3  # s between two checks for a request to stop
 # Errors of a host, not of a run: the run is done again elsewhere.
 HOST_ERRORS = ("[Errno 28]", "[Errno 122]", "[Errno 5]", "No space left")
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is equal in all tasks of a sweep.
+    """Fields that all tasks of a sweep share.
 
-    `folder`: of the sweep, as the client sees it. `token`: content of a file there, by which an engine knows that it
-    sees the same folder. `home`: where runs look for the user's files. `notebook`: its text. `own`, `allowed`:
-    user-defined code, and what may run of it, see `by_value` and `trust`. `versions`: of the client. `threads`: of
-    linear algebra in a run. `timeout`: s for a cell. `until`: end of the engines, s since 1970.
+    `folder`: path of the sweep's folder on the client. `token`: content of a file there, by which an engine checks that
+    it has the same folder. `home`: folder of the user's files. `notebook`: text of the notebook. `own`, `allowed`:
+    user-defined code, and the code that may run, see `by_value` and `trust`. `versions`: versions of the client.
+    `threads`: threads of linear algebra in a run. `timeout`: s for a cell. `until`: end of the engines, s since 1970.
     """
 
     folder: str
@@ -64,25 +64,25 @@ class Order:
 
     @property
     def shared(self) -> bool:
-        """Whether this process sees the sweep's folder."""
+        """Whether this process can read the sweep's folder."""
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
             return read_text(Path(self.folder, ATTEMPTS, ATTEMPTS_OWNER)) == self.token
         return False
 
     @property
     def stopped(self) -> bool:
-        """Whether this process sees the request to stop."""
+        """Whether there is a request to stop that this process can read."""
         return self.shared and Path(self.folder, STOP).exists()
 
     @property
     def abandoned(self) -> bool:
-        """Whether the sweep is over, or another one is at work in its folder, which this process has seen before."""
+        """Whether the sweep has ended, or another one uses its folder. Only for folders that were readable before."""
         with suppress(OSError):  # of a file server that does not answer for a while
             return not self.shared
         return False
 
     def unfit(self) -> str:
-        """Return why this engine cannot run tasks of the client, "" if it can."""
+        """Return why this engine cannot run tasks of the client, or "" if it can."""
         here = versions()
         other = [
             f"{name} {here.get(name)} instead of {it}"
@@ -93,7 +93,7 @@ class Order:
         return f"{where}: has {', '.join(other)}; install the client's versions there" if other else ""
 
     def too_late(self, expected: float) -> str:
-        """Return why a task of `expected` seconds is not begun: the engine's time ends before; "" otherwise."""
+        """Return why a task of `expected` seconds is not begun, or "" if the engine's time is long enough."""
         ends = [float(end) for end in (self.until, os.environ.get("SLURM_JOB_END_TIME")) if end]
         left = min(ends, default=float("inf")) - time.time()
         if left >= max(expected, _longest.get(self.token, 0.0)):
@@ -105,7 +105,7 @@ _longest: dict[str, float] = {}  # s that the longest run of a sweep took in thi
 
 
 def run_notebook(order: str, run: str) -> dict[str, Any]:
-    """Run one notebook, and return its status; with its files, where this engine does not see the sweep's folder.
+    """Run one notebook, and return its status, with its files if this engine cannot read the sweep's folder.
 
     order: fields of an `Order`, as JSON. run: name, spec, engine, cluster and expected seconds of the run, as JSON.
     An answer has `refused` (this engine can run nothing of the sweep), `missing` (was not begun), `lost` (the host
@@ -124,7 +124,7 @@ def run_notebook(order: str, run: str) -> dict[str, Any]:
 
 
 def refusal(task: Order, expected: float = 0.0) -> dict[str, Any]:
-    """Return the answer of a task that is not begun, empty if it may begin. `expected`: s that it takes."""
+    """Return the answer of a task that is not begun, or empty if it may begin. `expected`: its time, s."""
     if refused := task.unfit():
         return {"refused": refused}
     if task.stopped:
@@ -134,7 +134,7 @@ def refusal(task: Order, expected: float = 0.0) -> dict[str, Any]:
 
 
 def _in_thread(task: Order, item: dict[str, Any]) -> dict[str, Any]:
-    """Run in a thread of its own: the engine's may have an event loop, and this one looks for a request to stop."""
+    """Run in a new thread, because the engine's thread may have an event loop, and checks for a request to stop."""
     kernels, answers, seen = _kernels(task), list[dict[str, Any] | BaseException](), task.shared
 
     def work() -> None:
@@ -158,7 +158,7 @@ def _run(task: Order, fields: dict[str, Any], kernels: Kernels) -> dict[str, Any
     with _attempt(task) as (attempt, shared), code_of(task):
         final = Path(task.folder, fields["name"])
         if shared and (status := Status.read(final)) is not None and status.state == "done":
-            return {"status": asdict(status)}  # an earlier attempt has come to its end
+            return {"status": asdict(status)}  # an earlier attempt has finished
         notebook = attempt / NOTEBOOK
         write_file(notebook, task.notebook)
         item = Item({}, Experiment(**fields["spec"]), fields["engine"], fields["cluster"], fields["name"])
@@ -177,7 +177,7 @@ def _run(task: Order, fields: dict[str, Any], kernels: Kernels) -> dict[str, Any
 
 @contextmanager
 def _attempt(task: Order) -> Iterator[tuple[Path, bool]]:
-    """Make the folder of an attempt, and remove it at the end. The second value: whether the client sees it."""
+    """Make the folder of an attempt, and remove it at the end. Second value: whether the client can read it."""
     shared = task.shared
     if shared:
         path = Path(task.folder, ATTEMPTS, f"{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}")
@@ -191,7 +191,7 @@ def _attempt(task: Order) -> Iterator[tuple[Path, bool]]:
 
 
 def _aside(attempt: Path, name: str) -> Path:
-    """Keep the folder of a run that did not succeed, of which the client decides, under another name beside it."""
+    """Keep the folder of a failed run under another name beside it, because the client decides on it."""
     kept = attempt.with_name(f"{attempt.name}-ended")
     kept.mkdir()
     (attempt / name).rename(kept / name)
@@ -199,7 +199,7 @@ def _aside(attempt: Path, name: str) -> Path:
 
 
 def publish(attempt: Path, final: Path) -> bool:
-    """Give a whole run its name. Return False, and remove it, where another attempt was faster."""
+    """Give the folder of a complete run its name. If another attempt was faster, remove it and return False."""
     try:
         attempt.rename(final)
     except OSError:
@@ -227,7 +227,7 @@ def _packed(folder: Path) -> dict[str, Any]:
 
 
 def unpack(answer: Mapping[str, Any], folder: Path) -> None:
-    """Write the files of a run that an engine has returned. Raises `RunError` for one that has changed on its way."""
+    """Write the files of a run that an engine has returned. Raises `RunError` if a hash differs."""
     files, sums = answer["files"], answer["sums"]
     for name, content in files.items():
         path = folder / name
@@ -241,7 +241,7 @@ def unpack(answer: Mapping[str, Any], folder: Path) -> None:
 
 @contextmanager
 def code_of(task: Order) -> Iterator[None]:
-    """Register the user's code in this process, once for each sweep; run no other where that is restricted."""
+    """Register the user's code in this process, once for each sweep, and restrict code if the order does."""
     with _lock:
         if task.own and task.own not in _registered:
             register(task.own)
@@ -256,7 +256,7 @@ _lock = Lock()
 
 
 def _kernels(task: Order) -> Kernels:
-    """Return this process's warm kernels; a stopped pool is replaced."""
+    """Return the warm kernels of this process. A stopped pool is replaced."""
     fields = json.dumps([task.threads, task.own, task.allowed, task.home])
     with _lock:
         if fields not in _pools or _pools[fields].stopping:

@@ -1,4 +1,5 @@
 """Hangs of training jobs, from the flight recorder dumps of their ranks.
 
-`dumps` reads the files, `waits` finds which operations have not ended and who waits for whom, `hang` states the cause.
+`dumps` reads the files. `waits` finds the operations that have not ended, and which rank waits for which. `hang` states
+the cause.
 """

@@ -28,7 +28,7 @@ class HangCause(NamedTuple):
 
 @dataclass(frozen=True)
 class Hang:
-    """What the flight recorder dumps of a job show.
+    """Findings in the flight recorder dumps of a job.
 
     `ranks`: number of ranks that the dumps name. `waiting`: ranks with an operation that has not ended. `causes`: the
     ranks for which they wait. `unended`: operations that have not ended, with the ranks that had not entered them.
@@ -88,7 +88,7 @@ class Hang:
 
 
 def _first_of_group(unended: tuple[Unended, ...]) -> Iterator[Unended]:
-    """Yield of each process group the first operation that some ranks had not entered, else its first one."""
+    """Yield for each process group the first operation that some ranks had not entered, else its first operation."""
     groups: dict[Group, list[Unended]] = {}
     for each in unended:
         groups.setdefault(each.group, []).append(each)
@@ -139,7 +139,7 @@ def _causes(job: Job) -> Iterator[HangCause]:
 
 
 def _stopped(job: Job, rank: int) -> str:
-    """Return what a rank that waits for nobody had not entered, and where it was last seen."""
+    """Return the operation that a rank without a wait had not entered, and the rank's last known place."""
     last = next(reversed(job.by_rank[rank].operations), None)
     seen = f"; its last operation was {last.name.rpartition(':')[2]}{_called(last)}" if last else ""
     missed = [each for each in job.unended if rank in each.missing]

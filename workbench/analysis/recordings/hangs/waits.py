@@ -1,4 +1,4 @@
-"""Find which operations of a hang have not ended, which ranks had not entered them, and who waits for whom.
+"""Find which operations of a hang have not ended, which ranks had not entered them, and which rank waits for which.
 
 The first unended operation of a rank is the one at which it waits. It waits for the ranks that have not entered that
 operation. If all have entered it, it waits for those that are still at an earlier operation of their own. Following
@@ -36,7 +36,7 @@ class Unended(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """State of one rank: its operation (None if none is unended), for whom it waits, and who has seen its end.
+    """State of one rank: its unended operation or None, the ranks that it waits for, and those that saw the end.
 
     `own`: ranks that have seen the end of an operation in which this rank still is, and which needs all ranks.
     """
@@ -70,7 +70,7 @@ class Job:
         return tuple(rank for rank in self.ranks if rank not in self.by_rank)
 
     def group(self, rank: int, name: str) -> Group:
-        """Return the group that a rank calls by this name; its ranks are those that entered it if no file has them."""
+        """Return the group that a rank calls by this name. If no file has its ranks, they are those that entered it."""
         if known := self.by_rank[rank].members.get(name):
             return Group(name, known)
         others = {dump.members[name] for dump in self.dumps if rank in dump.members.get(name, ())}
@@ -95,11 +95,11 @@ class Job:
 
     @cached_property
     def _paired(self) -> set[str]:
-        """Names of groups with operations of two ranks: their status counts these with the collective ones."""
+        """Names of groups with operations of two ranks, which their status counts with the collective ones."""
         return {each.group for dump in self.dumps for each in dump.operations if each.is_pair}
 
     def _status(self, rank: int, group: Group) -> tuple[int, int]:
-        """Return the numbers of the last entered and the last ended operation in the status of a rank; -1: unknown."""
+        """Return the numbers of the last entered and the last ended operation in a rank's status (-1: unknown)."""
         if group.name in self._paired:
             return -1, -1
         ids = {
@@ -109,7 +109,7 @@ class Job:
         return self.by_rank[rank].status.get(identity, (-1, -1))
 
     def last_entered(self, rank: int, group: Group) -> int:
-        """Return the number of the last collective operation that a rank has entered in a group; 0 if none is known."""
+        """Return the number of the last collective operation that a rank has entered in a group, or 0 if unknown."""
         numbers = [each.number for each in self.by_rank[rank].operations if each.group == group.name]
         return max([0, self._status(rank, group)[0], *numbers])
 
@@ -149,7 +149,7 @@ class Job:
 
     @cached_property
     def waits(self) -> dict[int, Wait]:
-        """For whom each rank waits."""
+        """State of each rank, with the ranks that it waits for."""
         unended = {(each.group, each.number): each for each in self.unended}
         found: dict[int, Wait] = {}
         for dump in self.dumps:
@@ -182,7 +182,7 @@ class Job:
         return not self.has_ended(rank, group, operation.number)
 
     def _pair_wait(self, rank: int, first: Operation) -> Wait:
-        """Return for whom a rank waits that sends to or receives from another."""
+        """Return the wait of a rank that sends to another rank or receives from it."""
         group = self.group(rank, first.group)
         if first.pair is None or first.pair[1] >= len(group.ranks):
             return Wait(first, group)
@@ -203,7 +203,7 @@ class Job:
 
 
 def _reached(rank: int, waiting: dict[int, list[int]]) -> set[int]:
-    """Return the ranks for which a rank waits, directly or through others; itself if it is in a ring."""
+    """Return the ranks for which a rank waits, directly or through others, with itself if it is in a ring."""
     found: set[int] = set()
     todo = [*waiting.get(rank, ())]
     while todo:

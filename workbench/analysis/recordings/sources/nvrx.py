@@ -1,7 +1,7 @@
 """Straggler reports of NVIDIA's resiliency extension: logs that print them, or reports as JSON.
 
-A report has a score for each rank: the time of the fastest rank as a share of this rank's time. A report is a step, and
-the reciprocal of its score is a rank's time, in times of the fastest rank.
+A report has a score for each rank: the fastest rank's time as a share of this rank's time. A report counts as a step.
+The reciprocal of a rank's score is its time, in units of the fastest rank's time.
 """
 
 import ast
@@ -44,9 +44,9 @@ def tells(path: Path) -> bool:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Return each rank's time in every report, in times of the fastest rank.
+    """Return each rank's time in every report, in units of the fastest rank's time.
 
-    Scores relative to other ranks are taken; those relative to the rank's own past only if there are no others. Raises
+    Scores relative to other ranks are used, or if there are none, those relative to the rank's own past. Raises
     `SettingError` with the line that is wrong.
     """
     reports = [*_Reports(path)]
@@ -133,7 +133,7 @@ class _Reports:
         return scores
 
     def _score(self, number: int, score: Any) -> float:
-        """Check a score: above 0, as it divides, or NaN where a rank has none."""
+        """Return a score, which must be above 0, or NaN if a rank has none. Raise `SettingError` otherwise."""
         if isinstance(score, bool) or not isinstance(score, int | float) or score <= 0 or math.isinf(score):
             raise self._wrong(number, f"score = {str(score)[:MAX_QUOTED]}: is not a number above 0")
         return float(score)

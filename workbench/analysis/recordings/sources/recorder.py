@@ -23,13 +23,13 @@ from workbench.core.base.reading import parse_json, read_npz
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
 
-MAX_ROWS = 2_000_000  # max number of rows that are read; of longer recordings the newest steps count
-MAX_SKEW_S = 60.0  # s by which clocks of hosts may differ
-FIRST_STEPS = 1  # first steps, which contain what precedes the loop
+MAX_ROWS = 2_000_000  # max number of rows that are read; of longer recordings, the newest steps are used
+MAX_SKEW_S = 60.0  # max difference of the hosts' clocks, s
+FIRST_STEPS = 1  # number of first steps, which include the time before the loop
 
 
 class _Rank(NamedTuple):
-    """Steps of one rank, and what its file tells about it."""
+    """Steps of one rank, and the description in its file."""
 
     rank: int
     steps: StepRows
@@ -45,8 +45,8 @@ def read(path: Path) -> pd.DataFrame:
     """Return the seconds of every step by phase, of the newest attempt of the job.
 
     Phases are "exchange", and those of a rank's own work: "compute: data", "compute: forward" and so on. "probe" is
-    the time of a message to the next rank, in steps in which links were probed. The result's `attrs` list what is left
-    out, and the least number of cores of a host.
+    the time of a message to the next rank, in steps in which links were probed. The result's `attrs` list the left-out
+    steps, and the least number of cores of a host.
     """
     known = sorted(places(path)) if path.is_dir() else []
     if not known:
@@ -101,7 +101,7 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
         whole = {"host": str(about["host"]), "cores": max(int(about["cores"] or 1), 1)}
         whole["links"] = [(int(step), float(seconds)) for step, seconds in about.get("links", ())]
     except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise SettingError(f"path = {str(file)!r}: is no file of recorded steps ({error})") from None
+        raise SettingError(f"path = {str(file)!r}: is not a file of recorded steps ({error})") from None
     if newer:
         raise SettingError(
             f"path = {str(file)!r}: format = {about['format']}: this version reads {FORMAT}; update it"
@@ -114,7 +114,7 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
         wrong = np.flatnonzero(~(np.isfinite(steps[name]) & (steps[name] >= 0)))
         if len(wrong):
             step, value = steps["step"][wrong[0]], steps[name][wrong[0]]
-            why = "is no time; leave the file out"
+            why = "is not a time; leave the file out"
             raise SettingError(f"path = {str(file)!r}, step {step}: {name} = {value}: {why}")
     return steps, whole
 

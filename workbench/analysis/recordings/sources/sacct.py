@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 def seconds_of(text: str) -> float | None:
-    """Convert a time of Slurm to seconds; None if it is in none of its forms.
+    """Convert a time of Slurm to seconds, or return None if it is not in one of Slurm's forms.
 
     >>> seconds_of("1-02:03:04"), seconds_of("00:02:05"), seconds_of("02:05.250"), seconds_of("1-02:05")
     (93784.0, 125.0, 125.25, 86525.0)
@@ -162,7 +162,7 @@ class _Columns:
         return [cell.strip() for cell in cells]
 
     def row(self, number: int, line: str) -> Row | None:
-        """Return one row; None for a row of the batch script, or of tasks that have not begun."""
+        """Return one row, or None for a row of the batch script, or of tasks that have not begun."""
         fields = self._fields(line)
         if len(fields) < max(self._places.values()):
             raise self._wrong(number, f"has {len(fields)} fields, its first line {len(self._places)}")

@@ -1,6 +1,7 @@
 """Logs of steps: text or JSON lines with a step, a rank and a time, one file for all ranks or one for each.
 
-Lines without a step or without a time are passed over. A step logged by several epochs is numbered through.
+Lines without a step or without a time are skipped. If several epochs log the same step, steps are numbered over all
+epochs.
 """
 
 import re
@@ -185,7 +186,7 @@ def _lines(lines: list[str], unit: str | None) -> Iterator[Line]:
 
 
 def _seconds(number: int, times: list[re.Match[str]], unit: str | None) -> float | None:
-    """Return the seconds of a line's step; None if its times are those of parts of the step only."""
+    """Return the seconds of a line's step, or None if its times are those of parts of the step only."""
     whole = [each for each in times if not _PARTIAL.match(each["name"].lower())]
     chosen = [each for each in whole if _WHOLE.search(each["name"].lower())] or whole
     if not chosen:
@@ -229,7 +230,7 @@ def _of_json(file: Path, lines: list[str], unit: str | None, columns: Mapping[st
 
 
 def _in_table(file: Path, frame: pd.DataFrame, unit: str | None, columns: Mapping[str, str]) -> pd.DataFrame:
-    """Return the steps of a table, whose rank may be in the name of its file only."""
+    """Return the steps of a table. Its rank may be only in the file's name."""
     named = columns.get("worker") or next((n for n in ("worker", *LOG_NAMES["worker"]) if n in frame), None)
     if named is None:
         rank = _rank_of_name(file)
@@ -241,7 +242,7 @@ def _in_table(file: Path, frame: pd.DataFrame, unit: str | None, columns: Mappin
 
 
 def _timed(frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
-    """Return the objects that have a time: loggers write other values of a step into lines of their own."""
+    """Return the objects that have a time, because loggers write other values of a step into separate lines."""
     name = columns.get("seconds") or ("seconds" if "seconds" in frame else timed([*map(str, frame.columns)]))
     return frame[frame[name].notna()] if name in frame else frame
 

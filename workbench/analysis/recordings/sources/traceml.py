@@ -1,6 +1,6 @@
 """TraceML's final_summary.json: the mean times of every rank's steps, by phase.
 
-Its schema is 1.7 or newer; some names of older ones are read, too. Steps are not in the file. So there is one step of
+Its schema is 1.7 or newer. Some names of older schemas are read, too. The file has no steps, so there is one step of
 averages, which is not tested against chance.
 """
 
@@ -54,8 +54,8 @@ def _file(path: Path) -> Path:
 def read(path: Path) -> pd.DataFrame:
     """Return the mean seconds of every rank's phases, as one step.
 
-    Backward passes of DDP end together, so what exceeds the shortest of them counts as exchange. Raises `SettingError`
-    with the field that is wrong. `attrs` has the number of averaged steps, and what cannot be seen.
+    Backward passes of DDP end together, so the time beyond the shortest one counts as exchange. Raises `SettingError`
+    with the field that is wrong. `attrs` has the number of averaged steps, and a text on missing measurements.
     """
     summary = _Summary(_file(path))
     section = summary.object(summary.fields, "step_time")
@@ -129,7 +129,7 @@ class _Summary:
 
     @staticmethod
     def first(times: Mapping[str, float], keys: tuple[str, ...]) -> float | None:
-        """Return the metric under the first of several names; None if it was not measured."""
+        """Return the metric under the first of several names, or None if it was not measured."""
         return next((times[key] for key in keys if key in times), None)
 
     def steps(self, section: Mapping[str, Any]) -> str:

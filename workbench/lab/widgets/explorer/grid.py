@@ -14,7 +14,7 @@ from workbench.lab.figures.style import scheme_style
 from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.explorer.headings import heading
 
-SENT_DIGITS = 6  # digits of a number that are sent
+SENT_DIGITS = 6  # number of sent digits of a number
 _ALWAYS = (
     "run",
     "scheme",
@@ -41,7 +41,7 @@ _LEVELS_OF_OTHERS = {"error": 8, "note": 7, "run": 6, "straggler_fraction": 6, "
 
 
 class Column(TypedDict):
-    """Column of the grid: its name in the table, its heading, what its cells are, and how soon it is left out."""
+    """Column of the grid: its name in the table, its heading, the kind of its cells, and the priority of hiding it."""
 
     name: str
     label: str
@@ -51,7 +51,7 @@ class Column(TypedDict):
 
 
 class Grid(anywidget.AnyWidget):
-    """Rows that are sorted, filtered and selected in the page; `selected_rows`: the selected ones, from 0.
+    """Grid of rows that are sorted, filtered and selected in the page. `selected_rows`: selected rows, from 0.
 
     `asked`: the user's view: search, filters, order, length.
 
@@ -93,9 +93,9 @@ class Grid(anywidget.AnyWidget):
         picked: Sequence[str] = (),
         target: str = "",
     ) -> None:
-        """Show columns of a table; others are sent only if the page reads them, or filters or sorts by them.
+        """Show columns of a table. Others are sent only if the page reads them, or filters or sorts by them.
 
-        `picked`: columns that the user chose, which are never left out. `target`: of the column time_to.
+        `picked`: columns that the user chose, which are never hidden. `target`: target of the column time_to.
         """
         known = [str(name) for name in table if name != "folder"]
         sent = [name for name in dict.fromkeys([*shown, *_ALWAYS, *self.used]) if name in table]

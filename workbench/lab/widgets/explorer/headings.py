@@ -23,7 +23,7 @@ _HEADINGS = {
 
 @cache
 def heading(name: str, target: str = "") -> str:
-    """Return the heading of a column; `target`: metric and value of the columns time_to and rounds_to.
+    """Return the heading of a column. `target`: metric and value of the columns time_to and rounds_to.
 
     >>> heading("time"), heading("scheme_args.stragglers"), heading("link.latency"), heading("time_to", "loss 0.3")
     ('Time, s', 'Stragglers', 'Latency of the links, s', 'To loss 0.3, s')

@@ -1,4 +1,4 @@
-"""Bar above the rows of the table of runs: what can be done with the selected ones, or with all."""
+"""Bar above the rows of the table of runs, with the actions on the selected runs, or on all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SELECTED = {
 class RunsBar(w.VBox):
     """Actions on all runs while none is selected, else those that fit the selected ones.
 
-    `make`: makes a button from text, action and tooltip. `acts`: action -> what it does.
+    `make`: makes a button from text, action and tooltip. `acts`: action -> function.
     """
 
     def __init__(

@@ -87,18 +87,18 @@ class RunsGrid(Pane):
 
     @property
     def usual(self) -> list[str]:
-        """Columns that are shown unless the user chose others, in order: those with a value."""
+        """Columns with a value, in order. They are shown unless the user chose others."""
         names = dict.fromkeys((*_FIRST_COLUMNS, *self.runs.differing, *_COLUMNS))
         return [name for name in names if name in _FIXED_COLUMNS or _filled(self.runs.table.get(name))]
 
     def pick(self, names: Sequence[str]) -> None:
-        """Show these columns, or the usual ones where there are none."""
+        """Show these columns, or without any the usual ones."""
         self.picked = tuple(names)
         self._draw()
 
     @guarded
     def fill(self, runs: Runs) -> None:
-        """Show a table; selected runs stay selected."""
+        """Show a table. Selected runs stay selected."""
         with self._lock:
             marked = self._folders()
             self.runs = replace(runs, table=_dated(runs.table))

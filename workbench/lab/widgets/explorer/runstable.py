@@ -52,10 +52,10 @@ FORMS = {"CSV": "csv", "Parquet": "parquet", "MLflow database": "mlflow", "RO-Cr
 class RunsTable(RunsViews):
     """Table of runs, with one row for each run. The selected runs are plotted together.
 
-    Search takes words; filters take ranges and texts for any column. What is written goes into the runs' folders.
+    The search takes words. Filters take ranges and texts for any column. Notes are written into the runs' folders.
 
-    runs: what `wb.runs` answers, or a folder. show: shows runs that are started here; default: a live plot below.
-    use: takes over the settings of a run; without it, this is not offered.
+    runs: result of `wb.runs`, or a folder. show: shows runs that are started here (default: a live plot below).
+    use: takes over the settings of a run. Without it, the action is not offered.
 
     >>> import tempfile, workbench as wb
     >>> folder = tempfile.mkdtemp()
@@ -118,7 +118,7 @@ class RunsTable(RunsViews):
         return self.acts
 
     def _fold(self, wanted: w.Widget | None = None) -> None:
-        """Show one of the rows of fields below the bar, or hide it; hide the others."""
+        """Show or hide one of the rows of fields below the bar. Hide the others."""
         for each in (self.words, self.grouping, self.exporting):
             was = each.layout.display == "none"
             seen(was and each is wanted, each)
@@ -144,7 +144,7 @@ class RunsTable(RunsViews):
     # ---------------------------------------------------------------- actions on runs
 
     def act(self, action: str, row: int) -> None:
-        """Select one run, and do what its menu asks for."""
+        """Select one run, and do the action of its menu."""
         self.report("")
         self.grid.selected_rows = [row]
         calls = {
@@ -187,7 +187,7 @@ class RunsTable(RunsViews):
 
     @contextmanager
     def _asking_for_trust(self) -> Iterator[None]:
-        """Offer the checkbox once something was refused that names code."""
+        """Offer the checkbox for trust after a run that names code was rejected."""
         try:
             yield
         except SettingError:

@@ -65,7 +65,7 @@ def pass_share(forecast: Forecast) -> float:
 
 
 def finding(ahead: Sequence[Ahead]) -> str:
-    """Return the finding of the forecasts as HTML: who is fastest, and what the comparison has to say beside that."""
+    """Return the result of the forecasts as HTML: the fastest scheme, and remarks on the comparison."""
     known = {a.name: a.forecast for a in ahead if a.forecast is not None}
     if not known:
         return ""

@@ -37,9 +37,9 @@ from workbench.lab.widgets.plots.plot import Plot, Stills
 POLL_INTERVAL_S, MAX_READING_SHARE = 0.5, 0.2  # s between polls; max share of the time for reading the table
 VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
 FINAL_STATES = ("done", "failed", "stopped")
-MAX_SHOWN_RUNS = 3  # runs under way that are named for each host
-MAX_SHOWN_FAILURES = 8  # failures that are listed at most
-MAX_GROUPS = 12  # groups that are drawn together
+MAX_SHOWN_RUNS = 3  # max number of active runs that are named for each host
+MAX_SHOWN_FAILURES = 8  # max number of listed failures
+MAX_GROUPS = 12  # max number of groups that are drawn together
 ALL_PARAMETERS = "all that differs"
 
 
@@ -148,7 +148,7 @@ class SweepPlot(Pane):
         return bands(self._chosen(means, x), x, theme)
 
     def _chosen(self, means: pd.DataFrame, x: str | None) -> pd.DataFrame:
-        """Return the chosen groups where there are more than a legend holds; say how many are left out."""
+        """Return the chosen groups if a legend cannot hold all. Show how many are left out."""
         labels = group_labels(means, x)
         names = list(dict.fromkeys(labels))
         many = len(names) > MAX_GROUPS
@@ -184,7 +184,7 @@ class SweepPlot(Pane):
 
 
 def _hosts(p: Progress) -> str:
-    """Return what each host does, where there are several, and the link to the executor's own dashboard."""
+    """Return the active runs of each host, if there are several, and the link to the executor's dashboard."""
     shown = p.hosts.items() if len(p.hosts) > 1 else ()
     lines = [
         sentence(f"{host}: {len(names)} under way, {', '.join(names[:MAX_SHOWN_RUNS])}")
@@ -200,7 +200,7 @@ def _hosts(p: Progress) -> str:
 
 
 def group_labels(means: pd.DataFrame, x: str | None) -> list[str]:
-    """Return the group of every mean: its values of all columns but the one on the axis.
+    """Return the group of every mean: its values of all columns except the one on the axis.
 
     >>> means = pd.DataFrame({"scheme": ["GC", "GC"], "link.latency": [0.1, 0.2], "workers": [4, 4]})
     >>> means.attrs["by"] = ["scheme", "workers", "link.latency"]
