@@ -1,10 +1,10 @@
-"""Cost of `wb.record`: the share of a step of about 20 ms that it takes, measured in one run.
+"""Measure the cost of `wb.record`, as a share of a step of about 20 ms.
 
     python benchmarks/recorder.py [--steps 400] [--repeats 7]
 
-A network is trained with and without the recorder, in turns of some steps, in one process with one thread. Steps with
-it are compared with steps without, of the same turn. The goal is less than 1 %. Beside it, the recorder's own calls are
-timed alone, without the network: that figure is the same on a busy machine.
+A network is trained with and without the recorder, in alternating blocks of steps, in one process with one thread.
+Steps with and without the recorder of the same turn are compared. The goal is less than 1 %. The recorder's own calls
+are also timed alone, without the network. That time hardly depends on other load of the machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import workbench as wb
 
 WIDTH, BATCH, LAYERS = 512, 64, 12
-STEP_S = 0.02  # s of the step that the cost is related to
+STEP_S = 0.02  # duration of the step to which the cost is compared, s
 
 
 class Training:

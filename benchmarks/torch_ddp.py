@@ -1,13 +1,15 @@
-"""Codes in a script of torchrun beside PyTorch's DistributedDataParallel: speed, a sleeper, loss, a death, a forecast.
+"""Compare codes in a script of torchrun with PyTorch's DistributedDataParallel (DDP).
 
     python benchmarks/torch_ddp.py [speed] [sleeper] [loss] [death] [forecast] [--steps 60] [--repeats 3] [--batch 16]
 
-Both sides have eight ranks with one thread each, a transformer of a million parameters in float32, Adam, the same
-mini-batches of the same text, and the same cores. DDP goes over gloo. Nothing is emulated: with a sleeper, rank 3
-sleeps 200 ms in each forward pass. The sides take turns. `--steps` is for speed and sleeper; loss and death have 200.
+Both have eight ranks with one thread each, a transformer of a million parameters in float32, Adam, the same
+mini-batches of the same text, and the same cores. DDP uses gloo. Nothing is emulated: in "sleeper", rank 3 sleeps 200
+ms in each forward pass. Measurements of the two alternate. `--steps` is for speed and sleeper. Loss and death have 200
+steps.
 
-Goals: uncoded 0.9 of DDP's steps a second; DDP's step 200 ms longer with the sleeper, and GC's at most 5 %; the loss
-after 200 steps within the spread of two runs of DDP; 200 steps and status 0 after a death; forecasts within 15 %.
+Goals: the uncoded scheme makes 0.9 of DDP's steps a second. With the sleeper, DDP's step takes 200 ms longer, and GC's
+at most 5 % longer. The loss after 200 steps is within the spread of two runs of DDP. After a death, the job completes
+200 steps with status 0. Forecasts are within 15 %.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def pieces() -> tuple[nn.Module, DataLoader]:
 
 
 def misbehave(rank: int, step: int) -> None:
-    """Sleep or die, if this is the rank for it."""
+    """Sleep or die, if this rank has the fault."""
     if rank == SLEEPER and os.environ.get("SLEEPY"):
         time.sleep(NAP_S)
     if rank == VICTIM and step == int(os.environ.get("DEATH", "-1")):
@@ -173,14 +175,14 @@ def job(
 
 
 def ended(status: int, folder: Path) -> Ended:
-    """Return what rank 0 of DDP has logged."""
+    """Return the job from the log of rank 0 of DDP."""
     file = folder / "log-0.json"
     found = json.loads(file.read_text()) if file.exists() else {"ends": [], "losses": []}
     return Ended(status, [b - a for a, b in pairwise(found["ends"][WARM_STEPS:])], found["losses"], [])
 
 
 def ended_coded(status: int, folder: Path) -> Ended:
-    """Return what the master has logged; the steps of local schemes are those between two averages."""
+    """Return the job from the master's files. Steps of local schemes are those between two averages."""
     rows = list(csv.DictReader((folder / "steps.csv").open()))
     ends = [(int(row["step"]), float(row["time"])) for row in rows if int(row["step"]) > WARM_STEPS]
     seconds = [(b - a) / (j - i) for (i, a), (j, b) in pairwise(ends)]
@@ -189,7 +191,7 @@ def ended_coded(status: int, folder: Path) -> Ended:
 
 
 def turns(sides: list[tuple[str, bool]], args: argparse.Namespace) -> dict[tuple[str, bool], list[Ended]]:
-    """Return the jobs of every side, with or without a sleeper. Every other turn is in reverse order."""
+    """Return the jobs of each side, with or without a sleeper. Every other turn is in reverse order."""
     found: dict[tuple[str, bool], list[Ended]] = {side: [] for side in sides}
     for turn in range(args.repeats):
         for name, sleepy in sides[:: 1 if turn % 2 == 0 else -1]:
@@ -260,9 +262,9 @@ def forecast(args: argparse.Namespace) -> None:
 
 
 def simulated(name: str, profile: Ended, sleepy: bool) -> float:
-    """Return the mean step in the simulator: recorded processor times on shared cores, and what a step takes beside.
+    """Return the mean step in the simulator: recorded processor times on shared cores, and the rest of a step.
 
-    What a step takes beside the slowest awaited rank is taken from the profile as well: sending, adding up, the
+    The rest of a step is the time beyond the slowest awaited rank, also from the profile: sending, adding up, and the
     optimiser. A rank that sleeps leaves the cores to the others.
     """
     rows = [row for row in profile.times if int(row["step"]) > WARM_STEPS and row["used"] == "1"]

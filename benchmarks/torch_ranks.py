@@ -1,13 +1,13 @@
-"""Rounds a second of a network in PyTorch beside PyTorch's own DistributedDataParallel: with a sleeper, with a death.
+"""Compare the training of a PyTorch network with DistributedDataParallel (DDP), also with a slow and with a dead rank.
 
     python benchmarks/torch_ranks.py [speed] [sleeper] [death] [--rounds 30] [--repeats 3] [--samples 256]
                                      [--network transformer | digits]
 
-Both sides have eight ranks that train, the same transformer of a million parameters (or the small convolutional
-network on the digits) in float32, the same samples, the same cores, and one thread a rank; DDP goes over gloo. Nothing
-is emulated: one rank of eight really sleeps 200 ms a step, and leaves its share of the cores to the others meanwhile.
-The sides take turns. (The file is not called torch.py: a script's folder comes first where modules are looked for, so
-it would import itself.)
+Both have eight ranks that train, on the same cores, with one thread per rank. They train the same transformer of a
+million parameters (or a small convolutional network on the digits) in float32, on the same samples. DDP uses gloo.
+Nothing is emulated: one of the eight ranks sleeps 200 ms per step, and the others can use its core meanwhile.
+Measurements of the two alternate. (A file with the name torch.py would hide PyTorch, since a script's folder precedes
+other folders on the path.)
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-RANKS, WARM, NAP = 8, 4, 0.2  # ranks that train; ignored first rounds; s of sleep
+RANKS = 8  # number of ranks that train
+WARM_UP_ROUNDS = 4  # first rounds that are not counted
+SLEEP_S = 0.2  # s that the slow rank sleeps in each step
 NETWORKS = Path(__file__).parents[1] / "examples" / "networks.py"
 HERE = Path(__file__).resolve()
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def rank() -> int:
-    """Return this process's number among those that train, from 1; 0 for the others."""
+    """Return this process's number among the ranks that train, from 1. Return 0 for other processes."""
     if "DDP_RANK" in os.environ:
         return int(os.environ["DDP_RANK"]) + 1
     return int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", 0)))
 
 
 def network() -> nn.Module:
-    """Return the transformer of the examples, with a million parameters, or their network for the digits."""
+    """Return the network to train: the transformer of the examples with a million parameters, or their `DigitsNet`."""
     sys.path.insert(0, str(NETWORKS.parent))
     import networks
 
@@ -56,7 +58,7 @@ def digits() -> bool:
 
 
 class Sleepy(nn.Module):
-    """The same network; one of eight ranks is late."""
+    """The same network, whose forward pass takes longer on one of the ranks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,16 +66,16 @@ class Sleepy(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if rank() == 3 and self.training_now():
-            time.sleep(NAP)
+            time.sleep(SLEEP_S)
         return self.inner(x)
 
     def training_now(self) -> bool:
-        """Return whether this is training, not the trial of a first sample."""
+        """Return whether gradients are computed. They are not when the network is tried on a first sample."""
         return torch.is_grad_enabled()
 
 
 def samples() -> tuple[Tensor, Tensor]:
-    """Return stretches of text or digits, as many as the environment variable says."""
+    """Return inputs and targets of DDP_SAMPLES samples: pieces of text, or digits."""
     sys.path.insert(0, str(NETWORKS.parent))
     import networks
 
@@ -88,7 +90,7 @@ def samples() -> tuple[Tensor, Tensor]:
 
 
 def train(rounds: int, sleepy: bool, death: int | None, out: Path) -> None:
-    """Train as one rank of DDP: full batches, plain descent; return when each step was over."""
+    """Train as one rank of DDP, by gradient descent on full batches. Write the time at which each step ended."""
     from torch import distributed
     from torch.nn.parallel import DistributedDataParallel
 
@@ -112,7 +114,7 @@ def train(rounds: int, sleepy: bool, death: int | None, out: Path) -> None:
 
 
 def ddp(rounds: int, sleepy: bool = False, death: int | None = None) -> tuple[list[float], list[int]]:
-    """Return the seconds of every step of DDP after the first few, and how its processes ended."""
+    """Return the seconds of each step of DDP after the first ones, and the exit codes of its processes."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port, out = free.getsockname()[1], Path(folder) / "ends.json"
@@ -130,8 +132,8 @@ def ddp(rounds: int, sleepy: bool = False, death: int | None = None) -> tuple[li
 
 
 def steps(ends: list[float]) -> list[float]:
-    """Return the seconds of every step but the first."""
-    return [b - a for a, b in zip(ends[WARM:], ends[WARM + 1 :], strict=False)]
+    """Return the seconds of each step after the first `WARM_UP_ROUNDS`. `ends`: time at which each step ended."""
+    return [b - a for a, b in zip(ends[WARM_UP_ROUNDS:], ends[WARM_UP_ROUNDS + 1 :], strict=False)]
 
 
 # ---------------------------------------------------------------- ours
@@ -155,7 +157,7 @@ def ours(scheme: str, rounds: int, sleepy: bool = False, death: int | None = Non
 
 
 def timed(scheme: str, rounds: int, sleepy: bool = False, **args: Any) -> list[float]:
-    """Return the seconds of every round after the first few."""
+    """Return the seconds of each round of a real run, after the first `WARM_UP_ROUNDS`."""
     return steps(ours(scheme, rounds, sleepy, **args).rounds["time"].tolist())
 
 
@@ -171,7 +173,7 @@ LOAD = {"GC": 2}
 def turns(
     names: list[str], rounds: int, repeats: int, sleepy: tuple[bool, ...]
 ) -> dict[tuple[str, bool], Any]:
-    """Return the steps of every side, one list per turn."""
+    """Return the step times, s: (name, whether a rank sleeps) -> one list per repetition."""
     found: dict[tuple[str, bool], Any] = {(name, naps): [] for name in names for naps in sleepy}
     for turn in range(repeats):
         for name, naps in _ordered(found, turn):
@@ -186,12 +188,12 @@ def turns(
 
 
 def _ordered(names: Any, turn: int) -> Iterator[tuple[str, bool]]:
-    """Reverse every other turn, so that the machine's other load affects all sides."""
+    """Yield the names, in reverse order in every other repetition, so that other load affects all alike."""
     yield from list(names) if turn % 2 == 0 else list(names)[::-1]
 
 
 def speed(rounds: int, repeats: int) -> None:
-    """Print rounds per second over DDP's, turn by turn."""
+    """Print rounds per second over those of DDP: the median and each repetition."""
     print("rounds a second over DDP's, nothing delayed; goal: UMW and RAR 0.8", flush=True)
     found = turns(list(SIDES), rounds, repeats, (False,))
     for name in ("UMW", "RAR", "GC"):
@@ -216,9 +218,9 @@ def sleeper(rounds: int, repeats: int) -> None:
 
 
 def death(rounds: int, repeats: int) -> None:
-    """Kill a rank in its tenth step."""
+    """Kill a rank in its tenth step. Print how many rounds each side completes."""
     took, codes = ddp(rounds, death=10)
-    done = WARM + 1 + len(took)
+    done = WARM_UP_ROUNDS + 1 + len(took)
     print(
         f"a rank is killed in step 10: DDP ends after {done} of {rounds} steps, its processes' codes {codes}"
     )

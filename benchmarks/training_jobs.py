@@ -1,4 +1,4 @@
-"""Diagnosis of real training jobs: DistributedDataParallel over gloo, with a fault that is really there.
+"""Measure the accuracy of the diagnosis on real training jobs: DistributedDataParallel over gloo, with a real fault.
 
     python benchmarks/training_jobs.py [healthy] [backward] [overlap] [accumulate] [loader] [forward] [link] [lengths]
                                        [--count 20] [--profiler] [--keep DIR]
@@ -6,13 +6,13 @@
 Four ranks train on this machine, in processes of their own. In "backward" one of them sleeps 200 ms in the backward
 pass of each step, in "overlap" with an all-reduce for each megabyte of gradients, in "accumulate" 50 ms in each of four
 micro-batches, in "loader" while its batch is loaded, in "forward" in its forward pass. In "link" a queue of the kernel
-limits what one rank sends to 400 Mbit/s (each rank then has a network of its own, which needs root). In "lengths"
-nobody is slow, but sequences differ in length. Each job is new, and its slow rank the next one. The fault is on in
-every other block of steps. What steps take with it and without is measured in the same job.
+limits the bandwidth of one rank to 400 Mbit/s (each rank then has its own network namespace, which needs root). In
+"lengths" no rank is slow, but sequences differ in length. In successive jobs the slow rank changes. The fault is on in
+every other block of steps. Steps with and without it are measured in the same job.
 
-It prints how often the right one was named first, whom else, and how far the told ratio is from the measured one, and
-the promised saving from what removing the fault gives. Steps are recorded by `wb.record`, or with `--profiler` by
-PyTorch's profiler. `--keep` leaves the folders there, and judges those that are there already.
+It prints how often the right cause was named first, and which others were named. It also prints the errors of the
+diagnosed ratio and of the predicted saving. Steps are recorded by `wb.record`, or with `--profiler` by PyTorch's
+profiler. `--keep` keeps the folders, and diagnoses those that exist already.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WANTED = {"healthy": "", "lengths": "uneven work"}  # in others: the slow worker
 
 @dataclass(frozen=True)
 class Judged:
-    """What was told of a job, and what was measured."""
+    """Diagnosis of a job, and the measured times."""
 
     wanted: str
     named: list[str]
@@ -56,7 +56,7 @@ class Judged:
 
     @property
     def is_right(self) -> bool:
-        """Whether the right one was named first, or nobody."""
+        """Whether the right cause was named first, or none in a healthy job."""
         return self.named[:1] == [self.wanted] * bool(self.wanted)
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ def judged(kind: str, found: Measured) -> Judged:
 
 
 def jobs(kind: str, count: int, profiler: bool, keep: Path | None) -> list[Judged]:
-    """Run new jobs, or judge those that were kept."""
+    """Run new jobs, or diagnose those that were kept."""
     found = []
     for number in range(count):
         job = replace(CASES[kind], who=number % CASES[kind].ranks, profiler=profiler)

@@ -1,8 +1,7 @@
 """Real jobs of PyTorch's DistributedDataParallel over gloo, with a fault that is switched on and off.
 
-Ranks are processes, forked from one that has imported PyTorch. A fault is on in every other block of steps: what steps
-take without it is measured in the same job, between the others, on the same machine. Only the steps with the fault are
-diagnosed.
+Ranks are processes, forked from one that has imported PyTorch. A fault is on in every other block of steps. So the
+steps without it are measured in the same job, at almost the same time. Only the steps with the fault are diagnosed.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ import workbench as wb
 from workbench.analysis.recorder.record import Recorder
 from workbench.analysis.recordings import Recording
 
-RANKS, NAP = 4, 0.2  # ranks; s of sleep
+RANKS, NAP = 4, 0.2  # number of ranks; sleep of the slow rank, s
 WIDTH, BATCH = 320, 32
-WARM = 6  # first steps, which nobody looks at
+WARM = 6  # number of first steps, which are ignored
 PROBE_EVERY = 6  # steps between two probes of the links
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 SLOW_LINK = "rate 400mbit burst 64kb latency 1s"  # a queue of the kernel that limits the bandwidth
@@ -198,7 +197,7 @@ _after_step: list[Callable[[], None]] = []
 
 
 def yielded(step: int) -> None:
-    """Tell the profiler, if there is one, that a step is over."""
+    """End a step of the profiler, if there is one."""
     for tell in _after_step:
         tell()
 
@@ -221,7 +220,7 @@ def observed(job: Job, folder: Path) -> Iterator[None]:
 
 
 def rank_process(job: Job, rank: int, folder: Path, ready: Any) -> None:
-    """Be one rank."""
+    """Run one rank in this process."""
     try:
         os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
         if job.fault == "link":
@@ -262,7 +261,7 @@ def run(job: Job, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """Outcome of a job: the recording of the steps with its fault, and mean seconds of a step with and without."""
+    """Result of a job: the recording of the steps with the fault, and mean seconds of a step with and without it."""
 
     job: Job
     recording: Recording
@@ -281,7 +280,7 @@ class Measured:
 
 
 def measured(job: Job, folder: Path) -> Measured:
-    """Read what a job has written. Without a fault, all blocks are diagnosed."""
+    """Read the files of a job. Without a fault, all blocks are diagnosed."""
     moments = np.array([json.loads(file.read_text()) for file in sorted(folder.glob("moments-*.json"))])
     took = np.diff(moments, axis=1).mean(axis=0)
     on = np.array([job.is_settled(step) and job.is_faulty(step) for step in range(job.count)])
@@ -327,7 +326,7 @@ def make_network(pids: list[int], ready: list[Any]) -> None:
 
 
 def limit_link(rank: int, on: bool) -> None:
-    """Limit what this rank sends, or lift the limit."""
+    """Limit the bandwidth of this rank's messages, or remove the limit."""
     what = ["replace", "dev", f"rank{rank}", "root", "tbf", *SLOW_LINK.split()]
     command("tc", "qdisc", *(what if on else ["del", "dev", f"rank{rank}", "root"]))
 

@@ -10,7 +10,7 @@ from workbench.analysis.recorder.clock import Events, Marks
 
 
 class Event:
-    """What a CUDA event promises; there is no device here."""
+    """Stand-in for a CUDA event, without a device."""
 
     clock = 0.0
     reached = False

@@ -1,4 +1,4 @@
-"""Wrapped functions of PyTorch: what the recorder sees of exchanges, compiled code, threads and errors."""
+"""Wrapped functions of PyTorch: the phases that are recorded in exchanges, compiled code, threads and errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def phases(timeline: Timeline) -> list[str]:
 
 
 def test_instruments_see_gradients_before_the_exchange_of_ddp(timeline: Timeline, group: None) -> None:
-    """A hook of DDP that takes long stands for its exchange; a hook of the user belongs to the backward pass."""
+    """A slow hook of DDP represents its exchange. A hook of the user belongs to the backward pass."""
     from torch.nn.parallel import DistributedDataParallel
 
     module = DistributedDataParallel(torch.nn.Linear(4, 2))

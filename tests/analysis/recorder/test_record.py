@@ -166,7 +166,7 @@ def test_record_phases_are_all_of_a_step(tmp_path: Path) -> None:
     with wb.record(tmp_path):
         train(torch, 30)
     steps = steps_in(tmp_path)
-    # phases are measured by one clock, ends of steps by another one: together they last equally long
+    # phases and ends of steps are measured by different clocks, whose total times must agree
     lasted = sum(steps[phase] for phase in PHASES)
     assert lasted[1:].sum() == pytest.approx(steps["ended"][-1] - steps["ended"][0], rel=0.05, abs=5e-3)
 

@@ -1,4 +1,4 @@
-"""Phases of a step: every moment belongs to one, whatever is called in which order."""
+"""Phases of a step: every moment belongs to one phase, for any order of the calls."""
 
 from __future__ import annotations
 

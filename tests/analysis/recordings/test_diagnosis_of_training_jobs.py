@@ -1,4 +1,4 @@
-"""Real jobs of DistributedDataParallel over gloo, on this machine, in which a rank really sleeps."""
+"""Real jobs of DistributedDataParallel over gloo, on this machine, with a sleeping rank."""
 
 from __future__ import annotations
 

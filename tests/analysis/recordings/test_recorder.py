@@ -22,7 +22,7 @@ from workbench.core.base.types import Array
 
 OWN = {"data": 0.002, "forward": 0.010, "backward": 0.020, "optimiser": 0.003, "other": 0.001}
 ABOUT = {"format": 1, "host": "a", "cores": 8, "links": []}
-EXCHANGE_S = 0.004  # s after the last rank is there
+EXCHANGE_S = 0.004  # time from the arrival of the last rank to the end of the exchange, s
 
 
 def job(steps: int = 60, ranks: int = 4, seed: int = 0, **slower: Mapping[int, float]) -> list[Array]:
@@ -57,7 +57,7 @@ def write(folder: Path, ranks: list[Array], attempt: int = 0, **about: Any) -> P
 def test_recorder_folder_is_read_by_phase(tmp_path: Path) -> None:
     ranks = job(steps=5)
     found = wb.traces.load(write(tmp_path / "steps", ranks))
-    assert found.table().index.tolist() == [1, 2, 3, 4]  # the first one contains what precedes the loop
+    assert found.table().index.tolist() == [1, 2, 3, 4]  # the first step includes the time before the loop
     for rank, rows in enumerate(ranks):
         np.testing.assert_allclose(found.table("compute: backward")[rank], rows["backward"][1:])
         np.testing.assert_allclose(found.table("exchange")[rank], rows["exchange"][1:])
@@ -109,7 +109,7 @@ def test_recorder_folder_tells_uneven_work_from_a_slow_rank(name: str, tmp_path:
 
 
 def test_recorder_folder_tells_a_slow_rank_from_uneven_work(tmp_path: Path) -> None:
-    """Tokens differ, but take no time: they are not blamed."""
+    """Tokens differ, but take no time, so that they are not named as the cause."""
     ranks, rng = job(forward={3: 0.05}), np.random.default_rng(1)
     for rows in ranks:
         rows["tokens"] = rng.integers(100, 900, len(rows))

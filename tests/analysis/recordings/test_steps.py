@@ -1,4 +1,4 @@
-"""Logs of steps: forms of text, JSON lines, one file for each rank, and one sentence for what is missing."""
+"""Logs of steps: forms of text, JSON lines, one file for each rank, and errors of one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TraceML's summaries: averages name a slow rank without a test, and say what they cannot show."""
+"""TraceML's summaries: averages name a slow rank without a test, and the result lists missing measurements."""
 
 from __future__ import annotations
 

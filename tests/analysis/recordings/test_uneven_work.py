@@ -1,4 +1,4 @@
-"""Uneven work: what a worker's time owes to its work, and what it does not."""
+"""Uneven work: the effect of work on a worker's time, and times with even work."""
 
 from __future__ import annotations
 

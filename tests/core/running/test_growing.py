@@ -38,7 +38,7 @@ def test_growing_runs_have_the_results_of_awaited_ones() -> None:
 
 
 def test_growing_runs_have_rows_before_they_are_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All runs have a loss of their first rounds while no simulation has come to its end; Stop keeps these rounds."""
+    """All runs have a loss of their first rounds before any simulation has ended. Stop keeps these rounds."""
     gate, reached = Event(), Event()
     pause = Simulation.pause
 

@@ -60,13 +60,13 @@ def disturb(times: int, over: threading.Event, done: list[str], seed: int) -> No
                 done.append("killed")
             else:
                 victim.suspend()
-                over.wait(draw.choice([1.0, 20.0]))  # 20 s: the controller has given it up by then
+                over.wait(draw.choice([1.0, 20.0]))  # after 20 s, the controller counts the engine as dead
                 victim.resume()
                 done.append("paused")
 
 
 def disturbed(folder: Path, plan: Sweep, times: int, seed: int = 0) -> list[str]:
-    """Run a sweep on two engines that are killed and paused, and return what was done to them."""
+    """Run a sweep on two engines that are killed and paused. Return the actions."""
     over, done = threading.Event(), list[str]()
     thread = threading.Thread(target=disturb, args=(times, over, done, seed))
     thread.start()

@@ -1,4 +1,4 @@
-"""Sweeps on executors: the same runs as locally, whole and once, whatever happens to engines."""
+"""Sweeps on executors: the same runs as locally, complete and only once, also if engines fail."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_sweep_file_names_processes_and_resume_uses_them(undisturbed: Summary, t
 
 @pytest.fixture
 def killed() -> Iterator[list[int]]:
-    """Kill a worker process of this one as soon as its run is under way, twice."""
+    """Twice, kill a worker process of this process as soon as its run has begun."""
     found: list[int] = []
     over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Sweeps without notebooks: rows and curves in shards, the same table, and runs that are made whole later."""
+"""Sweeps without notebooks: rows and curves in shards, the same table, and runs whose folders are made later."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Done:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return an environment variables for jobs, in which processes have one thread."""
+    """Return environment variables for jobs whose processes have one thread."""
     path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
 

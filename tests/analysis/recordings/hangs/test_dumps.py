@@ -1,4 +1,4 @@
-"""Reading of flight recorder dumps: formats of several versions, and one sentence for what cannot be read."""
+"""Reading of flight recorder dumps: formats of several versions, and errors of one sentence for other files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hang is named as a hang: which ranks had not entered which operation, and for whom the others wait."""
+"""Diagnosis of hangs: which ranks had not entered which operation, and for which ranks the others wait."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_diagnose_of_a_rank_whose_operation_has_ended_for_the_others(tmp_path: P
 
 
 def test_diagnose_of_a_broadcast_that_has_ended_for_its_sender_only(tmp_path: Path) -> None:
-    """A sender may be done before others begin: this is not a sign of a stopped GPU."""
+    """A sender may finish before others begin, which is not a sign of a stopped GPU."""
     groups = {DEFAULT: range(2), SECOND: (1, 2)}
     sender = dump([operation(4, "nccl:broadcast", ended=True)], groups)
     behind = dump([operation(1, group=SECOND), operation(4, "nccl:broadcast", record_id=2)], groups)

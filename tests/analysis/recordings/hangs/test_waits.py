@@ -25,7 +25,7 @@ def test_groups_of_one_name_differ_by_their_ranks(tmp_path: Path) -> None:
 
 
 def test_members_of_a_group_come_from_the_dumps_that_have_them(tmp_path: Path) -> None:
-    """Gloo's dumps lack the ranks of groups: those are members that have entered it; all, of the default group."""
+    """Gloo's dumps lack the ranks of groups. Ranks that entered a group are its members; the default group has all."""
     dumps = {rank: dump([operation(1, group=PAIR, ended=True), operation(2)], {}) for rank in (0, 1)}
     found = job(write(tmp_path, dumps | {2: dump([], {})}))
     assert found.group(0, "1").ranks == (0, 1)
@@ -43,7 +43,7 @@ def test_status_of_a_group_counts_sends_with_the_rest(tmp_path: Path) -> None:
 
 
 def test_status_of_a_rank_without_entries_is_used(tmp_path: Path) -> None:
-    """Dumps of unended operations only: rank 1 had entered the operation, though it has no entry of it."""
+    """The dumps have unended operations only. Rank 1 had entered the operation, although it has no entry for it."""
     groups = {DEFAULT: (0, 1, 2)}
     dumps = {0: dump([operation(7)], groups, {"0": (7, 6)}), 1: dump([], groups, {"0": (7, 7)})}
     found = job(write(tmp_path, dumps | {2: dump([], groups, {"0": (6, 6)})}))
