@@ -60,7 +60,9 @@ def job(knobs: WhoIsLate) -> Recording:
 @lru_cache(maxsize=64)
 def answer(workers: int, late: int, factor: float, often: float) -> Diagnosis:
     """Return the result of the diagnosis."""
-    return diagnose(recording(workers, late, factor, often))
+    found = diagnose(recording(workers, late, factor, often))
+    assert isinstance(found, Diagnosis)  # not averages
+    return found
 
 
 # ---------------------------------------------------------------- figures

@@ -47,3 +47,11 @@ def test_importance_refuses_too_few_runs() -> None:
         importance(table(2, 0, (1.0,)))
     with pytest.raises(SettingError, match=r"of = 'delays.none': is not a column of numbers"):
         importance(table(9, 0, (1.0,)), "delays.none")
+
+
+def test_importance_of_a_result_that_never_varies_is_empty() -> None:
+    same = table(9, 0, (1.0,))
+    same.table["rounds"] = 5.0
+    assert len(importance(same, "rounds")) == 0
+    same.table["rounds"] *= 1 + 1e-12 * np.arange(9)  # rounding is no variance
+    assert len(importance(same, "rounds")) == 0

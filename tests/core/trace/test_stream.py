@@ -126,6 +126,27 @@ def test_stream_of_a_slow_worker_is_late_and_busy(tmp_path: Path) -> None:
     assert np.delete(stream.lateness(), worst).max() == 0
 
 
+@pytest.mark.parametrize("scheme", ["ASGD", "FedBuff", "M-SGC"])
+def test_stream_of_work_over_several_rounds_is_the_time_of_computing(scheme: str) -> None:
+    """Workers of these schemes compute across the ends of rounds: no part of it counts as waiting."""
+    e = wb.Experiment(
+        scheme=scheme, workers=6, rounds=60, delays={"kind": "pareto"}, problem_args={"samples": 60}
+    )
+    trace = wb.run(e)
+    stream, end = Stream.of(trace), float(trace.columns["time"][-1])
+    events = trace.events[(trace.events["kind"] == "compute") & (trace.events["rank"] > 0)]
+    seconds = (events["end"].clip(upper=end) - events["start"]).clip(lower=0)
+    truth = seconds.groupby(events["rank"]).sum().reindex(range(1, 7)).to_numpy() / end
+    found = stream.utilisation()
+    assert (found >= truth - 1e-5).all()  # work that was under way at the end of the run is added to it
+    longest = (end - events.groupby("rank")["end"].max()).reindex(range(1, 7)).clip(lower=0).to_numpy() / end
+    assert (found <= truth + longest + 1e-5).all()
+    lengths = np.diff(stream.ends, prepend=stream.starts[0])
+    drawn = ((stream.grid == COMPUTES).mean(axis=2) * lengths[:, None]).sum(axis=0) / end
+    np.testing.assert_allclose(drawn, found, atol=0.25)  # a slice shows one state only
+    assert not stream.late.any()
+
+
 def test_stream_of_long_runs_has_fewer_slices() -> None:
     assert Stream(wb.Experiment(scheme="UMW", workers=4, rounds=MAX_SLICES)).slices == 2
 

@@ -10,9 +10,14 @@ import plotly.graph_objects as go
 import plotly.io as pio
 
 from workbench.core.base.page import CONFIG
+from workbench.lab.figures.fit import fitted, page_script
 
 # If the button is hidden, `pio.to_html` omits the address, and plotly.js would use its own default.
 _NO_ADDRESS = "document.getElementById('{plot_id}')._context.plotlyServerURL = '';"
+_FIT = "workbenchFit(document.getElementById('{plot_id}'));"
+NOTEBOOK_WIDTH_PX = (
+    820  # beside the file browser in a window of 1280 px; the kernel cannot ask a notebook for its width
+)
 
 
 @dataclass(frozen=True)
@@ -47,16 +52,16 @@ class Figure(go.Figure):
         renderer = options.get("renderer", args[0] if args else None) or pio.renderers.default or ""
         if light and _is_page(renderer):
             _show_style()
-        pio.show(self, *args, **_with_config(options))
+        pio.show(fitted_to(self, NOTEBOOK_WIDTH_PX), *args, **_with_config(options))
 
     def to_html(self, config: dict[str, Any] | None = None, *args: Any, **options: Any) -> str:
         """Return the figure as HTML (see `plotly.io.to_html`)."""
-        found = _with_config({**options, "config": config}, _NO_ADDRESS)
+        found = _with_config({**options, "config": config}, _NO_ADDRESS, page_script(), _FIT)
         return str(pio.to_html(self, found.pop("config"), *args, **found))
 
     def write_html(self, file: Any, config: dict[str, Any] | None = None, *args: Any, **options: Any) -> None:
         """Write the figure as HTML into a file (see `plotly.io.write_html`)."""
-        found = _with_config({**options, "config": config}, _NO_ADDRESS)
+        found = _with_config({**options, "config": config}, _NO_ADDRESS, page_script(), _FIT)
         pio.write_html(self, file, found.pop("config"), *args, **found)
 
     def _ipython_display_(self) -> None:
@@ -66,8 +71,15 @@ class Figure(go.Figure):
             print(repr(self))
 
     def _repr_mimebundle_(self, *args: Any, **options: Any) -> dict[str, Any]:
-        bundle: dict[str, Any] = super()._repr_mimebundle_(*args, **_with_config(options))
+        shown = fitted_to(self, NOTEBOOK_WIDTH_PX)
+        bundle: dict[str, Any] = go.Figure._repr_mimebundle_(shown, *args, **_with_config(options))
         return bundle
+
+
+def fitted_to(figure: go.Figure, width: float) -> Figure:
+    """Return a copy of a figure whose titles are broken into lines for a width in px."""
+    layout = fitted(figure.layout.to_plotly_json(), width)
+    return Figure(data=figure.data, layout=layout, _validate=False)
 
 
 def _with_config(options: dict[str, Any], *scripts: str) -> dict[str, Any]:

@@ -72,6 +72,7 @@ class Round:
     duration: float
     dead: frozenset[int]
     faults: Mapping[int, str]  # worker -> kinds of its other faults in this round
+    endless: bool = False  # whether work continues in the next round, as in asynchronous schemes
 
     @cached_property
     def early(self) -> float:
@@ -79,7 +80,7 @@ class Round:
 
         It is negative if ranks began before the previous round had ended on all ranks.
         """
-        return min(0.0, float(self.rows["start"].min(initial=np.inf)) - self.start)
+        return 0.0 if self.endless else min(0.0, float(self.rows["start"].min(initial=np.inf)) - self.start)
 
     def bars(self, rows: Rows, column: str = "rank", since: str = "start", until: str = "end") -> Bars:
         """Return events as bars, each on the row of the rank in `column`, cut at the end of the round."""
@@ -146,11 +147,13 @@ class Round:
         """Workers that were still computing at the end of the round, which have no compute event."""
         since = {rank: at for rank, at in self._asked.items() if rank not in self._computed}
         starts = {rank: max(self.early, min(at, self.duration)) for rank, at in since.items()}
-        return self._open(starts, "still computing when the round ended: cut off")
+        return self._open({} if self.endless else starts, "still computing when the round ended: cut off")
 
     @property
     def silent(self) -> Bars:
-        """Workers that computed, and column message was neither accepted nor refused within the round."""
+        """Workers that computed, and whose message was neither accepted nor refused within the round."""
+        if self.endless:
+            return self._open({}, "")
         answered = {*self.answers["rank"], *self.of("drop")["rank"]}
         done = {
             rank: at for rank, at in self._computed.items() if rank not in answered and at < self.duration
@@ -169,7 +172,7 @@ class Round:
     @property
     def idle(self) -> int:
         """Number of live workers without a computation in this round."""
-        busy = {*self._asked, *self._computed}
+        busy = {*self._asked, *self._computed, *(self.answers["rank"] if self.endless else ())}
         return len(set(np.flatnonzero(self.plan.loads).tolist()) - self.dead - busy)
 
     @cached_property
@@ -211,15 +214,19 @@ def events_of(trace: Trace, round: int) -> Round:
         raise SettingError(f"round = {short(round)}: take a whole number from 0 to {count - 1}")
     if not 0 <= round < count:
         raise SettingError(f"round = {short(round)}: the run has rounds 0 to {count - 1}; choose one of them")
-    events = trace.events
-    found = events[(events["round"] == round).to_numpy()]
+    events, times = trace.events, np.asarray(trace.columns["time"], dtype=float)
+    here = (events["round"] == round).to_numpy()
+    endless = trace.experiment.built_scheme.self_paced  # no round's end cuts off work
+    if endless:
+        begin = times[round - 1] if round else -np.inf
+        here = ((events["end"] > begin) & (events["start"] < times[round])).to_numpy() | here
+    found = events[here]
     if found.empty:
         raise SettingError(f"round = {round}: the trace kept no events of it; run with events=True")
     plan = trace.experiment.plan
     rows = Rows({str(name): found[name].to_numpy() for name in found})
     # Empty messages to children, such as "stop", contain no model and do not belong to a round.
     rows = rows[~((rows["kind"] == "send") & (rows["bytes"] == 0) & _downward(plan, rows))]
-    times = np.asarray(trace.columns["time"], dtype=float)
     start = float(times[round - 1]) if round else 0.0
     dead = frozenset(f.worker for f in trace.experiment.faults if f.for_good and f.round <= round)
     faults: dict[int, str] = {}
@@ -227,7 +234,7 @@ def events_of(trace: Trace, round: int) -> Round:
         if not fault.for_good and fault.active(round):
             kinds = faults.get(fault.worker)
             faults[fault.worker] = f"{kinds}, {fault.kind}" if kinds else fault.kind
-    return Round(plan, rows, start, float(times[round]) - start, dead, faults)
+    return Round(plan, rows, start, float(times[round]) - start, dead, faults, endless)
 
 
 def _downward(plan: Plan, rows: Rows) -> NDArray[np.bool_]:

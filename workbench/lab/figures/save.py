@@ -14,8 +14,10 @@ import plotly.graph_objects as go
 from workbench.core.base.files import write_file
 from workbench.core.base.settings import SettingError, path_of, short
 from workbench.lab.figures.page import Figure
+from workbench.lab.figures.paper import for_paper, length
 
 WIDTH, HEIGHT = 1280, 720
+PAPER_SCALE = 4  # pixels of a PNG for each of its 1/96 inch: 384 dots per inch
 _FORMATS = (".html", ".png", ".svg", ".pdf")
 
 
@@ -27,14 +29,15 @@ class NoBrowser(RuntimeError):
     """
 
 
-def save(figure: go.Figure, path: str | Path) -> Path:
+def save(figure: go.Figure, path: str | Path, width: str | None = None) -> Path:
     """Write a figure to a file, atomically.
 
     `figure`: any figure. `path`: ends in .html (self-contained, works offline), .png, .svg or .pdf (1280 px
-    wide, by Chrome or Chromium).
+    wide, by Chrome or Chromium). `width`: for a paper, such as "8.5cm", "86mm" or "3.4in": the picture has this width,
+    text of 8 points, its legend below, and no title, which is the caption's. Not for .html.
 
-    Raises `SettingError` for another ending, or if the folder does not exist. Raises `NoBrowser` if no Chrome or
-    Chromium was found for .png, .svg or .pdf.
+    Raises `SettingError` for another ending, if the folder does not exist, or if the width is not a length. Raises
+    `NoBrowser` if no Chrome or Chromium was found for .png, .svg or .pdf.
 
     >>> import tempfile
     >>> file = save(go.Figure(), Path(tempfile.mkdtemp()) / "empty.html")
@@ -49,7 +52,13 @@ def save(figure: go.Figure, path: str | Path) -> Path:
         raise SettingError(f"path = {str(path)!r}: {why}")
     if not file.parent.is_dir():
         raise SettingError(f"path = {str(path)!r}: there is no folder {str(file.parent)!r}; make it first")
-    content = _html(figure) if file.suffix == ".html" else _picture(figure, file.suffix[1:])
+    if width is not None:
+        if file.suffix == ".html":
+            raise SettingError(f"width = {short(width)}: a page has none; end path in .pdf, .svg or .png")
+        pixels = length(width)
+        content = _picture(for_paper(figure, pixels), file.suffix[1:], round(pixels), PAPER_SCALE)
+    else:
+        content = _html(figure) if file.suffix == ".html" else _picture(figure, file.suffix[1:])
     write_file(file, content)
     return file
 
@@ -86,9 +95,10 @@ def _html(figure: go.Figure) -> bytes:
     return html.encode()
 
 
-def _picture(figure: go.Figure, kind: str) -> bytes:
+def _picture(figure: go.Figure, kind: str, width: int = WIDTH, scale: int = 1) -> bytes:
+    size = {"width": width, "height": figure.layout.height or HEIGHT, "scale": scale if kind == "png" else 1}
     try:
-        return bytes(figure.to_image(format=kind, width=WIDTH, height=figure.layout.height or HEIGHT))
+        return bytes(figure.to_image(format=kind, **size))
     except RuntimeError as error:
         # Plotly turns Kaleido's ChromeNotFoundError into a RuntimeError with a long text.
         if "Chrome" not in str(error):

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
+
+MAX_EQUAL_RATIO = 1.01  # ratio of round times up to which schemes tie
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,13 @@ class SchemeGrid:
         """Index in `names` of the fastest scheme, (alphas, latencies). NaN if there is none."""
         filled = np.where(np.isnan(self.seconds), np.inf, self.seconds)
         return np.where(np.isfinite(filled.min(axis=2)), filled.argmin(axis=2), np.nan)
+
+    @property
+    def equal(self) -> NDArray[np.bool_]:
+        """Which schemes are as fast as the fastest, within `MAX_EQUAL_RATIO`; shape (alphas, latencies, names)."""
+        filled = np.where(np.isnan(self.seconds), np.inf, self.seconds)
+        best = filled.min(axis=2, keepdims=True)
+        return np.asarray(np.isfinite(filled) & (filled <= MAX_EQUAL_RATIO * best))
 
     @property
     def lead(self) -> Array:

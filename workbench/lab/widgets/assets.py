@@ -12,6 +12,7 @@ import traitlets as t
 from IPython import get_ipython
 
 from workbench.core.base.page import CONFIG
+from workbench.lab.figures.fit import fit_script
 
 FOLDER = Path(__file__).parent / "js"
 
@@ -24,7 +25,10 @@ def script(*names: str) -> str:
     >>> "function library" in script("common")
     True
     """
-    texts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in ("common", *names)]
+    texts = [
+        fit_script(),
+        *((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in ("common", *names)),
+    ]
     lines = re.sub(r"^\s*(//[^\n]*|/\*\*.*?\*/)\n", "", "\n".join(texts), flags=re.MULTILINE | re.DOTALL)
     return f"const PLOTLY_CONFIG = {json.dumps(CONFIG)};\n{lines}"
 

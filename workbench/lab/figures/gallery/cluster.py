@@ -15,6 +15,7 @@ from workbench.analysis.planning.measurements import QUANTILES, Recorded
 from workbench.analysis.planning.profile import ClusterProfile
 from workbench.core.base.types import Array
 from workbench.lab.figures.inputs import plural
+from workbench.lab.figures.scheme_grid import MAX_EQUAL_RATIO
 from workbench.lab.figures.style import (
     BLUE,
     GREEN,
@@ -68,8 +69,8 @@ def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
     _distribution(figure, measured, theme, unit)
     _messages(figure, measured)
     figure.update_annotations(font={"size": 17})
-    legend = {"y": -0.09, "x": 0.0, "orientation": "h", "yanchor": "top"}
-    return figure.update_layout(margin_t=130 + more, margin_b=130, legend=legend)
+    legend = {"orientation": "h", "x": 0.0, "y": 0.0, "yref": "container", "yanchor": "bottom"}
+    return figure.update_layout(margin_t=130 + more, margin_b=130, legend=legend, meta={"stacks": True})
 
 
 def _about(measured: ClusterProfile) -> list[str]:
@@ -99,8 +100,11 @@ def _over_rounds(figure: go.Figure, shown: Recorded, unit: Unit) -> None:
     """Draw the times of the most and the least straggling worker over the rounds."""
     panel, rounds = {"row": 1, "col": 1}, np.arange(len(shown.times))
     most, least = extremes(shown.times)
-    curves = ((most, "straggles most", VERMILLION, "solid"), (least, "straggles least", BLUE, "dash"))
-    for worker, label, color, dash in curves:
+    words = ("straggles most", "straggles least")
+    if most == least or np.array_equal(shown.times[:, most], shown.times[:, least]):
+        words, least = ("like all others",) * 2, most
+    curves = ((most, words[0], VERMILLION, "solid"), (least, words[1], BLUE, "dash"))
+    for worker, label, color, dash in curves[: 1 if most == least else 2]:
         times, name = shown.times[:, worker] * unit.scale, f"worker {worker + 1} {label}"
         _line(figure, panel, rounds, times, name, color=color, dash=dash, width=2.2)
     figure.update_xaxes(**panel, title_text="round")
@@ -155,7 +159,10 @@ def _distribution(figure: go.Figure, measured: ClusterProfile, theme: str, unit:
         ticktext=[f"{100 * t:g} %" for t in ticks], range=[np.log10(0.5 / shown.times.size), 0.05],
     )  # fmt: skip
     distance = f"Kolmogorov distance {best.distance:.2f}"
-    figure.update_xaxes(**panel, title_text=f"time of a task ({unit.name}); {distance}")
+    every = np.concatenate([shown.times.ravel(), delay_model.ravel()]) * unit.scale
+    low, high = float(every.min()), float(every.max())
+    around = {"range": [0.5 * low, 1.5 * low]} if high <= MAX_EQUAL_RATIO * low else {}
+    figure.update_xaxes(**panel, title_text=f"time of a task ({unit.name}); {distance}", nticks=6, **around)
 
 
 def survival(times: Array) -> tuple[Array, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -36,7 +37,7 @@ def phase_diagram(
         raise SettingError("contest: is empty; give at least one scheme, one alpha and one latency")
     rows, columns = contest.winner.shape
     about = "scheme with the shortest mean round, and the second best's round over it"
-    figure = new_figure(theme, "Shortest rounds", about, height=220 + 58 * rows)
+    figure = new_figure(theme, "Shortest rounds", about, height=220 + 66 * rows)
     figure.add_trace(_cells(contest, theme))
     if alpha is not None and latency is not None:
         figure.add_trace(_ring(contest, alpha, latency, theme))
@@ -57,9 +58,10 @@ def mixed(color: str, ground: str, share: float) -> str:
 
 
 def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
-    count = len(contest.names)
+    count = len(contest.names) + 1  # the last for ties
     ground = palette(theme).background
     colors = [mixed(scheme_style(name.split(" ")[0]).color, ground, _COLOR_SHARE) for name in contest.names]
+    colors.append(palette(theme).grid)
     steps = [[(i + side) / count, color] for i, color in enumerate(colors) for side in (0, 1)]
     fields = {
         "zmin": -0.5,
@@ -71,16 +73,24 @@ def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
     }
     found_fields = {"text": _texts(contest), "texttemplate": "%{text}", "textfont": {"size": 13}}
     found_fields |= {"customdata": _hovers(contest), "hovertemplate": "%{customdata}<extra></extra>"}
-    return go.Heatmap(z=contest.winner, name="winners", **fields, **found_fields)
+    tied = contest.equal.sum(axis=2) > 1
+    return go.Heatmap(z=np.where(tied, count - 1.0, contest.winner), name="winners", **fields, **found_fields)
 
 
 def _texts(contest: SchemeGrid) -> Words:
     texts: Words = np.full(contest.winner.shape, "", dtype=object)
     for place, winner in np.ndenumerate(contest.winner):
-        if winner == winner:
+        if (equal := np.flatnonzero(contest.equal[place])).size > 1:
+            texts[place] = "<br>".join(["tie:", *_few([contest.names[k] for k in equal])])
+        elif winner == winner:
             lead = contest.lead[place]
             texts[place] = contest.names[int(winner)] + (f"<br>{lead:.2g}×" if np.isfinite(lead) else "")
     return texts
+
+
+def _few(names: Sequence[str]) -> list[str]:
+    """Return at most two names, or one and how many more there are."""
+    return list(names) if len(names) < 3 else [names[0], f"and {len(names) - 1} more"]
 
 
 def _hovers(contest: SchemeGrid) -> Words:
