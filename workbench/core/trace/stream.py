@@ -276,7 +276,7 @@ class Stream:
         answered: NDArray[np.bool_],
         computed: NDArray[np.bool_],
     ) -> None:
-        """Draw work that no round's end cuts off: a worker computes since its last model, or its answer is on its way."""
+        """Draw work that no end of a round cuts off: since its last model, a worker computes, or its answer travels."""
         asked, done, heard = (np.full(self.workers, -np.inf) for _ in range(3))
         for table, mask, whose in ((asked, down, "to"), (done, computed, "rank"), (heard, answered, "rank")):
             who = rows[whose][mask].astype(int)

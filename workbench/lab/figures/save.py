@@ -33,8 +33,8 @@ def save(figure: go.Figure, path: str | Path, width: str | None = None) -> Path:
     """Write a figure to a file, atomically.
 
     `figure`: any figure. `path`: ends in .html (self-contained, works offline), .png, .svg or .pdf (1280 px
-    wide, by Chrome or Chromium). `width`: for a paper, such as "8.5cm", "86mm" or "3.4in": the picture has this width,
-    text of 8 points, its legend below, and no title, which is the caption's. Not for .html.
+    wide, by Chrome or Chromium). `width`: width for a paper, such as "8.5cm", "86mm" or "3.4in". Text then has 8
+    points, the legend is below, and there is no title, because the paper has a caption. Not for .html.
 
     Raises `SettingError` for another ending, if the folder does not exist, or if the width is not a length. Raises
     `NoBrowser` if no Chrome or Chromium was found for .png, .svg or .pdf.

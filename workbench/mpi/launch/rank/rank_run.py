@@ -281,10 +281,7 @@ class RankRun:
         self.engine.mailbox.wait(lambda: True if done() else None, IDLE_EMULATED)
 
     def _copy_model(self) -> None:
-        """Keep a copy of the model on rank 0, which takes no part in an all-reduce.
-
-        The first committer sends each gradient, and rank 0 makes the same update.
-        """
+        """Keep a copy of the model on rank 0 beside an all-reduce, updated with the first committer's gradients."""
         engine, setup = self.engine, self.setup
         for round in range(setup.first, setup.rounds):
             message = engine.handlers[Recv](Recv({COMMITTED: round}))
