@@ -53,7 +53,7 @@ def test_plot_of_a_closed_notebook_logs_no_error(
     lab = Lab(page, server, write(f"{FIRST}\nimport time\ndisplay(plot)\ntime.sleep(60)"))
     lab.run_all(wait=False)
     page.locator("[role=figure]").first.wait_for(state="attached")
-    page.wait_for_timeout(1000)  # plotly.js was requested and cannot come
+    page.wait_for_timeout(1000)  # by then the page has requested plotly.js, which the busy kernel cannot send
     page.evaluate(CLEARED)
     page.wait_for_timeout(12_000)  # longer than a widget waits before it requests plotly.js again
     assert noise.errors == []

@@ -65,7 +65,7 @@ def settings(btl: str = "self,sm") -> dict[str, str]:
     found = {
         **dict.fromkeys(THREADS, "1"),
         "OMPI_MCA_pml": "ob1",
-        "OMPI_MCA_btl": btl,  # sm alone: no ports; never ofi, which costs a second at the start
+        "OMPI_MCA_btl": btl,  # "sm" needs no ports; "ofi" is excluded, because it delays the start by a second
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
         "PRTE_MCA_hwloc_default_binding_policy": "none",
         "PYTHONUNBUFFERED": "1",
