@@ -1,7 +1,7 @@
 """Statement of which workers are slow from averages alone, as summaries of other tools have them.
 
-A summary has no single steps. So there are no bands, no test against chance, and no promise of what would help: only
-the workers whose average is clearly above the median, and the phases in which it is.
+A summary has no single steps. So there are no bands, no test against chance, and no promise of what would help. The
+result is the workers whose average is clearly above the median, and the phase that differs most.
 """
 
 from collections.abc import Iterator, Mapping

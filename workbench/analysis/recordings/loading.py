@@ -157,6 +157,9 @@ def _place(name: str, source: Source) -> Path | None:
 def _kind(file: Path, name: str | None) -> Source:
     if name is not None and name not in known():
         raise unknown_name("source", name, known())
+    if name is None and dumps.tells(file):
+        why = "is of PyTorch's flight recorder, which has no times of steps; wb.diagnose returns which ranks hang"
+        raise SettingError(f"path = {str(file)!r}: {why}")
     kinds = [known()[name]] if name is not None else [each for each in known().values() if each.tells(file)]
     if not kinds:
         why = f"is not of a known kind; give it as source = {' | '.join(known())}"

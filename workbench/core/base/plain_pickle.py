@@ -55,7 +55,7 @@ class _Reader:
         return self.pop()
 
     def _refusal(self, code: int) -> str:
-        known = pickletools.code2op.get(chr(code))
+        known = next((each for each in pickletools.opcodes if each.code == chr(code)), None)
         if known is None:
             return f"is not a complete pickle (byte {self.place - 1})"
         why = "only plain data are read, and nothing is executed"
