@@ -1,4 +1,4 @@
-"""Slurm's accounting: the output of `sacct`, with JobID and Elapsed, in columns or separated by | (-P, -p) or commas."""
+"""Output of Slurm's `sacct` with JobID and Elapsed: in columns, or separated by | (-P, -p) or commas."""
 
 import re
 from collections import Counter
