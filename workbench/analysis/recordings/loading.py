@@ -20,6 +20,8 @@ from workbench.core.contract.recorded import COLUMNS
 from workbench.core.problems.data.cache import root
 from workbench.core.trace.trace import Trace
 
+ONE_STEP = "a test against chance, which needs several steps"
+
 
 @cache
 def known() -> dict[str, Source]:
@@ -116,9 +118,17 @@ def load(
     facts = {"title": kind.title, "file": str(file)}
     if kind.name != "table" or _place(file.name, kind):  # other tables belong to the user
         facts |= {"where": kind.where, "licence": kind.licence}
-    facts |= {name: rows.attrs[name] for name in ("left_out", AVERAGED) if name in rows.attrs}
+    facts |= _notes(rows)
     name = (file.name or file.resolve().name).split(".")[0]  # name of the folder, if "." was given
     return Recording.of_rows(rows, name, kind.units, **facts)
+
+
+def _notes(rows: pd.DataFrame) -> dict[str, str]:
+    """Return what a reader notes about its rows, and whether they are too few for a test."""
+    notes = {name: str(rows.attrs[name]) for name in ("left_out", AVERAGED) if name in rows.attrs}
+    if AVERAGED not in notes and rows["step"].nunique() == 1:
+        notes["left_out"] = "; ".join(filter(None, [notes.get("left_out"), ONE_STEP]))
+    return notes
 
 
 def _renamed(rows: pd.DataFrame, columns: dict[str, str]) -> pd.DataFrame:
