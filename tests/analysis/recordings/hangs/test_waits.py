@@ -56,7 +56,7 @@ def test_status_of_a_rank_without_entries_is_used(tmp_path: Path) -> None:
 
 @st.composite
 def jobs(draw: st.DrawFn) -> tuple[int, list[tuple[int, ...]], list[int], dict[int, int], int]:
-    """Draw a job: its ranks, groups, the order of operations by group, where some ranks stop, and how far others run."""
+    """Draw a job: ranks, groups, the order of operations by group, where ranks stop, and how far others run ahead."""
     n = draw(st.integers(2, 6))
     members = st.lists(st.integers(0, n - 1), min_size=2, max_size=n, unique=True).map(
         lambda ranks: tuple(sorted(ranks))
