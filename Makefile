@@ -5,7 +5,7 @@ WORKERS ?= $(shell $(PYTHON) -c "import os; print(max(4, 1 + (os.cpu_count() or 
 BIN := .venv/bin
 STAMP := .venv/stamp
 NOTEBOOKS := find notebooks -name '*.ipynb' -not -path '*/.*' -exec
-SCRIPTS := $(filter-out $(addprefix benchmarks/,faults.py diagnosis.py textbook_master.py bare_star.py torch_ddp.py),$(sort $(wildcard benchmarks/*.py)))
+SCRIPTS := $(filter-out $(addprefix benchmarks/,faults.py diagnosis.py planner_clusters.py textbook_master.py bare_star.py torch_ddp.py training_jobs.py torch_ranks.py),$(sort $(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
 .PHONY: faults help env run lab lectures site wheel lint test test-all format lock bench clean

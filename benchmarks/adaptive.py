@@ -2,12 +2,15 @@
 
     python benchmarks/adaptive.py [--samples 2000] [--rounds 6000] [--seeds 1] [--rate 0.01] [--scale 0.1]
 
-Linear regression with noiseless targets y = X theta, theta standard normal, on 28 x 28 pixels from 0 to 1: the
-bundled digits, enlarged and put at random places. The paper's loss has no factor 1/2. Its c belongs to smoothness
-constants that it does not state; here they are measured, and c is the paper's number times scale L^2, L that of the
-whole data set; scale 0.1 = 1/D makes the right-hand side a mean over the D last steps. Settings: (G, M_G) = (3, 4) as
-the paper states, (4, 3), and 3 groups of 3 workers, whose ratio 4/3 of communication to computation is that of the
-published 12292 / 9219. "nan": the loss is not reached in that many rounds.
+Linear regression with noiseless targets y = X theta, theta standard normal. X are 28 x 28 pixels from 0 to 1: the
+bundled digits, enlarged, at random places. The paper's loss has no factor 1/2.
+
+The paper's c depends on smoothness constants that it does not state. They are measured here, and c is the paper's value
+times scale L^2, where L is the smoothness of the whole data set. Scale 0.1 = 1/D makes the right-hand side of the rule
+a mean over the last D steps.
+
+Settings: (G, M_G) = (3, 4) as in the paper, (4, 3), and 3 groups of 3 workers. The last one has the ratio 4/3 of
+communication to computation of the published 12292 / 9219. "nan": the loss is not reached within the rounds.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ PUBLISHED = {"time": 0.380 / 0.068, "communication": 19292 / 12292, "computation
 
 
 def pixels(samples: int) -> np.ndarray:
-    """Return digits enlarged to 20 x 20 on a 28 x 28 canvas, each at a random place near its middle: (samples, 784)."""
+    """Return digits of 20 x 20 pixels, each at a random place near the middle of 28 x 28 pixels: (samples, 784)."""
     rng = np.random.default_rng(0)
     digits = zoom(load_digits().images / 16, (1, 2.5, 2.5), order=1)
     canvas = np.zeros((samples, 28, 28))
@@ -50,7 +53,7 @@ def write(path: Path, samples: int) -> None:
 
 
 def settings(c: float) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
-    """Return label, workers, scheme and its parameters; the paper's c times `c`."""
+    """Yield label, workers, scheme and its parameters. `c`: factor on the paper's c."""
     yield "D-SGD", 12, "D-SGD", {}
     yield "D-Adam", 12, "D-Adam", {}
     yield "CADA", 12, "CADA", {"c": 2.0 * c}
@@ -62,7 +65,7 @@ def settings(c: float) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
 def experiment(
     path: Path, workers: int, scheme: str, args: dict[str, Any], rate: float = 0.01, **fields: Any
 ) -> wb.Experiment:
-    """Return one run of the paper's setting; D-SGD takes the automatic step, as its mean gradient has other units."""
+    """Return one experiment of the paper. D-SGD has the automatic step, since its mean gradient has another scale."""
     adam = scheme != "D-SGD"
     return wb.Experiment(
         scheme=scheme,
@@ -78,7 +81,7 @@ def experiment(
 
 
 def until_target(trace: wb.Trace) -> dict[str, float]:
-    """Return rounds, seconds, messages and mini-batches until the loss is 0.1; NaN where it never is."""
+    """Return rounds, seconds, messages and mini-batches until the loss is 0.1, or NaN if it never is."""
     rounds = trace.rounds
     reached = np.flatnonzero(rounds["loss"] <= TARGET)
     if not len(reached):
@@ -95,7 +98,7 @@ def until_target(trace: wb.Trace) -> dict[str, float]:
 
 
 def show(costs: dict[str, dict[str, float]]) -> None:
-    """Print ratios only: cost of CADA and of D-Adam over each scheme's."""
+    """Print ratios only: the cost of CADA, and of D-Adam, over that of each scheme."""
     print(f"\n{'':14}{'CADA over it':^36}{'D-Adam over it':^36}{'communication':>15}{'share':>8}")
     names = ("time", "communication", "computation")
     print(f"{'':14}" + 2 * "".join(f"{n[:10]:>12}" for n in names) + f"{'/ computation':>15}{'asked':>8}")
@@ -111,7 +114,7 @@ def show(costs: dict[str, dict[str, float]]) -> None:
 
 
 def main() -> None:
-    """Run every setting with every seed and show the ratios of the means."""
+    """Run every setting with every seed, and print the ratios of the means."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=6000)

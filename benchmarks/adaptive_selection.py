@@ -1,16 +1,19 @@
-"""Regret of adaptive runs: their time over that of the best fixed choice in hindsight, for the same rounds.
+"""Measure the regret of adaptive runs against the best fixed configuration in hindsight, for the same rounds.
 
     python benchmarks/adaptive_selection.py [--rounds 300] [--seeds 10] [--workers 10] [--data FOLDER] [--only REGEX]
     [--real N]
 
-Every scheme here commits the full gradient, so the same rounds are the same models and the same loss. Regret is the
-time of the run with `adaptive = True` over that of the quickest of the very candidates that it may change to
-(`Experiment.adaptive_controller().configurations`), each run from the first round to the last under the same seed,
-less 1; below 0 it was quicker than all of them. The fixed ones begin with their own samples in place, the run with
-those of the code that it begins with. Recordings (FOLDER: files that `wb.traces.load` reads) are replayed in recorded
-order ("recorded") and by blocks ("blocks"): bursts stay in both. Laws with change points are made here. `--real 3`:
-three runs on real processes in which a change of scheme pays, and three in which nothing may change, beside the same
-runs with the plan fixed.
+Every scheme here commits the full gradient. Equal rounds therefore give equal models and losses. Regret is the time of
+the run with `adaptive = True`, divided by the time of the fastest configuration, minus 1. The configurations are those
+that the run may change to (`Experiment.adaptive_controller().configurations`), each used for all rounds with the same
+seed. Regret below 0 means that the adaptive run was faster than all of them. A fixed configuration has its samples in
+place at the start. The adaptive run has the samples of its first configuration.
+
+Recordings (FOLDER: files that `wb.traces.load` reads) are replayed in recorded order ("recorded") and in random blocks
+("blocks"). Both keep bursts. Other delay models have change points.
+
+`--real 3`: three runs on real processes in which a change of scheme saves time, and three in which nothing changes,
+beside the same runs without adaptive selection.
 """
 
 from __future__ import annotations
@@ -42,12 +45,12 @@ CROWDED = {"kind": "two_part", "t1": 1e-4, "lambda1": 1e5, "t2": 0.4, "lambda2":
 
 
 def changing(before: dict[str, Any], after: dict[str, Any], at: int, **more: Any) -> dict[str, Any]:
-    """Return one delay model, then another."""
+    """Return a delay model that is replaced by another one in round `at`."""
     return {"kind": "changing", "before": before, "after": after, "at": at, **more}
 
 
 def stationary(rounds: int) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Return name, delays and link of eight laws that do not change, the last but for calm spells between tails."""
+    """Yield name, delays and link of delay models that do not change, except for calm spells in the last one."""
     tail = {"kind": "pareto"}
     turns: dict[str, Any] = tail
     for k, at in enumerate(range(50, rounds, 50)):
@@ -63,7 +66,7 @@ def stationary(rounds: int) -> Iterator[tuple[str, dict[str, Any], dict[str, Any
 
 
 def synthetic(rounds: int) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Return name, delays and link of delay models with change points."""
+    """Yield name, delays and link of delay models with change points."""
     third = rounds // 3
     yield "nothing changes", FAST, {}
     yield "one worker becomes slow", changing(FAST, SLOW, third, worker=3), {}
@@ -79,7 +82,7 @@ def synthetic(rounds: int) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]
 def recorded(
     folder: Path, samples: int, workers: int
 ) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Return name, delays and link of every recording; an even share of the samples represents the recorded task."""
+    """Yield name, delays and link of each recording. A recorded task counts as samples / workers samples."""
     for file in sorted(path for path in folder.rglob("*") if path.suffix in (".csv", ".parquet")):
         recording = wb.traces.load(file)
         for name in recording.names:
@@ -89,7 +92,7 @@ def recorded(
 
 
 def fixed(e: wb.Experiment, way: Configuration, stream: DelayStream) -> float:
-    """Return the seconds of all rounds with one candidate, by `wb.forecast`, on draws that all candidates share."""
+    """Return the seconds of all rounds with one configuration, on sampled times that all configurations share."""
     floats = e.shape()[1]
     loads = way.plan.loads[1:]
 
@@ -107,7 +110,7 @@ def fixed(e: wb.Experiment, way: Configuration, stream: DelayStream) -> float:
 
 
 def regret(e: wb.Experiment) -> tuple[float, int, str]:
-    """Return the share of time lost against the best of all candidates, number of changes, and the best candidate."""
+    """Return the regret, the number of changes, and the best configuration."""
     stream = DelayStream(e.delays, e.seed, e.workers, e.rounds)
     times = {str(way): fixed(e, way, stream) for way in e.adaptive_controller().configurations}
     best = min(times, key=lambda way: times[way])
@@ -116,7 +119,7 @@ def regret(e: wb.Experiment) -> tuple[float, int, str]:
 
 
 def show(name: str, found: list[tuple[float, int, str]]) -> None:
-    """Print mean regret with its 95 % band, changes per run, and the best fixed choices."""
+    """Print the mean regret with its 95 % interval, changes per run, and the best configurations."""
     regrets = np.array([one for one, _, _ in found])
     half = 1.96 * regrets.std(ddof=1) / len(regrets) ** 0.5 if len(regrets) > 1 else float("nan")
     best = sorted({b for _, _, b in found}, key=lambda way: -sum(b == way for _, _, b in found))
@@ -128,9 +131,10 @@ def show(name: str, found: list[tuple[float, int, str]]) -> None:
 
 
 def real(repeat: int) -> None:
-    """Run with one worker of six slow for a third of the run, and without; seconds of the run's own clock.
+    """Run adaptively and without changes, with one worker of six slow for a third of the run, and with none.
 
-    It includes changes and planning. The runs of a setting take turns, so that the machine's other load affects all.
+    Times are from the run's own clock, s, with changes and planning. The runs of a setting alternate, so that other
+    load of the machine affects all of them.
     """
     calm, third = {"kind": "shifted_exponential", "shift": 6e-4, "rate": 2e4}, 80
     slow = {"kind": "shifted_exponential", "shift": 6e-3, "rate": 2e3}
@@ -161,7 +165,7 @@ def real(repeat: int) -> None:
 
 
 def main() -> None:
-    """Run every recording and every delay model, with all seeds."""
+    """Print the regret for each recording and each delay model, over all seeds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=10)

@@ -1,9 +1,10 @@
-"""Time of this checkout relative to another commit: import, first experiment, event engine, figure 9a, real runs.
+"""Compare the time of this checkout with another commit's: import, first experiment, events, figure 9a, real runs.
 
     python benchmarks/against.py [COMMIT] [--turns 7] [--only import first umw cr gc fig9a real]
 
-The commit (default: the last state of 1.0) is checked out beside this one. Both take turns in one run; each turn is a
-new process, whose own CPU time counts (`real`: wall-clock time). Printed: the minimum of each, and their ratio.
+The commit (default: the last state of 1.0) is checked out in another folder. The two checkouts alternate. Each
+measurement is the CPU time of a new process (`real`: wall-clock time). The minimum of each checkout is printed, and
+their ratio.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ print(best)
 
 
 def seconds(code: str, checkout: Path) -> float:
-    """Return the seconds that a program prints, run with the package of a checkout."""
+    """Run a program with the package of a checkout. Return the seconds that it prints."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(checkout),

@@ -1,12 +1,18 @@
-"""Overhead of a sweep over its runs' own time.
+"""Measure the overhead of a sweep, relative to the time of its runs alone.
 
     python benchmarks/batches.py [--runs 100] [--jobs 2] [--rounds 300] [--fresh 6]
+    python benchmarks/batches.py --small 10000 [--table 100000]
 
-The runs' own time: the same experiments in warm processes (run, save the run folder, draw the three figures of
-`notebooks/run.ipynb`), divided by the number of jobs: one at a time, and as many at a time as the sweep runs, for two
-runs on two cores of a shared machine can slow each other by a fifth. One half of them before the sweep, one after it,
-for the speed of such a machine changes within minutes. A sweep adds kernels, notebooks, pages and its own start. On a
-machine that is busy otherwise the ratio of the clock says little; that of the processors' time then says more.
+The time of the runs alone is that of the same experiments in processes that have done one before: run, save the run
+folder, draw the three figures of `notebooks/run.ipynb`. It is divided by the number of jobs. It is measured one run at
+a time, and with as many runs at a time as the sweep has, since two runs on two shared cores can slow each other by a
+fifth. Half of these runs are before the sweep and half after it, because the speed of a shared machine changes within
+minutes. A sweep adds kernels, notebooks, pages and its own start. If the machine is busy with other work, compare the
+CPU times and not the wall-clock times.
+
+`--small`: so many runs of about 20 ms each without notebooks, in shards. Their own time is that of `wb.run` in warm
+processes. `--table`: so many runs of about 2 ms; then seconds and memory to open their table and to filter it, in a
+process of its own.
 """
 
 from __future__ import annotations
@@ -15,12 +21,14 @@ import argparse
 import os
 import resource
 import time
+from collections.abc import Callable
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-# As a sweep that uses all cores sets it for its runs; read when NumPy is loaded.
+# The value that a sweep on all cores sets for its runs. NumPy reads it when it is imported.
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import workbench as wb
@@ -36,8 +44,11 @@ BASE = {
 }
 
 
+SMALL_ROUNDS = 15  # about 20 ms
+
+
 class Cost(NamedTuple):
-    """Seconds on the clock, and of the CPU."""
+    """Wall-clock seconds, and CPU seconds."""
 
     clock: float
     used: float
@@ -49,7 +60,7 @@ def _used() -> float:
 
 
 def alone(experiment: wb.Experiment) -> Cost:
-    """Do the work of a notebook, without one."""
+    """Do the work of a sweep's notebook without a kernel. Return its cost."""
     clock, used = time.perf_counter(), _used()
     with TemporaryDirectory() as folder:
         trace = wb.run(experiment)
@@ -63,30 +74,95 @@ def alone(experiment: wb.Experiment) -> Cost:
     return Cost(time.perf_counter() - clock, _used() - used)
 
 
-def own(experiments: list[wb.Experiment], at_once: int) -> Cost:
-    """Return the cost of a run, `at_once` of them at a time, each in a process that has done one before."""
+def own(
+    experiments: list[wb.Experiment],
+    at_once: int,
+    work: Callable[[wb.Experiment], Cost] = alone,
+    chunk: int = 1,
+) -> Cost:
+    """Return the mean cost of a run. `at_once` runs share the machine, in processes that have done one run before."""
     with get_context("spawn").Pool(at_once) as pool:
-        pool.map(alone, experiments[:at_once], chunksize=1)
-        costs = pool.map(alone, experiments, chunksize=1)
+        pool.map(work, experiments[:at_once], chunksize=1)
+        costs = pool.map(work, experiments, chunksize=chunk)
         pool.close()
         pool.join()
     return Cost(*(sum(part) / len(experiments) for part in zip(*costs, strict=True)))
 
 
+def computed(experiment: wb.Experiment) -> Cost:
+    """Compute a run, and keep nothing."""
+    clock, used = time.perf_counter(), _used()
+    wb.run(experiment, events=False)
+    return Cost(time.perf_counter() - clock, _used() - used)
+
+
 def swept(plan: Sweep, folder: Path, jobs: int, fresh: bool = False) -> Cost:
-    """Return the cost of the sweep."""
+    """Run the sweep. Return its cost."""
     clock, used = time.perf_counter(), _used()
     summary = sweep(plan, folder, jobs=jobs, fresh=fresh, progress=False)
-    assert len(summary.named("done")) == len(plan.items())
+    assert len(summary.named("done")) + summary.counts.get("done", 0) == len(plan.items())
     return Cost(time.perf_counter() - clock, _used() - used)
+
+
+def small(count: int, jobs: int) -> None:
+    """Print the ratio for runs of about 20 ms in shards, and the memory of the sweep's process."""
+    base = {"scheme": "CR", "scheme_args": TREE, "workers": 84, "rounds": SMALL_ROUNDS, "problem": "unit"}
+    plan = Sweep(base=base, seeds=count, notebooks=False)
+    experiments = [item.experiment for item in islice(plan.items(), min(count, 500))]
+    before = own(experiments[::2], jobs, computed, 10)
+    with TemporaryDirectory() as root:
+        idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        whole = swept(plan, Path(root) / "sweep", jobs)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle
+    after = own(experiments[1::2], jobs, computed, 10)
+    clock, used = (count * sum(pair) / 2 for pair in zip(before, after, strict=True))
+    print(
+        f"{count} runs in shards, -j {jobs}: {whole.clock:.1f} s, {whole.clock * jobs / clock:.2f} times their own,"
+        f" processors {whole.used / used:.2f} times: {1e3 * clock / count:.1f} ms a run (after the sweep"
+        f" {after.clock / before.clock:.2f} of before); the sweep's memory grew by {grown / count:.2f} KiB a run",
+        flush=True,
+    )
+
+
+def table(count: int, jobs: int) -> None:
+    """Print what it costs to open and to filter the table of many runs in shards."""
+    base = {"workers": 4, "rounds": 10, "problem": "unit"}
+    grid = {"scheme": ["UMW", "SGD"]}
+    plan = Sweep(base=base, grid=grid, seeds=count // 2, notebooks=False)
+    with TemporaryDirectory() as root:
+        whole = swept(plan, Path(root) / "sweep", jobs)
+        print(f"{count} runs in shards: {whole.clock:.1f} s", flush=True)
+        with get_context("spawn").Pool(1) as pool:
+            opened, filtered, memory = pool.apply(_opened, (f"{root}/sweep",))
+    print(f"  table opened in {opened:.2f} s, filtered in {1e3 * filtered:.0f} ms, {memory:.0f} MiB at most")
+
+
+def _opened(folder: str) -> tuple[float, float, float]:
+    clock = time.perf_counter()
+    runs = wb.runs(folder)
+    opened, clock = time.perf_counter() - clock, time.perf_counter()
+    assert 0 < len(runs.where(scheme="UMW", seed=7)) < len(runs)
+    return opened, time.perf_counter() - clock, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
     """Print the ratios."""
     options = argparse.ArgumentParser()
-    for name, default in (("runs", 100), ("jobs", 2), ("rounds", 300), ("fresh", 6)):
+    for name, default in (
+        ("runs", 100),
+        ("jobs", 2),
+        ("rounds", 300),
+        ("fresh", 6),
+        ("small", 0),
+        ("table", 0),
+    ):
         options.add_argument(f"--{name}", type=int, default=default)
     given = options.parse_args()
+    if given.small or given.table:
+        for count, work in ((given.small, small), (given.table, table)):
+            if count:
+                work(count, given.jobs)
+        return
     with TemporaryDirectory() as root:
         for count, fresh in ((given.runs, False), (given.fresh, True)):
             plan = Sweep(base={**BASE, "rounds": given.rounds}, seeds=max(count, 2))

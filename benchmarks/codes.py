@@ -1,10 +1,10 @@
-"""Digits lost by decoding: amplification and relative gradient errors of every code.
+"""Measure the digits lost by decoding: amplification and relative gradient error of every code.
 
     python benchmarks/codes.py [--sets 200] [--long] [--graph 100000] [--grid]
 
 Survivor sets are drawn at random (seed 0). --long adds 10,000 sets of the cyclic code with 156 workers, 39 stragglers.
---graph times a graph code of that many workers instead: making it, decoding, and three rounds on the virtual clock.
---grid prints the largest residual and the digits lost of the default GC code for N up to 200 workers instead.
+--graph N measures a graph code of N workers instead: its construction, decoding, and three rounds on the virtual clock.
+--grid prints the largest residual and the lost digits of the default GC code for up to 200 workers instead.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SPECS: list[tuple[str, int, dict[str, Any]]] = [
 
 
 def graph(workers: int, degree: int = 4, late: float = 0.2) -> None:
-    """Print CPU seconds, and the error of least-squares decoding."""
+    """Print the CPU seconds and the error of least-squares decoding of a graph code."""
     marks = [time.process_time()]
     code = random_regular(workers, degree)
     marks.append(time.process_time())
@@ -63,7 +63,7 @@ def graph(workers: int, degree: int = 4, late: float = 0.2) -> None:
 
 
 def grid() -> None:
-    """Print largest |a B - 1| and lost digits over random sets, runs and strides."""
+    """Print the largest |a B - 1| and the lost digits over random, consecutive and equally spaced survivor sets."""
     print(f"{'workers':>7} {'S':>4} {'residual':>9} {'lost of 16':>10} {'lost of 7':>9}")
     for workers in GRID_WORKERS:
         for late in GRID_STRAGGLERS:

@@ -1,27 +1,36 @@
-"""Accuracy of the diagnosis on short real MPI runs with injected faults: is the slowed worker named, and no other?
+"""Measure the accuracy of the diagnosis on short real MPI runs with injected faults.
+
+A run counts as correct if the slowed worker, link or host is named, and nothing else.
 
     python benchmarks/diagnosis.py [rank] [link] [host] [healthy] [raw-...] [neighbour]
                                 [neighbour-healthy] [drawn] [--count 100] [--keep DIR] [--exchange]
 
-What is real: the processes, their messages, what they wait for, what they write down. What is injected: a worker's
-tasks take 20 ms and more; "rank" makes one worker's last 20 % longer, "host" those of both workers of one host (four
-ranks of this machine that are called two hosts); "link" makes one worker's messages take 50 % longer, which else take
-10 ms and more. Ranks keep the clock of the emulated cluster (`emulate="all"`), so that what else this machine is doing
-is not taken for a fault; "raw-rank", "raw-host" and "raw-healthy" take the machine's own clock: there, who is late by
-what nobody has injected counts against the diagnosis. "neighbour" is real altogether: four workers that compute for
-some tens of milliseconds, two on each of two cores, and a busy process beside those of one core; it says something
-only where nothing else keeps the cores busy. Each host stays on its core. A virtual core
-shares a real one with others that nobody here sees, and may be a fifth slower than the next for seconds, which the
-diagnosis tells from waiting for a processor: both are counted, and who is named without a fault counts against it, for
-whichever. A loop of this program, on both cores before and after each run, says how quick they were then: no rank's
-time is in that. `--exchange`: the two hosts, and the neighbour with its own, change cores every tenth of a second, so
-that a slow core falls upon both alike.
-Stars and all-reduces (the MPI library's own, or with links an explicit ring) take turns. Healthy runs are the same
-without a fault. `--keep` leaves the run folders there, each with what this machine did meanwhile (NAME.load.json), and
-judges those that are there already: a change of the diagnosis needs no new runs.
-"drawn" needs no processes: times are drawn from six laws, healthy ones and with one worker four times slower in a part
-of the steps. It prints the share of recordings in which anybody is named, or that worker, at the level of a recording
-with hosts.
+Processes, messages and waiting times are real. The delays are injected: a task takes 20 ms plus an exponential part,
+and a message of "link" 10 ms plus one. Four ranks of this machine count as two hosts.
+
+========================== ============================================================================================
+rank                       the tasks of one worker take 20 % longer
+host                       the tasks of both workers of one host take 20 % longer
+link                       the messages of one worker take 50 % longer
+healthy                    no fault
+raw-rank, raw-host,        the same on the machine's own clock (`emulate="delays"`). The others use the clock of the
+raw-healthy                emulated cluster, on which other load of the machine causes no delays. Here it counts
+                           against the diagnosis.
+neighbour,                 nothing is injected: four workers compute for some tens of ms, two on each of two cores,
+neighbour-healthy          beside a busy process on one core. It is meaningful only if the cores are idle otherwise.
+drawn                      no processes: times are drawn from six distributions, with no fault, or with one worker four
+                           times slower in some of the steps. Prints the share of recordings in which any worker, or
+                           that worker, is named, at the level of a recording with hosts.
+========================== ============================================================================================
+
+With "neighbour", each host stays on one core. A virtual core shares a physical one with other virtual machines, so it
+may be slower than another by a fifth for seconds. The diagnosis distinguishes a slower core from waiting for a
+processor. Both are counted, and each counts as a false alarm if no fault was injected. A loop on both cores, before and
+after each run, measures their speeds. `--exchange`: the hosts exchange cores every 0.1 s, so that a slow core affects
+both alike.
+
+Stars alternate with all-reduces (of the MPI library, or an explicit ring with links). `--keep DIR` keeps the run
+folders, each with a measurement of the machine's load (NAME.load.json). Runs that are there already are not repeated.
 """
 
 from __future__ import annotations
@@ -52,7 +61,7 @@ HEALTHY = {"healthy": ("rank", "link"), "raw-healthy": ("raw-rank",), "neighbour
 
 
 def slower(one: Culprit, load: Path) -> str:
-    """Return why a worker was named; for a slower core, by how much, and the probes of its core and the other."""
+    """Return a culprit as text, with its cause. For a slower core, include the ratio of the measured core speeds."""
     if one.what != SLOWER:
         return f"{one.who} ({one.what})"
     text = f"{one.who} ({one.what}: {one.more:.0%} longer for the same work"
@@ -62,10 +71,10 @@ def slower(one: Culprit, load: Path) -> str:
     return f"{text}{'; a loop before and after it: ' + ', '.join(text) if text else ''})"
 
 
-def told(kind: str, found: list[tuple[str, list[Culprit]]]) -> str:
-    """Print how many were named correctly, with a 95 % interval (Clopper and Pearson), and other findings.
+def summary(kind: str, found: list[tuple[str, list[Culprit]]]) -> str:
+    """Return as text how many runs were diagnosed correctly, with a 95 % interval (Clopper and Pearson).
 
-    `found`: who was to be named (empty: nobody), and who was.
+    `found`: for each run, the name of the slowed worker, link or host ("" if none), and the culprits found.
     """
     right = [named for wanted, named in found if [one.who for one in named[:1]] == [wanted] * bool(wanted)]
     besides = [[one for one in named if one.who != wanted] for wanted, named in found if wanted]
@@ -91,8 +100,8 @@ def told(kind: str, found: list[tuple[str, list[Culprit]]]) -> str:
     )
 
 
-def tried(what: str, args: argparse.Namespace, keep: Path) -> None:
-    """Try one kind of fault, with stars and all-reduces separately if they take turns; print progress."""
+def run_cases(what: str, args: argparse.Namespace, keep: Path) -> None:
+    """Run one kind of fault, and print the results: for stars and all-reduces separately if they alternate."""
     healthy = what.endswith("healthy")
     kinds = HEALTHY[what] if healthy else (what,)
     found: dict[str, list[tuple[str, list[Culprit]]]] = {}
@@ -108,23 +117,23 @@ def tried(what: str, args: argparse.Namespace, keep: Path) -> None:
                 f"  {what} {place}: {', '.join(slower(each, load) for each in named) or 'nobody'}", flush=True
             )
         if place % 10 == 9 and place < args.count - 1:
-            print(f"  so far, {told(what, [*chain(*found.values())])}", flush=True)
+            print(f"  so far, {summary(what, [*chain(*found.values())])}", flush=True)
     for scheme, some in found.items() if len(found) > 1 and not healthy else ():
-        print(told(f"{what}, {scheme}", some), flush=True)
-    print(told(what, [*chain(*found.values())]), flush=True)
+        print(summary(f"{what}, {scheme}", some), flush=True)
+    print(summary(what, [*chain(*found.values())]), flush=True)
 
 
-def remembered(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
-    """Return standard normal values whose correlation decreases to 1/e in `memory` steps."""
-    noise, r = rng.normal(size=(steps, workers)), np.exp(-1 / memory)
+def autocorrelated(steps: int, workers: int, length: float, rng: np.random.Generator) -> Array:
+    """Return standard normal values, (steps, workers), whose autocorrelation falls to 1/e after `length` steps."""
+    noise, r = rng.normal(size=(steps, workers)), np.exp(-1 / length)
     for t in range(1, steps):
         noise[t] = r * noise[t - 1] + (1 - r**2) ** 0.5 * noise[t]
     return noise
 
 
-def bursty(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
-    """Return factors of three for a tenth of the time, in bursts of `memory` steps on average."""
-    late, leave = rng.random((steps, workers)) < 0.1, 1 / memory
+def bursty(steps: int, workers: int, length: float, rng: np.random.Generator) -> Array:
+    """Return times, (steps, workers). A tenth are three times longer, in bursts of `length` steps on average."""
+    late, leave = rng.random((steps, workers)) < 0.1, 1 / length
     for t in range(1, steps):
         late[t] = rng.random(workers) < np.where(late[t - 1], 1 - leave, leave / 9)
     return np.where(late, 3.0, 1.0) * (1 + 0.05 * rng.exponential(size=late.shape))
@@ -136,17 +145,17 @@ DRAWN: dict[str, Callable[[tuple[int, int], np.random.Generator], Array]] = {
     "Pareto (2.5)": lambda size, rng: 1 + rng.pareto(2.5, size=size),
     "lognormal (0.2)": lambda size, rng: np.exp(0.2 * rng.normal(size=size)),
     "bursts": lambda size, rng: bursty(*size, 0.05 * size[0] + 1, rng),
-    "drift": lambda size, rng: np.exp(0.1 * remembered(*size, 0.1 * size[0], rng)),
+    "drift": lambda size, rng: np.exp(0.1 * autocorrelated(*size, 0.1 * size[0], rng)),
 }
 SIZES = [(30, 4), (30, 12), (100, 4), (100, 8), (100, 12), (100, 32), (300, 12), (300, 84)]
 SLOW_PARTS = {"last 10 %": (0.9, 1), "last 20 %": (0.8, 1), "last 40 %": (0.6, 1), "last 60 %": (0.4, 1)}
 SLOW_PARTS |= {"last 80 %": (0.2, 1), "all": (0, 1), "first 40 %": (0, 0.4), "30 to 60 %": (0.3, 0.6)}
 
 
-def drawn(count: int, seed: int) -> None:
-    """Print who is named in simulated recordings, in per cent: any worker if all are alike, else the slowed one."""
+def drawn_recordings(count: int, seed: int) -> None:
+    """Print the share of drawn recordings in which any worker (without a fault) or the slowed worker is named, %."""
     print(
-        "named, in per cent: law, steps x workers, healthy, then a worker four times slower in",
+        "named, in per cent: distribution, steps x workers, healthy, then a worker four times slower in",
         *SLOW_PARTS,
         sep=" | ",
     )
@@ -174,18 +183,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path)
     cores = parser.add_mutually_exclusive_group()
-    cores.add_argument("--still", action="store_true", help="hosts stay on their cores (so it is anyway)")
+    cores.add_argument("--still", action="store_true", help="hosts stay on their cores (default)")
     cores.add_argument("--exchange", action="store_true", help="hosts change cores every tenth of a second")
     args = parser.parse_args()
     print(f"load of this machine: {os.getloadavg()[0]:.0f} processes on {os.cpu_count()} cores", flush=True)
     if "drawn" in args.what:
         args.what.remove("drawn")
-        drawn(args.count, args.seed)
+        drawn_recordings(args.count, args.seed)
     with tempfile.TemporaryDirectory() as folder:
         keep = (args.keep or Path(folder)).resolve()
         keep.mkdir(parents=True, exist_ok=True)
         for what in args.what:
-            tried(what, args, keep)
+            run_cases(what, args, keep)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Faults that a run survives: deaths, stops, damaged messages, a killed master, full disks.
+"""Inject faults into real runs: deaths, stops, damaged messages, a killed master, full disks.
 
     python benchmarks/faults.py [--share 1.0] [--seed 0]
 
-Every case is drawn from the seed. A case is wrong if a committed gradient differs from the full gradient, hanging if it
-does not end in time; left over are processes that are still there when all pools are closed.
+Every case is drawn from the seed. A case is wrong if a committed gradient differs from the full gradient, and hanging
+if it does not end in time. Processes that still exist after all pools are closed are counted as left over.
 """
 
 from __future__ import annotations

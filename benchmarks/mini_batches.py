@@ -1,13 +1,14 @@
-"""What a mini-batch costs beside its share of a full round, and what batches add to a round of the virtual clock.
+"""Measure the cost of a mini-batch over its share of a full round, and the cost of batches on the virtual clock.
 
     python benchmarks/mini_batches.py [--share 0.01] [--repeats 7] [--rounds 100]
 
-An epoch of batches is measured, the drawing of its batches included. It processes every sample once, so its time over
-that of a full round is what a batch costs over its share. A full round is a gradient over all samples in one call, the
-least that it can cost. On the virtual clock it includes the loss, whose pass costs more: that ratio is printed too.
-Both are measured in turn, in seconds of the processor, in one thread. The rows of a batch are far apart in memory:
-where data are small, gathering them costs more than processing them. Goal: on data of 100 MB and more, a batch of 1 %
-costs at most 1.3 times 1 % of a full round. Smaller data are printed only.
+An epoch of batches processes every sample once, as a full round does. The ratio of their times is the cost of a batch
+over its share. The drawing of the batches is included. A full round is one call for the gradient over all samples. On
+the virtual clock it also evaluates the loss, so that ratio is printed as well. The two measurements alternate, in CPU
+seconds of one thread.
+
+The rows of a batch are far apart in memory. With small data, gathering them takes longer than processing them. Goal: on
+data of 100 MB and more, a batch of 1 % costs at most 1.3 times 1 % of a full round. There is no goal for smaller data.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from workbench.core.running.simulated import timeline
 LARGE_MB = 100
 MAX_RATIO = 1.3
 SIZES = (("logistic", 130_000, 100), ("softmax", 30_000, 784), ("logistic", 20_000, 20))
-MIN_SECONDS = 0.02  # s of one measurement: a short call is repeated
+MIN_SECONDS = 0.02  # min s of one measurement; short calls are repeated
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return the processor's seconds of a call, mean over the calls that fill `MIN_SECONDS`."""
+    """Return the CPU seconds of a call: the mean over as many calls as take `MIN_SECONDS`."""
     begin, calls = time.process_time(), 0
     while not calls or time.process_time() - begin < MIN_SECONDS:
         work()
@@ -44,14 +45,20 @@ def seconds(work: Callable[[], object]) -> float:
 def in_turn(
     one: Callable[[], object], other: Callable[[], object], repeats: int
 ) -> tuple[float, float, float]:
-    """Return the seconds of two calls and the ratio of the second to the first, medians of alternate measurements."""
-    one(), other()  # caches are filled
+    """Return the CPU seconds of two calls, and the ratio of the second to the first.
+
+    These are medians over alternating measurements.
+    """
+    one(), other()  # fill the caches
     pairs = [(seconds(one), seconds(other)) for _ in range(repeats)]
     return median(a for a, _ in pairs), median(b for _, b in pairs), median(b / a for a, b in pairs)
 
 
 def gradients(problem: str, samples: int, features: int, share: float, repeats: int) -> tuple[float, ...]:
-    """Return the seconds of a full gradient and of a mini-batch, and the ratios to its share, without and with loss."""
+    """Return the CPU seconds of a full gradient and of a mini-batch.
+
+    Then the cost of a batch over its share of a full gradient, and over its share of gradient and loss.
+    """
     args = {"samples": samples, "features": features}
     e = wb.Experiment(
         problem=problem, problem_args=args, workers=12, scheme="UMW", batch=round(share * samples)
@@ -70,7 +77,10 @@ def gradients(problem: str, samples: int, features: int, share: float, repeats: 
 
 
 def overhead(scheme: str, rounds: int, repeats: int) -> tuple[float, float, float]:
-    """Return the seconds of a round of the virtual clock without and with batches, nothing learnt, and their ratio."""
+    """Return the CPU seconds of a round on the virtual clock without and with batches, and their ratio.
+
+    Gradients are not computed.
+    """
     plain = wb.Experiment(
         problem_args={"samples": 10_000, "features": 20}, workers=84, scheme=scheme, rounds=rounds
     )

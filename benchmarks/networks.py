@@ -1,11 +1,11 @@
-"""Time to a held-out accuracy of a thin ResNet-18 under several schemes, on the virtual clock.
+"""Compare schemes by the time until a thin ResNet-18 reaches a held-out accuracy, on the virtual clock.
 
     python benchmarks/networks.py [--rounds 120] [--seeds 3] [--channels 8] [--target 0.8]
 
-Twelve workers train on 1000 images of the synthetic stand-in, in batches of 64, and 200 images are held out. A sample
-takes 10 ms. A worker is slow for a while, ten times, with the chances of the Markov model. Round times are simulated
-and not measured. A seed gives all schemes the same stragglers and the same batches. Exact schemes have the same models,
-so they differ in time only. The target is of the mean of five evaluations.
+Twelve workers train on 1000 synthetic images in batches of 64, and 200 images are held out. A sample takes 10 ms, and
+ten times as long while a worker is slow. The Markov delay model draws when that is. Round times are simulated and not
+measured. For one seed, all schemes have the same stragglers and the same batches. Exact schemes have the same models,
+so they differ in time only. The target must be reached by the mean of five evaluations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import workbench as wb
 SCHEMES = {
     "UMW": {},
     "GC": {"stragglers": 2},
-    "SGD": {"stragglers": 2},
+    "Backup": {"stragglers": 2},
     "IS-GC": {"replication": 2, "wait_for": 8},
 }
 

@@ -1,18 +1,21 @@
-"""Planner: real over predicted rounds, the coverage of its intervals, its regret, and the time that it takes.
+"""Measure the planner: predicted round times, coverage of its intervals, regret, and the time that it takes.
 
-Coverage: plans on measured clusters of which the truth is known, and fresh runs there: how many end within the
-interval of their choice (nine in ten should), and how much longer the first choice takes than the best of all.
-
-Size: how much longer the first choice takes where more rounds, or more workers, were measured; whether that is said.
-
-Unfitted: coverage, and regret against a search of our own, where no fitted law describes the stragglers.
-
-Oracle: how much longer the first choice of who knows the law, but for the share that is slow for good, takes.
-
-python benchmarks/planner.py [real] [devices] [truth] [speed] [coverage] [size] [oracle] [unfitted]
+python benchmarks/planner.py [real] [devices] [truth] [speed] [coverage] [size] [unfitted]
                              [--repeat 3] [--rounds 48] [--profiles markov pareto] [--keep FOLDER]
 
-What took long, a measurement of coverage or size, is kept in the folder; with the same one the next call goes on there.
+========== ==========================================================================================================
+real       measured over predicted round times on this machine, whose cores all workers share
+devices    the same, if each worker has a device that it waits for
+truth      forecasts by fitted delay models over forecasts with the given ones
+speed      the time of a plan over that of a forecast
+coverage   the share of new runs within the intervals of their choices (90 % is right), and the regret of the first
+           choice, on clusters whose delays are given
+size       the regret of the first choice if more rounds, or more workers, were measured
+unfitted   coverage, and regret against an exhaustive search, if no fitted delay model describes the stragglers
+========== ==========================================================================================================
+
+The regret of a choice is its time over that of the best choice, minus 1. `planner_oracle.py` computes a lower bound.
+`--keep` saves finished measurements of coverage and size. A later call with the same folder continues from there.
 """
 
 from __future__ import annotations
@@ -24,23 +27,20 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta, binom
 
 import workbench as wb
+from benchmarks.planner_clusters import OTHERS, PERMANENTLY_SLOW, WORKERS, clusters, machines, spells
 from workbench.analysis.planning.advice import Advice, Choice
 from workbench.analysis.planning.measuring import simulated
 from workbench.core.base.types import Array
-from workbench.core.contract.delays import DelayStream, Heterogeneous
 from workbench.core.forecasting import first_rounds
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import start_real
 
-WORKERS = 12
 PROBLEM: dict[str, Any] = {
     "problem": "least_squares",
     "problem_args": {"samples": 256 * WORKERS, "features": 2048},
@@ -51,7 +51,7 @@ DEVICES: dict[str, Any] = {  # each worker computes on its own device, as on a c
     "problem_args": {"loss_and_gradient": f"{Path(__file__).resolve()}:device", "samples": 64 * WORKERS},
     "optimiser_args": {"step": 1e-6},
 }
-RIVALS: dict[str, tuple[str, dict[str, Any]]] = {
+BASELINES: dict[str, tuple[str, dict[str, Any]]] = {
     "UMW": ("UMW", {}),
     "SGD S=3": ("SGD", {"stragglers": 3}),
     "RAR": ("RAR", {}),
@@ -62,14 +62,15 @@ RIVALS: dict[str, tuple[str, dict[str, Any]]] = {
     "FRC r=2": ("FRC", {"replication": 2, "wait_for": 10}),
     "UC-MMC": ("UC-MMC", {"clusters": 4, "load": 3}),
     "GC-MMC": ("GC-MMC", {"clusters": 4, "load": 3, "order": 2}),
+    "ASGD": ("ASGD", {}),
 }
-WARM = 4  # rounds
+WARM_UP_ROUNDS = 4  # first rounds that are not counted
 
 
 def device(model: Array, X: Array, y: Array) -> tuple[float, Array]:
-    """Least squares on a device: 1 ms, 0.5 ms per sample, and an exponential part with a fifth of that mean.
+    """Compute least squares as on a device, which takes 1 ms, 0.5 ms per sample, and an exponential part.
 
-    The loss of all the data, after the run, takes no device's time.
+    The exponential part has a mean of one fifth of the rest. The loss over all data, after the run, takes no such time.
     """
     late = 1 + 0.2 * np.random.default_rng(time.time_ns()).exponential()
     if len(y) < DEVICES["problem_args"]["samples"]:
@@ -79,43 +80,45 @@ def device(model: Array, X: Array, y: Array) -> tuple[float, Array]:
 
 
 def devices(repeat: int, rounds: int) -> None:
-    """Measure where workers do not wait for one another's cores: each device is waited for without using one."""
+    """Do the same as `real`, with workers that sleep while their devices compute, so that they share no cores."""
     real(repeat, rounds, DEVICES)
 
 
 def real(repeat: int, rounds: int, problem: dict[str, Any] = PROBLEM) -> None:
-    """Profile this machine, then run: measured rounds over predicted ones.
+    """Profile this machine, run schemes on it, and print measured over predicted round times.
 
-    The load by other programs changes within seconds, so uncoded rounds are measured again before each baseline.
-    "beside UMW" is the ratio of both schemes' ratios, which a slowdown of both does not change.
+    The load by other programs changes within seconds. UMW is therefore measured again before each scheme. "beside UMW"
+    is the scheme's ratio over that of UMW, which a slowdown of both does not change.
     """
     print(
         f"real: {WORKERS} workers on {os.cpu_count()} cores, {problem['problem']}, nothing emulated; goal 0.85 to 1.15"
     )
-    alone: dict[str, list[float]] = {name: [] for name in RIVALS}
-    beside: dict[str, list[float]] = {name: [] for name in RIVALS}
-    rivals = {
-        name: wb.Experiment(scheme=scheme, scheme_args=args, workers=WORKERS, rounds=rounds + WARM, **problem)
-        for name, (scheme, args) in RIVALS.items()
+    alone: dict[str, list[float]] = {name: [] for name in BASELINES}
+    beside: dict[str, list[float]] = {name: [] for name in BASELINES}
+    baselines = {
+        name: wb.Experiment(
+            scheme=scheme, scheme_args=args, workers=WORKERS, rounds=rounds + WARM_UP_ROUNDS, **problem
+        )
+        for name, (scheme, args) in BASELINES.items()
     }
     for _ in range(repeat):
-        profile = wb.profile("local", like=rivals["UMW"], rounds=rounds, resamples=0)
-        for name, rival in rivals.items():
-            uncoded, ratio = ratio_of(profile, rivals["UMW"]), ratio_of(profile, rival)
+        profile = wb.profile("local", like=baselines["UMW"], rounds=rounds, resamples=0)
+        for name, baseline in baselines.items():
+            uncoded, ratio = ratio_of(profile, baselines["UMW"]), ratio_of(profile, baseline)
             alone[name].append(ratio)
             beside[name].append(ratio / uncoded)
             load = os.getloadavg()[0]
             print(f"  {name:7s} {ratio:.2f}, beside UMW {ratio / uncoded:.2f}   load {load:.1f}", flush=True)
-    for name in RIVALS:
+    for name in BASELINES:
         print(f"  {name:7s} measured / predicted {spread(alone[name])}; beside UMW {spread(beside[name])}")
     POOLS.close()
 
 
 def ratio_of(profile: wb.ClusterProfile, e: wb.Experiment) -> float:
-    """Return the mean measured round over the predicted one."""
+    """Return the mean measured round time over the predicted one."""
     trace = start_real(e, emulate="nothing", events=False).result()
-    measured = float(np.diff(trace.columns["time"])[WARM - 1 :].mean())
-    return measured / profile.forecast(e, e.rounds - WARM).mean
+    measured = float(np.diff(trace.columns["time"])[WARM_UP_ROUNDS - 1 :].mean())
+    return measured / profile.forecast(e, e.rounds - WARM_UP_ROUNDS).mean
 
 
 def spread(found: list[float]) -> str:
@@ -123,15 +126,15 @@ def spread(found: list[float]) -> str:
 
 
 def truth(repeat: int, rounds: int) -> None:
-    """Compare forecasts by fitted delay models with forecasts on the simulated cluster itself."""
-    print("truth: forecast on a profile / on the cluster, N = 30, mean over workers drawn 40 times; goal 1")
-    rivals = {"UMW": {}, "GC": {"stragglers": 9}, "CR": {"children": 5, "layers": 2, "stragglers": 2}}
+    """Print forecasts by fitted delay models over forecasts with the given delay models."""
+    print("truth: forecast on a profile / on the cluster, N = 30, mean over 40 seeds; goal 1")
+    baselines = {"UMW": {}, "GC": {"stragglers": 9}, "CR": {"children": 5, "layers": 2, "stragglers": 2}}
     for kind in ("shifted_exponential", "pareto", "heterogeneous", "markov"):
         link = {"latency": 1e-3, "bandwidth": 8e6, "downloads": True}
         cluster: dict[str, Any] = {"delays": {"kind": kind}, "link": link}
         profile = simulated(wb.Experiment(scheme="UMW", workers=30, **cluster), rounds)
         found = []
-        for scheme, args in rivals.items():
+        for scheme, args in baselines.items():
             e = wb.Experiment(scheme=scheme, scheme_args=args, workers=30, **PROBLEM, **cluster)
             found.append(f"{scheme} {mean_of(profile.experiment(e)) / mean_of(e):.2f}")
         print(f"  {kind:20s} {', '.join(found)}")
@@ -142,7 +145,7 @@ def mean_of(e: wb.Experiment) -> float:
 
 
 def speed(repeat: int, rounds: int) -> None:
-    """Print the seconds of a plan over those of one forecast of 100 uncoded rounds; goal 5 s for N = 156."""
+    """Print the seconds of a plan, and the CPU time over that of a forecast of 100 rounds of UMW."""
     print("speed: a plan of all schemes, simulations included")
     for workers in (12, 156):
         cluster: dict[str, Any] = {"link": {"latency": 1e-3, "bandwidth": 8e6, "downloads": True}}
@@ -161,80 +164,47 @@ def speed(repeat: int, rounds: int) -> None:
         )
 
 
-# an experiment and a seed -> the experiment on a cluster
+# Experiment, seed -> the experiment with the delays of a cluster
 Where = Callable[[wb.Experiment, int], wb.Experiment]
-LEARNT: dict[str, Any] = {
+TRAINED: dict[str, Any] = {
     "problem": "logistic",
     "problem_args": {"data": "breast_cancer"},
     "tolerance": 0.005,
 }
 LINK = {"latency": 2e-4, "bandwidth": 4e6, "downloads": True}
-# Four exact schemes and four others; data-dependent ones would take minutes.
-COVERED = ["UMW", "GC", "CR", "CEGC", "SGD", "FRC", "CRC", "BGC"]
-CHOICES, FRESH = 8, 20  # the best of every scheme, then the next; seeds of each
-# Seeds of the regret: one run in ten takes ten times as long, so 40 seeds gave 12.9 % where 400 give 8.8 %.
-BRUTE = 240
-GLANCE = 24  # seeds of every choice, whatever the planner expects of it
-FRONT = 1.3  # times the best of these: choices that the regret includes
-OTHERS = (
-    "heterogeneous, others"  # planned for new machines of the kind, where the rest are for those measured
-)
-RECORDED_ROUNDS, OWN_SEEDS = 1200, 6  # rounds of a recording; seeds of each try of our own search
+# Four exact schemes, then four inexact ones. Data-dependent schemes would take minutes.
+SCHEMES = ["UMW", "GC", "CR", "CEGC", "SGD", "FRC", "CRC", "BGC"]
+CHOICES, FRESH = 8, 20  # choices with new runs (the best of each scheme first), and seeds of each
+# Seeds for the regret. One run in ten takes ten times as long: 40 seeds gave a regret of 12.9 %, and 400 gave 8.8 %.
+REGRET_SEEDS = 240
+FIRST_LOOK_SEEDS = 24  # seeds of every choice, to find the choices near the best
+FRONT = 1.3  # max time over the best, in these runs, of choices that are run with all seeds
+SEARCH_SEEDS = 6  # seeds of each configuration of the exhaustive search
 UNFITTED = ["UMW", "GC", "SGD", "Backup", "FRC", "BGC"]
-ALLOWED, ANEW = 120, 77_000  # clusters that a measurement allows, and the seed of what they are fitted to
-
-
-def clusters(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return delays of clusters with different stragglers; the last ones do not follow a delay model."""
-    rng = np.random.default_rng(0)
-    together = np.exp(rng.normal(0, 0.6, (150, 1)) + rng.normal(0, 0.4, (150, WORKERS)))
-    rows = [f"{w},{i},{5e-3 * x:.6g}" for i, row in enumerate(together) for w, x in enumerate(row)]
-    table = folder / "recorded.csv"
-    table.write_text("\n".join(["worker,step,seconds", *rows]), encoding="utf-8")
-    return {
-        "shifted_exponential": {"kind": "shifted_exponential"},
-        "exponential": {"kind": "exponential", "mean": 5e-3},
-        "pareto": {"kind": "pareto"},
-        "heterogeneous": {"kind": "heterogeneous"},
-        "markov": {"kind": "markov"},
-        "replay": {
-            "kind": "replay",
-            "path": str(table),
-            "samples": 1.0,
-            "common_start": True,
-            "scale": 1e-2,
-            "same_workers": True,
-        },
-        OTHERS: {"kind": "heterogeneous"},
-    }
-
-
-def machines(delays: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Fix the machines that are measured under a seed: permanently slow workers are the same in every run on them."""
-    if delays["kind"] != "heterogeneous":
-        return delays
-    slow = DelayStream(Heterogeneous(**delays), seed, WORKERS).draw(0)[1]
-    return {**delays, "slow_workers": tuple((np.flatnonzero(slow) + 1).tolist())}
+REFITS, REFIT_SEED = (
+    120,
+    77_000,
+)  # number of clusters consistent with a measurement, and the seed for fitting them
 
 
 def coverage(repeat: int, rounds: int) -> None:
-    """Print fresh runs within the intervals, and regret of the first choice, by cluster; `repeat` measurements of each.
+    """Print the coverage of the intervals, and the regret of the first choice, for each cluster.
 
-    An interval covers the randomness of a fresh run and the sampling error of the measurement. Over one measurement
-    only the former varies, so coverage of 90 % requires several, each with its own fresh runs. Fresh runs are on the
-    measured machines, except for `OTHERS`.
+    An interval covers the randomness of a new run and the sampling error of the measurement. For one measurement, only
+    the former varies. The coverage should therefore be 90 % on average over `repeat` measurements, each with its own
+    new runs. New runs are on the measured machines, except for `OTHERS`.
     """
     print(
-        f"coverage: {repeat} measurements x {CHOICES} choices x {FRESH} fresh seeds; goal 80 to 97 %,"
-        " regret of the first at most 2 %; ? where the planner has its doubts"
+        f"coverage: {repeat} measurements x {CHOICES} choices x {FRESH} new runs; goal 80 to 97 %,"
+        " regret of the first choice at most 2 %; ? if the planner names a runner-up"
     )
     with tempfile.TemporaryDirectory() as folder:
         for kind, delays in clusters(Path(folder)).items():
             if PROFILES and kind not in PROFILES:
                 continue
-            name = f"covered-{kind}-{rounds}-{GLANCE}-{BRUTE}-{ALLOWED}"
+            name = f"covered-{kind}-{rounds}-{FIRST_LOOK_SEEDS}-{REGRET_SEEDS}-{REFITS}"
             found = np.array(
-                [kept(f"{name}-{seed}", covered, kind, delays, seed, rounds) for seed in range(repeat)]
+                [saved(f"{name}-{seed}", covered, kind, delays, seed, rounds) for seed in range(repeat)]
             )
             low, high = found[:, 0].min(), found[:, 0].max()
             offs = ", ".join(
@@ -242,12 +212,12 @@ def coverage(repeat: int, rounds: int) -> None:
             )
             allowed = ", ".join(f"{off:.1%} (± {error:.1%})" for *_, off, error in found)
             print(f"  {kind}: {found[:, 0].mean():.0%} ({low:.0%} to {high:.0%}) within; regret {offs};")
-            print(f"    on clusters that the measurement allows {allowed}", flush=True)
+            print(f"    on clusters that are consistent with the measurement {allowed}", flush=True)
 
 
-def kept(name: str, measure: Callable[..., Any], *args: Any) -> Any:
-    """Return what was measured now, or by an earlier call."""
-    file = FOLDER[0] / f"{name}.json" if FOLDER else None
+def saved(name: str, measure: Callable[..., Any], *args: Any) -> Any:
+    """Return the saved result of `measure`, or call it and save its result."""
+    file = SAVED_IN[0] / f"{name}.json" if SAVED_IN else None
     if file is None or not file.is_file():
         found = measure(*args)
         if file is None:
@@ -259,10 +229,10 @@ def kept(name: str, measure: Callable[..., Any], *args: Any) -> Any:
 def covered(
     kind: str, delays: dict[str, Any], seed: int, rounds: int
 ) -> tuple[float, float, float, bool, float, float]:
-    """Return the share of fresh runs within their intervals, and regret of the first choice, its error, any doubt.
+    """Return coverage, regret of the first choice with its standard error, and whether there is a runner-up.
 
-    Last, the regret and its error over other clusters that are consistent with the measurement. It contains the error
-    of the search, not that of the measurement.
+    The last two values are regret and standard error on other clusters that are consistent with the measurement. This
+    regret contains the error of the search, but not that of the measurement.
     """
     same = kind != OTHERS
     truth: dict[str, Any] = {"delays": machines(delays, 1000 + seed) if same else delays, "link": LINK}
@@ -273,10 +243,10 @@ def covered(
     def there(e: wb.Experiment, seed: int) -> wb.Experiment:
         return e.replace(**truth, seed=seed)
 
-    advice = wb.plan(profile, **LEARNT, **asked, schemes=COVERED)
+    advice = wb.plan(profile, **TRAINED, **asked, schemes=SCHEMES)
     alike: bool | str = "not asked"
     if not seed:
-        few = wb.plan(profile, **LEARNT, **asked, schemes=[c.scheme for c in advice.schemes[:3]])
+        few = wb.plan(profile, **TRAINED, **asked, schemes=[c.scheme for c in advice.schemes[:3]])
         alike = (few.best.name, few.best.seconds) == (advice.best.name, advice.best.seconds)
     shares = []
     firsts = {choice.name for choice in advice.schemes}
@@ -288,48 +258,49 @@ def covered(
         print(
             f"    {choice.marked:38s} {choice.step:18s} {choice.rounds:4.0f} rounds {shares[-1]:5.0%}, {off:.2f}"
         )
-    allowed = simulated(measured, 60, ALLOWED, ANEW)
+    allowed = simulated(measured, 60, REFITS, REFIT_SEED)
     allowed = allowed.here(WORKERS) if same else allowed
 
     def anywhere(e: wb.Experiment, seed: int) -> wb.Experiment:
-        placed = allowed.placed(e, allowed.task(e), allowed.resampled[seed % ALLOWED])
+        placed = allowed.placed(e, allowed.task(e), allowed.resampled[seed % REFITS])
         return placed.model_copy(update={"seed": seed})
 
     off, error, best = regret(advice, there, rounds)
-    told, unsure, other = regret(advice, anywhere, rounds)
+    other_regret, other_error, other = regret(advice, anywhere, rounds)
     print(
-        f"    {advice.headline}; on the cluster {best}, {off:.1%}; on allowed ones {other}, {told:.1%};",
+        f"    {advice.headline}; on the cluster {best}, {off:.1%}; on consistent ones {other}, {other_regret:.1%};",
         end=" ",
     )
-    print(f"the same of three schemes: {alike}", flush=True)
-    return float(np.mean(shares)), off, error, advice.runner_up is not None, told, unsure
+    print(f"the same with three schemes alone: {alike}", flush=True)
+    return float(np.mean(shares)), off, error, advice.runner_up is not None, other_regret, other_error
 
 
 def regret(advice: Advice, where: Where, rounds: int) -> tuple[float, float, str]:
-    """Return by how much the first choice is behind the best of all, its error, and the best.
+    """Return the regret of the first choice, its standard error, and the name of the best choice.
 
-    All choices run there, whatever the planner expects of them; those near the best run longer.
+    All choices are run. Those near the best are run with more seeds.
     """
     glance = {
-        c.name: fresh(c, where, advice, rounds, range(9000, 9000 + GLANCE)).mean() for c in advice.choices
+        c.name: fresh(c, where, advice, rounds, range(9000, 9000 + FIRST_LOOK_SEEDS)).mean()
+        for c in advice.choices
     }
     near = FRONT * min(glance.values())
     front = [c for c in advice.choices if glance[c.name] <= near or c is advice.best]
-    runs = {c.name: fresh(c, where, advice, rounds, range(9000, 9000 + BRUTE)) for c in front}
+    runs = {c.name: fresh(c, where, advice, rounds, range(9000, 9000 + REGRET_SEEDS)) for c in front}
     best = min(runs, key=lambda name: float(runs[name].mean()))
     off = (runs[advice.best.name] - runs[best]) / runs[best].mean()
-    return float(off.mean()), float(off.std()) / BRUTE**0.5, best
+    return float(off.mean()), float(off.std()) / REGRET_SEEDS**0.5, best
 
 
 def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: range) -> np.ndarray:
-    """Return the seconds to the target of runs with other draws, limited to the planner's horizon."""
-    if choice.exact:  # they have the same models; the forecast's rounds are those of the event engine
+    """Return the seconds to the target of new runs, (seeds,). A run ends at the planner's horizon."""
+    if choice.exact:  # the models do not depend on the delays, so a forecast is enough
         runs = [(where(choice.experiment, seed), seed) for seed in seeds]
         return np.array([wb.forecast(e, int(choice.rounds), seed).seconds.sum() for e, seed in runs])
     needed = next(c.rounds for c in advice.choices if c.exact)
     longest = max(3 * int(needed), rounds)
     seconds = np.full(len(seeds), np.nan)
-    for most in (min(round(1.5 * choice.rounds), longest), longest):  # few runs are long
+    for most in (min(round(1.5 * choice.rounds), longest), longest):  # few runs need more rounds
         late = np.flatnonzero(np.isnan(seconds)).tolist()
         e = choice.experiment.replace(rounds=most)
         traces = wb.compare([where(e, seeds[k]) for k in late], events=False) if late else []
@@ -340,25 +311,10 @@ def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: rang
     return seconds
 
 
-def spells(folder: Path, seed: int) -> dict[str, Any]:
-    """Return a recording that no fitted law describes: speeds of workers, and slow spells of two groups of them."""
-    rng = np.random.default_rng(seed)
-    speeds, times = rng.lognormal(0, 0.25, WORKERS), np.empty((RECORDED_ROUNDS, WORKERS))
-    slow = np.zeros(2, dtype=bool)
-    for row in times:
-        slow = np.where(slow, rng.random(2) > 0.1, rng.random(2) < 0.04)  # ten rounds long on average
-        row[:] = speeds * np.repeat(np.where(slow, 4.0, 1.0), WORKERS // 2) * rng.lognormal(0, 0.15, WORKERS)
-    rows = [f"{w},{i},{5e-3 * x:.6g}" for i, row in enumerate(times) for w, x in enumerate(row)]
-    table = folder / f"spells-{seed}.csv"
-    table.write_text("\n".join(["worker,step,seconds", *rows]), encoding="utf-8")
-    common: dict[str, Any] = {"common_start": True, "same_workers": True}
-    return {"kind": "replay", "path": str(table), "samples": 1.0, "scale": 1e-2, **common}
+def exhaustive_search(advice: Advice, where: Where, rounds: int) -> tuple[float, str]:
+    """Run all numbers of stragglers, copies and answers. Return the least mean seconds, and the configuration's name.
 
-
-def own_search(advice: Advice, where: Where, rounds: int) -> tuple[float, str]:
-    """Return the mean seconds of the best of every number of stragglers, copies and answers, and its name.
-
-    Inexact schemes are tried at the steps of the plan's choices of the same scheme.
+    The optimiser's steps are those of the plan's choices of the same scheme.
     """
     found: dict[str, float] = {}
     for choice in advice.schemes:
@@ -368,10 +324,10 @@ def own_search(advice: Advice, where: Where, rounds: int) -> tuple[float, str]:
                 try:
                     e = like.experiment.replace(scheme_args=args)
                     seconds = fresh(
-                        replace(like, experiment=e), where, advice, rounds, range(9000, 9000 + OWN_SEEDS)
+                        replace(like, experiment=e), where, advice, rounds, range(9000, 9000 + SEARCH_SEEDS)
                     )
                 except wb.SettingError:
-                    break  # the parameters do not fit, whatever the step
+                    break  # the parameters are not possible, with any step
                 name = f"{choice.scheme} {args}"
                 found[name] = min(found.get(name, np.inf), float(seconds.mean()))
     best = min(found, key=lambda name: found[name])
@@ -379,7 +335,7 @@ def own_search(advice: Advice, where: Where, rounds: int) -> tuple[float, str]:
 
 
 def every(scheme: str) -> list[dict[str, Any]]:
-    """Return all parameters of a scheme: numbers of stragglers, or copies (up to 4) and answers."""
+    """Return all parameters of a scheme to search: numbers of stragglers, or of copies (up to 4) and answers."""
     fields = wb.schemes.get(scheme).model_fields
     if "wait_for" in fields:
         return [{"replication": r, "wait_for": k} for r in (1, 2, 3, 4) for k in range(1, WORKERS)]
@@ -390,7 +346,7 @@ def every(scheme: str) -> list[dict[str, Any]]:
 
 
 def unfitted(repeat: int, rounds: int) -> None:
-    """Print coverage, and regret against a search of our own, on clusters whose law is not among those fitted."""
+    """Print coverage, and regret against an exhaustive search, on clusters that no fitted delay model describes."""
     print("unfitted: speeds and correlated slow spells; goals 85 to 97 % within, regret 3 % on average")
     offs, shares = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -399,7 +355,7 @@ def unfitted(repeat: int, rounds: int) -> None:
             profile = simulated(
                 wb.Experiment(scheme="UMW", workers=WORKERS, seed=seed, **truth), 60, 40, seed
             )
-            advice = wb.plan(profile, **LEARNT, rounds=rounds, schemes=UNFITTED)
+            advice = wb.plan(profile, **TRAINED, rounds=rounds, schemes=UNFITTED)
 
             def there(e: wb.Experiment, seed: int, truth: dict[str, Any] = truth) -> wb.Experiment:
                 return e.replace(**truth, seed=seed)
@@ -407,14 +363,16 @@ def unfitted(repeat: int, rounds: int) -> None:
             for choice in advice.schemes:
                 seconds = fresh(choice, there, advice, rounds, range(5000, 5000 + FRESH))
                 shares.append(float(np.mean((choice.low <= seconds) & (seconds <= choice.high))))
-            took = float(fresh(advice.best, there, advice, rounds, range(9000, 9000 + OWN_SEEDS)).mean())
-            best, name = own_search(advice, there, rounds)
+            took = float(fresh(advice.best, there, advice, rounds, range(9000, 9000 + SEARCH_SEEDS)).mean())
+            best, name = exhaustive_search(advice, there, rounds)
             offs.append(took / best - 1)
             fits = (
-                "no law fits" if any("no delay model fits" in note for note in advice.notes) else "a law fits"
+                "no delay model fits"
+                if any("no delay model fits" in note for note in advice.notes)
+                else "one fits"
             )
             print(
-                f"  {seed}: {advice.best.name} {took:.3f} s, own search {name} {best:.3f} s; {fits}",
+                f"  {seed}: {advice.best.name} {took:.3f} s, search {name} {best:.3f} s; {fits}",
                 flush=True,
             )
     print(
@@ -423,138 +381,79 @@ def unfitted(repeat: int, rounds: int) -> None:
 
 
 def size(repeat: int, rounds: int) -> None:
-    """Print the regret of the first choice over the size of the measurement, and what the planner reports of it."""
+    """Print the regret of the first choice against the size of the measurement, and whether there is a runner-up."""
     print(
-        f"size: plans for {WORKERS} workers; regret of the first choice, ? where the planner has its doubts; goal 2 %"
+        f"size: plans for {WORKERS} workers; regret of the first choice, ? if the planner names a runner-up; goal 2 %"
     )
     verdicts = []
-    for kind, delays in SIZED.items():
+    for kind, delays in PERMANENTLY_SLOW.items():
         name = f"size-{kind.replace(' ', '-')}-{rounds}"
         plans = {
-            (what, times, seed): kept(
+            (what, times, seed): saved(
                 f"{name}-{times}-{what}-{seed}", sized, delays, what, times, seed, rounds
             )
             for what, times in SIZES
-            for seed in range(FIRST, FIRST + repeat)
+            for seed in range(FIRST_SEED, FIRST_SEED + repeat)
         }
         looked = {repr(choice): choice for choices, _ in plans.values() for choice in choices}
-        seconds = {key: kept(f"{name}-{key}", expected, delays, *choice) for key, choice in looked.items()}
+        seconds = {key: saved(f"{name}-{key}", expected, delays, *choice) for key, choice in looked.items()}
         for what, times in SIZES:
-            told = []
-            for seed in range(FIRST, FIRST + repeat):
+            texts = []
+            for seed in range(FIRST_SEED, FIRST_SEED + repeat):
                 (first, *_), doubt = plans[what, times, seed]
                 off = seconds[repr(first)] / min(seconds.values()) - 1
-                told.append(f"{off:.1%}{'?' if doubt else ''}")
+                texts.append(f"{off:.1%}{'?' if doubt else ''}")
                 verdicts.append((off > 0.02, doubt))
-            print(f"  {kind}, {times} x the {what}: {', '.join(told)}", flush=True)
+            print(f"  {kind}, {times} x the {what}: {', '.join(texts)}", flush=True)
     print(
-        f"  of {len(verdicts)}: above 2 % without a doubt {verdicts.count((True, False))},"
+        f"  of {len(verdicts)}: above 2 % without a runner-up {verdicts.count((True, False))},"
         f" at most 2 % with one {verdicts.count((False, True))}"
     )
 
 
-Numbered = tuple[str, dict[str, Any]]  # a scheme and its parameters
+Configuration = tuple[str, dict[str, Any]]  # a scheme and its parameters
 
 
 def sized(
     delays: dict[str, Any], what: str, times: int, seed: int, rounds: int
-) -> tuple[list[Numbered], bool]:
-    """Return the first choices of a plan on a larger measurement, and whether the first is doubtful."""
+) -> tuple[list[Configuration], bool]:
+    """Return the first choices of a plan on a larger measurement, and whether there is a runner-up."""
     sizes = {"rounds": 60, "workers": WORKERS}
     sizes[what] *= times
     e = wb.Experiment(scheme="UMW", workers=sizes["workers"], seed=seed, delays=delays, link=LINK)
     profile = simulated(e, sizes["rounds"], 40, seed)
-    advice = wb.plan(profile, **LEARNT, workers=WORKERS, rounds=rounds, schemes=EXACT, machines="new")
-    first = [(c.scheme, c.experiment.scheme_args) for c in advice.choices[:LOOKED]]
+    advice = wb.plan(profile, **TRAINED, workers=WORKERS, rounds=rounds, schemes=EXACT, machines="new")
+    first = [(c.scheme, c.experiment.scheme_args) for c in advice.choices[:MAX_CHOICES]]
     return first, advice.runner_up is not None
 
 
 def expected(delays: dict[str, Any], scheme: str, args: dict[str, Any]) -> float:
-    """Return the expected seconds of a round on the cluster, over thousands of first rounds.
+    """Return the expected seconds of a round on the cluster: the mean over the first rounds of many runs.
 
-    A hundred runs are too few: one in ten, in which all workers with a part are permanently slow, takes ten times as
-    long.
+    In one run of ten, all workers with some part are permanently slow, and the round takes ten times as long. A hundred
+    runs are therefore too few.
     """
-    problem = {name: value for name, value in LEARNT.items() if name != "tolerance"}
+    problem = {name: value for name, value in TRAINED.items() if name != "tolerance"}
     e = wb.Experiment(scheme=scheme, scheme_args=args, workers=WORKERS, delays=delays, link=LINK, **problem)
-    return float(first_rounds(e, range(9000, 9000 + MANY)).mean())
-
-
-RULES: dict[
-    str, Callable[[Array, Array], Array]
-] = {  # (choices, shares) seconds, weights -> the least is taken
-    "mean": lambda took, w: took @ w,
-    "mean share lost": lambda took, w: lost(took) @ w,
-    "median": lambda took, w: took[:, np.searchsorted(np.cumsum(w), 0.5)],
-    "greatest share lost": lambda took, w: lost(took)[:, within(w)].max(axis=1),
-    "greatest loss": lambda took, w: (took - took.min(axis=0))[:, within(w)].max(axis=1),
-}
-
-
-def lost(took: Array) -> Array:
-    """Return by which share of the best's time each choice is behind it."""
-    return np.asarray(took / took.min(axis=0) - 1)
-
-
-def within(weights: Array) -> np.ndarray:
-    """Return the indices of the central 90 % of the shares."""
-    return np.abs(np.cumsum(weights) - 0.5) < 0.45
-
-
-def oracle(repeat: int, rounds: int) -> None:
-    """Compute in closed form, with compute times only: GC by groups and windows, some workers permanently slow.
-
-    Everything is known but the share of slow workers, of which as many are measured as are planned for.
-    """
-    shares = np.linspace(0.001, 0.999, 999)
-    truths = np.searchsorted(shares, np.linspace(0.05, 0.5, 10))
-    print("oracle: mean regret over shares of 5 to 50 %, by what is least")
-    all_ = []
-    for n, factor, often in product((8, 12, 24), (3, 6, 20), (0.4, 0.8, 1.0)):
-        late = shares * often + (1 - shares) * 0.02
-        groups = [
-            g * (1 + (factor - 1) * (1 - (1 - late**g) ** (n // g))) for g in range(1, n + 1) if n % g == 0
-        ]
-        windows = [g * (1 + (factor - 1) * binom.sf(g - 1, n, late)) for g in range(1, n + 1)]
-        took = np.array(groups + windows)
-        known = np.array([beta.pdf(shares, k + 0.5, n - k + 0.5) for k in range(n + 1)])
-        known /= known.sum(axis=1, keepdims=True)
-        chance = np.array([binom.pmf(np.arange(n + 1), n, shares[at]) for at in truths])
-        off = lost(took)[:, truths]
-        picks = [[int(np.argmin(rule(took, w))) for w in known] for rule in RULES.values()]
-        picks.append(np.argmin(off @ chance, axis=0).tolist())  # Bayes' rule with the true prior
-        found = [float((chance * off[pick].T).sum(axis=1).mean()) for pick in picks]
-        all_.append(found)
-        print(f"  {n} workers, {factor} times as slow in {often:.0%} of rounds: {told(found)}")
-    print("  mean of all:", told(np.mean(all_, axis=0).tolist()))
-
-
-def told(found: list[float]) -> str:
-    """Print the mean regrets by rule, and the lower bound for any rule."""
-    return ", ".join(f"{name} {x:.1%}" for name, x in zip([*RULES, "least possible"], found, strict=True))
+    return float(first_rounds(e, range(9000, 9000 + EXPECTATION_RUNS)).mean())
 
 
 PROFILES: list[str] = []
-FOLDER: list[Path] = []  # folder of saved measurements
+SAVED_IN: list[Path] = []  # the folder of --keep, if any
 SIZES = [("workers", 1), ("workers", 4), ("workers", 8), ("rounds", 8)]
-SIZED: dict[str, dict[str, Any]] = {  # clusters on which the permanently slow workers decide
-    "3 in 10 slow": {"kind": "heterogeneous"},
-    "2 in 10 slow": {"kind": "heterogeneous", "slow": 0.2, "active_straggles": 0.05, "factor": 6.0},
-    "9 in 20 slow": {
-        "kind": "heterogeneous", "slow": 0.45, "slow_straggles": 0.4, "active_straggles": 0.1, "factor": 4.0
-    },
-}  # fmt: skip
-EXACT = ["UMW", "GC", "CR", "CEGC"]  # their runs are fast
-FIRST, MANY, LOOKED = 3000, 3000, 14  # seed; runs of each choice; choices
+EXACT = ["UMW", "GC", "CR", "CEGC"]  # exact schemes, whose runs are fast
+FIRST_SEED, EXPECTATION_RUNS, MAX_CHOICES = 3000, 3000, 14  # first seed; runs of each choice; choices
 PARTS = {
     "real": real, "devices": devices, "truth": truth, "speed": speed, "coverage": coverage, "size": size,
-    "oracle": oracle, "unfitted": unfitted,
+    "unfitted": unfitted,
 }  # fmt: skip
 
 
 def main() -> None:
-    """Print the ratios."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print the given parts, or all."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=48)
@@ -564,7 +463,7 @@ def main() -> None:
     PROFILES.extend(args.profiles)
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
-        FOLDER.append(args.keep)
+        SAVED_IN.append(args.keep)
     for name in args.parts or PARTS:
         PARTS[name](args.repeat, args.rounds)
 

@@ -1,8 +1,8 @@
-"""Cost of real runs relative to the drawn delays alone, the simulator, and a textbook's master.
+"""Measure the cost of real runs, relative to the drawn delays alone, to the simulator, and to a textbook's master.
 
     python benchmarks/real.py [overhead] [figure8] [textbook] [stream] [start] [messages] [--rounds 100]
 
-Everything is measured side by side on this machine and printed as ratios.
+All measurements are made on this machine in the same call, and most are printed as ratios.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TREES = {12: (3, 2, 1), 84: (4, 3, 1), 156: (12, 2, 2)}
 
 
 def schemes(workers: int) -> list[dict[str, Any]]:
-    """Return GC and CR of a number of workers."""
+    """Return the fields of GC and CR for this number of workers."""
     children, layers, late = TREES[workers]
     return [
         star(workers),
@@ -45,14 +45,14 @@ def schemes(workers: int) -> list[dict[str, Any]]:
 
 
 def star(workers: int) -> dict[str, Any]:
-    """Return GC of a number of workers."""
+    """Return the fields of GC for this number of workers."""
     return {"scheme": "GC", "scheme_args": {"stragglers": STARS[workers]}}
 
 
 def experiment(
     workers: int, rounds: int, fields: dict[str, Any], seconds: tuple[float, float]
 ) -> wb.Experiment:
-    """Return an experiment whose round takes a worker seconds[0] + Exp(mean seconds[1]), whatever the scheme's load."""
+    """Return an experiment in which a worker's task takes a + Exp(mean b) s, for (a, b) = `seconds` and any load."""
     e = wb.Experiment(
         **fields,
         workers=workers,
@@ -69,7 +69,7 @@ def experiment(
 
 
 def measured(e: wb.Experiment, **options: Any) -> tuple[RealRun, float]:
-    """Run on ranks of a pool; return also the time from the call to the first round's beginning."""
+    """Run on ranks of a pool. Return the run, and the seconds from the call to the start of the first round."""
     POOLS.get(e.workers + 1).await_ready()
     called = time.time()
     run = start_real(e, **options)
@@ -79,16 +79,16 @@ def measured(e: wb.Experiment, **options: Any) -> tuple[RealRun, float]:
 
 
 def overhead(rounds: int) -> None:
-    """Print the mean real round over the drawn delays and links alone (the simulator's result for the same draws)."""
+    """Print the mean real round time over the simulated one, which has the same draws and no other cost."""
     print(
         "overhead: real round / drawn delays alone, 50 ms + Exp(20 ms), p = 5001; goals 1.07 (N=84), 1.12 (N=156)"
     )
     for workers in (84, 156):
-        POOLS.close()  # idle ranks of another size would disturb
+        POOLS.close()  # idle ranks of another pool would use the cores
         for fields in schemes(workers):
             e = experiment(workers, rounds, fields, (0.05, 0.02))
             ideal = wb.run(e, events=False).columns["time"][-1]
-            measured(e.replace(rounds=30))  # ranks start and warm up
+            measured(e.replace(rounds=30))  # start the ranks, and fill their caches
             for emulate in ("all", "delays"):
                 run, began = measured(e, emulate=emulate, events=False)
                 trace = run.result()
@@ -103,8 +103,8 @@ def overhead(rounds: int) -> None:
 
 
 def bare_star(e: wb.Experiment) -> float:
-    """Return the same ratio for a loop that only passes numbers on, with the same draws."""
-    POOLS.close()  # its idle ranks would disturb
+    """Return the same ratio for the loop of `bare_star.py`, with the same draws."""
+    POOLS.close()  # idle ranks would use the cores
     stream = DelayStream(e.delays, e.seed, e.workers)
     seconds = np.array([stream.whole(round, e.plan.loads[1:]) for round in range(e.rounds)])
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +116,10 @@ def bare_star(e: wb.Experiment) -> float:
 
 
 def baseline(script: str, workers: int, *arguments: object, blocks: bool = False) -> list[str]:
-    """Return the output of a plain mpi4py script. `blocks`: its calls wait for messages, and should yield the core."""
+    """Run an mpi4py script. Return the words that it prints.
+
+    `blocks`: whether its MPI calls block. While they wait, they then yield the core.
+    """
     host = [] if blocks else ["--host", f"localhost:{workers + 1}"]  # see `mpiexec.command`
     start = [
         *die_with_parent_argv("TERM", mpiexec.find_mpiexec()),
@@ -133,7 +136,7 @@ def baseline(script: str, workers: int, *arguments: object, blocks: bool = False
 
 
 def figure8(rounds: int) -> None:
-    """Run paper 1, figure 8, scaled to this machine: speedups of CR over the others, real and simulated."""
+    """Run figure 8 of paper 1, scaled to this machine. Print real and simulated speedups of CR over the others."""
     common: dict[str, Any] = {
         "workers": 12,
         "rounds": rounds,
@@ -164,10 +167,10 @@ def figure8(rounds: int) -> None:
 
 
 def textbook(rounds: int) -> None:
-    """Compare rounds per second and the master's CPU with a textbook's master, without delays.
+    """Compare rounds per second and the master's CPU time with those of `textbook_master.py`, without delays.
 
-    With a core for each process, as on a cluster: one worker on this machine's two cores. The best of short
-    alternating runs counts, as other processes may take the cores for a while.
+    There is one worker, so that each process has one of this machine's two cores, as on a cluster. Short runs
+    alternate, and the best of each counts, since other processes may use the cores for a while.
     """
     print("no delays, N=1: GC against a textbook master (Irecv all, Waitany, lstsq every round)")
     print("  checked: against the same with the workbench's header and checks for every message; goal 0.8")
@@ -201,14 +204,14 @@ def our_rate(workers: int, rounds: int) -> tuple[float, float]:
 
 
 def their_rate(workers: int, rounds: int, what: str) -> tuple[float, float]:
-    """Return the same of the baseline."""
+    """Return rounds per second of the baseline, and its master's CPU seconds per round."""
     text = baseline("textbook_master.py", workers, STARS[workers], FEATURES, rounds, what, blocks=True)
     rate, used = (float(word) for word in text)
     return rate, used
 
 
 def stream(rounds: int) -> None:
-    """Print how late a notebook sees a round, and how long a stop takes; N = 84."""
+    """Print the delay from a commit until a notebook has the round, and the seconds that a stop takes, for N = 84."""
     e = experiment(84, rounds, schemes(84)[0], (0.05, 0.02))
     measured(e.replace(rounds=5))
     run = start_real(e.replace(rounds=100 * rounds))
@@ -231,14 +234,17 @@ def stream(rounds: int) -> None:
 
 
 def start(rounds: int) -> None:
-    """Time from the call to the first round, without ranks of a pool, and to a stop's end; N = 84."""
+    """Print the seconds from the call to the first round without a pool, and those that a stop takes, for N = 84."""
     POOLS.close()
     e = wb.Experiment(**schemes(84)[1], workers=84, rounds=100 * rounds)
     seen = [time.monotonic()]
     run = start_real(e)
     shown = None
     while not len(run.rows()["round"]):
-        if (run.note, run.stage) != shown or run.stage is None:  # None: the bar moves to and fro
+        if (
+            run.note,
+            run.stage,
+        ) != shown or run.stage is None:  # None: the progress bar moves without a length
             shown = (run.note, run.stage)
             seen.append(time.monotonic())
         time.sleep(0.01)
@@ -262,21 +268,21 @@ def start(rounds: int) -> None:
 
 
 class OneSum(Buffer):
-    """Check by one sum of all words, which does not detect exchanged words."""
+    """Buffer whose checksum is the sum of all words. It does not detect exchanged words."""
 
     def checksum(self, end: int) -> int:
         return int(np.add.reduce(self.words[1:end]))
 
 
 class WholeCrc(Buffer):
-    """Check by one CRC of all words."""
+    """Buffer whose checksum is one CRC over all words."""
 
     def checksum(self, end: int) -> int:
         return crc32(self.words[1:end])
 
 
 def messages(rounds: int) -> None:
-    """Print the cost to write and to read a message, by its check."""
+    """Print the microseconds for writing and reading a message, for each kind of checksum."""
     print("messages: microseconds to write one and to read it, with caches warm; the best of many turns")
     kinds = {
         OneSum: "one sum, blind to places",
@@ -292,13 +298,13 @@ def messages(rounds: int) -> None:
             )
 
 
-def costs(sheet: Buffer, floats: int, times: int = 20) -> tuple[float, float, float]:
-    """Return the seconds to write a message into a buffer, to read it, and to compute its checksum."""
+def costs(buffer: Buffer, floats: int, times: int = 20) -> tuple[float, float, float]:
+    """Return the seconds for writing a message into a buffer, for reading it, and for its checksum."""
     value = np.random.default_rng(0).standard_normal(floats)
     envelope = Envelope(1, 0, 2, 0, 0, floats, 0.0, 0.0, "coded")
-    write = timeit.timeit(lambda: encode_message(sheet, envelope, value), number=times)
-    read = timeit.timeit(lambda: decode_message(sheet, None, 1, 2), number=times)
-    check = timeit.timeit(lambda: sheet.checksum(len(sheet.words)), number=times)
+    write = timeit.timeit(lambda: encode_message(buffer, envelope, value), number=times)
+    read = timeit.timeit(lambda: decode_message(buffer, None, 1, 2), number=times)
+    check = timeit.timeit(lambda: buffer.checksum(len(buffer.words)), number=times)
     return write / times, read / times, check / times
 
 

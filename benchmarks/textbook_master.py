@@ -1,10 +1,11 @@
-"""The baseline of `benchmarks/real.py`: a gradient-coding master as textbooks and public code write it.
+"""Baseline of `benchmarks/real.py textbook`: a gradient-coding master as in textbooks and in public code.
 
     mpiexec -n N+1 python benchmarks/textbook_master.py STRAGGLERS FEATURES ROUNDS [checked]
 
-Irecv from all, Waitany until enough, least squares for the weights in every round, then wait for the late ones too, as
-nothing tells their messages from the next round's. Prints rounds per second and the master's CPU seconds per round.
-"checked": every message has the workbench's header, and is looked at as the workbench does, which textbooks do not.
+In each round, the master calls Irecv for all workers and Waitany until enough have answered. It computes the weights by
+least squares. Then it waits for the late messages too, because they could not be distinguished from those of the next
+round. Prints rounds per second and the master's CPU seconds per round. "checked": every message has the workbench's
+header and is checked as in the workbench.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from workbench.mpi.engine.wire import Buffer, Envelope, decode_message, encode_m
 
 
 class Bare:
-    """Messages of plain numbers."""
+    """Message that contains only values."""
 
     def __init__(self, features: int) -> None:
         self.buffer = np.zeros(features)
@@ -33,17 +34,17 @@ class Bare:
 
 
 class Checked(Bare):
-    """Messages with their sender and a checksum."""
+    """Message with a header that contains its sender and a checksum."""
 
     def __init__(self, features: int) -> None:
-        self.sheet = Buffer(features)
-        self.buffer = self.sheet.bytes
+        self.message = Buffer(features)
+        self.buffer = self.message.bytes
 
     def put(self, numbers: np.ndarray, sender: int) -> None:
-        encode_message(self.sheet, Envelope(1, 0, sender, 0, 0, len(numbers), 0.0, 0.0, "answer"), numbers)
+        encode_message(self.message, Envelope(1, 0, sender, 0, 0, len(numbers), 0.0, 0.0, "answer"), numbers)
 
     def get(self, sender: int) -> np.ndarray:
-        return np.asarray(decode_message(self.sheet, None, 1, sender)[1])
+        return np.asarray(decode_message(self.message, None, 1, sender)[1])
 
 
 def cpu() -> float:
@@ -52,7 +53,7 @@ def cpu() -> float:
 
 
 def code(n: int, s: int) -> np.ndarray:
-    """Return the code of Tandon et al. 2017, algorithm 2."""
+    """Return the encoding matrix of Tandon et al. 2017, algorithm 2: (n, n), for `s` stragglers."""
     H = np.random.default_rng(0).standard_normal((s, n))
     H[:, -1] = -H[:, :-1].sum(axis=1)
     B = np.zeros((n, n))
@@ -66,12 +67,12 @@ def code(n: int, s: int) -> np.ndarray:
 
 def master(comm: MPI.Intracomm, kind: type[Bare], B: np.ndarray, s: int, features: int, rounds: int) -> None:
     n = len(B)
-    model, news = np.zeros(features), kind(features)
+    model, latest = np.zeros(features), kind(features)
     answers = [kind(features) for _ in range(n)]
     began, used = time.perf_counter(), cpu()
     for _ in range(rounds):
-        news.put(model, 0)
-        sends = [comm.Isend(news.buffer, i + 1, 1) for i in range(n)]
+        latest.put(model, 0)
+        sends = [comm.Isend(latest.buffer, i + 1, 1) for i in range(n)]
         receives = [comm.Irecv(answer.buffer, i + 1, 2) for i, answer in enumerate(answers)]
         came = [MPI.Request.Waitany(receives) for _ in range(n - s)]
         weights = np.linalg.lstsq(B[came].T, np.ones(n), rcond=None)[0]
@@ -84,10 +85,10 @@ def master(comm: MPI.Intracomm, kind: type[Bare], B: np.ndarray, s: int, feature
 def worker(comm: MPI.Intracomm, kind: type[Bare], row: np.ndarray, features: int, rounds: int) -> None:
     n = len(row)
     X = np.random.default_rng(1).standard_normal((n, features))
-    y, held, news, answer = np.ones(n), np.flatnonzero(row), kind(features), kind(features)
+    y, held, latest, answer = np.ones(n), np.flatnonzero(row), kind(features), kind(features)
     for _ in range(rounds):
-        comm.Recv(news.buffer, 0, 1)
-        model = news.get(0)
+        comm.Recv(latest.buffer, 0, 1)
+        model = latest.get(0)
         answer.put(sum(row[k] * (X[k] @ model - y[k]) * X[k] for k in held), comm.rank)
         comm.Send(answer.buffer, 0, 2)
 

@@ -1,252 +1,316 @@
-"""Rounds a second of a network in PyTorch beside PyTorch's own DistributedDataParallel: with a sleeper, with a death.
+"""Codes in a script of torchrun beside PyTorch's DistributedDataParallel: speed, a sleeper, loss, a death, a forecast.
 
-    python benchmarks/torch_ddp.py [speed] [sleeper] [death] [--rounds 30] [--repeats 3] [--samples 256]
-                                   [--network transformer | digits]
+    python benchmarks/torch_ddp.py [speed] [sleeper] [loss] [death] [forecast] [--steps 60] [--repeats 3] [--batch 16]
 
-Both sides have eight ranks that train, the same transformer of a million parameters (or the small convolutional
-network on the digits) in float32, the same samples, the same cores, and one thread a rank; DDP goes over gloo. Nothing
-is emulated: one rank of eight really sleeps 200 ms a step, and leaves its share of the cores to the others meanwhile.
-The sides take turns. (The file is not called torch.py: a script's folder comes first where modules are looked for, so
-it would import itself.)
+Both sides have eight ranks with one thread each, a transformer of a million parameters in float32, Adam, the same
+mini-batches of the same text, and the same cores. DDP goes over gloo. Nothing is emulated: with a sleeper, rank 3
+sleeps 200 ms in each forward pass. The sides take turns. `--steps` is for speed and sleeper; loss and death have 200.
+
+Goals: uncoded 0.9 of DDP's steps a second; DDP's step 200 ms longer with the sleeper, and GC's at most 5 %; the loss
+after 200 steps within the spread of two runs of DDP; 200 steps and status 0 after a death; forecasts within 15 %.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
-import socket
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
 
+import numpy as np
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
-RANKS, WARM, NAP = 8, 4, 0.2  # ranks that train; ignored first rounds; s of sleep
-NETWORKS = Path(__file__).parents[1] / "examples" / "networks.py"
-HERE = Path(__file__).resolve()
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+RANKS, SLEEPER, VICTIM = 8, 3, 5
+WARM_STEPS, NAP_S, LONG_STEPS, DEATH_STEP = 8, 0.2, 200, 20
+SAMPLES, RATE = 512, 1e-3
+ROOT, HERE = Path(__file__).resolve().parents[1], Path(__file__).resolve()
+SCHEMES = {
+    "uncoded": ["--scheme", "UMW"],
+    "GC": ["--scheme", "GC", "--set", "stragglers=1"],
+    "GC fractional": ["--scheme", "GC", "--set", "stragglers=1", "--set", "code=fractional"],
+    "IS-GC": ["--scheme", "IS-GC", "--set", "replication=2", "--set", "wait_for=7"],
+    "backup": ["--scheme", "Backup", "--set", "stragglers=1"],
+    "local SGD": ["--scheme", "LocalSGD", "--set", "local_steps=8"],
+    "H-SGD": ["--scheme", "H-SGD", "--set", "local_steps=8", "--set", "levels=[[2, 2]]"],
+}
 
 
-def rank() -> int:
-    """Return this process's number among those that train, from 1; 0 for the others."""
-    if "DDP_RANK" in os.environ:
-        return int(os.environ["DDP_RANK"]) + 1
-    return int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", 0)))
+# ---------------------------------------------------------------- the script
 
 
-def network() -> nn.Module:
-    """Return the transformer of the examples, with a million parameters, or their network for the digits."""
-    sys.path.insert(0, str(NETWORKS.parent))
+def pieces() -> tuple[nn.Module, DataLoader]:
+    """Return the transformer of the examples, and a loader of pieces of text."""
+    sys.path.insert(0, str(ROOT / "examples"))
     import networks
 
-    return networks.DigitsNet() if digits() else networks.million()
+    torch.manual_seed(0)
+    data = TensorDataset(*networks.text(SAMPLES))
+    loader = DataLoader(data, batch_size=int(os.environ["BATCH"]), shuffle=True, drop_last=True)
+    return networks.million(), loader
 
 
-def digits() -> bool:
-    """Return whether the small network is chosen."""
-    return os.environ.get("DDP_NETWORK") == "digits"
+def misbehave(rank: int, step: int) -> None:
+    """Sleep or die, if this is the rank for it."""
+    if rank == SLEEPER and os.environ.get("SLEEPY"):
+        time.sleep(NAP_S)
+    if rank == VICTIM and step == int(os.environ.get("DEATH", "-1")):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Sleepy(nn.Module):
-    """The same network; one of eight ranks is late."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = network()
-
-    def forward(self, x: Tensor) -> Tensor:
-        if rank() == 3 and self.training_now():
-            time.sleep(NAP)
-        return self.inner(x)
-
-    def training_now(self) -> bool:
-        """Return whether this is training, not the trial of a first sample."""
-        return torch.is_grad_enabled()
+def loss_of(model: nn.Module, x: Tensor, y: Tensor, rank: int, step: int) -> Tensor:
+    """Return the losses of the samples, (samples, places)."""
+    scores = model(x)
+    misbehave(rank, step)
+    return nn.functional.cross_entropy(scores, y, reduction="none")
 
 
-def samples() -> tuple[Tensor, Tensor]:
-    """Return stretches of text or digits, as many as the environment variable says."""
-    sys.path.insert(0, str(NETWORKS.parent))
-    import networks
+class Log:
+    """Ends of steps and losses of one rank of DDP."""
 
-    count = int(os.environ.get("DDP_SAMPLES", "256"))
-    if digits():
-        X, y = load_digits(return_X_y=True)
-        return torch.tensor(X[:count] / 16, dtype=torch.float32), torch.tensor(y[:count])
-    return networks.text(count)
+    def __init__(self, rank: int) -> None:
+        self.path = Path(os.environ["OUT"]) / f"log-{rank}.json"
+        self.ends: list[float] = []
+        self.losses: list[float] = []
+
+    def step(self, loss: float) -> None:
+        self.ends.append(time.monotonic())
+        self.losses.append(loss)
+
+    def write(self) -> None:
+        self.path.write_text(json.dumps({"ends": self.ends, "losses": self.losses}))
 
 
-# ---------------------------------------------------------------- DistributedDataParallel
-
-
-def train(rounds: int, sleepy: bool, death: int | None, out: Path) -> None:
-    """Train as one rank of DDP: full batches, plain descent; return when each step was over."""
+def train_ddp(steps: int) -> None:
+    """Train as one rank of DDP, on its share of the batches of a job."""
     from torch import distributed
     from torch.nn.parallel import DistributedDataParallel
 
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", rank=rank() - 1, world_size=RANKS)
-    torch.manual_seed(0)
-    module = DistributedDataParallel(Sleepy() if sleepy else network())
-    X, y = (part.tensor_split(RANKS)[rank() - 1] for part in samples())
-    descent = torch.optim.SGD(module.parameters(), lr=0.05)
-    ends = []
-    for step in range(rounds):
-        if death is not None and step == death and rank() == 3:
-            os.kill(os.getpid(), 9)
-        descent.zero_grad()
-        nn.functional.cross_entropy(module(X), y).backward()
-        descent.step()
-        ends.append(time.monotonic())
-        if rank() == 1:
-            out.write_text(json.dumps(ends))
+    from workbench.ddp.batches import JobBatches
+
+    distributed.init_process_group("gloo")
+    rank = distributed.get_rank()
+    place = (rank + int(os.environ.get("SHIFT", "0"))) % RANKS  # which share: changes the order of sums only
+    net, loader = pieces()
+    batches, log = JobBatches(loader, seed=0), Log(rank)
+    model = DistributedDataParallel(net)
+    optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
+    for step in range(steps):
+        rows = batches.of(step)
+        share = torch.as_tensor(np.array_split(np.asarray(rows), RANKS)[place])
+        x, y = (tensor[share] for tensor in loader.dataset.tensors)
+        optimiser.zero_grad()
+        loss = loss_of(model, x, y, rank, step).mean()
+        loss.backward()
+        optimiser.step()
+        log.step(float(loss))
+        if rank == 0 and "DEATH" in os.environ:
+            log.write()
+    mine = torch.tensor(log.losses)
+    distributed.all_reduce(mine)
+    log.losses = (mine / RANKS).tolist()
+    if rank == 0:
+        log.write()
     distributed.destroy_process_group()
 
 
-def ddp(rounds: int, sleepy: bool = False, death: int | None = None) -> tuple[list[float], list[int]]:
-    """Return the seconds of every step of DDP after the first few, and how its processes ended."""
-    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port, out = free.getsockname()[1], Path(folder) / "ends.json"
-        free.close()
-        texts = [sys.executable, str(HERE), "--train", str(out), "--rounds", str(rounds)]
-        texts += ["--sleepy"] * sleepy + (["--death", str(death)] if death is not None else [])
-        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
-        each = {**os.environ, **ONE_THREAD, **where}
-        quiet = subprocess.DEVNULL if death is not None else None
-        ranks = [
-            subprocess.Popen(texts, env={**each, "DDP_RANK": str(r)}, stderr=quiet) for r in range(RANKS)
+def train_coded(steps: int) -> None:
+    """Train as one rank of a job with a scheme."""
+    from workbench import ddp
+
+    net, loader = pieces()
+    optimiser = torch.optim.Adam(net.parameters(), lr=RATE)
+    job = ddp.prepare(net, optimiser, loader)
+    for x, y in job.until(steps):
+        optimiser.zero_grad()
+        job.backward(loss_of(net, x, y, job.rank, job.step))
+        optimiser.step()
+
+
+# ---------------------------------------------------------------- jobs
+
+
+@dataclass
+class Ended:
+    """An ended job: exit status, seconds of each step after the first few, losses, and the ranks' times."""
+
+    status: int
+    seconds: list[float]
+    losses: list[float]
+    times: list[dict[str, str]]
+
+
+def job(
+    side: str, steps: int, batch: int, shift: int = 0, sleepy: bool = False, death: bool = False
+) -> Ended:
+    """Run a job of torchrun until its end."""
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "job"
+        command = [
+            *start,
+            *([] if side == "DDP" else ["-m", "workbench.ddp", *SCHEMES[side], "--folder", str(log)]),
         ]
-        codes = [process.wait() for process in ranks]
-        return steps(json.loads(out.read_text())), codes
+        command += [str(HERE), "--train", side, "--steps", str(steps)]
+        env = {**os.environ, "OUT": folder, "BATCH": str(batch), "OMP_NUM_THREADS": "1", "SHIFT": str(shift)}
+        env |= {"PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo"}
+        env |= {"SLEEPY": "1"} if sleepy else {}
+        env |= {"DEATH": str(DEATH_STEP)} if death else {}
+        quiet = subprocess.DEVNULL if death else None
+        status = subprocess.run(command, env=env, check=False, stderr=quiet, stdout=quiet).returncode
+        return ended(status, Path(folder)) if side == "DDP" else ended_coded(status, log)
 
 
-def steps(ends: list[float]) -> list[float]:
-    """Return the seconds of every step but the first."""
-    return [b - a for a, b in zip(ends[WARM:], ends[WARM + 1 :], strict=False)]
+def ended(status: int, folder: Path) -> Ended:
+    """Return what rank 0 of DDP has logged."""
+    file = folder / "log-0.json"
+    found = json.loads(file.read_text()) if file.exists() else {"ends": [], "losses": []}
+    return Ended(status, [b - a for a, b in pairwise(found["ends"][WARM_STEPS:])], found["losses"], [])
 
 
-# ---------------------------------------------------------------- ours
+def ended_coded(status: int, folder: Path) -> Ended:
+    """Return what the master has logged; the steps of local schemes are those between two averages."""
+    rows = list(csv.DictReader((folder / "steps.csv").open()))
+    ends = [(int(row["step"]), float(row["time"])) for row in rows if int(row["step"]) > WARM_STEPS]
+    seconds = [(b - a) / (j - i) for (i, a), (j, b) in pairwise(ends)]
+    times = list(csv.DictReader((folder / "times.csv").open()))
+    return Ended(status, seconds, [float(row["loss"]) for row in rows], times)
 
 
-def ours(scheme: str, rounds: int, sleepy: bool = False, death: int | None = None, **args: Any) -> Any:
-    """Return the trace of a real run without emulation."""
-    import workbench as wb
-
-    e = wb.Experiment(
-        scheme=scheme,
-        scheme_args=args,
-        workers=RANKS,
-        rounds=rounds,
-        problem="torch",
-        problem_args={"module": Sleepy if sleepy else network, "dataset": samples, "device": "cpu"},
-        optimiser_args={"step": 0.05},
-        faults=[{"worker": 3, "round": death}] if death is not None else (),
-    )
-    return wb.run(e, engine="mpi", emulate="nothing")
-
-
-def timed(scheme: str, rounds: int, sleepy: bool = False, **args: Any) -> list[float]:
-    """Return the seconds of every round after the first few."""
-    return steps(ours(scheme, rounds, sleepy, **args).rounds["time"].tolist())
-
-
-SIDES: dict[str, Callable[[int, bool], list[float]]] = {
-    "DDP": lambda rounds, sleepy: ddp(rounds, sleepy)[0],
-    "UMW": lambda rounds, sleepy: timed("UMW", rounds, sleepy),
-    "RAR": lambda rounds, sleepy: timed("RAR", rounds, sleepy),
-    "GC": lambda rounds, sleepy: timed("GC", rounds, sleepy, stragglers=1),
-}
-LOAD = {"GC": 2}
-
-
-def turns(
-    names: list[str], rounds: int, repeats: int, sleepy: tuple[bool, ...]
-) -> dict[tuple[str, bool], Any]:
-    """Return the steps of every side, one list per turn."""
-    found: dict[tuple[str, bool], Any] = {(name, naps): [] for name in names for naps in sleepy}
-    for turn in range(repeats):
-        for name, naps in _ordered(found, turn):
-            took = SIDES[name](rounds, naps)
-            found[name, naps].append(took)
+def turns(sides: list[tuple[str, bool]], args: argparse.Namespace) -> dict[tuple[str, bool], list[Ended]]:
+    """Return the jobs of every side, with or without a sleeper. Every other turn is in reverse order."""
+    found: dict[tuple[str, bool], list[Ended]] = {side: [] for side in sides}
+    for turn in range(args.repeats):
+        for name, sleepy in sides[:: 1 if turn % 2 == 0 else -1]:
+            done = job(name, args.steps, args.batch, sleepy=sleepy)
+            found[name, sleepy].append(done)
+            what = f"{name}{' with a sleeper' if sleepy else ''}"
             print(
-                f"  turn {turn + 1} {name:4s}{' with a sleeper' if naps else '':15s} mean step {mean(took):.3f} s,"
-                f" median {median(took):.3f} s   load of the machine {os.getloadavg()[0]:.0f}",
+                f"  turn {turn + 1} {what:28s} status {done.status}, step: mean {1e3 * mean(done.seconds):.0f} ms,"
+                f" median {1e3 * median(done.seconds):.0f} ms   load of the machine {os.getloadavg()[0]:.0f}",
                 flush=True,
             )
     return found
 
 
-def _ordered(names: Any, turn: int) -> Iterator[tuple[str, bool]]:
-    """Reverse every other turn, so that the machine's other load affects all sides."""
-    yield from list(names) if turn % 2 == 0 else list(names)[::-1]
+def ratios(over: list[Ended], under: list[Ended]) -> Iterator[float]:
+    """Return ratios of mean steps, turn by turn."""
+    return (mean(a.seconds) / mean(b.seconds) for a, b in zip(over, under, strict=True))
 
 
-def speed(rounds: int, repeats: int) -> None:
-    """Print rounds per second over DDP's, turn by turn."""
-    print("rounds a second over DDP's, nothing delayed; goal: UMW and RAR 0.8", flush=True)
-    found = turns(list(SIDES), rounds, repeats, (False,))
-    for name in ("UMW", "RAR", "GC"):
-        pairs = zip(found["DDP", False], found[name, False], strict=True)
-        ratios = [median(theirs) / median(mine) for theirs, mine in pairs]
-        shown = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
-        print(f"  {name}: {median(ratios):.2f} ({shown}), with {LOAD.get(name, 1)} times DDP's load")
+def speed(args: argparse.Namespace) -> None:
+    print("steps a second over DDP's, nothing sleeps; goal: uncoded 0.9", flush=True)
+    names = ["DDP", *(SCHEMES if args.all else ("uncoded", "GC"))]
+    found = turns([(name, False) for name in names], args)
+    for name in names[1:]:
+        each = sorted(ratios(found["DDP", False], found[name, False]))
+        print(f"  {name}: {median(each):.2f} ({', '.join(f'{ratio:.2f}' for ratio in each)})")
 
 
-def sleeper(rounds: int, repeats: int) -> None:
-    """Print the mean step with and without a rank that sleeps 200 ms per step."""
-    print(
-        "one rank of eight sleeps 200 ms a step; goals: GC within 5 % of itself, DDP 200 ms longer",
-        flush=True,
-    )
-    found = turns(["DDP", "GC"], rounds, repeats, (False, True))
-    for name in ("DDP", "GC"):
-        pairs = list(zip(found[name, False], found[name, True], strict=True))
-        longer = [mean(late) - mean(plain) for plain, late in pairs]
-        ratios = [mean(late) / mean(plain) for plain, late in pairs]
-        print(f"  {name}: mean step {1e3 * median(longer):+.0f} ms, {median(ratios):.2f} times as long")
+def sleeper(args: argparse.Namespace) -> None:
+    print("rank 3 sleeps 200 ms a step; goals: DDP 200 ms longer, GC at most 5 % longer", flush=True)
+    names = ["DDP", *(SCHEMES if args.all else ("GC",))]
+    found = turns([(name, naps) for name in names for naps in (False, True)], args)
+    for name in names:
+        plain, late = found[name, False], found[name, True]
+        longer = [mean(b.seconds) - mean(a.seconds) for a, b in zip(plain, late, strict=True)]
+        print(f"  {name}: {1e3 * median(longer):+.0f} ms, {median(ratios(late, plain)):.2f} times as long")
 
 
-def death(rounds: int, repeats: int) -> None:
-    """Kill a rank in its tenth step."""
-    took, codes = ddp(rounds, death=10)
-    done = WARM + 1 + len(took)
-    print(
-        f"a rank is killed in step 10: DDP ends after {done} of {rounds} steps, its processes' codes {codes}"
-    )
-    for scheme, args in (("GC", {"stragglers": 1}), ("FRC", {"replication": 2, "wait_for": 7})):
-        trace = ours(scheme, rounds, death=10, **args)
+def loss(args: argparse.Namespace) -> None:
+    print("loss after 200 steps on the same batches; goal: within the spread of two runs of DDP", flush=True)
+    last = {f"DDP {shift}": job("DDP", LONG_STEPS, args.batch, shift).losses[-1] for shift in (0, 3)}
+    spread = abs(last["DDP 0"] - last["DDP 3"])
+    for name in ("uncoded", "GC", "GC fractional"):
+        last[name] = job(name, LONG_STEPS, args.batch).losses[-1]
+    centre = mean((last["DDP 0"], last["DDP 3"]))
+    for name, value in last.items():
+        print(f"  {name}: {value:.6f}, {value - centre:+.2e} from DDP's mean; spread of DDP {spread:.2e}")
+
+
+def death(args: argparse.Namespace) -> None:
+    print("rank 5 is killed in step 20 of 200; goal: 200 steps, status 0", flush=True)
+    for name in ("DDP", "GC", "GC fractional"):
+        done = job(name, LONG_STEPS, args.batch, death=True)
+        print(f"  {name}: {len(done.losses)} steps, status {done.status}", flush=True)
+
+
+def forecast(args: argparse.Namespace) -> None:
+    """Predict steps from the first job of uncoded and of GC, and compare them with further jobs."""
+    print("steps forecast by the simulator, from the times of one healthy job; goal: within 15 %", flush=True)
+    profile = {name: job(name, args.steps, args.batch) for name in ("uncoded", "GC")}
+    found = turns([(name, naps) for name in profile for naps in (False, True)], args)
+    for (name, naps), ended in found.items():
+        told, measured = simulated(name, profile[name], naps), median(mean(done.seconds) for done in ended)
+        what = f"{name}{' with a sleeper' if naps else ''}"
         print(
-            f"  {scheme} does {len(trace.rounds)} of {rounds} rounds, loss {trace.rounds['loss'].iloc[-1]:.4f}"
+            f"  {what}: forecast {1e3 * told:.0f} ms, measured {1e3 * measured:.0f} ms, {told / measured - 1:+.0%}"
         )
+
+
+def simulated(name: str, profile: Ended, sleepy: bool) -> float:
+    """Return the mean step in the simulator: recorded processor times on shared cores, and what a step takes beside.
+
+    What a step takes beside the slowest awaited rank is taken from the profile as well: sending, adding up, the
+    optimiser. A rank that sleeps leaves the cores to the others.
+    """
+    rows = [row for row in profile.times if int(row["step"]) > WARM_STEPS and row["used"] == "1"]
+    steps = sorted({int(row["step"]) for row in rows})
+    usual = median(float(row["cpu"]) for row in rows)
+    alone = np.full((len(steps), RANKS), usual)
+    for row in rows:
+        alone[int(row["step"]) - steps[0], int(row["worker"])] = float(row["cpu"])
+    beside = mean(profile.seconds) - simulated_rounds(name, alone)
+    return simulated_rounds(name, alone, NAP_S if sleepy else 0.0) + max(beside, 0.0)
+
+
+def simulated_rounds(name: str, alone: np.ndarray, nap: float = 0.0) -> float:
+    """Return the mean round of the scheme, from times on separate cores, (rounds, ranks), s."""
+    import workbench as wb
+    from workbench.core.contract.sharing import slowed
+
+    cores = float(len(os.sched_getaffinity(0)))
+    awake = np.delete(alone, SLEEPER, axis=1) if nap else alone
+    shared = slowed(awake, cores)
+    if nap:
+        shared = np.insert(shared, SLEEPER, nap + alone[:, SLEEPER], axis=1)
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "times.csv"
+        rows = [f"{w},{r},{s}" for r, row in enumerate(shared) for w, s in enumerate(row)]
+        table.write_text("\n".join(["worker,step,seconds", *rows, ""]))
+        scheme, args = ("UMW", {}) if name == "uncoded" else ("GC", {"stragglers": 1})
+        delays = {"kind": "replay", "path": str(table), "as_recorded": True}
+        e = wb.Experiment(scheme=scheme, scheme_args=args, workers=RANKS, rounds=len(alone), delays=delays)
+        return float(np.diff(wb.run(e).rounds["time"], prepend=0).mean())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="*", default=["speed", "sleeper", "death"])
-    for name, number in (("rounds", 30), ("repeats", 3), ("samples", 256)):
+    parser.add_argument("what", nargs="*", default=["speed", "sleeper", "loss", "death", "forecast"])
+    for name, number in (("steps", 60), ("repeats", 3), ("batch", 16)):
         parser.add_argument(f"--{name}", type=int, default=number)
-    parser.add_argument("--network", choices=["transformer", "digits"], default="transformer")
-    parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)  # run as a rank of DDP
-    parser.add_argument("--sleepy", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--death", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--all", action="store_true", help="all schemes, for speed and sleeper")
+    parser.add_argument("--train", help=argparse.SUPPRESS)  # run as a rank
     args = parser.parse_args()
     if args.train:
-        train(args.rounds, args.sleepy, args.death, args.train)
+        torch.set_num_threads(1)
+        (train_ddp if args.train == "DDP" else train_coded)(args.steps)
         return
-    os.environ |= {"DDP_SAMPLES": str(args.samples), "DDP_NETWORK": args.network}
     for what in args.what:
-        {"speed": speed, "sleeper": sleeper, "death": death}[what](args.rounds, args.repeats)
+        {"speed": speed, "sleeper": sleeper, "loss": loss, "death": death, "forecast": forecast}[what](args)
 
 
 if __name__ == "__main__":

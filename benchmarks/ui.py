@@ -1,11 +1,11 @@
-"""Response times of the notebooks in a browser, measured in the page, by the page's own clock.
+"""Measure the response times of the notebooks in a browser, by the clock of the page.
 
     python benchmarks/ui.py [--tries 15] [first] [explorer] [lectures] [static] [live] [runs] [stream] [many]
 
-JupyterLab and Voila run headless on this machine in an installed Chromium; nothing is printed without one. Times are
-from the event of the slider or the button to the change that it makes in the page; a slider's until its picture has
-been painted: two animation frames begin after the figure changed, the second of them after the paint of the first.
-Goals: a slider's answer within 100 ms (156 workers), 10 updates a second, Stop at once.
+JupyterLab and Voila run headless on this machine in an installed Chromium. Without one, nothing is measured. A time
+begins with the event of a slider or a button. It ends when the page has changed, and for a slider when the figure has
+been painted. That is when the second animation frame after the change begins, since the first one has been painted
+then. Goals: a slider's figure within 100 ms (156 workers), 10 updates per second, Stop at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ e = wb.Experiment(scheme="CR", scheme_args={"children": 3, "layers": 2, "straggl
 run = wb.start(e, engine="mpi")
 wb.watch(run)""",
 }
-# Moves a slider and waits until the plot is drawn again, and painted; milliseconds.
+# JavaScript: move a slider, wait until the plot is drawn and painted again, and return the ms.
 SLIDE = """([slider, value, plot]) => new Promise((resolve, reject) => {
   setTimeout(() => reject("the figure is not drawn again"), 60_000);
   const before = plot.dataset.drawn, began = performance.now();
@@ -60,7 +60,7 @@ e = wb.Experiment(scheme="CR", workers=156, scheme_args=tree, rounds=20_000, pro
 """
 STREAMS = {
     "simulated": f"{STREAM}wb.stream(wb.start(e))",
-    # a piece of work takes 0.4 s + Exp(0.1 s)
+    # a task takes 0.4 s + Exp(0.1 s)
     "real, rounds of half a second and more": f"""{STREAM}load = float(e.plan.loads.max())
 e = e.replace(delays={{"kind": "shifted_exponential", "shift": 0.4 / load, "rate": load / 0.1}})
 wb.stream(wb.start(e, engine="mpi"))""",
@@ -68,7 +68,7 @@ wb.stream(wb.start(e, engine="mpi"))""",
 REAL = """import workbench as wb
 tree = {"children": 4, "layers": 3, "stragglers": 1}
 e = wb.Experiment(scheme="CR", scheme_args=tree, workers=84, rounds=20_000)"""
-# Pictures and rounds per second, and by how many rounds the page is behind the simulation at the end.
+# JavaScript: return frames and rounds per second, and the rounds by which the page is behind the run at the end.
 DRAWN = """(seconds) => new Promise((resolve) => {
   const canvas = document.querySelector(".wb-stream canvas"), note = document.querySelector(".wb-stream .wb-note");
   const now = () => ["frames", "rounds"].map((name) => Number(canvas.dataset[name] ?? 0));
@@ -79,7 +79,8 @@ DRAWN = """(seconds) => new Promise((resolve) => {
     resolve([...now().map((value, i) => (value - first[i]) / passed), Math.max(0, known - now()[1])]);
   }, 1000 * seconds);
 })"""
-# Waits for the first round on the screen: when, and since when the bar was where: [s, x, y, width, height].
+# JavaScript: wait for the first round on the screen. Return its time, s, and the positions of the progress bar, each
+# with the time since which it had it: [s, x, y, width, height].
 FIRST = """(limit) => new Promise((resolve, reject) => {
   const began = Date.now() / 1000, places = [];
   const look = () => {
@@ -94,7 +95,7 @@ FIRST = """(limit) => new Promise((resolve, reject) => {
   };
   look();
 })"""
-# Times of those pictures of the screen in which the bar differs from the previous one, or is the first.
+# JavaScript: return the times of the screenshots in which the progress bar differs from the previous one.
 MOVES = """async ([pictures, places]) => {
   const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true }), moves = [];
   let known;
@@ -105,7 +106,7 @@ MOVES = """async ([pictures, places]) => {
     pen.drawImage(await createImageBitmap(new Blob([bytes]), ...place), 0, 0);
     const now = pen.getImageData(0, 0, place[2], place[3]).data;
     const differs = now.reduce((sum, value, i) => sum + Math.abs(value - (known?.[i] ?? 0)), 0);
-    if (differs > 2 * now.length) moves.push(time); // more than packing a picture changes
+    if (differs > 2 * now.length) moves.push(time); // more than JPEG compression changes
     known = now;
   }
   return moves;
@@ -126,7 +127,7 @@ STOP = """() => new Promise((resolve, reject) => {
   button.click();
 })"""
 
-# Types into the last field of a kind, waits until the rows are counted again, and for two frames; milliseconds.
+# JavaScript: type into the last field of a kind, wait for the new number of rows and for two frames; return the ms.
 FILTER = """([field, text]) => new Promise((resolve, reject) => {
   setTimeout(() => reject("the table is not filtered"), 60_000);
   const box = [...document.querySelectorAll(field)].at(-1), began = performance.now();
@@ -134,19 +135,31 @@ FILTER = """([field, text]) => new Promise((resolve, reject) => {
     seen.disconnect();
     requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began)));
   });
-  const info = document.querySelector(".itables_anywidget .dt-info");
+  const info = document.querySelector(".wb-runs .wb-bar [role=status]");
   seen.observe(info, { childList: true, characterData: true, subtree: true });
   box.value = text;
   box.dispatchEvent(new Event("input", { bubbles: true }));
 })"""
-SEARCH, VALUE = ".itables_anywidget input[type=search]", ".itables_anywidget .dtsb-value"
-PATIENT = 150  # s to wait for the first round of 84 real workers
-MANY, SOME = 10_000, 20  # runs in the table; executed ones, the others are copies
+# Adds the filter that was typed, and waits likewise.
+FILTERED = """() => new Promise((resolve, reject) => {
+  setTimeout(() => reject("the table is not filtered"), 60_000);
+  const began = performance.now();
+  const seen = new MutationObserver(() => {
+    seen.disconnect();
+    requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began)));
+  });
+  const info = document.querySelector(".wb-runs .wb-bar [role=status]");
+  seen.observe(info, { childList: true, characterData: true, subtree: true });
+  document.querySelector(".wb-filter button").click();
+})"""
+SEARCH = ".wb-runs input[type=search]"
+FIRST_ROUND_TIMEOUT_S = 150  # s to wait for the first round of 84 real workers
+RUNS_IN_TABLE, EXECUTED_RUNS = 10_000, 20  # number of runs; the other ones are copies of the executed ones
 
 
 @contextmanager
 def served() -> Iterator[tuple[Server, Path]]:
-    """Start a server with copies of the notebooks."""
+    """Start a server with copies of the notebooks. Yield it, and the folder of the copies."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "notebooks"
         shutil.copytree(NOTEBOOKS, root)
@@ -154,8 +167,8 @@ def served() -> Iterator[tuple[Server, Path]]:
             yield server, root
 
 
-def moved(page: Page, slider: str, values: list[int], plot: str) -> list[float]:
-    """Return milliseconds from each move of a slider to the drawn figure; the first move is a warm-up."""
+def move_times(page: Page, slider: str, values: list[int], plot: str) -> list[float]:
+    """Move a slider to each value. Return the ms until the figure is drawn, without those of the first move."""
     handles = page.get_by_label(slider, exact=True).first, page.locator(plot).first
     elements = [handle.element_handle() for handle in handles]
     found = []
@@ -165,13 +178,13 @@ def moved(page: Page, slider: str, values: list[int], plot: str) -> list[float]:
     return found[1:]
 
 
-def told(name: str, ms: list[float]) -> None:
-    """Print one line: median and worst of ten."""
+def print_times(name: str, ms: list[float]) -> None:
+    """Print one line: median and 90th percentile of times in ms."""
     print(f"  {name:46s} median {np.median(ms):5.0f} ms, 90 % {np.percentile(ms, 90):5.0f} ms", flush=True)
 
 
 def explorer(page: Page, server: Server, root: Path, tries: int) -> None:
-    """Measure the explorer with 156 workers: its first figure in a fresh kernel, and slider moves."""
+    """Measure the explorer with 156 workers: the first figure in a new kernel, and moves of a slider."""
     print(
         "the explorer, 156 workers, five schemes; goals: first figure 3 s after Run, slider to drawn figure 100 ms"
     )
@@ -183,34 +196,36 @@ def explorer(page: Page, server: Server, root: Path, tries: int) -> None:
     plot = '[role=figure][aria-label*="Time per round"] .wb-plot[data-drawn]'
     page.locator(plot).wait_for()
     print(f"  {'first figure':46s} {time.monotonic() - began:.1f} s", flush=True)
-    told("forecast of round times", moved(page, "stragglers, slider", alternating(2, 3, tries), plot))
+    print_times(
+        "forecast of round times", move_times(page, "stragglers, slider", alternating(2, 3, tries), plot)
+    )
 
 
 def lectures(page: Page, server: Server, _: Path, tries: int) -> None:
-    """Measure the first figure of each lecture, as a page."""
+    """Measure moves of a slider in each lecture, as a page of Voila."""
     print("slider to drawn figure in the lectures (Voila)")
     for name in scripts():
         page.goto(server.address(f"voila/render/lecture/{name}.ipynb"))
         page.locator(".wb-score").wait_for(state="attached")
-        told(name, slid(page, name, tries))
+        print_times(name, lecture_slider_times(page, name, tries))
 
 
-def slid(page: Page, name: str, tries: int) -> list[float]:
-    """Return milliseconds from a slider of a lecture to its first figure."""
+def lecture_slider_times(page: Page, name: str, tries: int) -> list[float]:
+    """Return the ms from moves of a lecture's slider until its first figure is drawn."""
     first = {"1-stragglers": "workers N", "2-by-hand": "draw", "3-why-a-tree": "children n"}
     first |= {"4-communication": "workers n", "5-not-waiting": "workers n", "6-asking-less": "workers M"}
     first |= {"7-coding-or-not": "severity", "8-who-is-late": "workers"}
     plot = ".wb-lecture-view [role=figure] .wb-plot[data-drawn]"
     page.locator(plot).first.wait_for()
-    page.locator(plot).first.scroll_into_view_if_needed()  # figures outside of the window are drawn last
+    page.locator(plot).first.scroll_into_view_if_needed()  # figures outside the window are drawn last
     low, high = {"3-why-a-tree": (5, 4), "6-asking-less": (6, 12), "7-coding-or-not": (1, 2)}.get(
         name, (6, 8)
     )
-    return moved(page, f"{first[name]}, slider", alternating(low, high, tries), plot)
+    return move_times(page, f"{first[name]}, slider", alternating(low, high, tries), plot)
 
 
 def static(page: Page, _: Server, root: Path, tries: int) -> None:
-    """Measure the lectures as files, without a network, 1280 x 720; all exercises are answered."""
+    """Measure the lectures as files, without a network, in a window of 1280 x 720. All exercises are answered."""
     print("lectures without a server; goals 5 MB with plotly.js, first figure 3 s, slider 100 ms, 720 px")
     print(
         "  lecture           MB   first figure s   slider ms   90 %   figure px   right   requests   elsewhere"
@@ -231,7 +246,7 @@ def static(page: Page, _: Server, root: Path, tries: int) -> None:
         high = max(box["height"] for box in boxes if box)
         student.answer_all()
         right = page.locator(".wb-score").inner_text().removesuffix(" right")
-        ms = slid(page, name, tries)
+        ms = lecture_slider_times(page, name, tries)
         away = sum(not url.startswith(("file:", "blob:", "data:")) for url in asked)
         size = sum(file.stat().st_size for file in files) / 1e6
         times = f"{first:14.2f} {np.median(ms):11.0f} {np.percentile(ms, 90):6.0f}"
@@ -242,7 +257,10 @@ def static(page: Page, _: Server, root: Path, tries: int) -> None:
 
 
 def first(page: Page, server: Server, _: Path, tries: int) -> None:
-    """Measure the first notebook in a fresh kernel: its first figure, with steps tuned and five schemes simulated."""
+    """Measure the time until the first figure of the first notebook, in a new kernel.
+
+    It includes the tuning of steps and the simulation of five schemes.
+    """
     print("first figure of notebooks/01-quickstart.ipynb after Run All in a fresh kernel; goal 10 s")
     lab = Lab(page, server, "01-quickstart.ipynb")
     began = time.monotonic()
@@ -252,7 +270,7 @@ def first(page: Page, server: Server, _: Path, tries: int) -> None:
 
 
 def live(page: Page, server: Server, root: Path, tries: int) -> None:
-    """Measure runs under way: pictures per second, the kernel's response meanwhile, Stop."""
+    """Measure runs that are under way: frames per second, response time of the kernel, Stop."""
     print("live plot: pictures a second, the kernel's answer while runs go on, Stop; goal 10 a second")
     for engine, source in LIVE.items():
         (root / "live.ipynb").write_text(nbformat.writes(notebook(source, "print(1 + 1)")))
@@ -274,12 +292,12 @@ def live(page: Page, server: Server, root: Path, tries: int) -> None:
 
 
 def runs(page: Page, server: Server, root: Path, tries: int) -> None:
-    """Measure the table of 10,000 runs: opened from its cache, filtered by text and by a range."""
-    print(f"table of {MANY:,} runs: goals 3 s to open, 200 ms to filter")
-    for i in range(SOME):
+    """Measure the table of 10,000 runs: reading, opening, and filtering by text and by a range."""
+    print(f"table of {RUNS_IN_TABLE:,} runs: goals 3 s to open, 200 ms to filter")
+    for i in range(EXECUTED_RUNS):
         wb.run(wb.Experiment(rounds=20, seed=i)).save(root / "many" / f"{i:05d}")
-    for i in range(SOME, MANY):
-        shutil.copytree(root / "many" / f"{i % SOME:05d}", root / "many" / f"{i:05d}")
+    for i in range(EXECUTED_RUNS, RUNS_IN_TABLE):
+        shutil.copytree(root / "many" / f"{i % EXECUTED_RUNS:05d}", root / "many" / f"{i:05d}")
     ways = {"read for the first time": None, "read again": None, "read with a target": 0.6}
     for text, target in ways.items():
         began = time.monotonic()
@@ -292,28 +310,31 @@ def runs(page: Page, server: Server, root: Path, tries: int) -> None:
     lab.answer(0)
     began = time.monotonic()
     page.evaluate(RUN_CELL, 1)
-    page.locator("table.dataTable tbody tr").first.wait_for()
+    page.locator(".wb-grid tbody tr").first.wait_for()
     print(f"  {'opened, rows on the screen':46s} {time.monotonic() - began:.1f} s", flush=True)
-    told("filtered by text", [found_by(page, f"{i:05d}") for i in range(1, 2 + tries)][1:])
+    print_times("filtered by text", [found_by(page, f"{i:05d}") for i in range(1, 2 + tries)][1:])
     page.evaluate(FILTER, [SEARCH, ""])
-    page.get_by_role("button", name="Add a condition").click()
-    page.locator(".dtsb-data").select_option("time")
-    page.locator(".dtsb-condition").select_option("between")
-    page.locator(VALUE).first.fill("0")
     ends = [f"{q:.5g}" for q in np.quantile(table["time"], [0.3, 0.7])]
-    values = [ends[i % 2] for i in range(1 + tries)]
-    told("filtered by a range of seconds", [float(page.evaluate(FILTER, [VALUE, v])) for v in values][1:])
+    page.locator(".wb-runs summary", has_text="Filter").click()
+    page.get_by_label("column of the filter").select_option("time")
+    times = []
+    for i in range(1 + tries):
+        page.get_by_label("value", exact=True).fill(ends[i % 2])
+        times.append(float(page.evaluate(FILTERED)))
+        page.get_by_role("button", name="remove the filter Time, s").click()
+        page.locator(".wb-runs summary", has_text="Filter").click()
+    print_times("filtered by a number of seconds", times[1:])
 
 
 def found_by(page: Page, word: str) -> float:
-    """Return milliseconds until only rows with a word are shown."""
+    """Filter the table by a word. Return the ms until only rows with it are shown."""
     passed = float(page.evaluate(FILTER, [SEARCH, word]))
-    assert all(word in text for text in page.locator("table.dataTable tbody tr").all_inner_texts())
+    assert all(word in text for text in page.locator(".wb-grid tbody tr").all_inner_texts())
     return passed
 
 
 def stream(page: Page, server: Server, root: Path, tries: int) -> None:
-    """Measure the stream of rounds, 156 workers, simulated and real."""
+    """Measure the stream of rounds with 156 workers, simulated and real."""
     print("rounds as a stream, 156 workers; goal 10 pictures a second")
     for text, source in STREAMS.items():
         (root / "stream.ipynb").write_text(nbformat.writes(notebook(source)))
@@ -321,17 +342,19 @@ def stream(page: Page, server: Server, root: Path, tries: int) -> None:
         page.wait_for_function(
             "() => Number(document.querySelector('.wb-stream canvas')?.dataset.rounds) > 20"
         )
-        time.sleep(5)  # the page is still being set up
+        time.sleep(5)  # until the page is set up completely
         frames, rounds, behind = page.evaluate(DRAWN, max(3, tries // 3))
         came = f"pictures a second, while {rounds:.1f} rounds came; {behind:.0f} rounds behind"
         print(f"  {text:46s} {frames:.1f} {came}", flush=True)
         page.get_by_role("button", name="Stop", exact=True).click()
-        page.locator(".wb-stream .wb-stop[hidden]").wait_for(state="attached", timeout=PATIENT * 1000)
+        page.locator(".wb-stream .wb-stop[hidden]").wait_for(
+            state="attached", timeout=FIRST_ROUND_TIMEOUT_S * 1000
+        )
 
 
 @contextmanager
-def filmed(page: Page) -> Iterator[list[tuple[float, str]]]:
-    """Collect pictures of the screen (s, JPEG), as the browser shows them: also while the page itself is busy."""
+def screenshots(page: Page) -> Iterator[list[tuple[float, str]]]:
+    """Yield a list that collects screenshots: time, s, and JPEG. The browser makes them even if the page is busy."""
     session, pictures = page.context.new_cdp_session(page), list[tuple[float, str]]()
 
     def keep(frame: dict[str, Any]) -> None:
@@ -346,17 +369,17 @@ def filmed(page: Page) -> Iterator[list[tuple[float, str]]]:
 
 
 def many(page: Page, server: Server, root: Path, _: int) -> None:
-    """Measure 84 real workers: first round on screen, whether the bar always moves, Stop."""
+    """Measure 84 real workers: first round on the screen, movements of the progress bar, Stop."""
     print(
         "84 real workers, no ranks of a pool; goals: first round within 8 s, a bar that moves all the time, Stop 0.5 s"
     )
     (root / "many.ipynb").write_text(
         nbformat.writes(notebook(f"{REAL}\nwb.watch(wb.start(e, engine='mpi'))"))
     )
-    for film in (False, True):  # filming takes a quarter of a core, so times are those without it
+    for film in (False, True):  # screenshots take a quarter of a core, so times are measured without them
         server.end_kernels()
         lab = Lab(page, server, "many.ipynb")
-        begun(page, "Run All in a fresh kernel", lab, film)
+        print_start(page, "Run All in a fresh kernel", lab, film)
     server.end_kernels()
     (root / "click.ipynb").write_text(nbformat.writes(notebook(f"{REAL}\nwb.explore(e)")))
     Lab(page, server, "click.ipynb").run_all()
@@ -364,38 +387,44 @@ def many(page: Page, server: Server, root: Path, _: int) -> None:
     page.get_by_role("tab", name="Run", exact=True).click()
     page.get_by_label("Engine").select_option("real processes (MPI)")
     page.get_by_role("button", name="Run", exact=True).scroll_into_view_if_needed()
-    time.sleep(3)  # the page finishes its drawing
-    begun(page, "the explorer's Run", None, True)
+    time.sleep(3)  # until the page is drawn completely
+    print_start(page, "the explorer's Run", None, True)
 
 
-def begun(page: Page, how: str, lab: Lab | None, film: bool) -> None:
-    """Measure from a click to the first round, and Stop; or the longest time in which the bar did not move."""
+def print_start(page: Page, how: str, lab: Lab | None, film: bool) -> None:
+    """Measure the time from a click to the first round, and Stop.
+
+    `film`: measure the longest time without a movement of the progress bar instead of the first round.
+    """
     nobody: AbstractContextManager[list[tuple[float, str]]] = nullcontext([])
-    with filmed(page) if film else nobody as pictures:
+    with screenshots(page) if film else nobody as pictures:
         clicked = time.time()
         if lab is None:
             page.get_by_role("button", name="Run", exact=True).click()
         else:
             lab.run_all(wait=False)
-        ended, places = page.evaluate(FIRST, PATIENT)
+        ended, places = page.evaluate(FIRST, FIRST_ROUND_TIMEOUT_S)
         page.wait_for_timeout(500)
     if film:
         moves = [at for at in page.evaluate(MOVES, [pictures, places]) if clicked < at < ended]
         still = max(np.diff([*moves, ended]), default=np.inf)
         there = f"there after {places[0][0] - clicked:.2f} s"
-        print(f"  {how + ', filmed: the bar':46s} {there}, then still for {still:.2f} s at most", flush=True)
+        print(
+            f"  {how + ', with screenshots: the bar':46s} {there}, then still for {still:.2f} s at most",
+            flush=True,
+        )
     else:
         print(f"  {how + ': first round':46s} on screen after {ended - clicked:.1f} s", flush=True)
     print(f"  {'Stop':46s} {page.evaluate(STOP):.0f} ms", flush=True)
 
 
 def alternating(first: int, second: int, tries: int) -> list[int]:
-    """Return two values in turn, one more than is counted; the first must differ from the slider's."""
+    """Return `tries` + 1 values that alternate. The first one has to differ from the slider's current value."""
     return [(first, second)[i % 2] for i in range(tries + 1)]
 
 
 def notebook(*cells: str) -> nbformat.NotebookNode:
-    """Return a notebook of some cells."""
+    """Return a notebook with these code cells."""
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     return nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata=kernel
@@ -415,7 +444,7 @@ PARTS: dict[str, Callable[[Page, Server, Path, int], None]] = {
 
 
 def main() -> None:
-    """Measure the parts that are named."""
+    """Measure the given parts, or all."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -13,25 +13,27 @@ from hypothesis import settings
 
 from tests.support import sampled_cases
 from workbench.core.contract.delays import DelayModel
+from workbench.core.contract.faults import Fault
 from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.optimisers.schedules import Schedule
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import ProblemArgs
 from workbench.lab.notebooks import grammar_put_off
 
-with grammar_put_off():  # before others import it
+with grammar_put_off():  # before any module imports it
     import nbformat  # noqa: F401
 
-# Tests in the background of a shell would ignore Ctrl-C, and so would the processes that they start.
+# In the background of a shell, tests and the processes that they start would ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No deadlines: a loaded machine is slow without being wrong.
+# No deadlines, since a loaded machine may be slow.
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("all", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-# Sources in run folders and notebooks of version 1.0, which tests read but do not import.
+# Sources of version 1.0 in run folders and notebooks: data of tests, which are not imported.
 collect_ignore_glob = ["corpus/*/*", "core/trace/old/*"]
 
 
@@ -43,17 +45,17 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("WORKBENCH_CACHE", str(folder))
         patch.setenv(
             "XDG_DATA_HOME", str(folder / "share")
-        )  # where the key lies that folders are signed with
+        )  # the key that signs folders is in another folder
         yield folder
 
 
 @pytest.fixture(autouse=True)
 def remove_user_defined_classes() -> Iterator[None]:
-    """Remove the classes (schemes, delay models, optimisers, problems) that a test has defined, and close its widgets.
+    """Remove the schemes, delay models, optimisers, problems and faults that a test has defined; close its widgets.
 
     An open explorer would follow the classes of later tests.
     """
-    families = (Scheme, DelayModel, Optimiser, ProblemArgs)
+    families = (Scheme, DelayModel, Optimiser, Schedule, ProblemArgs, Fault)
     before = [dict(family.catalogue) for family in families]
     yield
     for family, known in zip(families, before, strict=True):
@@ -63,15 +65,15 @@ def remove_user_defined_classes() -> Iterator[None]:
         widgets.Widget.close_all()
 
 
-# The groups that take longest, and mostly wait, are started first, so that they do not delay the end.
+# The slowest groups mostly wait. They are started first, so that they do not delay the end.
 LONGEST_GROUPS = ("browser", "mpi", "hosts", "site", "pages", "book", "wheel", "additions")
 
 
 def group(item: pytest.Item) -> str:
-    """Return the group of a test, which one worker runs from end to end.
+    """Return the group of a test, which one worker runs from start to end.
 
-    The tests of a group share browsers, ranks, ports, addresses or entries of the book. Other tests are grouped by
-    file, so that fixtures of the file are made once.
+    Tests of a group share browsers, ranks, ports, addresses or entries of the book. Other tests are grouped by
+    file, so that fixtures of a file are made once.
     """
     if marked := item.get_closest_marker("xdist_group"):
         return str(marked.args[0])
@@ -83,7 +85,7 @@ def group(item: pytest.Item) -> str:
     return re.sub(r"\W", "_", item.nodeid.split(".py")[0])
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist makes names of the marks
+@pytest.hookimpl(tryfirst=True)  # before xdist, which adds the group to the names
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort tests by group, the longest groups first."""
     if getattr(config.option, "loadgroup", False):
@@ -95,7 +97,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Exclude imported modules and collected tests from garbage collection: they stay to the end."""
+    """Exclude imported modules and collected tests from garbage collection, since they exist until the end."""
     gc.disable()
     try:
         return (yield)
@@ -105,7 +107,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse to run tests of one group in parallel: they use the same cores, ports and addresses."""
+    """Refuse to run tests of one group in parallel, since they use the same cores, ports and addresses."""
     if getattr(session.config.option, "loadgroup", False):
         apart = [
             i.nodeid for i in session.items if i.get_closest_marker("xdist_group") and "@" not in i.nodeid
@@ -117,7 +119,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 class PlainNames:
-    """Reports without the group that xdist adds to a test's name, so that --last-failed finds the test again."""
+    """Reports without the group that xdist adds to a test's name. --last-failed then finds the test again."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -151,7 +153,10 @@ def pytest_terminal_summary(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the seed of sampled cases. Rename reports only in the main process: workers need the names of xdist."""
+    """Set the seed of sampled cases.
+
+    Rename reports in the main process only, because workers need the names of xdist.
+    """
     sampled_cases.rotate(config.getoption("rotate"))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(PlainNames())

@@ -29,18 +29,18 @@ from tools.layers import (
 )
 
 TEXT = PAGE.read_text()
-PATHS = ("", "notebooks/papers", "notebooks/lecture")  # what a clone imports from
+PATHS = ("", "notebooks/papers", "notebooks/lecture")  # folders on Python's path in a clone
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: what is added, the file and its text, and what shows that it is known."""
+    """Row of the table: what is added, its file and text, and a check that it is found."""
 
     what: str
     path: str
     text: str
     probe: str
-    edit: tuple[str, str, str] | None = None  # a file, a line of it, and what is put beside this
+    edit: tuple[str, str, str] | None = None  # a file, a line of it, and the text to insert after it
 
 
 ROWS = [
@@ -283,7 +283,7 @@ print(json.dumps(said))
 
 
 def added_to(clone: Path, rows: list[Row]) -> dict[str, str]:
-    """Add files to a copy of the packages, and query it in a separate process; return what was printed for each row."""
+    """Add files to a copy of the packages, and check them in a separate process. Return the output for each row."""
     for folder in ("workbench", *BESIDE):
         shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for row in rows:
@@ -307,7 +307,7 @@ def added_to(clone: Path, rows: list[Row]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """All rows, added at once."""
+    """Return the output of all rows, added at once."""
     return added_to(tmp_path_factory.mktemp("clone"), ROWS)
 
 
@@ -330,7 +330,7 @@ def test_architecture_table_rows_are_tested() -> None:
 
 
 def linted(container: str) -> list[str]:
-    """Return the order of a container's packages that import-linter checks, the lowest first."""
+    """Return the packages of a container in the order that import-linter checks, the lowest first."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     found = [c["layers"][::-1] for c in config["contracts"] if c.get("containers") == [container]]
     assert len(found) == 1, container
@@ -361,7 +361,7 @@ def test_arrows_that_follow_are_left_out_and_cycles_are_shown() -> None:
     assert ("core", "mpi") in arrows({"core": {"mpi"}, "mpi": {"core"}})
 
 
-def test_what_an_author_reads_is_printed_with_its_lines() -> None:
+def test_files_for_authors_are_printed_with_their_lines() -> None:
     text = printed(packages(), list(purposes()))
     for name in FOR_SCHEMES:
         assert re.search(rf"^{re.escape(name)} +\d+$", text, re.MULTILINE)

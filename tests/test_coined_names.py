@@ -91,8 +91,8 @@ def test_long_sentences_are_reported_with_their_length(tmp_path: Path, text: str
 @pytest.mark.parametrize(
     "text",
     [
-        f'"""{LONG[:90]}.\n\n{LONG[:90].capitalize()}."""\n',  # two short ones
-        f'"""Return ({LONG}) the sum of `{LONG}`."""\n',  # text in parentheses and code
+        f'"""{LONG[:90]}.\n\n{LONG[:90].capitalize()}."""\n',  # two short sentences
+        f'"""Return ({LONG}) the sum of `{LONG}`."""\n',  # text in parentheses and names in backticks
         f'"""Return.\n\n>>> x = 1  # {LONG}\n"""\n',
     ],
 )

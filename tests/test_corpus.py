@@ -22,7 +22,7 @@ TRACES = json.loads((CORPUS / "traces.json").read_text())
 
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the corpus of version 1.0, as the current folder, since recorded times are found from there."""
+    """Make a copy of the corpus of version 1.0, and enter it, since recorded times have relative paths."""
     shutil.copytree(V1_0, tmp_path / "v1")
     monkeypatch.chdir(tmp_path / "v1")
     return tmp_path / "v1"
@@ -83,7 +83,7 @@ def test_corpus_sweep_folder_is_listed(copy: Path) -> None:
 
 
 def test_corpus_sweep_folder_is_complete(copy: Path) -> None:
-    """The finished runs are found again, so nothing is run a second time."""
+    """Finished runs are found, so that none is run again."""
     summary = wb.batch.sweep(copy / "sweep")
     assert (summary.before, dict(summary.states)) == (2, {})
 
@@ -94,7 +94,7 @@ def test_corpus_cluster_file_loads(path: Path) -> None:
 
 
 def digest(trace: wb.Trace) -> str:
-    """A hash of all rounds, events and the model of a run."""
+    """Return a hash of all rounds, events and the model of a run."""
     total = hashlib.sha256()
     for table in (trace.rounds, trace.events):
         for name in table:

@@ -1,4 +1,4 @@
-"""The documents: the modules, files and pages that they name exist."""
+"""The documents: the modules, files and pages that they name exist, and their sentences are short."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ SOURCES = [
     for folder in ("workbench", "notebooks", "tests", "benchmarks", "tools")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
-# Pages that are made from code, or of which somebody else keeps the words.
+# Pages that are made from code, or that quote other words.
 OTHERS = {"architecture.md", "glossary.md", "moving-from-1.0.md"}  # and decisions from 45 on
 HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 MAX_HOW_TO_LINES, MAX_WORDS = 110, 25
-# Pages whose classes are checked, and the names of what is checked, in order.
+# Page -> its classes to check, and the names to check, in order.
 OWN = {
     "own-scheme": ["Pairs"],
     "own-delay-model": ["Naps", "Naps"],
@@ -48,7 +48,8 @@ OWN = {
     "own-network": ["Function"],
     "own-optimiser": ["momentum"],
 }
-LONG = {"choose-a-scheme", "sweeps", "teach"}  # a measurement, kernels, and all lectures translated
+# pages whose first block takes long: a measurement, kernels, and all lectures translated
+LONG = {"choose-a-scheme", "sweeps", "teach"}
 PROSE = [
     page
     for page in PAGES
@@ -69,7 +70,7 @@ def ids(paths: list[Path]) -> list[str]:
 
 
 def there(name: str) -> bool:
-    """Return whether a dotted name is a module, or something in one."""
+    """Return whether a dotted name is a module, or an attribute in one."""
     module, rest = name, []
     while module:
         try:
@@ -91,7 +92,7 @@ def there(name: str) -> bool:
 
 
 def named(text: str) -> set[str]:
-    """Dotted names of modules of ours; not files (`workbench.egg-info`), not groups of entry points."""
+    """Return dotted names of the workbench's modules, without files (`workbench.egg-info`) and entry points."""
     families = "schemes|delays|faults|optimisers|schedules|engines|problems|clusters|commands"
     groups = rf"\[project\.entry-points[^\]]*\]|`workbench\.(?:{families})`"
     return set(NAMES.findall(re.sub(groups, "", text)))
@@ -139,7 +140,7 @@ def test_how_to_fits_on_two_screens_and_has_no_statistics(page: Path) -> None:
     ],
 )
 def test_how_to_first_block_works(page: Path, tmp_path: Path) -> None:
-    """The first block is executed as a user would, in an empty folder."""
+    """The first block is executed in an empty folder, as by a user."""
     found = re.search(r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     assert found, "no block"
     kind, block = found.groups()
@@ -197,13 +198,13 @@ def test_delay_models_have_a_row_each() -> None:
 
 
 def test_commands_are_on_the_hub_or_in_a_how_to() -> None:
-    """Groups are named by one of their commands; `help` is on the page of commands alone."""
+    """A group is named by one of its commands. `help` is only on the page of commands."""
     text = "".join(page.read_text() for page in [ROOT / "docs" / "README.md", *HOW_TO])
     assert [name for name in cli.list_commands(click.Context(cli)) if f"workbench {name}" not in text] == []
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Sentences of prose and of cells of tables; code, links and tables from the code are left out."""
+    """Return the sentences of paragraphs and table cells, without code, links and generated tables."""
     text = reference_tables.BLOCK.sub("", text)
     text = re.sub(r"```.*?```|^    .*?$|<picture>.*?</picture>", "", text, flags=re.DOTALL | re.MULTILINE)
     for block in re.split(r"\n\s*\n|\n(?=[-*#|] |\d+\. )", text):
@@ -214,7 +215,7 @@ def sentences(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", PROSE, ids=ids(PROSE))
 def test_docs_sentences_are_short(page: Path) -> None:
-    """At most 25 words, as CONTRIBUTING.md asks for."""
+    """The limit of 25 words is that of CONTRIBUTING.md."""
     word = re.compile(r"[A-Za-z0-9\'’]+(?:[-.][A-Za-z0-9]+)*")
     long = [each for each in sentences(page.read_text()) if len(word.findall(each)) > MAX_WORDS]
     assert long == []
@@ -235,7 +236,7 @@ def test_docs_pages_are_linked() -> None:
 
 @pytest.mark.parametrize("package", ["workbench", "notebooks", "tests", "benchmarks", "tools"])
 def test_sources_name_existing_modules_and_documents(package: str) -> None:
-    """Names in quotes, comments and docstrings; imports are Python's own business."""
+    """Names in quotes, comments and docstrings are checked. Python checks imports."""
     missing = []
     for path in (path for path in SOURCES if path.relative_to(ROOT).parts[0] == package):
         text = path.read_text()
@@ -248,7 +249,7 @@ def test_sources_name_existing_modules_and_documents(package: str) -> None:
 
 
 def defined() -> tuple[set[str], set[tuple[str, str]]]:
-    """Return every name that our sources define, with its module or class."""
+    """Return every name that the sources define, with its module or class."""
     names, inside = set(), set()
     for path in SOURCES:
         owner = path.parent.name if path.stem == "__init__" else path.stem

@@ -20,7 +20,7 @@ LOCK = (ROOT / "requirements.lock").read_text()
 CONDA_NAMES = {
     "kaleido": "python-kaleido",
     "playwright": "playwright-python",
-}  # where conda-forge uses another name
+}  # package on PyPI -> its name on conda-forge
 PYTHONS = ["3.11", "3.12", "3.13"]
 PLATFORMS = [
     {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"},
@@ -30,13 +30,13 @@ PLATFORMS = [
 
 
 def declared() -> list[Requirement]:
-    """Return what pyproject.toml asks for: to run, to develop and to build the site."""
+    """Return all requirements in pyproject.toml: to run, to develop, and to build the site."""
     lines = [*PROJECT["dependencies"], *of_extra("dev"), *of_extra("site")]
     return [Requirement(line) for line in dict.fromkeys(lines)]
 
 
 def of_extra(name: str) -> list[str]:
-    """Return the requirements of an extra, those of the extras in it included."""
+    """Return the requirements of an extra, with those of the extras in it."""
     found = []
     for line in PROJECT["optional-dependencies"][name]:
         requirement = Requirement(line)
@@ -49,7 +49,7 @@ def of_extra(name: str) -> list[str]:
 
 def locked() -> list[tuple[Requirement, list[str]]]:
     """Return every requirement of the lock with its hashes."""
-    lines = LOCK.replace("\\\n", "").splitlines()  # one line for each requirement
+    lines = LOCK.replace("\\\n", "").splitlines()  # one line per requirement
     entries = [line.split("--hash=") for line in lines if not line.lstrip().startswith("#")]
     return [(Requirement(entry[0].strip()), [h.strip() for h in entry[1:]]) for entry in entries]
 
@@ -108,10 +108,10 @@ def test_citation_is_of_this_version() -> None:
 def test_container_has_a_supported_python_and_loopback_ports() -> None:
     text = (ROOT / ".devcontainer" / "devcontainer.json").read_text()
     container = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
-    assert re.fullmatch(r"python:3\.1[1-3]-\w+", container["image"])  # a name without a host
+    assert re.fullmatch(r"python:3\.1[1-3]-\w+", container["image"])  # an image name without a registry
     assert container["postCreateCommand"] == "make env"
     assert set(map(str, container["forwardPorts"])) == set(container["portsAttributes"])
-    assert "appPort" not in container  # that one would listen to everybody
+    assert "appPort" not in container  # appPort would listen on all interfaces
     assert "0.0.0.0" not in text
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C at the command line: a sentence and no traceback, whenever it comes."""
+"""Ctrl-C at the command line: a sentence and no traceback, at any time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from workbench.core.trace.layout import ROWS
 
 PATIENCE = 120.0  # s
-# A signal that comes while a module is looked for; a job in the background of a shell would not hear it otherwise.
+# Sends SIGINT while a module is searched for. Its handler is restored, since background jobs ignore it.
 AT_IMPORT = """
 import signal, sys
 
@@ -79,11 +79,11 @@ def test_main_interrupted_repeatedly_shows_no_traceback(tmp_path: Path) -> None:
                 process.send_signal(signal.SIGINT)
                 time.sleep(0.1)
             assert process.stderr is not None
-            told = process.stderr.read()
+            error_text = process.stderr.read()
         finally:
             process.kill()
     assert process.returncode == 130
-    assert "Traceback" not in told
-    assert "Exception" not in told
-    assert told.rstrip().endswith("workbench: interrupted")
+    assert "Traceback" not in error_text
+    assert "Exception" not in error_text
+    assert error_text.rstrip().endswith("workbench: interrupted")
     assert not psutil.wait_procs(family, timeout=30.0)[1]

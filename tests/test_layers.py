@@ -1,4 +1,4 @@
-"""How the package is built, in figures: few packages, few late imports, file names in one place."""
+"""Limits of the architecture: few packages, few late imports, file names defined in one place."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MAX_PACKAGE_FILES, MAX_LOOSE_FILES, MAX_LATE_IMPORTS, MAX_TYPE_IMPORTS = 20, 4, 
 
 @cache
 def tree_of(path: Path) -> ast.Module:
-    """Read once, by the worker that runs these tests."""
+    """Return the parsed source of a file, cached for the tests of one worker."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def within(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]:
-    """Imports of the package inside of such nodes."""
+    """Return the imports of the package that are inside such nodes."""
     for outer in ast.walk(tree):
         if isinstance(outer, kinds):
             if isinstance(outer, ast.If) and "TYPE_CHECKING" not in ast.unparse(outer.test):
@@ -52,7 +52,7 @@ def test_imports_are_at_the_top() -> None:
 
 
 def names_of(module: object) -> set[str]:
-    """Return the values of a module that name files, without those that are also plain words."""
+    """Return the values of a module that are file names, without those that are also ordinary words."""
     texts = (v for v in vars(module).values() if isinstance(v, str) and not v.startswith("_"))
     return {text for text in texts if Path(text).suffix in (".json", ".npz", ".npy", ".f64", ".parquet")}
 

@@ -17,7 +17,7 @@ HOMES = {
     "workbench_book": ROOT / "notebooks/papers",
     "workbench_lectures": ROOT / "notebooks/lecture",
 }
-WRITTEN_BY_1_0 = ("corpus", "core/trace/old")  # sources in saved run folders, which tests read
+WRITTEN_BY_1_0 = ("corpus", "core/trace/old")  # sources in saved run folders, which are data of tests
 SOURCES = [
     path
     for path in sorted(TESTS.rglob("*.py"))
@@ -37,13 +37,13 @@ def modules() -> list[str]:
 
 
 def mirrored(module: str) -> bool:
-    """Return whether there is a test file of that name, in the folder of that name."""
+    """Return whether there is a test file of that name in the matching folder."""
     package, *inside, file = Path(module).parts
     return FOLDERS[package].joinpath(*inside, f"test_{file.removeprefix('_')}").is_file()
 
 
 def lines() -> list[tuple[list[str], list[str]]]:
-    """Patterns and tests of the lines in the table."""
+    """Return patterns and tests from the table's lines."""
     rows = re.findall(
         r"^\| (`workbench[^|]+) \| ([^|]+) \|$", (TESTS / "README.md").read_text(), re.MULTILINE
     )
@@ -65,7 +65,7 @@ def test_readme_lines_name_existing_files() -> None:
 
 
 def imported(text: str) -> Iterator[str]:
-    """Dotted names that a source imports, or names in a string: `from a import b` gives `a.b`."""
+    """Return the dotted names that a source imports, or names in a string: `from a import b` gives `a.b`."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -63,7 +63,7 @@ def member_of(owner: Any, path: str) -> bool:
 
 
 def listed(name: str) -> bool:
-    """Return whether the page has the name of version 1.0, or of what it is in, in the column "before"."""
+    """Return whether the column "before" of the page has the name of version 1.0, or of its module or class."""
     parts = name.split(".")
     return any(".".join(parts[:end]) in BEFORE for end in range(1, len(parts) + 1))
 
@@ -109,7 +109,7 @@ KINDS = {
     "cluster": Cluster.catalogue.get_class,
     "ClusterProfile": {"Law": FittedModel, **vars(measurements)}.__getitem__,
 }
-CLASSES = [  # others have another name, which test_moving_page_has_every_public_name looks for
+CLASSES = [  # classes with the same name as before; test_moving_page_has_every_public_name checks the others
     name for name in NAMES["members"] if name.startswith("wb.") and member_of(wb, name.removeprefix("wb."))
 ]
 
@@ -123,7 +123,7 @@ def test_moving_page_has_every_field(name: str) -> None:
     }
     owner = KINDS[family](choice) if choice else top.get(family) or getattr(wb, family)
     renamed = {(row[0], row[1]) for row in rows("Fields")}
-    kind = {"kind"} if getattr(owner, "kind", "") else set()  # a key beside the fields
+    kind = {"kind"} if getattr(owner, "kind", "") else set()  # a key besides the fields
     for field in set(NAMES["fields"][name]) - set(owner.model_fields) - kind:
         if ("scheme_args" if family == "scheme" else f"problem_args of {choice}", field) in renamed:
             continue
@@ -142,7 +142,7 @@ def test_moving_page_has_every_member(name: str) -> None:
 
 
 def owner_of(name: str) -> Any:
-    """Return what a name of version 1.0 is today; None where it has another name."""
+    """Return the current object of a name of version 1.0, or None if it has another name."""
     head, _, path = name.partition(":") if ":" in name else ("", "", name.removeprefix("wb."))
     owner: Any = import_module(module_now(head.removeprefix("workbench."))) if head else wb
     for part in path.split("."):
@@ -155,7 +155,7 @@ def owner_of(name: str) -> Any:
 def test_moving_page_has_every_parameter(name: str) -> None:
     owner = owner_of(name)
     short = re.split("[.:]", name)[-1]
-    for parameter in NAMES["parameters"][name] if owner is not None else ():  # other names: see above
+    for parameter in NAMES["parameters"][name] if owner is not None else ():  # for other names, see above
         there = (
             parameter in getattr(owner, "__annotations__", {})
             or parameter in inspect.signature(owner).parameters

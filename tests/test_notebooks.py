@@ -1,4 +1,4 @@
-"""Notebooks run top to bottom in papermill, with any parameter changed, and are kept without outputs."""
+"""Notebooks run completely in papermill, with any parameter changed, and are stored without outputs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ SMALL: dict[str, Any] = {"children": 2, "layers": 2, "rounds": 4}
 
 @pytest.fixture(scope="module")
 def kernels() -> Iterator[Kernels]:
-    """Forked ones, which have imported what notebooks need; those of 04, 05 and the papers are ordinary ones."""
+    """Start a fork server for kernels that has imported the notebooks' modules.
+
+    Notebooks 04, 05 and the papers' have new kernels.
+    """
     with Kernels(threads=1, fresh=not CAN_FORK) as found:
         yield found
 
 
 @pytest.fixture
 def warm(kernels: Kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Notebooks are executed in a forked kernel."""
+    """Execute notebooks in a forked kernel."""
     manager = kernels.manager(tmp_path.name, tmp_path / "kernel.log")
     plain = papermill.execute_notebook
     monkeypatch.setattr(papermill, "execute_notebook", partial(plain, kernel_manager_class=manager))
@@ -130,7 +133,7 @@ def trained(tmp_path: Path, **parameters: Any) -> tuple[str, list[list[str]], li
 
 
 def test_training_notebook_without_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The network is left out in one sentence; curves and sweep are of the linear model."""
+    """The network is omitted with one sentence. Curves and sweep are those of the linear model."""
     (tmp_path / "torch.py").write_text("raise ImportError('none here')\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     text, curves, runs = trained(tmp_path, cluster="")
@@ -206,7 +209,7 @@ def yours(tmp_path: Path, **parameters: Any) -> tuple[str, list[wb.Trace]]:
 def test_user_defined_notebook_cell_without_pytorch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The cell's class then makes experiments, one of which learns."""
+    """The experiments use the cell's class, and one of them trains."""
     define(YOURS)
     monkeypatch.setitem(sys.modules, "torch", None)
     (cell,) = (c.source for c in nbformat.read(YOURS, as_version=4).cells if "from torch" in c.source)
@@ -218,7 +221,7 @@ def test_user_defined_notebook_cell_without_pytorch(
     assert trace.rounds["loss"].iloc[-1] < trace.initial["loss"]
 
 
-@pytest.mark.slow  # where PyTorch is installed, the test above executes it
+@pytest.mark.slow  # if PyTorch is installed, the test above executes it
 def test_user_defined_notebook_without_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('none here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -243,7 +246,7 @@ def test_user_defined_notebook_with_a_network_on_real_processes(tmp_path: Path) 
 
 
 def define(notebook: Path) -> None:
-    """Define here what a notebook's cells define, so that its runs can be read."""
+    """Define the classes of a notebook's cells, so that its runs can be read."""
     space: dict[str, Any] = {"__name__": "own_notebook"}
     for cell in nbformat.read(notebook, as_version=4).cells:
         if cell.cell_type == "code" and ("class " in cell.source or "def net" in cell.source):

@@ -1,4 +1,4 @@
-"""Pictures of pages are of today's pages, and are written as PNG asks for: what a frame changes, in few colours."""
+"""Pictures of pages are current, and are written in PNG's format: the changes of each frame, in few colours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tools.pictures import COLOURS, DRAWN_FROM, HASHES, ROOT, changes, drawn_from, indexed, palette, picture
+from tools.pictures import (
+    DRAWN_FROM,
+    HASHES,
+    MAX_COLOURS,
+    ROOT,
+    changes,
+    drawn_from,
+    indexed,
+    palette,
+    picture,
+)
 
 
 def chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -41,7 +51,7 @@ def test_picture_that_is_still_has_no_frames() -> None:
     assert struct.unpack(">II", found[b"IHDR"][:8]) == (6, 4)
     assert b"acTL" not in found
     rows = np.frombuffer(zlib.decompress(found[b"IDAT"]), np.uint8).reshape(4, 7)
-    assert not rows[:, 0].any()  # no filter
+    assert not rows[:, 0].any()  # filter type 0
     colour = rows[1, 3] * 3
     assert found[b"PLTE"][colour : colour + 3] == b"\xff\x00\x00"
 
@@ -58,7 +68,7 @@ def test_picture_that_moves_has_only_changes() -> None:
     ]
     serials = [struct.unpack(">I", data[:4])[0] for kind, data in found if kind in (b"fcTL", b"fdAT")]
     assert serials == list(range(5))
-    assert controls[-1][5] > controls[0][5]  # the last one stays longer
+    assert controls[-1][5] > controls[0][5]  # the last frame is shown for longer
 
 
 def test_animation_unchanged_pixels_are_transparent() -> None:
@@ -66,7 +76,7 @@ def test_animation_unchanged_pixels_are_transparent() -> None:
     colours = palette([before, after])
     (_, (top, left, part)) = changes([indexed(before, colours), indexed(after, colours)])
     assert (top, left, part.shape) == (0, 0, (3, 3))
-    assert part[1, 1] == COLOURS
+    assert part[1, 1] == MAX_COLOURS
     assert colours[part[0, 0]] == BLUE
 
 

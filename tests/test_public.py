@@ -1,4 +1,4 @@
-"""Completion: public namespaces have the names for users, and no imported modules."""
+"""Completion: public namespaces have only names for users, and no imported modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPACES = [wb, *(value for name in wb.__all__ if isinstance(value := getattr(wb, 
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space.__name__)
-def test_a_public_namespace_offers_its_own_names_only(space: Any) -> None:
+def test_a_public_namespace_lists_its_own_names_only(space: Any) -> None:
     offered = [name for name in dir(space) if not name.startswith("__")]
     assert sorted(offered) == sorted(space.__all__)
     for name in offered:
@@ -28,7 +28,7 @@ def test_a_public_namespace_offers_its_own_names_only(space: Any) -> None:
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space.__name__)
 @pytest.mark.parametrize("name", ["import_module", "iter_modules", "isfunction"])
-def test_what_loads_modules_is_not_public(space: Any, name: str) -> None:
+def test_functions_that_load_modules_are_not_public(space: Any, name: str) -> None:
     assert not hasattr(space, name)
 
 

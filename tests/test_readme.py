@@ -1,4 +1,4 @@
-"""The README and the first steps: their commands, notebooks, pictures and code are there and work."""
+"""The README and the first steps: their commands, notebooks, pictures and code exist and work."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_readme_picture_exists_light_and_dark() -> None:
     assert {Path(path).name for path in found} == {"explorer-light.png", "explorer-dark.png"}
     for path in (ROOT / "docs" / "images").glob("*.png"):
         assert path.stat().st_size < MAX_PICTURE_BYTES, path
-    assert b"acTL" in (ROOT / "docs/images/live-light.png").read_bytes()[:200]  # it moves
+    assert b"acTL" in (ROOT / "docs/images/live-light.png").read_bytes()[:200]  # an animated PNG
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial/start.md"])

@@ -1,4 +1,4 @@
-"""`--rotate SEED`: the sample of expensive cases is a function of the seed, and a failed run prints the seed."""
+"""`--rotate SEED`: the sample of expensive cases depends on the seed only, and a failed run prints the seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site: every public name is described, no page loads from a network, every link exists."""
+"""The site: every public name has a description, pages load nothing from a network, and links exist."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ NO_EXAMPLE = {
 
 
 def arguments(thing: Any) -> Iterator[str]:
-    """Return the arguments that a docstring must mention. Fields of a settings class may describe themselves."""
+    """Return the arguments that a docstring must mention.
+
+    Fields of a settings class may have their own descriptions.
+    """
     if isinstance(thing, type) and issubclass(thing, BaseModel):
         for name, field in thing.model_fields.items():
             if not field.description and len(get_args(field.annotation)) != 1:  # kind: Literal["constant"]
@@ -45,7 +48,7 @@ def arguments(thing: Any) -> Iterator[str]:
 
 
 def of_a_family(thing: Any) -> bool:
-    """Return whether it is a scheme or a problem: all are used alike, as the examples of `get` show."""
+    """Return whether it is a scheme or a problem. All of these are used alike, as the examples of `get` show."""
     return isinstance(thing, type) and issubclass(thing, Scheme | ProblemArgs)
 
 
@@ -76,9 +79,9 @@ def test_site_recordings_have_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "## made-here" in page
     assert "## alibaba_job_9" in page
     assert "worker 2 is late in most steps" in page
-    assert "alibaba/clusterdata" in page  # where to get the others
-    told = json.loads((tmp_path / "alibaba_job_9.croissant.json").read_text())
-    assert told["isBasedOn"].startswith("public repository alibaba")
+    assert "alibaba/clusterdata" in page  # the source of other recordings
+    described = json.loads((tmp_path / "alibaba_job_9.croissant.json").read_text())
+    assert described["isBasedOn"].startswith("public repository alibaba")
 
 
 # ---------------------------------------------------------------- notebooks as pages
@@ -131,12 +134,12 @@ def test_site_finds_a_broken_link(tmp_path: Path) -> None:
     assert build_site.broken(tmp_path) == ["a.html: b.html#there", "a.html: no.png"]
 
 
-# ---------------------------------------------------------------- the site as a whole
+# ---------------------------------------------------------------- the whole site
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site without what takes long: the real one, so every warning and every broken link ends it."""
+    """Build the site without slow parts. Sphinx runs fully, so each warning and each broken link is an error."""
     return build_site.build(tmp_path_factory.mktemp("site"), quick=True)
 
 
@@ -144,7 +147,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_quick_site_has_every_page(quick: Path) -> None:
     for section in sections():
         text = (quick / "reference" / f"{section.file}.html").read_text()
-        assert all(f'id="{name}"' in text for name, _ in section.things()), section.file
+        assert all(f'id="{name}"' in text for name, _ in section.objects()), section.file
     for path in (build_site.ROOT / "docs").rglob("*.md"):
         if "site" not in path.parts:
             assert (quick / path.relative_to(build_site.ROOT).with_suffix(".html")).is_file()
@@ -168,7 +171,7 @@ LOADED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*(?:src|href)=["']?(?:h
 
 
 def asked_of_a_network(html: Path) -> list[str]:
-    """Pages and styles that load something from another host."""
+    """Return pages and styles that load something from another host."""
     found = [page.name for page in html.rglob("*.html") if LOADED.search(page.read_text(encoding="utf-8"))]
     styles = [
         css.name for css in html.rglob("*.css") if re.search(r"url\(['\"]?(?:https?:)?//", css.read_text())
@@ -204,7 +207,7 @@ def screens(otherwise: Path) -> Path:
 
 
 def seen(html: Path, pages: dict[str, tuple[str, ...]], pictures: Path) -> list[str]:
-    """Open pages in Chromium, light and dark ones; what they asked of others, and what went wrong in them."""
+    """Open pages in Chromium, light and dark. Return requests to other hosts, and errors."""
     pictures.mkdir(parents=True, exist_ok=True)
     wrong: list[str] = []
     with sync_playwright() as play:
@@ -227,7 +230,7 @@ def seen(html: Path, pages: dict[str, tuple[str, ...]], pictures: Path) -> list[
 
 
 def note(wrong: list[str], address: str) -> None:
-    """Only files, and what a page holds itself, may be asked for."""
+    """Record requests except those of files and embedded data."""
     if not address.startswith(("file:", "data:", "blob:")):
         wrong.append(address)
 

@@ -1,4 +1,4 @@
-"""The wheel works without a clone: it includes the notebooks and the examples."""
+"""The wheel works without a clone: it contains the notebooks and the examples."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment outside the checkout that has the wheel, and every other package from this one."""
+    """Environment outside the checkout with the wheel. All other packages are those of this environment."""
 
     wheel: Path
     prefix: Path
@@ -65,8 +65,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     others = prefix / SITE.relative_to(sys.prefix) / "others.pth"
     others.write_text(
         f"{SITE}\n"
-    )  # a .pth there, such as the clone's, is not read: only its packages are found
-    for name in ("share", "etc"):  # JupyterLab's pages, nbconvert's templates
+    )  # .pth files, such as that of the clone, are not read there, so only its packages are found
+    for name in ("share", "etc"):  # JupyterLab's pages, and nbconvert's templates
         shutil.rmtree(prefix / name, ignore_errors=True)
         (prefix / name).symlink_to(Path(sys.prefix) / name)
     uv = Path(sys.prefix) / "bin" / "uv"

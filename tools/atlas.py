@@ -26,7 +26,7 @@ in the next build.
 
 
 def cards() -> Iterator[Recording]:
-    """Return the public recordings that are available, a job each, and a simulated run, so that there is one."""
+    """Yield one job of each available public recording, then a simulated run, so that the page is never empty."""
     delay_model = {"kind": "markov", "p_slow": 0.05, "p_recover": 0.3, "factor": 5.0}
     made = wb.run(wb.Experiment(scheme="UMW", workers=12, rounds=150, delays=delay_model))
     rows = load(made).frame.assign(recording="made-here")
@@ -48,8 +48,8 @@ def card(recording: Recording, static: Path) -> str:
     text = escape(str(recording.card()))
     links = f'<p><a href="_static/{file}">Metadata as Croissant</a></p>'
     body = f"{html}<pre style='white-space: pre-wrap'>{text}</pre><p>What replays keep:</p>{kept}{links}"
-    told = recording.source.get("title", "")
-    return f"\n## {name}\n\n{told}.\n\n```{{raw}} html\n{body}\n```\n"
+    title = recording.source.get("title", "")
+    return f"\n## {name}\n\n{title}.\n\n```{{raw}} html\n{body}\n```\n"
 
 
 def _escaped(text: str) -> str:
@@ -57,7 +57,7 @@ def _escaped(text: str) -> str:
 
 
 def page(static: Path) -> str:
-    """Return the page; metadata files are written into the folder of static files."""
+    """Return the page. Write the metadata files into the folder of static files."""
     rows = [
         f"| {source.title} | `{'`, `'.join(source.files)}` | {_escaped(source.where)} | {source.licence} |"
         for source in known().values()

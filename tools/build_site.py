@@ -50,7 +50,7 @@ INTERACTIVE = "<p><em>Interactive: needs a running kernel.</em></p>"
 
 
 def assemble(source: Path, executed: dict[str, Path], book: Path | None) -> None:
-    """Collect what Sphinx reads: pages as in the clone, the reference, notebooks."""
+    """Collect the input of Sphinx: pages as in the clone, the reference, notebooks."""
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "docs", source / "docs", ignore=shutil.ignore_patterns("site"))
     shutil.copytree(SITE / "static", source / "_static")
@@ -78,7 +78,7 @@ def assemble(source: Path, executed: dict[str, Path], book: Path | None) -> None
 
 
 def contents(source: Path) -> str:
-    """Return the table of contents, which follows the README: five groups by need, in the order of `GROUPS`."""
+    """Return the table of contents: groups of pages by need, in the order in which the hub links the pages."""
     hub = (source / "docs" / "README.md").read_text(encoding="utf-8")
     inside = {group: _in_order_of(hub, source, group) for group in GROUPS}
     parts = {
@@ -111,7 +111,7 @@ def page_of(section: Section) -> str:
     lines = [section.title, "=" * len(section.title), ""]
     if section.module:
         lines += [f".. automodule:: {section.module}", "   :no-members:", "   :no-index:", ""]
-    for name, thing in section.things():
+    for name, thing in section.objects():
         kind = "class" if isinstance(thing, type) else "function" if callable(thing) else "data"
         kind = "exception" if isinstance(thing, type) and issubclass(thing, BaseException) else kind
         lines += [f".. auto{kind}:: {name}"]
@@ -124,7 +124,10 @@ def page_of(section: Section) -> str:
 
 
 def run_notebooks(cache: Path) -> dict[str, Path]:
-    """Execute every notebook but the papers', which the book executes; results are cached until a source changes."""
+    """Execute all notebooks except those of the papers, which the book executes.
+
+    Results are cached until a source changes.
+    """
     done = {}
     for path in sorted((ROOT / "notebooks").rglob("*.ipynb")):
         name = path.relative_to(ROOT)
@@ -152,7 +155,7 @@ def run_notebook(path: Path, cache: Path) -> Path:
 
 @cache
 def sources() -> str:
-    """Return the hash of all inputs of notebooks: our code, and the libraries' versions."""
+    """Return a hash of all inputs of notebooks: the workbench's code, and the versions of the libraries."""
     files = [
         ROOT / "requirements.lock",
         *(ROOT / "workbench").rglob("*.py"),
@@ -180,7 +183,7 @@ def with_stills(notebook: Any) -> Any:
 
 
 def hidden(source: str) -> Any:
-    """Return a cell of which only the output is shown."""
+    """Return a cell whose page shows only its output."""
     cell = nbformat.v4.new_code_cell(source, metadata={"tags": ["remove-input"]})
     cell.id = f"still-{sha256(source.encode()).hexdigest()[:8]}"
     return cell
@@ -196,7 +199,7 @@ def still(notebook: Any) -> Any:
 
 
 def wanted(output: Any, source: str) -> bool:
-    """Return whether an output needs a note: not progress bars, widgets with a static copy, or invisible ones."""
+    """Return whether an output is kept. Messages, progress bars and widgets with a static copy are left out."""
     data = output.get("data", {})
     bar = "%|" in data.get("text/plain", "")
     replaced = source.startswith('lecture.show("') or source.endswith("\nlecture")
@@ -218,7 +221,7 @@ def as_html(output: Any) -> Any:
 
 
 def run_book(folder: Path) -> dict[str, Path]:
-    """Compute the quick form of the book: its page, and the papers' notebooks; finished entries are cached."""
+    """Compute the quick form of the book: its page, and the papers' notebooks. Finished entries are cached."""
     texts = [sys.executable, "-m", "workbench", "reproduce", "all", "--quick", "-o", str(folder)]
     subprocess.run(texts, cwd=ROOT, check=True)
     return {f"notebooks/papers/{path.name}": path for path in (folder / "papers").glob("*.ipynb")}
@@ -249,7 +252,7 @@ class Links(HTMLParser):
 
 
 def broken(html: Path) -> list[str]:
-    """Return broken internal links as `page: link`; addresses of other hosts are not requested."""
+    """Return broken internal links as `page: link`. Links to other hosts are not checked."""
     pages = {path.resolve(): Links(path) for path in html.rglob("*.html") if "_static" not in path.parts}
     wrong = []
     for page, links in pages.items():
@@ -267,7 +270,7 @@ def broken(html: Path) -> list[str]:
 
 
 def build(output: Path, quick: bool) -> Path:
-    """Build the site in a folder; the pages are in its html."""
+    """Build the site in a folder. Return the subfolder with the pages."""
     executed = {} if quick else run_notebooks(output / "executed")
     book = output / "book"
     if not quick:
@@ -275,7 +278,7 @@ def build(output: Path, quick: bool) -> Path:
     source, html = output / "source", output / "html"
     assemble(source, executed, None if quick else book)
     sphinx(source, html)
-    # the README's light and dark images are HTML, in which Sphinx finds none
+    # Sphinx does not copy the README's light and dark images, because they are in HTML
     pictures = Path("docs", "images")
     shutil.copytree(ROOT / pictures, html / pictures, dirs_exist_ok=True)
     if not quick:

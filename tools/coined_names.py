@@ -82,7 +82,7 @@ STRINGS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE"
 
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield line and name of all that a module defines: names, arguments, attributes, functions and classes."""
+    """Yield line and name of each variable, argument, attribute, function and class that a module defines."""
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -163,7 +163,7 @@ def found_in(path: Path) -> Iterator[str]:
 
 
 def main(paths: list[str]) -> int:
-    """Print what was found; return 1 if that is anything."""
+    """Print all findings. Return 1 if there are any, else 0."""
     found = [line for path in paths for file in files(Path(path)) for line in found_in(file)]
     for line in found:
         print(line)

@@ -1,4 +1,4 @@
-"""Report names that no module, notebook, test or benchmark uses. Ends with 1 if there are any."""
+"""Report names that no module, notebook, test or benchmark uses. The exit status is 1 if there are any."""
 
 import json
 import re
@@ -42,7 +42,7 @@ NAMES = {
 
 
 def notebook_code(path):
-    """Return the code cells of a notebook, without what only IPython reads."""
+    """Return the code cells of a notebook, without magics and other lines for IPython alone."""
     cells = json.loads(path.read_text())["cells"]
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     return re.sub(r"^\s*[%!].*$", "", text, flags=re.MULTILINE)

@@ -1,10 +1,10 @@
-"""Test a part of the package in an environment that has the dependencies of that part only.
+"""Test a part of the package in an environment that has only the dependencies of that part.
 
-python tools/layer_env.py core check     # core and analysis, and hypothesis for wb.check
-python tools/layer_env.py mpi            # and what real runs need: all that a cluster's host has
+python tools/layer_env.py core check     # core and analysis, with hypothesis for wb.check
+python tools/layer_env.py mpi            # core, analysis and real runs: all that a host of a cluster needs
 
-Makes the environment in a temporary folder with the locked versions, and runs `tests/layers/test_NAME.py` in it, with
-the first name. It needs `.venv`, whose uv it takes.
+Makes the environment in a temporary folder, with the locked versions, by the uv of `.venv`. Runs the tests in
+`tests/layers/test_NAME.py` there, for the first NAME.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pins() -> str:
 
 
 def main(name: str, *more: str) -> int:
-    """Make the environment and run the tests; return pytest's exit status."""
+    """Make the environment and run the tests, and return pytest's exit status."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         venv.create(home / "env", symlinks=True)

@@ -1,6 +1,6 @@
-"""Draw the layers and packages of `workbench`, and print how long they are.
+"""Draw the layers and packages of `workbench`, and print their sizes.
 
-python tools/layers.py            # print modules, lines and imports of every package, and what a scheme's author reads
+python tools/layers.py            # print modules, lines and imports of every package, and files for authors of schemes
 python tools/layers.py --draw     # write docs/images/layers.svg as well; `make format` does it
 
 Order and purposes of the packages are read from the first table of docs/architecture.md, imports from the code.
@@ -25,7 +25,8 @@ BESIDE = (
     "notebooks/lecture/workbench_lectures",
 )  # packages beside `workbench`
 NOTEBOOKS = "notebooks"  # layer of the notebooks' packages
-LAYERS = ("core", "mpi", "analysis", "lab", "cli", NOTEBOOKS)  # the lowest first
+LAYERS = ("core", "mpi", "ddp", "analysis", "lab", "cli", NOTEBOOKS)  # the lowest first
+SINGLE = ("ddp", "cli")  # layers that are one package
 # Files that the author of a scheme reads, and files to look up.
 FOR_SCHEMES = (
     "contract/scheme.py",
@@ -64,20 +65,20 @@ class Package:
 
 
 def sources() -> Iterator[tuple[str, str, Path]]:
-    """Yield layer, package and file of every module; the command line is a package of its own."""
+    """Yield layer, package and file of every module."""
     for path in sorted((ROOT / "workbench").rglob("*.py")):
         layer, *inside = path.relative_to(ROOT / "workbench").parts
         if inside and path.parent != ROOT / "workbench" / layer:
             yield layer, inside[0], path
-        elif layer == "cli" or (inside and path.stem != "__init__"):
-            yield layer, layer if layer == "cli" else path.stem, path
+        elif layer in SINGLE or (inside and path.stem != "__init__"):
+            yield layer, layer if layer in SINGLE else path.stem, path
     for folder in BESIDE:
         for path in sorted((ROOT / folder).rglob("*.py")):
             yield NOTEBOOKS, Path(folder).name, path
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield full names of what a module imports, at the top or in a function."""
+    """Yield the full names of all modules that a module imports, at the top or in a function."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -102,14 +103,14 @@ def packages() -> dict[str, Package]:
 
 
 def purposes() -> dict[str, str]:
-    """Return the packages in their order, the lowest first, with what they are for."""
+    """Return package -> purpose, the lowest package first."""
     table = PAGE.read_text().partition("| layer | package |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| ([^|]+?) \|", table, re.MULTILINE)
     return {f"{layer}.{name}": purpose for layer, name, purpose in rows}
 
 
 def arrows(uses: Mapping[str, Iterable[str]]) -> set[tuple[str, str]]:
-    """Return which layer imports which, without what follows from other arrows.
+    """Return pairs of layers of which the first imports the second, without pairs that follow from others.
 
     >>> sorted(arrows({"lab": {"core", "mpi"}, "mpi": {"core"}, "core": set()}))
     [('lab', 'mpi'), ('mpi', 'core')]
@@ -131,7 +132,7 @@ def between_layers(found: Mapping[str, Package]) -> dict[str, set[str]]:
 
 
 def drawn() -> tuple[set[str], set[tuple[str, str]]]:
-    """Return packages and arrows of the picture that is in the repository."""
+    """Return packages and arrows of the repository's picture."""
     text = PICTURE.read_text()
     boxes = re.findall(r'data-package="([\w.]+)"', text)
     return set(boxes), set(re.findall(r'data-from="(\w+)" data-to="(\w+)"', text))

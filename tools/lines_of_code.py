@@ -1,7 +1,7 @@
-"""Count lines of code by package, and list what is too long: functions, classes and files.
+"""Count lines of code by package, and list the functions, classes and files that are too long.
 
 A line of code is neither blank nor a docstring, a comment or an import. `python tools/lines_of_code.py` prints the
-table of the two upper levels of packages, and ends with status 1 where something is too long.
+table of the two upper levels of packages. Its exit status is 1 if something is too long.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def by_package() -> Counter[str]:
 
 
 def too_long() -> list[tuple[str, str, int, int]]:
-    """Return place, name, lines and the most that are allowed of each function, class and file that is too long."""
+    """Return place, name, number of lines and max number of each function, class and file that is too long."""
     found = []
     for path in sources():
         text = path.read_text(encoding="utf-8")
@@ -78,7 +78,7 @@ def too_long() -> list[tuple[str, str, int, int]]:
 
 
 def main() -> int:
-    """Print the table and what is too long; return the exit status."""
+    """Print the table and everything that is too long. Return the exit status."""
     counts = by_package()
     for layer in sorted({name.split(".")[1] for name in counts if "." in name}):
         inner = {name: n for name, n in counts.items() if name.split(".")[1:2] == [layer]}

@@ -1,7 +1,7 @@
 """Make .venv from requirements.lock, or remake the lock (--lock). Needs nothing but the standard library.
 
-uv installs several times faster than pip, so pip installs only uv (locked and hashed like everything else)
-and uv the rest. Where uv fails, for example behind a mirror that only pip can reach, pip does all of it.
+uv installs several times faster than pip. So pip installs only uv (locked and hashed like everything else), and uv
+installs the rest. If uv fails, for example behind a mirror that only pip can reach, pip installs everything.
 """
 
 import ast
@@ -27,9 +27,9 @@ def run(*command, **options):
 
 
 def one_at_a_time():
-    """Wait for another `make env` here.
+    """Wait until no other `make env` runs in this folder, and keep others waiting until this process ends.
 
-    The other one would be left with a removed .venv, and would install into the Python behind it.
+    If one removed .venv while another installs, the other would install into the Python behind it.
     """
     os.environ["PIP_REQUIRE_VIRTUALENV"] = "1"
     lock = os.open(ROOT, os.O_RDONLY)  # released by the system when this process ends
@@ -37,7 +37,10 @@ def one_at_a_time():
 
 
 def uv_environment():
-    """Give uv the index and certificates of pip, whose configuration it does not read; settings of uv prevail."""
+    """Return the environment for uv, with pip's index and certificates, since uv does not read pip's configuration.
+
+    Settings of uv take precedence.
+    """
     listing = subprocess.check_output([PYTHON, "-m", "pip", "config", "list"], text=True)
     settings = dict(line.split("=", 1) for line in listing.splitlines() if "=" in line)
     environment = {"UV_PYTHON_DOWNLOADS": "never"}
@@ -53,7 +56,7 @@ def install_with_uv():
     only_uv = VENV / "uv.txt"
     only_uv.write_text(entry.group() + "\n")
     run(PYTHON, "-m", "pip", "install", "-q", "--require-hashes", "-r", only_uv)
-    # Otherwise every process compiles all that it imports, if PYTHONDONTWRITEBYTECODE is set, as in many containers.
+    # Many containers set PYTHONDONTWRITEBYTECODE. Every process would then compile all modules that it imports.
     install = [UV, "pip", "install", "-q", "--compile-bytecode", "--python", PYTHON]
     run(*install, "--require-hashes", "-r", LOCK, env=uv_environment())
     run(*install, *PROJECT, env=uv_environment())

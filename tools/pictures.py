@@ -1,9 +1,9 @@
-"""Take the README's pictures from the real pages: the explorer, a run on real processes (moving) and a lecture.
+"""Take the README's pictures from the real pages: the explorer, a run on real processes (animated) and a lecture.
 
 python tools/pictures.py [NAME ...]     # explorer, live, lecture; needs Chromium, takes about two minutes
 
-Everything is done twice, light and dark, at 1280 px; the files are docs/images/NAME-light.png and NAME-dark.png.
-docs/images/pictures.json has a hash of what each picture is drawn from, by which a test finds old ones.
+Each picture is taken twice, light and dark, 1280 px wide: docs/images/NAME-light.png and NAME-dark.png.
+docs/images/pictures.json has a hash of each picture's sources, by which a test finds old pictures.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from workbench.core.base.files import write_json  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 WIDTH = 1280
-PAD = 12  # px left around a part
-MARGIN = 168 - 2 * PAD  # px that JupyterLab takes beside an output
-EVERY = 1.0  # seconds between two frames of the run
-SHOWN = 0.25  # seconds that a frame is shown
-LAST = 4.0  # seconds that the last frame stays
-FRAMES = 60  # frames at most
-COLOURS = 255  # colours of a picture; one more is transparent
+PAD = 12  # px around an element of a page
+MARGIN = 168 - 2 * PAD  # px of JupyterLab beside an output
+FRAME_INTERVAL_S = 1.0  # s between two frames of the run
+FRAME_TIME_S = 0.25  # s that a frame is shown
+LAST_FRAME_TIME_S = 4.0  # s that the last frame is shown
+MAX_FRAMES = 60  # max number of frames
+MAX_COLOURS = 255  # max number of colours of a picture, besides the transparent one
 
 Pixels = NDArray[np.uint32]  # one number per pixel
 
-HASHES = IMAGES / "pictures.json"  # name of a picture -> hash of what it is drawn from
+HASHES = IMAGES / "pictures.json"  # name of a picture -> hash of its sources
 WIDGETS = ("workbench/lab/widgets", "workbench/lab/figures", "notebooks/02-explore.ipynb")
 LECTURE = ("notebooks/lecture/workbench_lectures", "notebooks/lecture/3-why-a-tree.ipynb")
 DRAWN_FROM = {"explorer": WIDGETS, "live": WIDGETS, "lecture": LECTURE}
 QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`')
 
-# Chromium decodes its own pictures, so that no library for pictures is needed.
+# Chromium decodes the pictures that it takes, so that no image library is needed.
 DECODE = """async (png) => {
   const bitmap = await createImageBitmap(await (await fetch("data:image/png;base64," + png)).blob());
   const canvas = new OffscreenCanvas(bitmap.width, bitmap.height), context = canvas.getContext("2d");
@@ -64,7 +64,7 @@ FINISHED = "() => document.querySelectorAll('.wb-status .wb-finished').length"
 
 
 def shot(page: Page, reader: Page, part: Locator, height: int) -> Pixels:
-    """Return the upper `height` pixels of a part of a page; `reader` is an empty page that decodes the picture."""
+    """Return the upper `height` pixels of an element of a page. `reader`: an empty page that decodes the picture."""
     box = part.bounding_box()
     assert box is not None
     left = min(PAD, box["x"])
@@ -81,7 +81,7 @@ def palette(frames: Iterable[Pixels]) -> NDArray[np.uint32]:
     for frame in frames:
         for colour, count in zip(*np.unique(frame, return_counts=True), strict=True):
             counts[int(colour)] = counts.get(int(colour), 0) + int(count)
-    return np.array(sorted(counts, key=lambda c: -counts[c])[:COLOURS], np.uint32)
+    return np.array(sorted(counts, key=lambda c: -counts[c])[:MAX_COLOURS], np.uint32)
 
 
 def indexed(frame: Pixels, colours: NDArray[np.uint32]) -> NDArray[np.uint8]:
@@ -98,37 +98,40 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def packed(rows: NDArray[np.uint8]) -> bytes:
-    """Return rows of a PNG file, without filters: they do not help pictures of few colours."""
+    """Return rows of a PNG file, without filters, which do not help pictures with few colours."""
     return zlib.compress(np.insert(rows, 0, 0, axis=1).tobytes(), 9)
 
 
 def changes(frames: Sequence[NDArray[np.uint8]]) -> list[tuple[int, int, NDArray[np.uint8]]]:
-    """Return top, left and pixels of what each frame changes; unchanged pixels are transparent."""
+    """Return top, left and pixels of the rectangle that each frame changes. Unchanged pixels are transparent."""
     found = [(0, 0, frames[0])]
     for before, after in pairwise(frames):
         ys, xs = np.nonzero(before != after)
         top, left, bottom, right = ys.min(), xs.min(), ys.max() + 1, xs.max() + 1
         part = after[top:bottom, left:right]
         same = part == before[top:bottom, left:right]
-        found.append((int(top), int(left), np.where(same, np.uint8(COLOURS), part)))
+        found.append((int(top), int(left), np.where(same, np.uint8(MAX_COLOURS), part)))
     return found
 
 
 def picture(shots: Sequence[Pixels]) -> bytes:
-    """Return a PNG, animated if there are several shots (APNG): shown for `SHOWN` seconds each, the last for `LAST`."""
+    """Return a PNG file, or an animated one (APNG) of several shots.
+
+    Each shot is shown for `FRAME_TIME_S`, and the last one for `LAST_FRAME_TIME_S`.
+    """
     colours = palette(shots)
     frames = [indexed(each, colours) for each in shots]
     frames = [frames[0], *(after for before, after in pairwise(frames) if (before != after).any())]
     high, wide = frames[0].shape
-    table = np.zeros((COLOURS + 1, 3), np.uint8)
+    table = np.zeros((MAX_COLOURS + 1, 3), np.uint8)
     table[: len(colours)] = colours.view(np.uint8).reshape(-1, 4)[:, :3]
     out = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", wide, high, 8, 3, 0, 0, 0))
     if len(frames) > 1:
         out += chunk(b"acTL", struct.pack(">II", len(frames), 0))
-    out += chunk(b"PLTE", table.tobytes()) + chunk(b"tRNS", b"\xff" * COLOURS + b"\x00")
+    out += chunk(b"PLTE", table.tobytes()) + chunk(b"tRNS", b"\xff" * MAX_COLOURS + b"\x00")
     serial = 0
     for number, (top, left, part) in enumerate(changes(frames)):
-        seconds = LAST if number == len(frames) - 1 else SHOWN
+        seconds = LAST_FRAME_TIME_S if number == len(frames) - 1 else FRAME_TIME_S
         rows, columns = part.shape
         if len(frames) > 1:
             place = struct.pack(">IIIII", serial, columns, rows, left, top)
@@ -145,7 +148,7 @@ def picture(shots: Sequence[Pixels]) -> bytes:
 
 
 def opened(page: Page, server: Server, dark: bool) -> Locator:
-    """Return the explorer in its notebook, drawn."""
+    """Open the explorer in its notebook. Return it once it is drawn."""
     lab = Lab(page, server, "02-explore.ipynb")
     lab.dark(dark)
     lab.run_all()
@@ -155,27 +158,27 @@ def opened(page: Page, server: Server, dark: bool) -> Locator:
 
 
 def settled(page: Page) -> None:
-    """Wait until nothing moves: no pointer on a figure, all drawn."""
+    """Move the pointer away from figures, scroll to the top, and wait 1.5 s for the last drawing."""
     page.mouse.move(0, 0)
     to_top(page)
     page.wait_for_timeout(1500)
 
 
 def to_top(page: Page) -> None:
-    """Scroll the explorer to the top: otherwise the lower end of the window is in the picture."""
+    """Scroll the explorer to the top, so that the lower end of the window is not in the picture."""
     for part in page.locator(".wb-explorer").all():
         part.evaluate("element => element.scrollIntoView({block: 'start'})")
 
 
 def explorer(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
-    """Take the explorer's forms and forecasts."""
+    """Take a picture of the explorer's forms and forecasts."""
     part = opened(page, server, dark)
     settled(page)
     return [shot(page, reader, part, 600)]
 
 
 def live(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
-    """Take five schemes as real processes, from the start to the end of the last."""
+    """Take pictures of five schemes that run on real processes, until the last one ends."""
     part, me = opened(page, server, dark), User(page)
     page.get_by_text("Rounds, batches, faults", exact=True).click()
     for name, value in (("children", "3"), ("layers", "2"), ("rounds", "40")):
@@ -188,16 +191,16 @@ def live(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
         "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 5"
     )
     shots: list[Pixels] = []
-    while len(shots) < FRAMES and page.evaluate(FINISHED) < 5:
+    while len(shots) < MAX_FRAMES and page.evaluate(FINISHED) < 5:
         shots.append(shot(page, reader, part, 780))
-        time.sleep(EVERY)
+        time.sleep(FRAME_INTERVAL_S)
     page.locator("table[aria-label='time to the target']").wait_for()
     settled(page)
     return [*shots, shot(page, reader, part, 780)]
 
 
 def lecture(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
-    """Take a lecture's page without code."""
+    """Take a picture of a lecture's page without code."""
     theme = "dark" if dark else "light"
     page.goto(server.address(f"voila/render/lecture/3-why-a-tree.ipynb?theme={theme}"))
     page.locator(".wb-score").wait_for(state="attached")
@@ -207,7 +210,7 @@ def lecture(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels
 
 
 def drawn_from(name: str, root: Path = ROOT) -> str:
-    """Return the hash of the texts, styles and notebooks that a picture shows; logic without a text does not count."""
+    """Return a hash of the texts, styles and notebooks that a picture shows. Code without texts does not count."""
     places = [root / place for place in DRAWN_FROM[name]]
     files = sorted(file for place in places for file in (place.rglob("*") if place.is_dir() else [place]))
     digest = sha256()

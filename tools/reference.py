@@ -17,15 +17,15 @@ BASES = ("DelayModel", "Optimiser", "Problem", "ProblemArgs", "Scheme")
 
 @dataclass(frozen=True)
 class Section:
-    """Page of the reference: public names, each as `module:attribute`; it begins with a module's docstring."""
+    """Page of the reference. `names`: public names, each as `module:attribute`. `module`: its docstring comes first."""
 
     file: str
     title: str
     names: tuple[str, ...]
     module: str = ""
 
-    def things(self) -> Iterator[tuple[str, Any]]:
-        """Return the objects by their dotted names."""
+    def objects(self) -> Iterator[tuple[str, Any]]:
+        """Yield dotted name and object of each public name."""
         for name in self.names:
             module, _, attribute = name.partition(":")
             yield f"{module}.{attribute}", getattr(import_module(module), attribute)
@@ -41,11 +41,11 @@ def sections() -> list[Section]:
         Section("figures", "wb.figures", _names(figures, *wb.figures.__all__), figures),
         Section("batch", "wb.batch", _names(batch, *wb.batch.__all__), batch),
         Section("live", "wb.live", _names("workbench.core.running.run", "Run"), "workbench.core.running.run"),
-        Section("quickstart", "wb.quickstart", _straight_line(), "workbench.lab.batch.quickstart"),
+        Section("quickstart", "wb.quickstart", _quickstart(), "workbench.lab.batch.quickstart"),
         Section("problems", "wb.problems", _problems(), "workbench.core.problems"),
         Section("scheme", "The contract: schemes", _contract(), "workbench.core.contract.scheme"),
         Section("effects", "The contract: effects", _effects(), "workbench.core.contract.protocol"),
-        Section("odds", "The contract: forecasts", _odds(), "workbench.core.contract.round_times"),
+        Section("odds", "The contract: forecasts", _round_times(), "workbench.core.contract.round_times"),
         Section("delays", "The contract: delays", _delays(), "workbench.core.contract.delays"),
         Section(
             "links",
@@ -60,9 +60,9 @@ def sections() -> list[Section]:
 
 
 def everything() -> Iterator[tuple[str, Any]]:
-    """Return the objects of all public names; modules have their own pages."""
+    """Yield dotted name and object of each public name, except modules, which have their own pages."""
     for section in sections():
-        yield from section.things()
+        yield from section.objects()
 
 
 def _names(module: str, *names: str) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ def _schemes() -> tuple[str, ...]:
     return _names("workbench.core.schemes", "names", "get") + classes
 
 
-def _straight_line() -> tuple[str, ...]:
+def _quickstart() -> tuple[str, ...]:
     return _names("workbench.lab.batch.quickstart", "common_target", "summary", "story", "keep", "main")
 
 
@@ -106,7 +106,7 @@ def _effects() -> tuple[str, ...]:
     return _names("workbench.core.contract.protocol", *names)
 
 
-def _odds() -> tuple[str, ...]:
+def _round_times() -> tuple[str, ...]:
     names = (
         "RoundTimes",
         "SampledTimes",

@@ -1,4 +1,4 @@
-"""Write the tables of the pages in docs from the code; `make format` calls it.
+"""Write the tables of the pages in docs from the code. Called by `make format`.
 
 python tools/reference_tables.py
 
@@ -30,6 +30,7 @@ from workbench.core.contract.problem import Problem
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import OnData, ProblemArgs, on_data
 from workbench.lab.batch import Crossing, Optimum, Sample, Span, Sweep, sweeps
+from workbench.lab.batch.executors import ExecutorSettings
 from workbench.lab.figures import labels
 from workbench.mpi.clusters.base import Cluster
 from workbench.mpi.launch.head.pools import FolderPool
@@ -37,7 +38,7 @@ from workbench.mpi.launch.site import Pool, RunOwner, Site
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 BLOCK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
-# Effect of each delay model of the package, and which workers differ.
+# Delay model -> its effect, and which workers differ.
 DELAYS = {
     "constant": ("no randomness: each sample takes the same time", "none"),
     "exponential": ("a whole answer takes an exponential time, whatever its load", "by chance, each round"),
@@ -74,7 +75,7 @@ DELAYS = {
         "one worker or all, from a round on",
     ),
 }
-# For each kind of plug-in: a class of the package, and whether it is a plug-in's only class.
+# Kind of plug-in -> its base classes; a plug-in may need more than one.
 CONTRACTS: dict[str, tuple[type, ...]] = {
     "scheme": (Scheme,),
     "delay-model": (DelayModel,),
@@ -84,7 +85,7 @@ CONTRACTS: dict[str, tuple[type, ...]] = {
     "schedule": (Schedule,),
     "cluster": (Cluster, Site, Pool, RunOwner, FolderPool),
 }
-# Columns of `trace.rounds` without a label in figures; the last ones only on real processes.
+# Columns of `trace.rounds` without a label in figures. The last ones exist only for runs on real processes.
 COLUMNS = {
     "round": "number of the round, from 0",
     "time": "time of the commit since the start of the run [s]",
@@ -96,7 +97,7 @@ MPI_COLUMNS = {
     "rejected": "messages that were rejected as damaged, not finite or repeated (real runs)",
     "abandoned": "computations that were given up for a newer model (real runs)",
 }
-# Maximum sizes: what is limited, where the constant is, and the effect of larger ones.
+# Maximum sizes: the quantity, the constant with its limit, and the effect of a larger value.
 LIMITS = (
     ("workers of an experiment", experiment, "MAX_WORKERS"),
     ("rounds of an experiment", experiment, "MAX_ROUNDS"),
@@ -108,7 +109,7 @@ LIMITS = (
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a Markdown table; a bar within a cell is escaped."""
+    """Return a Markdown table. Bars inside cells are escaped."""
     lines = [
         [str(cell).replace("|", "\\|").replace("\n", " ").strip() for cell in row] for row in (head, *rows)
     ]
@@ -175,7 +176,7 @@ def delay_fields() -> str:
 
 
 def problems() -> str:
-    """Return the fields of each problem that not all problems on data have."""
+    """Return the fields of each problem, without those that all problems on data have."""
     shared = {field["name"] for field in OnData.fields()}
     found = ((name, wb.problems.get(name)) for name in wb.problems.names())
     return _sections(found, leave_out=shared)
@@ -212,7 +213,7 @@ def results() -> str:
 
 
 def figures() -> str:
-    """Return the figures, each with what it draws."""
+    """Return the figures, each with the first line of its docstring."""
     rows = ((f"`wb.figures.{name}`", first_line(getattr(wb.figures, name))) for name in wb.figures.names())
     return table(("figure", "what it draws"), rows)
 
@@ -287,7 +288,7 @@ def _methods(cls: type) -> str:
 
 
 def _members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Return the documented methods and properties that a class defines itself."""
+    """Yield the documented methods and properties that a class defines itself."""
     for name, member in vars(cls).items():
         plain = member.__func__ if isinstance(member, classmethod) else member
         if (
@@ -321,6 +322,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "schedule": lambda: fields(Schedule),
     "schedules": schedules,
     "sweep": lambda: fields(Sweep),
+    "executor": lambda: fields(ExecutorSettings),
     "sample": lambda: fields(Sample),
     "span": lambda: fields(Span),
     "crossing": lambda: fields(Crossing),

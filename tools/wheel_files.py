@@ -1,4 +1,4 @@
-"""Files of a wheel besides the packages: notebooks, example clusters and sweeps (called by hatchling)."""
+"""Files of a wheel besides the packages: notebooks, example clusters and sweeps. Called by hatchling."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ class WheelFiles(BuildHookInterface):
 
 
 def carried(root):
-    """Return path in the clone -> path in the wheel."""
+    """Return the files to add: path in the clone -> path in the wheel."""
     files = [file for pattern in PATTERNS for file in sorted(root.glob(pattern))]
     names = [file.relative_to(root) for file in files if file.is_file()]
     shown = [name for name in names if not any(part.startswith(".") for part in name.parts)]

@@ -1,11 +1,11 @@
-"""The command `workbench`, also as `python -m workbench`; light, so that it is there before all else is loaded."""
+"""The command `workbench`, also as `python -m workbench`. It handles Ctrl-C already while other modules are loaded."""
 
 import signal
 import sys
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C ends it with a sentence, be it while modules are loaded or processes are ended."""
+    """Run the command line. Ctrl-C ends it with one sentence, also while modules are loaded or processes are ended."""
     try:
         from workbench.cli.main import main as command
 
@@ -13,11 +13,13 @@ def main() -> None:
     except KeyboardInterrupt:
         print("workbench: interrupted", file=sys.stderr)
         sys.exit(130)
-    finally:  # what follows ends the ranks that were started, which takes seconds and should be done
+    finally:  # the exit handlers end the started ranks, which takes seconds and must not be interrupted
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 if __name__ == "__main__":
-    if not sys.flags.safe_path:  # the current folder comes first; none of its files may hide another module
+    if (
+        not sys.flags.safe_path
+    ):  # move the current folder to the end of the path, so that its files hide no modules
         sys.path.append(sys.path.pop(0))
     main()

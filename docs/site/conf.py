@@ -1,4 +1,4 @@
-"""Configuration of Sphinx; tools/build_site.py collects the sources and calls it."""
+"""Configuration of Sphinx. `tools/build_site.py` collects the sources and calls it."""
 
 from __future__ import annotations
 

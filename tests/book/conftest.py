@@ -1,4 +1,4 @@
-"""Settings of the book's tests: quick, without real runs, and a small table of made-up recorded times."""
+"""Settings of the book's tests: quick, without real runs, and with a small table of synthetic recorded times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def found_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def traces(tmp_path: Path) -> Path:
-    """Write two experiments of 12 workers; worker 3 of each is always slow, worker 5 sometimes."""
+    """Write two experiments of 12 workers. In each, worker 3 is always slow, and worker 5 sometimes."""
     rng = np.random.default_rng(0)
     rows = []
     for name, typical in (("one", 10.0), ("two", 30.0)):

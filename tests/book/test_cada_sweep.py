@@ -1,4 +1,4 @@
-"""The sweep of paper 3: its limit without laziness, and claims that follow from the whole sweep."""
+"""The sweep of paper 3: its limit without laziness, and claims about the whole sweep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ratios = st.lists(
 
 
 def made(changes: dict[int, float] | None = None) -> Sweep:
-    """The paper's own ratios at every unit, those of some units multiplied."""
+    """Make a sweep with the paper's ratios at every unit. `changes`: unit -> factor on CADA's costs."""
     found = {}
     for label in SWEPT:
         paper = PUBLISHED[label.split(",")[0]] if label != "D-Adam" else PUBLISHED["CADA"]
@@ -42,7 +42,10 @@ def numbers(sweep: Sweep) -> object:
 
 
 def test_the_verdict_follows_from_the_whole_sweep() -> None:
-    """The published ratios at every unit agree; one unit that is far off is enough to say so, whichever it is."""
+    """With the published ratios at every unit, the verdict is agreement.
+
+    With one unit far off, it is not, for any unit.
+    """
     assert numbers(made()).kind == "agrees"  # type: ignore[attr-defined]
     for place in range(len(UNITS)):
         verdict = numbers(made({place: 1e-3}))
@@ -53,7 +56,10 @@ def test_the_verdict_follows_from_the_whole_sweep() -> None:
 def test_cada_sweep_reports_a_target_that_is_never_reached(
     quick: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CADA not at the target at one unit: more than any ratio, a band that ends, no number that JSON lacks."""
+    """CADA does not reach the target at one unit.
+
+    Its ratio is infinite, the band has a gap, and the JSON file is valid.
+    """
     sweep = made({2: np.inf})
     monkeypatch.setattr(cada_sweep, "swept", lambda setting: sweep)
     result = get("gcada-sweep").find(quick)
@@ -67,7 +73,7 @@ def test_cada_sweep_reports_a_target_that_is_never_reached(
 
 
 def test_cada_sweep_does_not_judge_identities() -> None:
-    """Communication over computation is (M_G + 1)/M_G whatever is run."""
+    """The ratio of communication to computation is (M_G + 1) / M_G for any run."""
     facts = {
         "gcada-sweep": {"units": UNITS, "target": 0.1, "rounds": 6000, "costs": made().costs},
         "gcada-fig2": {"short": {}, "note": ""},
@@ -88,7 +94,7 @@ def test_cada_sweep_claim_holds_only_for_every_unit_and_seed(table: np.ndarray) 
 
 
 def test_cada_sweep_claims_have_no_slack() -> None:
-    """Ratios of 0.99, which a slack of 1.05 would let pass, do not hold."""
+    """Ratios of 0.99 do not support a claim of more than 1. A tolerance of 5 % would accept them."""
     costs_ = {label: {name: np.ones((3, 2)) for name in COSTS} for label in SWEPT}
     costs_["CADA"] = {name: np.full((3, 2), 0.99) for name in COSTS}
     grouped = [c for c in claims_of(Sweep(UNITS, 0.1, 10, costs_)) if c.text.startswith("G-CADA")]
@@ -97,10 +103,10 @@ def test_cada_sweep_claims_have_no_slack() -> None:
 
 @pytest.mark.parametrize("label", [STATED, MEANT])
 def test_the_limit_without_laziness(label: str) -> None:
-    """Means by inclusion and exclusion over all sets: E max of groups' minima, each exponential."""
+    """The means are computed by inclusion and exclusion: the maximum over groups of exponential minima."""
 
     def longest(rates: list[Fraction]) -> Fraction:
-        """Mean of the largest of independent exponential times."""
+        """Return the mean of the maximum of independent exponential times."""
         total = Fraction(0)
         for chosen in product((0, 1), repeat=len(rates)):
             if any(chosen):
@@ -116,21 +122,24 @@ def test_the_limit_without_laziness(label: str) -> None:
 
 
 def test_with_a_tiny_constant_cada_is_distributed_adam(quick: Setting) -> None:
-    """Everybody is asked in every round: same seed, same draws, same costs."""
+    """All workers are requested in every round. The same seed then gives the same draws and costs."""
     every = dict(experiments(quick, unit=1.0))
     adam, cada = (until(at(every[label], 1e-9, 60, seed=3), 2.0) for label in ("D-Adam", "CADA"))
     assert cada == pytest.approx(adam, rel=1e-12)
 
 
 def test_a_shorter_run_has_the_same_rounds(quick: Setting) -> None:
-    """Trying a quarter of the rounds first therefore changes nothing; a target that is never reached is infinite."""
+    """Trying a quarter of the rounds first therefore changes nothing.
+
+    A target that is never reached has an infinite cost.
+    """
     e = at(dict(experiments(quick, unit=0.1))[MEANT], 1.0, 120, seed=0)
     assert until(e, 2.0) == costs(run(e, events=False), 2.0)
     assert until(e.replace(rounds=8), 1e-9) == dict.fromkeys(COSTS, float("inf"))
 
 
 def test_the_sweep_reaches_from_nobody_lazy_to_lazy(quick: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep in miniature: the first unit has the limit's messages a round, the last one fewer rounds' worth."""
+    """In a small sweep, the first unit has as many messages per round as the limit. The last unit has fewer."""
     monkeypatch.setattr(cada_sweep, "QUICK_UNITS", (1e-9, 0.3))
     monkeypatch.setattr(cada_sweep, "QUICK_TARGET", 4.0)
     result = get("gcada-sweep").find(replace(quick, seed=1))

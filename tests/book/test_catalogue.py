@@ -1,4 +1,4 @@
-"""The catalogue of the book: every figure and table of the five papers is an entry, except illustrations."""
+"""The catalogue of the book: every figure and table of the papers is an entry, except illustrations."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ LISTED = {
 
 
 ROMAN = {"I": 1, "II": 2}
-NUMBERED = {  # what the papers have: figures, tables
+NUMBERED = {  # paper -> its figures and tables
     1: (range(1, 14), (1, 2)),
     2: (range(1, 5), (1, 2, 3)),
     3: (range(1, 3), ()),
     4: (range(1, 3), ()),
     5: (range(1, 2), ()),
-    6: ((), ()),  # comparisons only
+    6: ((), ()),  # comparisons without figures
 }
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "reproduction.md"
 
 
 def named(titles: list[str]) -> set[tuple[str, int]]:
-    """Figures and tables in titles such as "Figures 4 and 7" or "Figure 2b and table 2"."""
+    """Return figures and tables in a title such as "Figures 4 and 7" or "Figure 2b and table 2"."""
     found = set()
     for title in titles:
         for kind, first, second in re.findall(
@@ -50,7 +50,7 @@ def named(titles: list[str]) -> set[tuple[str, int]]:
 
 
 def illustrations(paper: int) -> set[tuple[str, int]]:
-    """Return the figures that the docs list as having no numbers to compute again."""
+    """Return the figures that the docs list as illustrations without numbers."""
     row = next(
         line
         for line in DOCS.read_text().splitlines()

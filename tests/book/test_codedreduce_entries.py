@@ -1,4 +1,4 @@
-"""Entries of paper 1: the quick form keeps times, scaled settings keep proportions, figures are complete."""
+"""Entries of paper 1: the quick form keeps round times, scaled settings keep proportions, figures are complete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from workbench.core.running import start as runner
 
 @pytest.mark.parametrize("name", ["fig8", "fig9b", "fig12"])
 def test_small_preset_keeps_the_times(name: str) -> None:
-    """Fewer samples and features, the same seconds per round, but for the rounding of the full size's slices."""
+    """It has fewer samples and features, and the same seconds per round, except for the rounding of slices."""
     for little, full in zip(small(presets[name]), presets[name], strict=True):
         assert little.shape()[0] * 6 <= full.shape()[0]
         assert little.shape()[1] * 8 <= full.shape()[1]
@@ -88,7 +88,7 @@ def test_measure_reports_why_it_made_no_real_runs(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_measure_is_at_least_the_simulated_time() -> None:
-    """UMW and CR at the scaled settings; a busy machine is late, none is early."""
+    """UMW and CR run with the scaled settings. A busy machine makes rounds longer, never shorter."""
     few, divided = scaled(presets["fig8"], Setting(quick=True))
     found = measure({scheme: few[scheme] for scheme in ("UMW", "CR")}, Setting(), divided)
     assert list(found.real) == ["UMW", "CR"], found.note
@@ -100,7 +100,7 @@ def test_measure_is_at_least_the_simulated_time() -> None:
 
 
 def test_columns_of_what_was_measured() -> None:
-    """With a simulated run in the place of a real one: multiplied back, over another, or anything of a trace."""
+    """With simulated runs in place of real ones: times are scaled back, and ratios are of both runs."""
     slow, fast = (
         wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=20, delays={"kind": "constant", "shift": shift}))
         for shift in (2e-3, 1e-3)
@@ -115,7 +115,7 @@ def test_columns_of_what_was_measured() -> None:
 
 
 def test_the_note_says_what_was_scaled_and_how_late_cr_was() -> None:
-    """With simulated runs in the place of real ones, twice as slow."""
+    """With simulated runs, twice as slow, in place of real ones."""
     few, divided = scaled(presets["fig8"], Setting(quick=True))
     simulated = {"CR": wb.run(few["CR"], events=False)}
     late = {"CR": wb.run(faster(few["CR"], 0.5), events=False)}
@@ -146,14 +146,14 @@ def test_per_round_leaves_out_the_warm_up() -> None:
 
 @pytest.fixture(scope="module")
 def first(found_before: Path) -> dict[str, book.Result]:
-    """Figure 9a in the quick form, with the fit that it needs."""
+    """Return the entry of figure 9a in the quick form, with the fit that it uses."""
     found = find("fig9a", Setting(quick=True, measure=False), found_before)
     assert all(each.result for each in found), [each.error for each in found]
     return {each.entry.name: each.result for each in found if each.result}
 
 
 def test_codedreduce_figure_9a(first: dict[str, book.Result]) -> None:
-    """The exact schemes need equally many rounds, so at equal error they differ by their times per round."""
+    """Exact schemes need equally many rounds. At equal error they therefore differ by their times per round."""
     result = first["fig9a"]
     for line in result.lines:
         assert line.published == presets["fig9a"].published[line.what]
@@ -173,18 +173,18 @@ def test_codedreduce_figure_9a(first: dict[str, book.Result]) -> None:
 
 
 def test_codedreduce_fit_explains_156_workers(first: dict[str, book.Result]) -> None:
-    """Within a third for every scheme of figure 9, fitted or not; the paper's own model cannot."""
+    """The fit is within a third for every scheme of figure 9, fitted or not. The paper's own model is not."""
     lines = {line.what: line for line in first["ec2"].lines}
     for name, how in (("fig9a", "fitted"), ("fig9b", "tested"), ("fig9c", "fitted")):
         for scheme in ("UMW", "GC", "RAR"):
             assert lines[f"{name} {scheme} ({how})"].ratio(how) == pytest.approx(1.0, abs=0.34)
-    assert not any("SGD" in what for what in lines)  # its published numbers are at equal error
+    assert not any("SGD" in what for what in lines)  # the published numbers of SGD are at equal error
     (claim,) = first["ec2"].claims
     assert not claim.holds
 
 
 def test_codedreduce_command_never_types_a_result(first: dict[str, book.Result], tmp_path: Path) -> None:
-    """Another seed gives other numbers, near the first ones."""
+    """Another seed gives other results, close to the first ones, so they are computed."""
     facts = {"ec2": first["ec2"].to_json()["facts"]}
     other = book.get("fig2").find(Setting(quick=True, measure=False, seed=5, facts=facts))
     same = book.get("fig2").find(Setting(quick=True, measure=False, seed=0, facts=facts))

@@ -1,4 +1,4 @@
-"""Tables and worked example of paper 1, and that another code gives another result."""
+"""Tables and the worked example of paper 1. Another code gives another result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_codedreduce_worked_allocation_is_exact(quick: Setting) -> None:
 
 
 def test_codedreduce_allocation_depends_on_the_code(quick: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison is with what the scheme allocates, not with the matrix that is printed."""
+    """The comparison uses the allocation of the scheme, and not the printed matrix."""
     turned = (B[1], B[2], B[0])
     fifths = {
         node: shown(CR(children=3, layers=2, stragglers=1, matrix=turned), rank)
@@ -32,7 +32,10 @@ def test_codedreduce_allocation_depends_on_the_code(quick: Setting, monkeypatch:
 
 
 def test_table_1(quick: Setting) -> None:
-    """Loads and orders of the gains as printed; r^(1/L) misses small trees with few stragglers, and this is said."""
+    """Loads and orders of the gains are as printed.
+
+    The entry mentions that r^(1/L) is inaccurate for small trees with few stragglers.
+    """
     result = get("cr-table1").find(quick)
     lines = {line.what: line for line in result.lines}
     for what, line in lines.items():
@@ -50,7 +53,7 @@ def test_table_1(quick: Setting) -> None:
 
 @pytest.mark.parametrize(("children", "layers"), [(3, 2), (5, 2), (2, 4), (7, 1)])
 def test_the_gain_of_a_tree_is_its_parents_over_its_layers(children: int, layers: int) -> None:
-    """Layers wait for one another: of the N/n parents, one layer's receive at a time."""
+    """Layers wait for each other: of the N/n parents, those of one layer receive at the same time."""
     e = communicating("CR", {"children": children, "layers": layers})
     assert gain(e) == pytest.approx(e.workers / children / layers, rel=1e-9)
 

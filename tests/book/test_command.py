@@ -1,4 +1,4 @@
-"""`workbench reproduce` on the command line, the notebooks, the whole quick book."""
+"""`workbench reproduce` on the command line, the notebooks of the papers, and the whole quick book."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_reproduce_has_one_notebook_for_each_paper() -> None:
 def test_reproduce_notebook_shows_the_entries_of_the_book(
     path: Path, tmp_path: Path, found_before: Path
 ) -> None:
-    """Entries that were computed before are taken over, as they are for a user."""
+    """Stored entries are used again, as they are for a user."""
     parameters = {"folder": str(found_before), "measure": False}
     done = execute(path, tmp_path / "out.ipynb", parameters, Path.cwd())
     text = "".join(str(o) for c in done.cells if c.cell_type == "code" for o in c.outputs)
@@ -86,7 +86,7 @@ def test_reproduce_notebook_shows_the_entries_of_the_book(
 
 @pytest.mark.slow
 def test_reproduce_all_quick(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every entry is computed, the page and the executed notebooks are written, a second run takes all over."""
+    """Every entry is computed, the page and the notebooks are written, and a second run uses the stored entries."""
     text = ("all", "--quick", "--no-measure", "--traces", str(traces), "-o", str(tmp_path))
     workbench(*text)
     out = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The model of paper 1's cluster: its limits, the fit, and the factors of a speedup."""
+"""The model of paper 1's cluster: its limits, its fit, and the factors of a speedup."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SOME = Constants(spread=2.0, latency=2e-3, transfer=5e-3, crowding=0.05)
 
 
 def test_ec2_model_includes_the_presets() -> None:
-    """With the paper's own constants the model gives the presets' very rounds (figure 12 has 5000 features)."""
+    """With the paper's constants, the model has the rounds of the presets (figure 12 has 5000 features)."""
     same = Constants(SHIFT_S_PER_SAMPLE, 1 / (SHIFT_S_PER_SAMPLE * RATE_SAMPLES_PER_S), 0.0, MESSAGE_S)
     preset = presets["fig12"]
     for e in preset:
@@ -37,7 +37,7 @@ def test_ec2_model_includes_the_presets() -> None:
 
 
 def test_ratios_of_transfers_alone_are_counted_messages() -> None:
-    """A star takes N - S of them one after another; a tree n - s in each of its layers."""
+    """A star transfers N - S messages one after another. A tree transfers n - s in each layer."""
     only = Constants(spread=1e-9, shift=1e-15, latency=0.0, transfer=1.0)
     found = ratios(presets["fig9a"], only, 1)
     assert found["GC"] == pytest.approx((156 - 13) / (2 * 11), rel=1e-6)
@@ -54,7 +54,7 @@ def test_crowding_slows_a_port_by_its_senders() -> None:
 
 
 def test_what_was_fitted_is_what_the_fit_takes() -> None:
-    """Every number of the fit is in a residual; nothing else is fitted, and nothing that has rounds in it."""
+    """Each fitted number has a residual. No other number is fitted, and none that contains rounds."""
     assert len(residuals(FITTED_ON, SOME, 5)) == len(FITTED) == 12
     for name in presets:
         for scheme in presets[name].published:

@@ -1,4 +1,4 @@
-"""Stored results of the book: used again only while all their inputs are the same."""
+"""Stored results of the book: used again only if all their inputs are unchanged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_input_is_in_the_key(traces: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
     keys = [key(entry, each) for each in changed]
     assert len(set(keys)) == len(keys)
-    assert key(entry, replace(base, facts={"table3": {}})) == keys[0]  # facts that it does not use
+    assert key(entry, replace(base, facts={"table3": {}})) == keys[0]  # facts that the entry does not use
     unmeasured = get(NAME)
     assert key(unmeasured, base) == key(unmeasured, replace(base, measure=False))
 
@@ -76,7 +76,7 @@ def test_one_reports_a_failing_entry_and_keeps_nothing(tmp_path: Path, quick: Se
 
 @pytest.mark.slow
 def test_find_passes_facts_to_the_next_entry(tmp_path: Path, quick: Setting) -> None:
-    """`gcada-numbers` takes the costs that `gcada-fig2` found; kept or not, they are the same."""
+    """`gcada-numbers` uses the costs of `gcada-fig2`, stored or not."""
     first = {each.entry.name: each for each in find("gcada-numbers", quick, tmp_path)}
     assert list(first) == ["gcada-sweep", "gcada-fig2", "gcada-numbers"]
     again = {each.entry.name: each for each in find("gcada-numbers", quick, tmp_path)}

@@ -25,7 +25,9 @@ import workbench as wb
 from tests.support.sampled_cases import sampled_test
 from workbench.core.presets.codedreduce import presets
 
-CLUSTER = Constants(spread=9.0, latency=9e-3, transfer=1.4e-2, crowding=0.03)  # about what `ec2` finds
+CLUSTER = Constants(
+    spread=9.0, latency=9e-3, transfer=1.4e-2, crowding=0.03
+)  # close to the constants that `ec2` finds
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name.endswith("misprints")])
@@ -59,7 +61,7 @@ def test_cegc_example_of_paper_2(name: str, quick: Setting) -> None:
 def test_cegc_example_missing_coefficient_counts_as_wrong(
     quick: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = ((1, 3, 6, 4, 0), *cegc_example.PRINTED_A[1:])  # the figure has a 0 in the place of the 4
+    rows = ((1, 3, 6, 4, 0), *cegc_example.PRINTED_A[1:])  # 0 in place of the 4 in the figure
     monkeypatch.setattr(cegc_example, "PRINTED_A", rows)
     result = get("cegc-fig2a").find(quick)
     assert [line.values["exact"] for line in result.lines] == [4, 5, 5, 5, 5]
@@ -67,7 +69,7 @@ def test_cegc_example_missing_coefficient_counts_as_wrong(
 
 
 def test_cegc_example_decodes_nothing_from_too_few_messages() -> None:
-    """Two of the three answers that the code for s = 2 needs leave the sum undecodable."""
+    """Two answers do not determine the sum. The code for s = 2 needs three."""
     code = example(1)
     off = np.linalg.lstsq(code[:2].T, np.ones(5), rcond=None)[1]
     assert off.item() > 0.1
@@ -100,7 +102,7 @@ def test_unseen_rows_are_used_for_the_auc(quick: Setting) -> None:
     rows = {row.tobytes() for row in np.ascontiguousarray(data.X)}
     assert (
         np.mean([row.tobytes() in rows for row in np.ascontiguousarray(data.X_test)]) < 0.2
-    )  # 0/1 rows may be equal
+    )  # rows of zeros and ones may be equal
     assert all(claim.holds for claim in result.claims)
 
 
@@ -123,7 +125,7 @@ def test_ec2_entries_without_recorded_times_say_how_to_get_them(quick: Setting) 
         result = get(name).find(quick)
         assert result.text == [ABSENT]
         assert of_result(result).kind == "open"
-    delays, _, note, _ = ec2(quick)  # what figures 2c and 2d then take, and say of it
+    delays, _, note, _ = ec2(quick)  # the entries of figures 2c and 2d use these delays and this note
     assert delays["kind"] == "heterogeneous"
     assert "stand-in" in note
 
@@ -134,7 +136,7 @@ def test_mmc_figure_2c_without_recorded_times_reports_it(quick: Setting) -> None
 
 
 ALL_SCHEMES = tuple(wb.schemes.names())
-NAMED = ("UMW", *TOLERANT)  # by the entry's own words
+NAMED = ("UMW", *TOLERANT)  # schemes that the text of the entry names
 SOME_SCHEMES = (*NAMED, *random.Random(46).sample(sorted(set(ALL_SCHEMES) - {*NAMED}), 2))
 
 
@@ -146,7 +148,7 @@ SOME_SCHEMES = (*NAMED, *random.Random(46).sample(sorted(set(ALL_SCHEMES) - {*NA
 def test_ec2_entries_with_recorded_times_are_marked_as_real(
     names: tuple[str, ...], traces: Path, quick: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wb.schemes, "names", lambda: list(names))  # those that the entry compares
+    monkeypatch.setattr(wb.schemes, "names", lambda: list(names))  # the schemes that the entry compares
     here = replace(quick, traces=traces)
     figure_1 = get("agc-fig1").find(here)
     assert figure_1.pictures[0].kind == "real"
@@ -162,7 +164,7 @@ def test_ec2_entries_with_recorded_times_are_marked_as_real(
 
 @sampled_test("paper 3 and 6", 1, 3, 2)
 def test_shuffling_helps_if_both_holders_may_be_slow(quick: Setting) -> None:
-    """Eight runs show it for CRC; for FRC they do not speak against it, and never for CRC being ahead."""
+    """Eight runs support the claim for CRC. For FRC they do not contradict it, and they never show CRC ahead."""
     result = get("agc-fig2b").find(replace(quick, seed=100))
     frc, crc, ahead = (claim.holds for claim in result.claims)
     assert frc is not False
@@ -172,7 +174,7 @@ def test_shuffling_helps_if_both_holders_may_be_slow(quick: Setting) -> None:
 
 @pytest.mark.parametrize(("name", "missed"), [("mmc-fig1a", 1), ("mmc-fig1b", 0)])
 def test_mmc_figure_1(name: str, missed: int, quick: Setting, found_before: Path) -> None:
-    """GC-MMC-2 is as fast as LCC with the hybrid rule only: not as it is printed."""
+    """GC-MMC-2 is as fast as LCC only with the hybrid rule, which the paper does not state."""
     result = find(name, quick, found_before)[-1].result
     assert result is not None
     failing = [claim for claim in result.claims if not claim.holds]
@@ -186,9 +188,9 @@ def test_mmc_figure_1(name: str, missed: int, quick: Setting, found_before: Path
 
 
 def test_codedreduce_figure_13(quick: Setting) -> None:
-    """UMW and GC agree with the paper, RAR does not; SGD's number is at equal accuracy, so it is not judged per round.
+    """UMW and GC agree with the paper, and RAR does not.
 
-    Something is learnt, with PyTorch or without.
+    SGD's number is at equal accuracy, and therefore not compared. The accuracy curves exist with and without PyTorch.
     """
     result = get("fig13").find(quick)
     off = {line.what: line.ratio("ours") for line in result.lines if "ours" in line.values}
@@ -214,7 +216,7 @@ def test_alike_names_indistinguishable_curves() -> None:
 
 
 def test_cada_costs_are_shown_at_the_papers_loss(quick: Setting) -> None:
-    """Ours are beside them only where the loss is the same; ratios always."""
+    """The workbench's costs are beside the paper's only if the losses are equal. Ratios are always shown."""
     table = [[1.0, 2.0], [3.0, 4.0]]
     costs = {label: dict.fromkeys(COSTS, table) for label in SWEPT}
     for target in (0.1, 0.2):
@@ -229,7 +231,7 @@ def test_cada_costs_are_shown_at_the_papers_loss(quick: Setting) -> None:
 
 
 def test_ec2_figure_12_sample_size_of_the_caption(quick: Setting) -> None:
-    """With 500 features a ring would be far slower than what is published, with 5000 it is not."""
+    """With 500 features, a ring would be far slower than published. With 5000 it is not."""
     preset = presets["fig12"]
     slow, near = (
         ratios(preset.replace(problem_args={**preset[0].problem_args, "features": p}), CLUSTER, 50)["RAR"]
@@ -245,7 +247,7 @@ def test_ec2_figure_12_sample_size_of_the_caption(quick: Setting) -> None:
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_cegc_example_code_on_real_processes() -> None:
-    """Five workers send half vectors, the master decodes from four: the model of uncoded rounds."""
+    """Five workers send half vectors, and the master decodes four of them. The model equals that of uncoded rounds."""
     result = get("cegc-fig2b").find(Setting())
     assert result.claims[-1].by == "wb.run(e, engine='mpi')", result.measured
     assert result.claims[-1].holds, result.claims[-1].found
@@ -254,7 +256,7 @@ def test_cegc_example_code_on_real_processes() -> None:
 
 @sampled_test("paper 3 and 6", 2, 3, 2)
 def test_sequential_codes_win_in_short_spells_only(quick: Setting) -> None:
-    """The two races of which the entry's claims are; the whole of it is made below."""
+    """These are the two comparisons in the entry's claims. The test below makes the whole entry."""
     short, long = (sequential.race(spell, quick) for spell in (sequential.SHORT, sequential.LONG))
     assert sequential._claim(short).holds
     by_line = {label: sequential.over_uncoded(found) for label, found in (("short", short), ("long", long))}

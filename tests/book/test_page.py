@@ -20,7 +20,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def nasty() -> list[Outcome]:
-    """Entries whose every text would break a page that does not escape."""
+    """Return entries with texts that would break a page without escaping."""
     picture = drawing.curves({f"CR {NASTY}": ([0, 1], [1, 2])}, NASTY, NASTY, NASTY, NASTY)
     result = Result(
         lines=[Line(NASTY, 2.0, {"ours": 2.0, "measured": 1.0}, NASTY, NASTY)],
@@ -55,7 +55,7 @@ def test_write_makes_one_file_with_plotly_once(tmp_path: Path, quick: Setting, f
         assert f'id="{outcome.entry.name}"' in text
         assert text.count(f'href="#{outcome.entry.name}"') == 1
     assert "Quick form" in text
-    assert text.count("agrees within 0.1 %") >= 2  # at the entry and in the overview
+    assert text.count("agrees within 0.1 %") >= 2  # in the entry and in the overview
 
 
 def test_html_marks_real_results() -> None:
@@ -85,7 +85,7 @@ def test_html_pictures_have_captions() -> None:
 
 
 def test_printed_keeps_the_digits() -> None:
-    """Every number that a paper prints in the book is printed as it is typed here."""
+    """Every number that a paper prints has the same digits in the book."""
     from workbench_book.cegc import PUBLISHED
 
     from workbench.core.presets.codedreduce import presets

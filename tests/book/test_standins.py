@@ -1,4 +1,4 @@
-"""Stand-ins for data sets: right shapes, repeatable, and learnable."""
+"""Synthetic replacements of data sets: right shapes, repeatable, and learnable."""
 
 from __future__ import annotations
 

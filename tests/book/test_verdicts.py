@@ -1,4 +1,4 @@
-"""Verdicts of the book: equal numbers agree, a stretched order agrees, a reversed one differs."""
+"""Verdicts of the book: agreement for equal numbers and orders, difference for reversed orders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_compare_includes_the_baseline_in_the_order() -> None:
 
 
 def test_compare_equal_numbers_have_no_order() -> None:
-    """Two losses that are the same on the virtual clock say nothing about the order of those measured."""
+    """Two losses that are equal on the virtual clock imply no order of the measured ones."""
     assert compare([0.15, 0.15], [1.06, 0.76]).kind == "differs"
     assert compare([0.15, 0.15, 0.9], [1.06, 0.76, 8.0]).kind == "ordering"
 
@@ -56,7 +56,7 @@ def test_compare_missing_number_never_agrees() -> None:
 
 
 def test_of_column_compares_measurements_with_equal_settings() -> None:
-    """Against the paper the scaled run would differ; against the virtual clock at its own settings it agrees."""
+    """A scaled run is compared with the virtual clock at its own settings, and not with the paper."""
     values = {"ours": 2.0, "scaled": 1.5, "measured": 1.51}
     result = Result(
         lines=[Line("a", 10.0, values), Line("b", 20.0, {**values, "scaled": 1.2, "measured": 1.19})]
@@ -100,7 +100,7 @@ def test_of_result_within_chance_is_open() -> None:
 
 @given(numbers, st.floats(0.5, 2))
 def test_of_column_fitted_values_never_agree(values: list[float], factor: float) -> None:
-    """However near it is; beside it, what was not fitted is judged by itself."""
+    """A fitted value never counts as agreement. Other values in the same column are compared as usual."""
     lines = [Line(str(v), v, {"fitted": factor * v}) for v in values]
     found = of_column(Result(lines=lines), "fitted")
     assert found is not None

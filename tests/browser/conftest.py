@@ -61,7 +61,9 @@ def screens(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="package")  # no longer: its event loop is in the way of others
+@pytest.fixture(
+    scope="package"
+)  # package scope: a longer-lived event loop would disturb the tests of other packages
 def context() -> Iterator[BrowserContext]:
     """Start one browser for all tests of this folder."""
     with chromium() as found:
@@ -70,21 +72,21 @@ def context() -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def alone() -> None:
-    """Request a new page: for tests that count what a page loads, or leave the page."""
+    """Request a new page, for tests that count what a page loads, or that leave the page."""
 
 
 @pytest.fixture
 def opened(
     context: BrowserContext, request: pytest.FixtureRequest, screens: Path
 ) -> Iterator[tuple[Page, Noise]]:
-    """Open a page, 1280 px wide, and record its errors; a failed test leaves a screenshot."""
-    # Notebooks share a page of JupyterLab.
+    """Open a page of 1280 px, and record its errors. If the test fails, take a screenshot."""
+    # Notebooks share one page of JupyterLab.
     names = set(request.fixturenames)
     with tab(context, first=bool(names & {"user", "write"}) and "alone" not in names) as found:
         yield found
         if request.node.stash.get(FAILED, False):
             found[0].screenshot(path=screens / f"failed-{request.node.name}.png", full_page=True)
-            found[0].goto("about:blank")  # whatever it was in, nobody finds it
+            found[0].goto("about:blank")  # leave the page of this test, so that later ones start elsewhere
 
 
 @pytest.fixture
@@ -95,7 +97,7 @@ def page(opened: tuple[Page, Noise]) -> Page:
 
 @pytest.fixture
 def noise(opened: tuple[Page, Noise]) -> Noise:
-    """Return the errors in the page's console, and uncaught ones."""
+    """Return the errors of the page: those in its console, and uncaught ones."""
     return opened[1]
 
 

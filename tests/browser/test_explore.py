@@ -1,4 +1,4 @@
-"""The explorer's notebook in JupyterLab, used as a user does."""
+"""The explorer's notebook in JupyterLab, operated like a user does."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ AT_CLICK = f"() => {{ document.querySelector('.wb-starts').click(); return ({MOV
 def user(page: Page, server: Server, root: Path) -> tuple[Lab, User]:
     notebook = nbformat.read(NOTEBOOKS / NOTEBOOK, as_version=4)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(PACED))
-    # One per test: a notebook that was saved asks for the widgets of a kernel that has ended.
+    # One notebook per test: a saved notebook requests the widgets of a kernel that has ended.
     nbformat.write(notebook, root / "paced.ipynb")
     lab = Lab(page, server, "paced.ipynb")
     lab.run_all()
@@ -55,9 +55,9 @@ def test_explorer_before_a_run(
 ) -> None:
     lab, me = user
     reached_by_keyboard(me, page)
-    fits(page, picture)
-    pictures(lab, me, page, picture)
-    turned_and_judged(me, page, picture)
+    fits_into_pages(page, picture)
+    click_in_figures(lab, me, page, picture)
+    try_all_controls(me, page, picture)
     assert noise.errors == []
     assert lab.failures() == []
 
@@ -78,24 +78,24 @@ def reached_by_keyboard(me: User, page: Page) -> None:
     assert me.field("stragglers").input_value() == "2"
 
 
-def fits(page: Page, picture: Callable[[str], Path]) -> None:
-    """Narrow and wide pages."""
+def fits_into_pages(page: Page, picture: Callable[[str], Path]) -> None:
+    """Check that the explorer fits_into_pages into narrow and wide pages."""
     for width, height in ((1280, 800), (1920, 1000)):
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(FITS)
-        page.evaluate("() => document.activeElement.blur()")  # a field that is being filled in shows its help
+        page.evaluate("() => document.activeElement.blur()")  # a focused field shows its help
         overflow = page.locator(".wb-explorer").evaluate("e => e.scrollWidth - e.clientWidth")
         assert overflow <= 1
         page.wait_for_function(
             f"() => !({SCROLLED})().length", timeout=5000
-        )  # the first look is whole, once help has gone
+        )  # once the help is hidden, nothing is scrolled
         assert page.locator('[role=figure][aria-label*="CR (children"]').is_visible() == (width > 1700)
         picture(f"explore-{width}")
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def pictures(lab: Lab, me: User, page: Page, picture: Callable[[str], Path]) -> None:
-    """Click in the figures of allocation, code and phase diagram: the clicked setting is taken."""
+def click_in_figures(lab: Lab, me: User, page: Page, picture: Callable[[str], Path]) -> None:
+    """Click in the figures of allocation, code and phase diagram, and check that the clicked setting is used."""
     before = me.costs()
     me.slide("stragglers", 1)
     me.changed(before)
@@ -120,8 +120,8 @@ def pictures(lab: Lab, me: User, page: Page, picture: Callable[[str], Path]) -> 
     lab.dark(False)
 
 
-def turned_and_judged(me: User, page: Page, picture: Callable[[str], Path]) -> None:
-    """Sliders, values that cannot be, presets, trees and schemes."""
+def try_all_controls(me: User, page: Page, picture: Callable[[str], Path]) -> None:
+    """Try sliders, invalid values, presets, trees and schemes."""
     assert len(me.costs()) == 5
     assert nameless(page, ".wb-explorer") == []
     picture("explore-light")
@@ -135,7 +135,7 @@ def turned_and_judged(me: User, page: Page, picture: Callable[[str], Path]) -> N
     assert (after[0], after[4]) != (before[0], before[4])
     assert page.get_by_text("the share α = s/n = 1/2").is_visible()
 
-    # a bad value is marked and explained, and Run is disabled; then it is fixed
+    # an invalid value is marked and explained, and Run is disabled; then it is fixed
     me.field("stragglers").fill("4")
     page.get_by_text("cannot tolerate it; take 0 to 3").locator("visible=true").first.wait_for()
     assert me.field("stragglers").get_attribute("aria-invalid") == "true"
@@ -150,14 +150,14 @@ def turned_and_judged(me: User, page: Page, picture: Callable[[str], Path]) -> N
         "() => ![...document.querySelectorAll('button')].find(b => b.innerText === 'Run').disabled"
     )
 
-    # a preset, then workers that make no tree, then the tree that is offered
+    # a preset, then workers that form no tree, then the suggested tree
     me.tab("Before a run")
     before = me.costs()
     page.evaluate(f"{OWN_STRAGGLERS}.forEach(slider => (slider.dataset.mark = 'kept'))")
     me.field("Preset").select_option("fig9c")
     before = me.changed(before)
     expect(me.field("workers")).to_have_value("156")
-    # the schemes' own sliders reach what 156 workers allow, and are those that were there before
+    # the sliders of the schemes have the ranges for 156 workers, and are the same widgets as before
     page.wait_for_function(f"() => {OWN_STRAGGLERS}.map(slider => slider.max).join() === '155,155,11'")
     assert page.evaluate(f"{OWN_STRAGGLERS}.map(slider => slider.dataset.mark)") == ["kept"] * 3
     me.field("workers").fill("150")
@@ -166,7 +166,7 @@ def turned_and_judged(me: User, page: Page, picture: Callable[[str], Path]) -> N
     page.wait_for_function("() => !document.querySelector('.wb-explorer [aria-invalid=true]')")
     expect(me.field("workers")).to_have_value("156")
 
-    # one more scheme, and one fewer
+    # add a scheme, then remove one
     me.field("add a scheme").select_option("FRC")
     page.wait_for_function("(rows) => document.querySelectorAll(rows).length === 6", arg=ROWS)
     page.locator("summary", has_text="FRC ·").click()
@@ -180,10 +180,10 @@ def test_explorer_run_is_watched_reloaded_stopped_and_saved(
     lab, me = user
     me.field("children").fill("2")
     me.field("layers").fill("2")
-    page.get_by_text("Rounds, batches, faults", exact=True).click()  # although the help above it goes away
+    page.get_by_text("Rounds, batches, faults", exact=True).click()  # the help above it disappears on a click
     me.field("rounds").fill("3000")
     me.tab("Run")
-    # a bar moves by itself from the click on, before the kernel can have answered; not for who wants no motion
+    # a bar moves from the click on, before the kernel responds, except for users who prefer reduced motion
     assert page.evaluate(AT_CLICK) == ["wb-moves"]
     page.emulate_media(reduced_motion="reduce")
     assert page.evaluate(MOVING) == []
@@ -191,7 +191,7 @@ def test_explorer_run_is_watched_reloaded_stopped_and_saved(
     page.wait_for_function(POINTS)
     assert page.evaluate(MOVING) == []
 
-    # the page is reloaded during a run: the explorer is as it was, and the curves continue
+    # reload the page during a run: the explorer keeps its state, and the curves continue
     lab.save()
     page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
     lab.reload()
@@ -206,7 +206,7 @@ def test_explorer_run_is_watched_reloaded_stopped_and_saved(
     page.locator("table[aria-label='time to the target']").wait_for()
     picture("run-stopped")
 
-    # one round in slow motion
+    # open a round and play it in slow motion
     me.tab("One round")
     gantt = me.drawn("CR, 6 workers: round 0")
     clock = page.locator(".wb-clock:visible")
@@ -227,7 +227,7 @@ def test_explorer_run_is_watched_reloaded_stopped_and_saved(
     me.drawn("CR: decode weights of the master in round 0")
     picture("round-details")
 
-    keep_and_delete(me, page, root, picture)
+    save_and_delete(me, page, root, picture)
     assert noise.after_reload() == []
     assert lab.failures() == []
 
@@ -260,8 +260,8 @@ def test_explorer_run_uses_what_was_typed_while_the_kernel_was_busy(
     assert noise.errors == []
 
 
-def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], Path]) -> None:
-    """Keep a figure, data, a setting and a run; then delete the run, after the question."""
+def save_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], Path]) -> None:
+    """Save a figure, data, a setting and a run, then delete the run after the confirmation."""
     me.tab("Save / export")
     page.wait_for_function(
         "() => [...document.querySelectorAll('textarea')].some(t => t.value.startsWith('papermill'))"
@@ -278,18 +278,19 @@ def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], P
     assert len(wb.Trace.load(root / "runs" / "stopped-early").rounds) > 0
     picture("keep")
     me.tab("Runs")
-    page.locator(".itables_anywidget td", has_text="stopped-early").first.click()
+    page.locator(".wb-grid tbody tr").first.click()
+    me.press("Tag …")
     expect(page.get_by_label("Name", exact=True).locator("visible=true")).to_have_value("Stopped early")
     assert nameless(page, ".wb-explorer") == []
     picture("runs-tab")
-    me.press("Delete")
+    me.press("Delete …")
     page.get_by_text("Delete stopped-early from the disk?").wait_for()
     me.press("Delete for good")
     page.get_by_text("deleted: stopped-early").wait_for()
     assert not (root / "runs" / "stopped-early").exists()
 
 
-@pytest.mark.mpi  # of the kernel's own ranks, which no other test has warm
+@pytest.mark.mpi  # these ranks belong to the kernel, so no other test has started them
 def test_explorer_stops_real_runs_at_once(
     user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:
@@ -333,7 +334,7 @@ def test_explorer_as_a_voila_page(
 def test_explorer_trains_with_batches_to_a_held_out_accuracy(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
-    """Fields of training: batch, evaluations, held-out share, schedule; then the accuracy as axis, with its target."""
+    """Set batch, evaluations, held-out share and schedule, then plot the accuracy with its target."""
     name = write(
         "import workbench as wb\nexplorer = wb.explore()\nexplorer",
         "e = explorer.experiments[0]\nprint(e.batch, e.evaluate_every, e.optimiser_args, e.problem_args['test'])",

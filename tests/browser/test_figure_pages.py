@@ -1,4 +1,4 @@
-"""Figures on pages: none can be uploaded from there, and light ones are dark on a dark page of a notebook."""
+"""Figures on pages: they cannot be uploaded, and they are dark on a dark page of a notebook."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DRAW = """async ({data, layout}) => {
   const plot = document.body.appendChild(document.createElement('div'));
   plot.className = 'drawn';
   await Plotly.newPlot(plot, data, layout); }"""
-# Colours of a scale are a diverging scale's own, and what is written in them is chosen by plotly to be read.
+# A diverging scale has its own colours, and plotly chooses readable ones for the text in its cells.
 LOOKS = """() => [...document.querySelectorAll('.drawn .main-svg, .drawn .main-svg *')]
   .filter(e => !e.matches('.barlayer *, .heatmaplayer *, .cbfill'))
   .map(e => [e, getComputedStyle(e)])
@@ -46,7 +46,7 @@ LOOKS = """() => [...document.querySelectorAll('.drawn .main-svg, .drawn .main-s
 
 
 def looks(page: Page, figure: go.Figure, name: str = "") -> Any:
-    """Return the colours of all elements of a figure; the stream's legend is that of its raster, a scale."""
+    """Return the colours of all elements of a figure. A stream has a colour scale in place of a legend."""
     page.evaluate(DRAW, json.loads(figure.to_json()))
     return page.evaluate(LOOKS.replace(".cbfill", ".cbfill, .legendpoints *") if name == "stream" else LOOKS)
 
@@ -64,7 +64,7 @@ def test_figure_on_a_dark_page_has_dark_colours(names: tuple[str, ...], page: Pa
     ours = EVERY["gantt"]("light")
     before = [looks(page, figure) for figure in (ours, other)]
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")
-    assert looks(page, other) == before[1]  # others' figures stay as they are
+    assert looks(page, other) == before[1]  # figures that are not the workbench's keep their colours
     for name in names:
         draw = EVERY[name]
         assert looks(page, draw("light"), name) == looks(page, draw("dark"), name), name
@@ -73,7 +73,7 @@ def test_figure_on_a_dark_page_has_dark_colours(names: tuple[str, ...], page: Pa
 
 
 def shares(page: Page, figures: int = 1) -> Any:
-    """Return for every figure whether it has buttons, how many upload it, and the configuration of plotly.js."""
+    """Return for each figure whether it has buttons, how many buttons upload it, and the configuration of plotly.js."""
     page.wait_for_function(DRAWN, arg=figures)
     return page.evaluate(SHARES)
 
@@ -120,7 +120,7 @@ def test_figure_in_jupyterlab_has_no_upload_button_and_follows_the_theme(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
     lab = Lab(page, server, write(BARE, LIVE, PLOT))
-    lab.dark(False)  # whatever the server remembers
+    lab.dark(False)  # start light, whatever theme the server has stored
     lab.run_all()
     assert shares(page, 3) == [NO_SHARE] * 3
     picture("figures-light")
@@ -130,7 +130,7 @@ def test_figure_in_jupyterlab_has_no_upload_button_and_follows_the_theme(
     picture("figures-dark")
     lab.save()
     assert noise.errors == []
-    lab.reload()  # now there are stills of figures, and later the figures themselves
+    lab.reload()  # the notebook has static images first, and the figures later
     still = page.locator(".jp-RenderedPlotly .plot-img").first
     still.wait_for()
     assert "invert" in still.evaluate("still => getComputedStyle(still).filter")
@@ -141,5 +141,5 @@ def test_figure_in_jupyterlab_has_no_upload_button_and_follows_the_theme(
 
 
 def grounds(page: Page) -> Any:
-    """The colour behind every figure."""
+    """Return the background colour of each figure."""
     return page.evaluate(GROUNDS)

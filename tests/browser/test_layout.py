@@ -1,6 +1,6 @@
-"""The explorer's layout in the windows in which it is used: nothing is cut, covered or pale, and a page has one ground.
+"""The explorer's layout in windows of several sizes: no text is cut, covered or pale, and there is one background.
 
-One page of JupyterLab with its file browser open, and one page of its own, in several sizes, light and dark.
+Tested as a notebook in JupyterLab with its file browser open, and as a separate page, light and dark.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SCROLL = """(y) => { const e = document.querySelector('.jp-WindowedPanel-outer')
 
 
 def found(page: Page, about: str) -> list[str]:
-    """Return the faults of the shown tab, once its figures are as wide as their place."""
+    """Return the layout faults of the shown tab, once its figures have the width of their containers."""
     page.wait_for_function(ALL_FIT)
     page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     several = grounds(page)
@@ -45,7 +45,7 @@ def found(page: Page, about: str) -> list[str]:
 
 def resized(page: Page, size: tuple[int, int]) -> None:
     page.set_viewport_size({"width": size[0], "height": size[1]})
-    page.wait_for_timeout(300)  # containers and figures follow
+    page.wait_for_timeout(300)  # containers and figures need some time to be resized
 
 
 def test_layout_in_jupyterlab_beside_the_file_browser(
@@ -66,7 +66,9 @@ def test_layout_in_jupyterlab_beside_the_file_browser(
     bad: list[str] = []
     for dark in (False, True):
         lab.dark(dark)
-        page.evaluate("() => window.jupyterapp.shell.expandLeft()")  # a change of theme may fold it
+        page.evaluate(
+            "() => window.jupyterapp.shell.expandLeft()"
+        )  # a change of theme may collapse the file browser
         for size in WINDOWS:
             resized(page, size)
             wide = page.evaluate(WIDTH) >= 900
@@ -81,7 +83,7 @@ def test_layout_in_jupyterlab_beside_the_file_browser(
                 )
     assert not bad, "\n".join(bad)
 
-    # a narrow page: one group at a time, opened by its value, above the picture
+    # narrow page: one group of settings at a time, opened by its value, above the figure
     resized(page, WINDOWS[0])
     me.tab("Before a run")
     page.get_by_role("button", name=re.compile("^Delays: pareto")).click()
@@ -93,7 +95,7 @@ def test_layout_in_jupyterlab_beside_the_file_browser(
     me.field("latency").press("Escape")
     assert page.get_by_label("latency", exact=True).locator("visible=true").count() == 0
 
-    # a wide one: the picture stays in view while the settings scroll
+    # wide page: the figure stays visible while the settings scroll
     resized(page, WINDOWS[1])
     for group in ("Delays", "Links", "Problem and data", "Optimiser"):
         page.get_by_role("button", name=re.compile(f"^{group}:")).click()
@@ -145,7 +147,7 @@ def test_layout_of_the_explorer_as_a_page_on_a_phone(
             for tab in ("Before a run", "Run", "Who is late?", "Runs", "Save / export"):
                 me.tab(tab)
                 if tab == "Runs":
-                    page.locator("table.dataTable tbody td", has_text="CR").first.wait_for()
+                    page.locator(".wb-grid tbody td", has_text="CR").first.wait_for()
                 bad += found(page, f"{size}, {scheme}, {tab}")
                 page.screenshot(
                     path=screens / f"page-{size[0]}-{scheme}-{tab.split()[0].lower()}.png", full_page=True

@@ -1,4 +1,4 @@
-"""The lectures as pages without code, and in JupyterLab, used as a student does."""
+"""The lectures as pages without code, and in JupyterLab, operated like a student does."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def voila(page: Page, server: Server, name: str, theme: str = "light") -> Studen
 
 
 def cell(name: str, source: str) -> int:
-    """Place of the cell that ends so."""
+    """Return the index of the cell whose source ends with this text."""
     notebook = nbformat.read(NOTEBOOKS / "lecture" / f"{name}.ipynb", as_version=4)
     return next(i for i, each in enumerate(notebook.cells) if each.source.endswith(source))
 
 
-# Two of these four are sampled, with one lecture. Lectures without a server: test_offline.py.
+# Two of these four tests are sampled, with one lecture. test_offline.py tests lectures without a server.
 @sampled_test("a lecture", 0, 4, 2)
 @pytest.mark.parametrize("name", sampled_cases("a lecture", 1, NAMES))
 def test_lecture_is_a_page_without_code(
@@ -61,7 +61,7 @@ def test_lecture_is_a_page_without_code(
     assert page.evaluate(NAMELESS) == []
     assert page.locator("math, mjx-container").count() == 0
     student.slide(*first_slider(student.script))
-    student.run("120")  # longer than all that is looked at, however slow the machine is
+    student.run("120")  # rounds that last longer than all checks, even on a slow machine
     for width in (1280, 1920):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate(OVERFLOW) <= 0
@@ -72,7 +72,7 @@ def test_lecture_is_a_page_without_code(
     assert noise.ours() == []
 
 
-# The notebook around them is the same for all.
+# The surrounding notebook is the same for all lectures, so one is enough.
 @sampled_test("reloaded", 1, 2)
 @pytest.mark.parametrize(
     "name", [NAMES[4], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name != NAMES[4])]
@@ -97,7 +97,7 @@ def test_lecture_runs_in_jupyterlab_and_survives_a_reload(
 
 
 def survives_a_reload(lab: Lab, student: Student) -> None:
-    """Settings and a run are kept when the page is reloaded."""
+    """Check that settings and a run survive a reload of the page."""
     page, race = lab.page, cell(NAMES[4], "lecture.race")
     lab.go_to(race)
     student.slide("workers", 6)
@@ -130,7 +130,7 @@ def test_lecture_page_continues_after_a_reload(
     student.run("120")
     before, knobs = student.rounds(), student.knobs
 
-    page.reload()  # Voila ends the kernel of the page that is left, and starts another
+    page.reload()  # Voila ends the kernel of the closed page, and starts a new one
     page.locator(".wb-score").wait_for(state="attached")
     student = Student(page, SCRIPTS[name])
     page.wait_for_function(f"(before) => Math.max(0, ...({ROUNDS})()) > before", arg=max(before))
@@ -148,7 +148,7 @@ def test_lecture_page_continues_after_a_reload(
 
     student.stop()
     stopped = student.rounds()
-    page.reload()  # what was stopped stays stopped, with what was shown
+    page.reload()  # a stopped run stays stopped, with its results
     page.locator(".wb-score").wait_for(state="attached")
     student = Student(page, SCRIPTS[name])
     student.stopped()
@@ -219,7 +219,7 @@ def test_lecture_is_usable_by_keyboard(page: Page, noise: Noise, server: Server)
 
 @pytest.fixture
 def served(tmp_path: Path, cache: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """Start `workbench lectures`; return the process and the printed address."""
+    """Start `workbench lectures`. Return the process and the printed address."""
     text = command(NOTEBOOKS / "lecture", free_port(), browser=False, token=True, dark=False)
     log = tmp_path / "voila.log"
     with log.open("w") as out, templates(NOTEBOOKS / "lecture") as shared:
@@ -243,7 +243,7 @@ def test_lectures_command_requires_the_token(
     assert ports == {"127.0.0.1"}
     root = address.split("?")[0]
     lecture = f"voila/render/{NAMES[1]}.ipynb"
-    assert "/login" in page.request.get(root + lecture).url  # without the token
+    assert "/login" in page.request.get(root + lecture).url  # without the token, the page asks for a login
     page.goto(address)
     links = page.get_by_role("link").filter(has_text=re.compile(r"^Lecture \d: "))
     expect(links).to_have_count(len(NAMES))

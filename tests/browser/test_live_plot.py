@@ -33,7 +33,7 @@ ROUNDS = """() => [...document.querySelectorAll('.wb-status td:last-child')]
 
 
 class Traffic:
-    """The messages over the page's web sockets."""
+    """Records the messages on the page's web sockets."""
 
     def __init__(self, page: Page) -> None:
         self.sizes: list[int] = []
@@ -44,7 +44,7 @@ class Traffic:
 
     @property
     def libraries(self) -> int:
-        """Return how often plotly.js was sent: no other message is as large."""
+        """Return the number of times that plotly.js was sent, which is by far the largest message."""
         return sum(size > 1_000_000 for size in self.sizes)
 
 
@@ -55,7 +55,7 @@ def traffic(alone: None, page: Page) -> Traffic:
 
 
 def grows(page: Page) -> None:
-    """The curves get longer."""
+    """Wait until the curves get longer."""
     page.wait_for_function(f"() => ({POINTS})() > 10")
     before = max(page.evaluate(ROUNDS))
     page.wait_for_function(f"(before) => Math.max(...({ROUNDS})()) > before + 20", arg=before)
@@ -69,7 +69,7 @@ def stop(page: Page) -> None:
     )
     expect(
         page.get_by_role("button", name="Stop", exact=True)
-    ).to_be_disabled()  # the page may be notified a moment later
+    ).to_be_disabled()  # the page may get the message a moment later
 
 
 @sampled_test("reloaded", 0, 2)
@@ -86,7 +86,7 @@ def test_live_plot_watches_and_stops_a_run_and_survives_a_reload(
     lab = Lab(page, server, name)
     lab.run_all()
     grows(page)
-    assert lab.answer(1) == "{'running'}"  # the kernel answers while they run
+    assert lab.answer(1) == "{'running'}"  # the kernel responds during the runs
     page.locator("summary", has_text="Axes").click()
     page.get_by_label("horizontal axis", exact=True).select_option("bytes")
     page.get_by_label("horizontal scale").select_option("log")
@@ -103,13 +103,14 @@ def test_live_plot_watches_and_stops_a_run_and_survives_a_reload(
     page.wait_for_function("() => document.querySelector('.wb-plot').layout.font.color === '#EEF0F3'")
     picture("live-dark")
     stop(page)
-    assert traffic.libraries == loads  # once a page
+    assert traffic.libraries == loads  # plotly.js is loaded once per page
     assert "plotly.js v" not in (root / name).read_text()
 
-    # a kernel that ends takes its runs along: nothing runs for ever on the page, and there is nothing to stop
-    page.evaluate(RESTART)  # paces the rounds once, not what is paced
+    # after the kernel's end, the page shows stopped runs, and none can be stopped
+    page.evaluate(RESTART)  # restarts the kernel
     page.wait_for_function(CONNECTED)
-    assert page.locator(".wb-status tr").first.get_attribute("class") == "wb-stopped"  # as it was
+    # the status from before the reload
+    assert page.locator(".wb-status tr").first.get_attribute("class") == "wb-stopped"
     lab.run_all(wait=False)
     grows(page)
     page.evaluate(RESTART)
@@ -176,7 +177,7 @@ def test_live_plot_marks_changes_of_scheme(
     assert "GC (stragglers = 1) → " in marks["text"][0]
     x, y = page.evaluate(PLACE, [marks["x"][1], marks["y"][1]])
     page.mouse.move(x, y - 20)
-    page.mouse.move(x, y - 5, steps=4)  # on the point itself, the hover text is that of the curve
+    page.mouse.move(x, y - 5, steps=4)  # on the marker itself, the hover text is that of the curve
     expect(page.locator(".wb-plot .hoverlayer")).to_contain_text("would have saved", timeout=8000)
     picture("changes")
     assert noise.errors == []
@@ -203,7 +204,8 @@ def test_live_plots_share_one_library(
 
 
 @sampled_test("Voila", 1, 2)
-@pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])  # others are light
+# the light theme is tested by other tests
+@pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_live_plot_as_a_voila_page(
     page: Page,
     noise: Noise,

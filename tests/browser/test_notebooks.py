@@ -1,4 +1,4 @@
-"""The other notebooks in JupyterLab, executed from top to bottom, and the fastest of the papers' notebooks."""
+"""The other notebooks in JupyterLab, executed completely, and the fastest of the papers' notebooks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from tests.support.browser.jupyterlab import NOTEBOOKS, Lab, Noise, Server
 pytestmark = pytest.mark.browser
 
 
-# Tests without a browser execute these: planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py.
+# The other notebooks are executed without a browser by planning/test_notebook.py, test_notebooks.py and
+# batch/test_jobs.py.
 LATER = ("01-quickstart", "04-plan", "06-who-is-late", "07-coding-or-not", "08-training", "run")
 
 
 def test_engines_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
-    """Run the notebook unchanged except for the number of engines, each of which loads the package.
+    """Run the notebook unchanged, except for the number of engines, each of which imports the package.
 
-    The kernel is a new process.
+    The kernel is a new process, not a fork.
     """
     cells = nbformat.read(NOTEBOOKS / "03-look-inside.ipynb", as_version=4).cells
     text = [cell.source for cell in cells if cell.cell_type == "code"]
@@ -50,11 +51,11 @@ def test_notebook_runs_in_jupyterlab(
     assert noise.errors == []
 
 
-@pytest.mark.slow  # book/test_command.py executes it without a browser
+@pytest.mark.slow  # book/test_command.py executes these notebooks without a browser
 def test_paper_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
-    """It shows tables with verdicts, figures drawn by plotly, and the cell that continues from them."""
+    """The notebook shows tables with verdicts and plotly figures, and its last cell uses the results."""
     lab = Lab(page, server, "papers/5-multi-message.ipynb")
     lab.run_all()
     picture("notebook-papers")

@@ -1,4 +1,4 @@
-"""Lectures without a server, from a folder, with the network closed: figures and answers are Python's own."""
+"""Lectures without a server, opened from a folder without a network: figures and answers equal those of Python."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ from workbench_lectures.lecture import Script
 from workbench_lectures.offline.engine import engine
 from workbench_lectures.offline.natives import source
 from workbench_lectures.offline.pages import index, write
-from workbench_lectures.titles import told
+from workbench_lectures.titles import info_of
 
 from tests.support.browser.jupyterlab import NOTEBOOKS, Noise
 from tests.support.browser.student import NAMELESS, OVERFLOW, Student, first_slider
 from tests.support.lecture_settings import SCRIPTS
 from tests.support.sampled_cases import sampled_cases
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("pages")]  # beside those that need a server
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.xdist_group("pages"),
+]  # in the same group as the lectures with a server
 
-OPENED = sampled_cases("without a server", 2, SCRIPTS)  # the code of all runs below
-# settings of each lecture, the second in slow tests: 10,000 of all lectures
+OPENED = sampled_cases("without a server", 2, SCRIPTS)  # lectures with a test of their translated code
+# drawn settings for each lecture, and the number in slow tests: 10,000 in total
 SAMPLED_SETTINGS, SLOW_SETTINGS = 8, 1250
-CLOSE = 1e-12  # share of a number: the last digits may differ
-AT_ONCE = 25  # number of settings whose figures are requested at once
-HEAVY = {  # every place there is a run
+MAX_RELATIVE_DIFFERENCE = 1e-12  # max relative difference of numbers
+SETTINGS_PER_CALL = 25  # number of settings whose figures are computed in one call
+VALUES_WITH_RUNS = {  # lecture -> all slider values for which its pages contain runs
     "6-asking-less": {"workers": (6, 12), "c": (1, 5), "max_age": (5, 10)},
     "8-who-is-late": {"workers": (6, 8), "late": (2,), "factor": (1.6,), "often": (0.5,)},
 }
@@ -45,18 +48,22 @@ ASK = """(jobs) => jobs.map((values) => {
     const { data, layout: { template, ...layout } } = py.call(f, [knobs, "light"]);
     return [name, plain({ data, layout })];
   });
-  const said = LECTURE.exercises.map(({ text, answer, hint, why, slips }) =>
+  const texts_of = LECTURE.exercises.map(({ text, answer, hint, why, slips }) =>
     [ask(text), ask(answer), ask(hint), ask(why), (slips ?? []).map(([wrong]) => ask(wrong))]);
-  return { figures: Object.fromEntries(drawn), said };
+  return { figures: Object.fromEntries(drawn), texts_of };
 })"""
 
 
-def put(folder: Path, name: str) -> None:
+def write_lecture(folder: Path, name: str) -> None:
     script = SCRIPTS[name]
-    write(folder, NOTEBOOKS / "lecture", {name: replace(script, places=HEAVY.get(name, script.places))})
+    write(
+        folder,
+        NOTEBOOKS / "lecture",
+        {name: replace(script, places=VALUES_WITH_RUNS.get(name, script.places))},
+    )
 
 
-# Elements that cover the presenter's buttons, however far the page is scrolled. Wide tables scroll by themselves.
+# JavaScript: elements that cover the presenter's buttons, at any scroll position. Wide tables scroll by themselves.
 COVERED = """() => { const bar = document.querySelector('.wb-present').getBoundingClientRect();
   return [...document.querySelectorAll('#rendered_cells :is(h1, h2, p, li, .wb-plot, .wb-form, .wb-question)')]
     .filter(e => e.offsetWidth && e.getBoundingClientRect().right > bar.left).map(e => e.outerHTML.slice(0, 80)); }"""
@@ -64,7 +71,7 @@ COVERED = """() => { const bar = document.querySelector('.wb-present').getBoundi
 
 @pytest.fixture
 def shared(context: BrowserContext, page: Page, noise: Noise) -> Iterator[tuple[Page, Noise, list[str]]]:
-    """A page, 1280 x 720, without a network; and what it asked for."""
+    """Yield a page of 1280 x 720 without a network, its errors, and the requested addresses."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.set_viewport_size({"width": 1280, "height": 720})
@@ -78,7 +85,7 @@ def test_offline_lecture_works_from_a_folder(
     name: str, tmp_path: Path, shared: tuple[Page, Noise, list[str]], screens: Path
 ) -> None:
     page, noise, asked = shared
-    put(site := tmp_path, name)
+    write_lecture(site := tmp_path, name)
     dark = list(SCRIPTS).index(name) % 2 == 1
     page.emulate_media(color_scheme="dark" if dark else "light")
     began = time.monotonic()
@@ -88,17 +95,18 @@ def test_offline_lecture_works_from_a_folder(
     assert (site / f"{name}.html").stat().st_size + (site / "plotly.js").stat().st_size < 5e6
     student = Student(page, SCRIPTS[name])
     text = page.get_by_text("sliders stop at places", exact=False)
-    assert (text.count() > 0) == (name in HEAVY)
+    assert (text.count() > 0) == (name in VALUES_WITH_RUNS)
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate(OVERFLOW) <= 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
         "rgb(17, 17, 17)" if dark else "rgb(255, 255, 255)"
     )
-    for view in page.locator("[data-figure]").all():  # seen together when projected
+    for view in page.locator("[data-figure]").all():  # each figure fits into the window of a projector
         assert view.bounding_box()["height"] <= 720  # type: ignore[index]
-    slider, value = ("workers", 6) if name in HEAVY else first_slider(student.script)
+    slider, value = ("workers", 6) if name in VALUES_WITH_RUNS else first_slider(student.script)
     student.slide(slider, value)
-    expect(page).to_have_url(re.compile(f"[#&]{slider}={value:g}(&|$)"))  # a link carries the sliders
+    # the address contains the values of the sliders
+    expect(page).to_have_url(re.compile(f"[#&]{slider}={value:g}(&|$)"))
     student.answer_all()
     page.reload()
     expect(page.locator(".wb-score")).to_have_text("3 of 3 right")
@@ -114,8 +122,8 @@ def test_offline_lectures_are_linked_by_list_and_keys(
     tmp_path: Path, shared: tuple[Page, Noise, list[str]]
 ) -> None:
     page, first = shared[0], next(iter(SCRIPTS))
-    put(tmp_path, first)
-    listed = index({name: told(NOTEBOOKS / "lecture" / f"{name}.ipynb") for name in SCRIPTS})
+    write_lecture(tmp_path, first)
+    listed = index({name: info_of(NOTEBOOKS / "lecture" / f"{name}.ipynb") for name in SCRIPTS})
     (tmp_path / "index.html").write_text(listed)
     page.goto((tmp_path / "index.html").as_uri())
     assert page.locator(".wb-index a").count() == len(SCRIPTS)
@@ -156,7 +164,7 @@ JUDGE = """([values, i, typed]) => {
   const knobs = LECTURE.knobs.of(values);
   return typed.map((text) => judge(LECTURE.exercises[i], knobs, text));
 }"""
-TYPED = [  # what students type, and what only looks like a number
+TYPED = [  # inputs of students, including text that only resembles a number
     "", " ", "1e999", "-1e999", "1E+999", "1e-999", "1e999999999", "9" * 400, "5/" + "9" * 400, "1e999/2", "1/1e999",
     "nan", "NaN", "inf", "Infinity", "-Infinity", "∞", "0x10", "0b1", "1_000", "²", "\uff11", "1,5", "1.000,5",
     "1,000.5", "4/15", "1.5/3", "1/0", "12 %", "%", "−0,5", "1 000", "1\u202f000", "5.", ".5", ".", "+3", "--3", "1e3",
@@ -165,7 +173,7 @@ TYPED = [  # what students type, and what only looks like a number
 
 
 def test_offline_answers_are_judged_as_in_python(shared: tuple[Page, Noise, list[str]]) -> None:
-    """The verdict and the text are the same for any input; only finite numbers are judged."""
+    """Verdict and text are the same for any input. Only finite numbers are judged."""
     page = shared[0]
     desk = source("desk")
     judging = desk[desk.index("function readNumber") : desk.index("/** The lecture of this page")]
@@ -199,23 +207,23 @@ def test_offline_lecture_computes_what_python_does(
     page.goto("about:blank")
     page.add_script_tag(content=made.code)
     wrong: list[tuple[Knobs, list[str]]] = []
-    for start in range(0, count, AT_ONCE):
-        some = settings[start : start + AT_ONCE]
+    for start in range(0, count, SETTINGS_PER_CALL):
+        some = settings[start : start + SETTINGS_PER_CALL]
         found = page.evaluate(ASK, [knobs.model_dump(mode="json") for knobs in some])
         for knobs, there in zip(some, found, strict=True):
             figures = {
                 p: part.draw(knobs, "light") for p, part in script.parts.items() if p not in made.missing
             }
-            drawn_here = {p: plainly(figure) for p, figure in figures.items()}
-            said_here = [said(exercise, knobs) for exercise in script.exercises]
-            pair = [drawn_here, said_here], [there["figures"], there["said"]]
+            drawn_here = {p: figure_json(figure) for p, figure in figures.items()}
+            said_here = [texts_of(exercise, knobs) for exercise in script.exercises]
+            pair = [drawn_here, said_here], [there["figures"], there["texts_of"]]
             if others := different(*pair):
                 wrong.append((knobs, others))
     assert not wrong, f"{len(wrong)} of {count}, such as {wrong[:3]}"
 
 
 def drawn_knobs(script: Script[Any], drawn: random.Random) -> Knobs:
-    """Sliders anywhere; logarithmic ones anywhere on their scale."""
+    """Draw values of all sliders, uniformly on their scales, linear or logarithmic."""
     found: dict[str, Any] = {}
     for line in script.knobs.entries():
         low, high = line.low or 0.0, line.high or 0.0
@@ -229,18 +237,18 @@ def drawn_knobs(script: Script[Any], drawn: random.Random) -> Knobs:
     return script.knobs(**found).fit()
 
 
-def plainly(figure: Any) -> dict[str, Any]:
+def figure_json(figure: Any) -> dict[str, Any]:
     layout = {name: value for name, value in figure.layout.to_plotly_json().items() if name != "template"}
     return {"data": [trace.to_plotly_json() for trace in figure.data], "layout": layout}
 
 
-def said(exercise: Exercise[Any], knobs: Knobs) -> list[Any]:
+def texts_of(exercise: Exercise[Any], knobs: Knobs) -> list[Any]:
     wrong = [slip(knobs) for slip, _ in exercise.slips]
     return [exercise.text(knobs), exercise.answer(knobs), exercise.hint(knobs), exercise.why(knobs), wrong]
 
 
 def different(here: Any, there: Any, path: str = "") -> list[str]:
-    """Return where two figures differ, numbers by more than a share of them; unset fields count as missing."""
+    """Return where two figures differ by more than `MAX_RELATIVE_DIFFERENCE`. Unset fields count as missing."""
     here = here.tolist() if isinstance(here, np.ndarray | np.generic) else here
     if isinstance(here, dict):
         mine = {name: value for name, value in here.items() if value is not None}
@@ -255,6 +263,6 @@ def different(here: Any, there: Any, path: str = "") -> list[str]:
     if isinstance(here, float) and not math.isfinite(here):
         return [] if there is None else [f"{path}: {there}"]
     if isinstance(here, int | float) and isinstance(there, int | float):
-        same = math.isclose(here, there, rel_tol=CLOSE, abs_tol=1e-12)
+        same = math.isclose(here, there, rel_tol=MAX_RELATIVE_DIFFERENCE, abs_tol=1e-12)
         return [] if same else [f"{path}: {here} {there}"]
     return [] if here == there else [f"{path}: {json.dumps(here)} {json.dumps(there)}"]

@@ -25,7 +25,10 @@ plot"""
 def test_plot_with_another_name_is_updated_and_saved_under_it(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
-    """Made from scratch, a figure takes several times as long; a mark on its elements would not survive that."""
+    """The plot is updated in place, since a new figure takes several times as long.
+
+    A mark on its elements shows that.
+    """
     lab = Lab(page, server, write(FIRST, 'show("one")', 'show("two")'))
     lab.run_all()
     figure = page.locator('[role=figure][aria-label="two"]')
@@ -50,7 +53,7 @@ def test_plot_of_a_closed_notebook_logs_no_error(
     lab = Lab(page, server, write(f"{FIRST}\nimport time\ndisplay(plot)\ntime.sleep(60)"))
     lab.run_all(wait=False)
     page.locator("[role=figure]").first.wait_for(state="attached")
-    page.wait_for_timeout(1000)  # plotly.js has been asked for, and does not come
+    page.wait_for_timeout(1000)  # plotly.js was requested and cannot come
     page.evaluate(CLEARED)
-    page.wait_for_timeout(12_000)  # longer than a widget waits until it asks again
+    page.wait_for_timeout(12_000)  # longer than a widget waits before it requests plotly.js again
     assert noise.errors == []

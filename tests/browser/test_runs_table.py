@@ -1,4 +1,4 @@
-"""The table of runs in JupyterLab: searched, selected by click and by key, plotted, saved as pictures."""
+"""The table of runs in JupyterLab: searched, filtered, selected, sorted, plotted, saved as pictures."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from playwright.sync_api import Page, expect
 import workbench as wb
 from tests.support.browser.jupyterlab import Lab, Noise, Server, nameless
 from tests.support.sampled_cases import sampled_test
-from workbench.analysis.tables.about import keep
+from workbench.analysis.tables.about import describe, keep
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("alone")]
-ROWS = ".itables_anywidget .dt-scroll-body tbody tr"
+ROWS = ".wb-grid tbody tr"
 COUNT = f"n => document.querySelectorAll('{ROWS}').length === n"
 SAVED = "n => document.querySelectorAll('.jp-CodeCell')[n].querySelector('.wb-still img') !== null"
-COLUMN = """name => { const titles = [...document.querySelectorAll('.itables_anywidget .dt-scroll-head th')];
-  const at = titles.findIndex(e => e.innerText.trim() === name);
-  return [...document.querySelectorAll('.itables_anywidget .dt-scroll-body tbody tr')]
-    .map(row => row.cells[at].innerText); }"""
-HEADS = """() => [...document.querySelectorAll('.itables_anywidget .dt-scroll-head th')]
-  .map(e => [e.innerText.trim(), e.classList.contains('dtfc-fixed-start')])"""
+COLUMN = """name => { const at = [...document.querySelectorAll('.wb-grid th')].findIndex(e => e.title === name);
+  return [...document.querySelectorAll('.wb-grid tbody tr')].map(row => row.cells[at].innerText); }"""
+HEADS = "() => [...document.querySelectorAll('.wb-grid th[title]')].map(e => e.title)"
 NAME = """() => { const e = document.activeElement;
   return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
+TWO_CURVES = "() => document.querySelectorAll('[role=figure] .wb-plot[data-drawn] .legendtext').length === 2"
 
 
 @sampled_test("the table of runs", 0, 2)
@@ -40,6 +38,7 @@ def test_runs_table_filters_selects_and_plots(
 ) -> None:
     for trace in wb.compare(wb.baselines(3, 2, 1, rounds=5)):
         keep(trace, root / "kept", trace.label, tags=["coded"] if trace.label in ("GC", "CR") else [])
+    describe(root / "kept" / "umw", note="<img src=x onerror=document.title='bad'>")
     foreign: list[str] = []
     page.on("request", lambda r: foreign.append(r.url) if r.url.startswith("http") else None)
     live = "wb.watch(wb.start(wb.Experiment(rounds=5)))"
@@ -47,18 +46,20 @@ def test_runs_table_filters_selects_and_plots(
     lab = Lab(page, server, write("import workbench as wb\nwb.runs('kept')", live, explorer))
     lab.run_all()
     page.wait_for_function(COUNT, arg=5)
-    page.locator(".itables_anywidget input[type=search]").fill("coded")
+    page.locator(".wb-runs input[type=search]").first.fill("coded")
     page.wait_for_function(COUNT, arg=2)
     rows = page.locator(ROWS)
     rows.first.locator("td").nth(1).click()
-    rows.nth(1).focus()
-    page.keyboard.press("Space")  # a row is reached and marked by key as well
-    page.wait_for_function(
-        "() => document.querySelectorAll('[role=figure] .wb-plot[data-drawn] .legendtext').length === 2"
-    )
+    rows.nth(1).locator("input").focus()
+    page.keyboard.press("Space")  # a row is reached and selected by key as well
+    page.wait_for_function(TWO_CURVES)
+    press = lambda name: page.get_by_role("button", name=name, exact=True).locator("visible=true").click()  # noqa: E731
+    press("Tag …")
     page.get_by_label("Tags", exact=True).first.fill("together")
-    page.get_by_role("button", name="Write", exact=True).click()
-    page.locator(ROWS).get_by_text("coded, together").nth(1).wait_for()  # the table is drawn again
+    press("Write")
+    page.wait_for_function(  # the table is drawn again
+        "() => [...document.querySelectorAll('.wb-tag')].filter(e => e.innerText === 'together').length === 2"
+    )
     picture("runs-light")
     lab.dark()
     picture("runs-dark")
@@ -66,6 +67,7 @@ def test_runs_table_filters_selects_and_plots(
         lab.go_to(cell)
         page.wait_for_function(SAVED, arg=cell)
     assert not page.locator(".wb-still img").first.is_visible()
+    assert page.title() != "bad"
     lab.save()
     page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
 
@@ -87,7 +89,7 @@ def test_runs_table_filters_selects_and_plots(
 
 
 @sampled_test("the table of runs", 1, 2)
-def test_runs_table_sorts_filters_groups_and_pins_columns(
+def test_runs_table_sorts_filters_groups_and_chooses_columns(
     page: Page,
     server: Server,
     noise: Noise,
@@ -98,89 +100,117 @@ def test_runs_table_sorts_filters_groups_and_pins_columns(
     found = wb.compare([e.replace(seed=s) for e in wb.baselines(3, 2, 1, rounds=5) for s in range(2)])
     for i, trace in enumerate(found):
         trace.save(root / "ranges" / f"{i}")
-    times = sorted(float(f"{trace.columns['time'][-1]:.5g}") for trace in found)
+    times = sorted(float(f"{trace.columns['time'][-1]:.4g}") for trace in found)
     shutil.copytree(root / "ranges" / "0", root / "ranges" / "half")
     (root / "ranges" / "half" / "run.json").unlink()  # has no number: sorted behind the others, in no range
     lab = Lab(page, server, write("import workbench as wb\nwb.RunsTable('ranges')"))
     lab.run_all()
     page.wait_for_function(COUNT, arg=10)
 
-    def column(name: str) -> list[float]:
-        return [float(text or "nan") for text in page.evaluate(COLUMN, name)]
+    def press(name: str) -> None:
+        page.get_by_role("button", name=name, exact=True).locator("visible=true").first.click()
 
-    # sorted by a click on a column's title, both ways
-    title = page.locator(".dt-scroll-head th", has_text="time").first
-    title.click()
-    assert column("time") == times
-    title.click()
-    for _ in range(100):  # a table that is being drawn sorts a moment later
-        if column("time")[1:] == times[:0:-1]:
-            break
-        page.wait_for_timeout(50)
-    assert column("time")[1:] == times[:0:-1]
-    assert column("time")[0] != column("time")[0]  # the missing one
-    assert "NaN" not in page.locator(".itables_anywidget").inner_text()
+    def column(name: str) -> list[float]:
+        return [float(text.replace("–", "nan").replace("\u2009", "")) for text in page.evaluate(COLUMN, name)]
+
+    # all of them, then sorted by a click on a column's heading, both ways
+    press("Show more")
+    page.wait_for_function(COUNT, arg=11)
+    press("Time, s")
+    assert column("time")[:10] == times[::-1]
+    assert column("time")[10] != column("time")[10]  # the missing one
+    press("Time, s ↓")
+    assert column("time")[:10] == times
+    assert "NaN" not in page.locator(".wb-grid").inner_text()
+    assert page.locator("th[aria-sort=ascending]").get_attribute("title") == "time"
 
     # between two numbers, of two columns
-    press = lambda name: page.get_by_role("button", name=name, exact=True).click()  # noqa: E731
-    for i, (name, low, high) in enumerate((("time", times[2], times[7]), ("straggler_fraction", 0.01, 0.5))):
-        press("Add a condition")
-        page.get_by_label("column of the condition").nth(i).select_option(name)
-        page.get_by_label("comparison").nth(i).select_option("between")
-        fields = page.locator(".dtsb-criteria").nth(i).get_by_label("value", exact=True)
-        expect(fields).to_have_count(2)
-        fields.first.fill(str(low))
-        fields.last.fill(str(high))
-        if not i:
-            page.wait_for_function(COUNT, arg=6)
-    fractions = [f for f in column("straggler_fraction") if 0.01 <= f <= 0.5]
-    page.wait_for_function(COUNT, arg=len(fractions))
-    assert sorted(column("time")) == sorted(t for t in column("time") if times[2] <= t <= times[7])
+    for name, op, value in (
+        ("time", "at least", times[2]),
+        ("time", "at most", times[7]),
+        ("straggler_fraction", "at least", 0.01),
+    ):
+        page.locator(".wb-runs summary", has_text="Filter").click()
+        page.get_by_label("column of the filter").select_option(name)
+        page.get_by_label("comparison").select_option(op)
+        page.get_by_label("value", exact=True).fill(str(value))
+        page.get_by_label("value", exact=True).press("Enter")
+    expect(page.locator(".wb-chip")).to_have_count(3)
+    shown = column("time")
+    assert 0 < len(shown) < 10
+    assert all(times[2] * 0.999 <= t <= times[7] * 1.001 for t in shown)
     assert nameless(page, ".wb-pane") == []
-    picture("runs-conditions")
+    picture("runs-filters")
 
     # what was asked stays when a run comes, when columns change, and when the page is loaded again
     found[0].save(root / "ranges" / "new")
     press("Refresh")
-    expect(page.locator(".dt-info")).to_contain_text("from 12 total")
+    expect(page.locator(".wb-runs .wb-bar [role=status]")).to_contain_text("from 12 in all")
     page.locator(ROWS).first.locator("td").nth(1).click()
     page.wait_for_function(
         "() => document.querySelectorAll('[role=figure] .wb-plot[data-drawn]').length === 1"
     )
-    press("Columns …")
-    page.get_by_label("Columns", exact=True).select_option(["run", "seed", "loss"])
-    page.wait_for_function("() => document.querySelectorAll('.dt-scroll-head th').length === 3")
-    expect(page.locator(".dtsb-criteria")).to_have_count(2)
+    before = page.evaluate(HEADS)
+    page.locator(".wb-runs summary", has_text="Columns").click()
+    page.get_by_label("Seed", exact=True).check()
+    page.get_by_label("State", exact=True).uncheck()
+    page.wait_for_function(
+        "() => !!document.querySelector('th[title=seed]') && !document.querySelector('th[title=state]')"
+    )
+    expect(page.locator(".wb-chip")).to_have_count(3)
+    picture("runs-columns")
+    press("Usual columns")
+    page.wait_for_function("() => !!document.querySelector('.wb-grid th[title=state]')")
+    assert page.evaluate(HEADS) == before
+    page.keyboard.press("Escape")
     lab.save()
     lab.reload()
-    expect(page.locator(".dtsb-criteria")).to_have_count(2)
-    expect(page.locator(f"{ROWS}.selected")).to_have_count(1)
-    expect(page.locator(".dt-info")).to_contain_text("from 12 total")
-    press("Clear All")
-    page.wait_for_function(COUNT, arg=10)
+    expect(page.locator(".wb-chip")).to_have_count(3)
+    expect(page.locator(f"{ROWS}[aria-selected=true]")).to_have_count(1)
+    expect(page.locator(".wb-runs .wb-bar [role=status]")).to_contain_text("from 12 in all")
+    for name in ("Time, s", "Time, s", "Share that may be late"):
+        press(f"remove the filter {name}")
+    page.wait_for_function(COUNT, arg=12)
 
-    # a target, columns, and some that stay in sight
+    # a target adds a column whose heading has it
+    press("Clear")
     page.get_by_label("Target", exact=True).fill("0.69")
     page.get_by_label("Target", exact=True).press("Enter")
-    page.locator(".dt-scroll-head th", has_text="time_to").wait_for()
-    page.get_by_label("Columns", exact=True).select_option(["run", "seed", "loss", "time_to"])
-    page.get_by_label("Pinned", exact=True).select_option(["loss"])
-    page.wait_for_function("() => document.querySelectorAll('.dt-scroll-head th').length === 4")
-    expect(page.locator(".dt-scroll-head th").first).to_contain_text("loss")
-    assert page.evaluate(HEADS) == [["loss", True], ["run", False], ["seed", False], ["time_to", False]]
-    picture("runs-columns")
+    page.locator(".wb-grid th", has_text="To loss 0.69, s").wait_for()
 
-    # groups as a figure, by one click; every control is reached in its order
+    # the menu of a row, by key
+    menu = page.locator(ROWS).first.locator(".wb-c-menu button")
+    menu.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("menuitem", name="Open a round")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("menuitem", name="Show on the live plot")).to_be_focused()
+    picture("runs-menu")
+    page.keyboard.press("Escape")
+    expect(menu).to_be_focused()
+
+    # groups as a figure; every control is reached in its order
+    press("Means …")
     press("Group")
     page.locator('[role=figure][aria-label^="Time of the whole run"] .wb-plot[data-drawn]').wait_for()
     assert nameless(page, ".wb-pane") == []
     picture("runs-groups")
-    page.get_by_role("button", name="Refresh").focus()
+    page.get_by_label("Target", exact=True).focus()
     names = []
     for _ in range(40):
         names.append(page.evaluate(NAME).split("\n")[0].strip())
         page.keyboard.press("Tab")
-    wanted = ["Refresh", "Columns …", "Target", "Show archived", "Columns", "Pinned", "Search:"]
-    wanted += ["Look into a round", "Delete", "Mean of", "by", "Group"]
+    wanted = [
+        "Target",
+        "Means …",
+        "Export …",
+        "Refresh",
+        "Mean of",
+        "by",
+        "Group",
+        "Search",
+        "Filter",
+        "Columns",
+    ]
     assert [name for name in names if name in wanted] == wanted
     assert noise.after_reload() == []

@@ -37,13 +37,16 @@ def test_stream_of_rounds_opens_by_a_click(
     lab.run_all()
     page.wait_for_function(f"() => ({ROUNDS})() > 60")
     before = page.evaluate(ROUNDS)
-    page.wait_for_function(f"(before) => ({ROUNDS})() > before + 10", arg=before)  # it continues by itself
+    page.wait_for_function(
+        f"(before) => ({ROUNDS})() > before + 10", arg=before
+    )  # the stream continues by itself
     canvas = page.locator(".wb-stream canvas")
     box = canvas.bounding_box()
     assert box is not None
     picture("stream-light")
     assert nameless(page, ".wb-pane") == []
-    assert page.locator(".wb-plot").count() == 0  # plotly.js, for which the page stops, comes with a round
+    # plotly.js, which blocks the page while it loads, is loaded with the first opened round
+    assert page.locator(".wb-plot").count() == 0
     page.get_by_role("button", name="Stop", exact=True).click()
     expect(page.locator(".wb-stream .wb-note")).to_contain_text("stopped")
     canvas.focus()
@@ -56,7 +59,7 @@ def test_stream_of_rounds_opens_by_a_click(
     page.locator(f'[role=figure][aria-label*="round {at}"] .wb-plot[data-drawn]').wait_for()
     lab.await_answer(1, lambda text: text == f"{at} stopped")
     lab.dark()
-    canvas.click(position={"x": box["width"] - 200, "y": 40})  # another round: the chart is drawn again
+    canvas.click(position={"x": box["width"] - 200, "y": 40})  # open another round: the chart is drawn again
     page.locator(
         f'[role=figure][aria-label*="workers: round"]:not([aria-label*="round {at}"]) .wb-plot'
     ).wait_for()
@@ -83,7 +86,7 @@ def test_sweep_plot_updates_stops_and_resumes(
     page.get_by_role("button", name="Stop", exact=True).click()
     lab.await_answer(
         1, lambda text: text == "stopped" or text == "failed"
-    )  # another handle, from the folder alone
+    )  # another object for the same sweep, from its folder alone
     page.get_by_role("button", name="Resume", exact=True).click()
     page.wait_for_function(f"() => /^.*failed: 4 of 8 runs done/m.test(({BUSY})())")
     expect(page.get_by_role("alert").filter(has_text="QuorumLost").first).to_be_visible()

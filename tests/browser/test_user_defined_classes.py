@@ -1,4 +1,4 @@
-"""Classes of a notebook's cells in JupyterLab: the notebook on them, and menus of an explorer that was open before."""
+"""Classes of a notebook's cells in JupyterLab: their notebook, and the menus of an explorer that is already open."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tests.support.sampled_cases import sampled_test
 
 pytestmark = pytest.mark.browser
 
-# Real processes and kernels of the sweep's own are in test_notebooks.py.
+# test_notebooks.py tests real processes, and the kernels of a sweep.
 FEWER_FIELDS = {
-    r"engine: str = \"mpi\"": r"engine: str = \"sim\"",  # as a notebook's file has it
+    r"engine: str = \"mpi\"": r"engine: str = \"sim\"",  # as in the notebook's file
     "workers: int = 6": "workers: int = 4",
     "wait: int = 4": "wait: int = 3",
     "rounds: int = 40": "rounds: int = 20",
 }
-CHECKED, EXPLORER, WATCHED, SWEPT, FIGURE = 5, 11, 13, 16, 19  # cells of the notebook
+CHECKED, EXPLORER, WATCHED, SWEPT, FIGURE = 5, 11, 13, 16, 19  # numbers of cells of the notebook
 
 
-@pytest.mark.slow  # test_notebooks.py executes it without a browser
+@pytest.mark.slow  # test_notebooks.py executes the notebook without a browser
 def test_user_defined_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, root: Path, picture: Callable[[str], Path]
 ) -> None:
@@ -33,7 +33,7 @@ def test_user_defined_notebook_runs_in_jupyterlab(
         assert old in text
         text = text.replace(old, new)
     (root / "05-yours.ipynb").write_text(text)
-    page.set_default_timeout(500_000)  # kernels that load PyTorch
+    page.set_default_timeout(500_000)  # kernels that import PyTorch need time
     lab = Lab(page, server, "05-yours.ipynb")
     lab.run_all()
     for dark in (False, True):

@@ -1,4 +1,4 @@
-"""The command `explore`: what it refuses, and the page that it serves."""
+"""The command `explore`: refused arguments, and the page that it serves."""
 
 from __future__ import annotations
 

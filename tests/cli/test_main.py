@@ -1,4 +1,4 @@
-"""The command line: it fills an Experiment and reports errors in one sentence."""
+"""The command line: it fills an Experiment, and reports errors in one sentence."""
 
 from __future__ import annotations
 
@@ -190,11 +190,11 @@ def test_forecast_command_states_which_error_its_band_includes(
 ) -> None:
     table = tmp_path / "times.csv"
     table.write_text("worker,iteration,seconds\n0,0,1.0\n1,0,2.0\n")
-    for kind, told in (("heterogeneous", True), ("markov", True), ("replay", True), ("exponential", False)):
+    for kind, warned in (("heterogeneous", True), ("markov", True), ("replay", True), ("exponential", False)):
         more = {"path": str(table), "samples": 1.0} if kind == "replay" else {}
         spec = wb.Experiment(delays={"kind": kind, **more}).write(tmp_path / f"{kind}.yaml")
         assert call(monkeypatch, "forecast", str(spec), "--rounds", "5") == 0
-        assert ("other seeds differ by more" in capsys.readouterr().out) == told
+        assert ("other seeds differ by more" in capsys.readouterr().out) == warned
 
 
 def test_runs_command_on_an_empty_folder_creates_nothing(
@@ -270,7 +270,7 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
-    if argv == ["--help"]:  # and yet it says what each command does
+    if argv == ["--help"]:  # the help of each command is shown without importing its module
         assert re.search(r"reproduce +Recompute NAME", done.stdout)
         assert re.search(r"\n  run +Run the experiment of a SPEC file", done.stdout)
 

@@ -1,4 +1,4 @@
-"""An experiment is validated, frozen, and goes through JSON and YAML."""
+"""Experiments are validated, frozen, and read back from JSON and YAML."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench.core.experiment import put
 
 
 def example() -> dict[str, Any]:
-    """The specification that the design gives."""
+    """Return the experiment of the design."""
     return {
         "scheme": "CR",
         "scheme_args": {"children": 12, "layers": 2, "stragglers": 3},
@@ -64,7 +64,7 @@ def test_experiment_reads_exponents_without_a_dot() -> None:
     ],
 )
 def test_experiment_writes_numpy_numbers(fields: dict[str, Any], tmp_path: Path) -> None:
-    """A run with them would be lost when it is saved."""
+    """Otherwise a run with them could not be saved."""
     e = wb.Experiment(**fields)
     assert wb.Experiment.read(e.write(tmp_path / "spec.yaml")) == e
     assert wb.Experiment(**json.loads(e.model_dump_json())) == e
@@ -211,7 +211,7 @@ def test_experiment_refuses_data_of_another_kind_with_problem_names(
 
 
 def test_import_workbench_is_light() -> None:
-    """Nothing heavy is imported before it is asked for."""
+    """Heavy libraries are not imported before they are needed."""
     import subprocess
     import sys
 
@@ -258,7 +258,7 @@ def test_experiment_fields_with_large_numbers_keep_slider_ranges() -> None:
 
 
 def test_experiment_put_by_dotted_name() -> None:
-    """`--set` and sweeps write such names. A value without fields is named."""
+    """`--set` and sweeps use such names. The error names a value without fields."""
     spec: dict[str, Any] = {"workers": 6}
     put(spec, "scheme_args.stragglers", 2)
     put(spec, "delays", {"rate": 3.0})

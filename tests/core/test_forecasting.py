@@ -24,7 +24,7 @@ COMMON: dict[str, Any] = {
 
 @pytest.mark.parametrize("place", range(5))
 def test_forecast_agrees_with_the_event_engine(place: int) -> None:
-    """Independent seeds: two means of the same thing."""
+    """Seeds are independent, so two means are compared within their errors."""
     e = wb.baselines(3, 2, 1, **COMMON, rounds=400)[place]
     simulated = timeline(e, Coefficients(e.plan), events=False)
     per_round = np.diff(simulated.times, prepend=0.0)
@@ -35,7 +35,7 @@ def test_forecast_agrees_with_the_event_engine(place: int) -> None:
 
 
 def test_forecast_of_a_star_without_links_is_an_order_statistic() -> None:
-    """E of the k-th of n shifted exponentials: shift + (H_n - H_(n-k)) / rate."""
+    """The mean of the k-th of n shifted exponentials is shift + (H_n - H_(n-k)) / rate."""
     delays = {"kind": "shifted_exponential", "shift": 0.5, "rate": 2.0}
     e = wb.Experiment(
         scheme="SGD", scheme_args={"stragglers": 3}, workers=10, problem="unit", problem_args={"samples": 10},
@@ -48,7 +48,7 @@ def test_forecast_of_a_star_without_links_is_an_order_statistic() -> None:
 
 
 def test_forecast_figure_13_and_its_discrepancy() -> None:
-    """Time per round over CR's with the paper's own model; RAR needs a latency that the model lacks."""
+    """Times per round over CR's, with the paper's own model. RAR needs a latency that the model lacks."""
     preset = wb.presets["fig13"]
     mean = {e.scheme: wb.forecast(e, rounds=500).mean for e in preset}
     ratio = {name: seconds / mean["CR"] for name, seconds in mean.items()}
@@ -59,7 +59,7 @@ def test_forecast_figure_13_and_its_discrepancy() -> None:
     assert preset.published["RAR"] == 1.8
     steps = 2 * 155
     latency = (preset.published["RAR"] * mean["CR"] - mean["RAR"]) / steps
-    assert latency == pytest.approx(6e-3, rel=0.05)  # s a step
+    assert latency == pytest.approx(6e-3, rel=0.05)  # s per step
     ring = preset["RAR"]
     slow = ring.replace(link={"bandwidth": ring.link.bandwidth, "latency": latency})
     assert wb.forecast(slow, rounds=200).mean / mean["CR"] == pytest.approx(1.8, rel=0.03)
@@ -67,7 +67,7 @@ def test_forecast_figure_13_and_its_discrepancy() -> None:
 
 @pytest.mark.parametrize(("children", "layers", "late"), [(12, 2, 3), (12, 2, 6), (20, 2, 5)])
 def test_forecast_is_within_the_bounds_of_theorem_2(children: int, layers: int, late: int) -> None:
-    """Paper 1, Theorem 2 holds up to terms that vanish as n grows; so a tenth of slack."""
+    """Theorem 2 of paper 1 holds up to terms that vanish as n grows. The tolerance is 10 %."""
     delays = {"kind": "shifted_exponential", "shift": 1e-3, "rate": 1e3}
     workers = sum(children**k for k in range(1, layers + 1))
     e = wb.Experiment(
@@ -79,7 +79,7 @@ def test_forecast_is_within_the_bounds_of_theorem_2(children: int, layers: int, 
 
 
 def test_forecast_of_a_large_tree_is_fast() -> None:
-    """A tree of 11,110 workers without drawing its plan; the million is in benchmarks/."""
+    """A forecast of 11,110 workers does not draw the plan. benchmarks/simulation.py has a million workers."""
     e = wb.Experiment(
         scheme="CR", scheme_args={"children": 10, "layers": 4, "stragglers": 2}, workers=11_110,
         problem_args={"samples": 100_000, "features": 10}, rounds=20,
@@ -112,7 +112,9 @@ def test_forecast_refuses_too_many_rounds(fields: dict[str, int]) -> None:
         wb.forecast(wb.Experiment(scheme="UMW", **fields), asked)
 
 
-@given(experiments([name for name in CASES if name != "PGC"]))  # whose first round is unlike all others
+@given(
+    experiments([name for name in CASES if name != "PGC"])
+)  # the first round of PGC differs from all others
 @settings(max_examples=40, deadline=None)
 def test_forecast_first_rounds_equal_those_of_single_runs(spec: dict[str, Any]) -> None:
     e = wb.Experiment(**spec)

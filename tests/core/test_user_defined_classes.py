@@ -54,7 +54,7 @@ def test_user_defined_classes_in_forecasts_comparisons_and_figures(mine: Path) -
 
 
 def test_user_defined_scheme_is_ranked_by_plan(mine: Path) -> None:
-    wb.Experiment(**OWN)  # from then on its bare name is known, as a cell's is
+    wb.Experiment(**OWN)  # the class is then registered, as one of a cell is
     like = wb.Experiment(scheme="UMW", workers=4, delays={"kind": "exponential", "mean": 1e-3})
     profile = simulated(like, 30, 0)
     for names in (["UMW", "Half"], ["UMW", "mine.py:Half"]):
@@ -69,7 +69,7 @@ def test_user_defined_classes_in_yaml_command_line_and_sweep(
 ) -> None:
     spec = wb.Experiment(**OWN).write(tmp_path / "spec.yaml")
     assert "scheme: mine.py:Half" in spec.read_text()
-    assert "kind: mine.py:Pauses" in spec.read_text()  # and so it is found in another process
+    assert "kind: mine.py:Pauses" in spec.read_text()  # so that another process finds it
     assert wb.Experiment.read(spec) == wb.Experiment(**OWN)
     for text in (
         ["run", str(spec), "-o", "one"],

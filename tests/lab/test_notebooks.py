@@ -1,4 +1,4 @@
-"""A slow import that is deferred, and output of notebooks that is read more slowly than printed."""
+"""A slow import that is deferred, and complete output if it is read more slowly than it is printed."""
 
 from __future__ import annotations
 

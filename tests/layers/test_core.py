@@ -1,4 +1,4 @@
-"""The core and the analysis without the packages of the other layers.
+"""Core and analysis without the dependencies of the other layers.
 
 `.ci/run` runs this in an environment with the dependencies of `pip install straggler-workbench[check]` only.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -56,6 +57,17 @@ def test_core_diagnoses_a_table_of_times(tmp_path: Path) -> None:
     (tmp_path / "times.csv").write_text("worker,step,seconds\n" + "\n".join(rows) + "\n")
     found = wb.diagnose(tmp_path / "times.csv")
     assert found.culprits[0].who == "worker 2"
+
+
+def test_core_records_and_diagnoses_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in range(3):
+        monkeypatch.setenv("RANK", str(rank))
+        with wb.record(tmp_path / "steps") as recorder:
+            for batch in recorder.batches(range(30)):
+                time.sleep(0.02 * (rank == 1))
+                recorder.step(samples=1 + batch)
+    found = wb.diagnose(tmp_path / "steps")
+    assert found.culprits[0].who == "worker 1"
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the recorded traces of ../shared/data are not here")

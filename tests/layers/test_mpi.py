@@ -1,4 +1,4 @@
-"""Real runs with the dependencies of straggler-workbench[mpi] only (`.ci/run` makes the environment)."""
+"""Real runs with only the dependencies of straggler-workbench[mpi]. `.ci/run` makes the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that serves the lectures: loopback, a token by default, pages and no files."""
+"""The command that serves the lectures: loopback only, a token by default, pages without access to files."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def test_lectures_command_serves_the_notebooks(monkeypatch: pytest.MonkeyPatch) 
     (text,) = called
     (folder,) = [Path(word) for word in text if word.endswith("lecture")]
     assert sorted(path.stem for path in folder.glob("*.ipynb")) == list(scripts())
-    assert "workbench.mpi.launch.processes" in text  # it ends with the process that ends the command
+    assert "workbench.mpi.launch.processes" in text  # the server ends if its parent process is killed
     (port,) = [word for word in text if word.startswith("--port=")]
-    assert int(port.removeprefix("--port=")) > 0  # else Voila would print 0
+    assert int(port.removeprefix("--port=")) > 0  # with --port=0, Voila would print 0
 
 
 def test_lectures_command_without_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

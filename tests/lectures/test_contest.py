@@ -1,4 +1,4 @@
-"""The comparison of codes with their alternatives: its numbers computed again, ties, missing recordings."""
+"""The comparison of codes with their alternatives: computed values, ties, missing recordings."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_contest_table_has_every_scheme_in_every_cell(kept: pd.DataFrame) -> Non
         assert not set(coding_or_not.absent(*each)) & {"UMW", "GC", "Backup"}
 
 
-def test_contest_gives_everybody_the_same_range_of_answers() -> None:
-    """Of 12 workers: also fewer than half, for codes as well."""
+def test_contest_gives_all_schemes_the_same_range_of_answers() -> None:
+    """With 12 workers, all schemes may wait for fewer than half, codes included."""
     for name in ("FRC", "CRC", "IS-GC"):
         assert {args["wait_for"] for args in contest.settings(name)} == set(ANSWERS)
     for name in ("SGD", "Backup"):
@@ -50,7 +50,7 @@ def test_contest_gives_everybody_the_same_range_of_answers() -> None:
 
 
 def test_contest_shows_schemes_that_did_the_same_as_one(kept: pd.DataFrame) -> None:
-    """SGD at its own step is Backup, in every cell."""
+    """SGD with its own step equals Backup in every cell."""
     for _, cell in kept.groupby(["problem", "law", "column", "cost"]):
         found = contest.ranked(cell)
         if "Backup" in set(found["scheme"]):
@@ -72,7 +72,7 @@ def test_contest_numbers_equal_a_computation(kept: pd.DataFrame) -> None:
 
 
 def test_contest_waits_for_the_slowest_share() -> None:
-    """Without stragglers and with free messages, a full round takes the largest share."""
+    """Without stragglers and with free messages, a full round takes the time of the largest share."""
     still = {"kind": "constant", "shift": 1.0 / contest.unit("logistic")}
     (found,) = contest.SchemeGrid("logistic").results(still, 0.0, [("wait for all", "UMW")])
     largest = np.ceil(contest.unit("logistic")) / contest.unit("logistic")
@@ -94,7 +94,7 @@ def test_gradients_of_the_contest_are_those_of_their_losses(problem: str) -> Non
 
 def test_contest_tie_is_within_the_seeds() -> None:
     rng = np.random.default_rng(1)
-    noise = np.exp(rng.normal(0, 0.5, TIMED))  # the same for all: stragglers are shared
+    noise = np.exp(rng.normal(0, 0.5, TIMED))  # stragglers are shared, so the noise is the same for all
     rows: list[dict[str, Any]] = [
         {"scheme": "first", "family": "k of n", "seconds": noise},
         {"scheme": "worse", "family": "k of n", "seconds": 1.1 * noise},
@@ -120,7 +120,7 @@ def test_contest_codes_are_those_with_redundancy() -> None:
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_contest_exercise_answer_is_correct(tmp_path: Path, level: int) -> None:
-    """`level` of twelve recorded workers are slow: round times of both, by the forecast."""
+    """Of twelve recorded workers, `level` are slow. Both round times are computed by a forecast."""
     knobs = coding_or_not.CodingOrNot(level=level)
     table = tmp_path / "times.csv"
     slow = coding_or_not.even(knobs)
@@ -135,6 +135,6 @@ def test_contest_exercise_answer_is_correct(tmp_path: Path, level: int) -> None:
         "delays": {"kind": "replay", "path": str(table), "samples": 1.0},
     }
     waits = wb.forecast(wb.Experiment(scheme="UMW", **common)).mean
-    coded = (level + 1) + (WORKERS - level) * knobs.message  # slow ones, with as many shares, come later
+    coded = (level + 1) + (WORKERS - level) * knobs.message  # slow workers, with as many shares, come later
     assert waits == pytest.approx(coded)
     assert waits == pytest.approx(slow + level * knobs.message)

@@ -1,4 +1,4 @@
-"""Exercises: only the package's own answer is right, for any sliders."""
+"""Exercises: only the correct answer is accepted, for any sliders."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ALL = [pytest.param(name, i, id=f"{name}-{i + 1}") for name in SCRIPTS for i in 
 
 
 def written(exercise: Exercise[Any], answer: float) -> list[str]:
-    """Ways in which a student may write a right answer."""
+    """Yield spellings of a correct answer."""
     plain = f"{answer:.0f}" if exercise.whole else f"{answer:.6g}"
     return [plain, f" {plain} ", plain.replace(".", ","), f"{plain} {exercise.unit}".strip()]
 
 
-def wrong_ones(exercise: Exercise[Any], answer: float) -> list[float]:
-    """Numbers near the answer, and far from it, that are not it."""
+def wrong_answers(exercise: Exercise[Any], answer: float) -> list[float]:
+    """Yield wrong numbers, near the answer and far from it."""
     if exercise.whole:
         return [answer + 1, answer - 1, 10 * answer + 3]
     off = max(3 * exercise.tolerance * abs(answer), 3 * exercise.absolute)
@@ -47,7 +47,7 @@ def test_exercise_accepts_only_the_right_answer(name: str, i: int, data: st.Data
     assert isinstance(answer, float | int)
     for text in written(exercise, answer):
         assert exercise.judge(knobs, text).verdict == "right", text
-    for value in wrong_ones(exercise, answer):
+    for value in wrong_answers(exercise, answer):
         assert exercise.judge(knobs, repr(float(value))).verdict == "wrong", value
     for text in ("", "   ", "a lot", "1/0"):
         assert exercise.judge(knobs, text).verdict == "unclear"
@@ -66,7 +66,7 @@ def test_exercise_hints_do_not_reveal_the_answer(name: str, i: int, data: st.Dat
     likely = [wrong(knobs) for wrong, _ in exercise.slips]
     for given_ in [-17.5, *(value for value in likely if isinstance(value, float | int))]:
         text = exercise.judge(knobs, repr(float(given_)))
-        if text.verdict == "right":  # for these sliders the slip is the answer
+        if text.verdict == "right":  # for these sliders, the typical mistake gives the correct answer
             continue
         numbers = re.findall(r"(?<![\w.])-?\d+\.\d+", text.words)
         assert not any(abs(float(n) - answer) < 5e-3 * abs(answer) for n in numbers), text.words
@@ -97,7 +97,7 @@ def test_exercise_recognises_likely_mistakes(name: str) -> None:
         ("x", None),
         ("1e999", None),
         ("-1e999", None),
-        ("1e999999999", None),  # as a fraction it would be a number of a gigabyte
+        ("1e999999999", None),  # as a fraction, this number would have a gigabyte
         ("nan", None),
         ("inf", None),
         ("0x10", None),
@@ -118,7 +118,7 @@ def test_exercise_escapes_typed_text() -> None:
     assert text.words == "“&lt;img src=x&gt;” is not a finite number; write one such as 0.25 or 4/15"
 
 
-# ---------------------------------------------------------------- the papers' own numbers
+# ---------------------------------------------------------------- numbers of the papers
 
 
 def test_exercise_answers_agree_with_the_papers() -> None:

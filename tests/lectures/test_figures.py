@@ -1,4 +1,4 @@
-"""Figures of lectures: drawn for any sliders, in both themes; every slider changes its figure."""
+"""Figures of lectures: drawn for any sliders, in both themes. Each slider changes its figure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_figures_are_drawn_for_any_sliders(name: str, part: str, data: st.DataOb
     script = SCRIPTS[name]
     figure = script.parts[part].draw(data.draw(settings_of(script)), "light")
     assert figure.layout.title.text
-    assert figure.layout.height <= 640  # sliders and figure are seen together
+    assert figure.layout.height <= 640  # sliders and figure fit into one window
     layout = figure.to_dict()["layout"]
     assert any(layout[axis].get("title") for axis in layout if axis.startswith(("xaxis", "yaxis")))
     for trace in figure.data:
@@ -102,10 +102,10 @@ def test_a_scheme_has_its_colour_and_dash_in_every_figure(name: str) -> None:
         "6-asking-less",
         "7-coding-or-not",
         "8-who-is-late",
-    )  # bars and heat maps
+    )  # bars and heat maps have no dashes
 
 
-# ---------------------------------------------------------------- what the figures say is true
+# ---------------------------------------------------------------- values in the figures
 
 
 def test_figure_tail_is_the_order_statistic() -> None:
@@ -113,7 +113,9 @@ def test_figure_tail_is_the_order_statistic() -> None:
     figure = stragglers.tail(knobs, "light")
     alone, all_of_them, first = (trace for trace in figure.data if trace.mode == "lines")
     t = 6e-3
-    assert np.interp(1e3 * t, alone.x, alone.y) == pytest.approx(np.exp(0.0), abs=1e-9)  # before the least
+    assert np.interp(1e3 * t, alone.x, alone.y) == pytest.approx(
+        np.exp(0.0), abs=1e-9
+    )  # before the minimum time
     t = 3e-2
     p = float(np.exp(-(t - 6e-3) / 12e-3))
     assert np.interp(1e3 * t, alone.x, alone.y) == pytest.approx(p, rel=2e-2)
@@ -132,7 +134,7 @@ def test_figure_means_of_heavy_tails_are_those_of_the_curves(tail: float, n: int
 
 def test_figure_tails_have_equal_means_for_one_worker() -> None:
     rng = np.random.default_rng(0)
-    for tail in (0.3, 0.5):  # finite variance, so that a sample's mean says something
+    for tail in (0.3, 0.5):  # finite variance, so that a sample mean is meaningful
         light = stragglers.Stragglers(tail=tail)
         heavy = light.replace(distribution="pareto")
         least = stragglers.MIN_S_PER_SAMPLE * stragglers.SAMPLES
@@ -180,7 +182,7 @@ def test_figure_of_shuffling_spreads_the_same_error(code: Literal["FRC", "CRC"])
         places = combinations(range(8), int(knobs.slow_ones.sum()))
         chances = [np.where(np.isin(np.arange(8), slow), 0.8, 0.01) for slow in places]
         mean = np.mean([np.prod(c[column]) for c in chances for column in held.T])
-        assert shuffled == pytest.approx(mean)  # over who is slow
+        assert shuffled == pytest.approx(mean)  # on average over the slow workers
 
 
 def test_figure_slow_workers_are_those_of_the_run() -> None:
@@ -204,7 +206,7 @@ def test_figure_of_selected_workers_counts_downloads() -> None:
 
 
 def test_figure_of_a_code_for_many_stragglers_loses_few_digits() -> None:
-    """The code of version 1.0 for 12 stragglers of 30 workers lost 15 of 16 digits."""
+    """The code of version 1.0 lost 15 of 16 digits for 12 stragglers of 30 workers."""
     knobs = bandwidth.Bandwidth(children=5, layers=2, stragglers=2, scheme="GC")
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrecisionWarning)

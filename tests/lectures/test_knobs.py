@@ -1,4 +1,4 @@
-"""Sliders: typed values are judged, one slider may limit another, and all views of a desk agree."""
+"""Sliders: typed values are checked, one slider may limit another, and all views have the same values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.core.base.settings import SettingError, setting
 
 
 class Pair(Knobs):
-    """Two numbers, the second of which the first limits."""
+    """Two numbers, of which the first limits the second."""
 
     labels: ClassVar = {"most": "most n"}
     logs: ClassVar = frozenset({"pace"})
@@ -37,18 +37,18 @@ def test_knobs_lines_are_made_from_fields() -> None:
 
 
 def test_desk_panels_follow_typed_values() -> None:
-    desk, told = SliderHost(Pair()), []
+    desk, notified = SliderHost(Pair()), []
     first, second = desk.panel(["most", "some"]), desk.panel(["some", "pace"])
-    desk.on_move(["some"], lambda: told.append(desk.knobs.some))
+    desk.on_move(["some"], lambda: notified.append(desk.knobs.some))
     types(first, some="4")
     assert desk.knobs == Pair(some=4)
     assert second.values["some"] == "4"
     types(second, pace="2.5")
-    assert told == [4]  # notified of its own knobs only
-    types(first, most="3")  # takes the other along
+    assert notified == [4]  # notified of its own sliders only
+    types(first, most="3")  # changes the other slider as well
     assert desk.knobs == Pair(most=3, some=3, pace=2.5)
     assert (first.values, second.values["some"]) == ({"most": "3", "some": "3"}, "3")
-    assert told == [4, 3]
+    assert notified == [4, 3]
 
 
 @pytest.mark.parametrize("text", ["", "0", "12", "many", "2.5"])

@@ -1,4 +1,4 @@
-"""Lectures: a student's answers are judged, stored, and restored on a reloaded page."""
+"""Lectures: answers are judged, stored, and restored on a reloaded page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workbench.core.base.settings import SettingError
 
 
 def asks(question: Question, **content: Any) -> None:
-    """A message comes from the page."""
+    """Simulate a message from the page."""
     question._handle_custom_msg(content, [])
 
 
@@ -49,7 +49,7 @@ def test_lecture_slider_clears_the_verdict() -> None:
     lecture = stragglers.lecture(workers=4)
     first = lecture.quiz.questions[0]
     asks(first, kind="check", given="25/12")
-    lecture.desk.move(tail=2.0)  # not a matter of the first question
+    lecture.desk.move(tail=2.0)  # a slider that does not affect the first question
     assert first.verdict == "right"
     asks(first, kind="why")
     lecture.desk.move(workers=5)
@@ -78,14 +78,14 @@ def test_lecture_views_share_one_desk(name: str) -> None:
 def test_lecture_state_survives_a_new_kernel(name: str) -> None:
     first = SCRIPTS[name]()
     line = first.script.knobs.entries()[0]
-    assert first.memory.kept == ""  # nothing to remember yet
+    assert first.memory.kept == ""  # nothing to restore yet
     first.desk.move(**{line.name: line.choices[-1] if line.kind == "choice" else line.low})
     question, exercise = first.quiz.questions[0], first.quiz.exercises[0]
     asks(question, kind="check", given=str(exercise.answer(first.desk.knobs)))
     asks(first.quiz.questions[1], kind="check", given="123456")
     asks(first.quiz.questions[2], kind="why")
     second = SCRIPTS[name]()
-    kept = json.loads(first.memory.kept)  # an address has made numbers of all that looks like one
+    kept = json.loads(first.memory.kept)  # parsed from an address, where digits are numbers
     kept["knobs"] = {n: int(v) if str(v).isdigit() else v for n, v in kept["knobs"].items()}
     second.memory.set_state({"recalled": json.dumps(kept)})
     assert second.desk.knobs == first.desk.knobs
@@ -139,8 +139,8 @@ def test_lecture_refuses_an_invalid_parameter() -> None:
         ("1-stragglers", {"workers": 20}, "workers", 20),
         ("2-by-hand", {"late": "2"}, "answered", (0, 2)),
         ("4-communication", {}, "best", (4, 3)),
-        ("5-not-waiting", {"copies": 3}, "copies", 2),  # must divide 8
-        ("6-asking-less", {"groups": 5}, "groups", 4),  # must divide 12
+        ("5-not-waiting", {"copies": 3}, "copies", 2),  # copies must divide 8
+        ("6-asking-less", {"groups": 5}, "groups", 4),  # groups must divide 12
     ],
 )
 def test_lecture_sliders_start_at_the_nearest_valid_value(

@@ -1,4 +1,4 @@
-"""The notebooks of lectures: prose, parameters, calls of the package, and execution."""
+"""The notebooks of lectures: text, parameters, calls of the package, and execution."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def test_lecture_notebook_cells_run_and_show_output(name: str) -> None:
             exec(source, space)
     lecture = space["lecture"]
     assert shown == [lecture, *lecture.views.values(), lecture.race, lecture.quiz]
-    assert set(lecture.views) == set(SCRIPTS[name].parts)  # every figure of the lecture is in its notebook
+    assert set(lecture.views) == set(SCRIPTS[name].parts)  # each figure of the lecture is in its notebook
     assert len(lecture.quiz.questions) == 3
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_lecture_notebook_prose_is_short_and_self_contained(name: str) -> None:
     text = "\n".join(cells(name, "markdown"))
-    assert 250 < len(re.sub(r"<[^>]+>", "", text).split()) < 650  # ten to fifteen minutes with the figures
-    assert "$" not in text  # what typesets formulas in a page comes from the internet
+    assert 250 < len(re.sub(r"<[^>]+>", "", text).split()) < 650  # ten to fifteen minutes, with the figures
+    assert "$" not in text  # pages would load MathJax from the internet
     assert "http" not in text
     assert "<img" not in text
     assert len(cells(name, "code")) <= 8

@@ -1,4 +1,4 @@
-"""Films of runs: the shown rounds depend only on the clock, the experiments and the start."""
+"""Playback of runs: the shown rounds depend only on the clock, the experiments and the start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRACES = wb.compare(ENTRIES)
 
 
 def settled(film: Playback) -> list[PlaybackRun]:
-    """Films of runs that are over behind the scenes."""
+    """Return playbacks of runs that have ended."""
     runs = play(ENTRIES, film)
     for run in runs:
         assert run.wait(60)
@@ -22,7 +22,7 @@ def settled(film: Playback) -> list[PlaybackRun]:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.55, 1.0])
-def test_film_shows_rounds_at_their_times(share: float) -> None:
+def test_playback_shows_rounds_at_their_times(share: float) -> None:
     clock = Clock()
     runs = settled(Playback(pace=0.5, began=clock.now, clock=clock))
     end = max(trace.columns["time"][-1] for trace in TRACES)
@@ -37,19 +37,19 @@ def test_film_shows_rounds_at_their_times(share: float) -> None:
         assert run.note.startswith(f"round {shown} of 30" if shown else "in its first round")
 
 
-def test_film_stop_ends_all_runs() -> None:
+def test_playback_stop_ends_all_runs() -> None:
     clock = Clock()
     runs = settled(Playback(pace=1.0, began=clock.now, clock=clock))
     clock.now += float(TRACES[0].columns["time"][10])
     before = [len(run.rows()["round"]) for run in runs]
-    for run in runs:  # as the plot does; time passes meanwhile
+    for run in runs:  # as the plot does, while time passes
         run.stop()
         clock.now += 100.0
     assert [len(run.rows()["round"]) for run in runs] == before
     assert {run.state for run in runs} == {"stopped"}
 
 
-def test_film_made_again_continues_at_the_clock() -> None:
+def test_playback_created_again_continues_at_the_clock() -> None:
     clock = Clock()
     began = clock.now
     first = settled(Playback(0.3, began, clock=clock))
@@ -62,7 +62,7 @@ def test_film_made_again_continues_at_the_clock() -> None:
             np.testing.assert_array_equal(column, rows[name])
 
 
-def test_film_that_was_stopped_runs_until_its_stop() -> None:
+def test_playback_that_was_stopped_runs_until_its_stop() -> None:
     class Waiting(Run):
         def rows(self, first: int = 0) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
             return {name: np.asarray(c[first : self.done]) for name, c in TRACES[0].columns.items()}
@@ -75,13 +75,11 @@ def test_film_that_was_stopped_runs_until_its_stop() -> None:
     assert film.state == "running"
     inner.done = 9  # type: ignore[attr-defined]
     assert film.state == "stopped"
-    assert (
-        len(film.rows()["round"]) == 6
-    )  # though the clock was further when it was stopped: the work lagged behind
+    assert len(film.rows()["round"]) == 6  # the clock was further at the stop, but the run had no more rounds
     assert len(film.rows(4)["round"]) == 2
 
 
-def test_film_reports_a_failed_run() -> None:
+def test_playback_reports_a_failed_run() -> None:
     dies = wb.Experiment(scheme="UMW", faults=[{"worker": 3, "round": 2}], **SMALL)
     (run,) = play([dies], Playback(1.0, 0.0, clock=Clock()))
     run.wait(60)
@@ -89,12 +87,12 @@ def test_film_reports_a_failed_run() -> None:
     assert "lost worker 3" in run.note
 
 
-def test_film_length_is_that_of_the_slowest_scheme() -> None:
+def test_playback_length_is_that_of_the_slowest_scheme() -> None:
     expected = max(float(trace.columns["time"][-1]) for trace in TRACES)
     assert length(ENTRIES) == pytest.approx(expected, rel=0.3)
 
 
-def test_film_of_recorded_runs() -> None:
+def test_playback_of_recorded_runs() -> None:
     clock = Clock()
     run = PlaybackRun(recorded(TRACES[1]), Playback(1.0, clock.now, clock=clock))
     assert run.state == "running"

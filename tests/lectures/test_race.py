@@ -1,4 +1,4 @@
-"""The run of a lecture: it starts with the current sliders, compares at the end, and is attached from another page."""
+"""The run of a lecture: started with the current sliders, compared at the end, attached from another page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench.core.base.settings import setting
 
 
 class Rounds(Knobs):
-    """A number that says what is run."""
+    """Number of rounds of the run."""
 
     rounds: int = setting(30, "rounds", ge=1, le=60)
 
@@ -44,7 +44,7 @@ def test_race_shows_all_schemes_then_compares() -> None:
     settle(race)
     assert shown(race) == [0, 0]
     assert race.plot.active
-    clock.now += 5.0  # of ten seconds
+    clock.now += 5.0  # 5 of 10 s
     half = shown(race)
     assert 0 < max(half) < 20 or max(half) == 20 > min(half)
     clock.now += 60.0
@@ -61,16 +61,16 @@ def test_race_shows_all_schemes_then_compares() -> None:
 
 
 def test_race_is_stopped_from_the_page() -> None:
-    clock, told = Clock(), []
+    clock, snapshots = Clock(), []
     desk = SliderHost(Rounds())
-    race = Race(desk, entries, clock=clock, changed=lambda: told.append(race.kept()))
+    race = Race(desk, entries, clock=clock, changed=lambda: snapshots.append(race.kept()))
     race.start()
     settle(race)
     clock.now += 4.0
     receives(race.plot, {"kind": "stop"})
     assert race.plot.wait(60)
-    assert told[0]["film"]["stopped"] is None
-    assert told[-1]["film"]["stopped"] == pytest.approx(4.0 * race.playback.pace)  # type: ignore[union-attr]
+    assert snapshots[0]["film"]["stopped"] is None
+    assert snapshots[-1]["film"]["stopped"] == pytest.approx(4.0 * race.playback.pace)  # type: ignore[union-attr]
     assert [line["state"] for line in race.plot.status] == ["stopped", "stopped"]
 
 
@@ -82,7 +82,7 @@ def test_race_is_attached_from_another_page(stopped: bool) -> None:
     first.plot.x = "round"
     first.start()
     settle(first)
-    desk.move(rounds=7)  # after the start: the runs are those of the start
+    desk.move(rounds=7)  # changed after the start, without effect on the runs
     clock.now += 12.0
     if stopped:
         first.plot.stop()

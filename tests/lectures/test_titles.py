@@ -1,4 +1,4 @@
-"""The list of lectures: titles instead of file names, and minutes estimated from the words."""
+"""The list of lectures: titles instead of file names, and minutes estimated from the number of words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from workbench_lectures.titles import told
+from workbench_lectures.titles import info_of
 
 from tests.support.lecture_settings import SCRIPTS
 
@@ -14,16 +14,16 @@ FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "lecture"
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_told_title_and_duration_of_a_lecture(name: str) -> None:
-    title, minutes = told(FOLDER / f"{name}.ipynb")
+def test_title_and_duration_of_a_lecture(name: str) -> None:
+    title, minutes = info_of(FOLDER / f"{name}.ipynb")
     assert title.startswith(f"Lecture {name[0]}: ")
     assert 8 <= minutes <= 15
 
 
-def test_told_duration_grows_with_words_and_figures(tmp_path: Path) -> None:
+def test_duration_grows_with_words_and_figures(tmp_path: Path) -> None:
     cells = [
         nbformat.v4.new_markdown_cell("# One\n" + "word " * 260),
         nbformat.v4.new_code_cell('lecture.show("a")'),
     ]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "1.ipynb")
-    assert told(tmp_path / "1.ipynb") == ("One", 3)
+    assert info_of(tmp_path / "1.ipynb") == ("One", 3)

@@ -1,4 +1,4 @@
-"""Runs for the tests of approximate gradient coding: paper 4's section V on the Unit problem."""
+"""Runs for the tests of approximate gradient coding: section V of paper 4 on the problem "unit"."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ FIELDS = {"delays", "problem_args", "workers", "link", "faults", "decode_rate"}
 def experiment(
     scheme: str = "FRC", rounds: int = 12, seed: int = 0, active_straggles: float = P_AS, **changes: Any
 ) -> wb.Experiment:
-    """One second a sample, two samples a worker, ten times that for a straggler: a deadline of 4 s separates them."""
+    """Return an experiment with 1 s per sample, two samples per worker, and a factor of ten for stragglers.
+
+    A deadline of 4 s separates stragglers from the others.
+    """
     delays = {
         "kind": "heterogeneous",
         "shift": 1.0,

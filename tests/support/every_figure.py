@@ -1,4 +1,4 @@
-"""One example of every figure of the package, for tests of their common properties."""
+"""One example of every figure of the package, for tests of properties that all figures have."""
 
 from __future__ import annotations
 

@@ -31,9 +31,11 @@ from workbench.mpi.launch.poolfolder import PREFIX, SHARED_MEMORY_FOLDER
 from workbench.mpi.running.real import RealRun, resume, start_real
 from workbench.mpi.running.replay import replay_arrivals
 
-PATIENCE = 90.0  # s, the start of the ranks included, after which a run counts as hanging
+PATIENCE = 90.0  # s after which a run counts as hanging, with the start of the ranks
 EXACT = 1e-10  # relative error of a committed gradient
-MINE = f"{os.getpid()}-"  # begins the names of this process's pools: others may run some on this machine meanwhile
+POOL_PREFIX = (
+    f"{os.getpid()}-"  # prefix of the names of this process's pools; other processes may have pools as well
+)
 PROBLEM: dict[str, Any] = {
     "problem": "least_squares",
     "problem_args": {"samples": 240, "features": 60, "data_seed": 1},
@@ -64,12 +66,12 @@ class Tally:
 
 
 def experiment(number: int, **fields: Any) -> wb.Experiment:
-    """Make an experiment with GC or CR, in turn."""
+    """Make an experiment with GC or CR, alternately."""
     return wb.Experiment(**{**PROBLEM, **SCHEMES[number % len(SCHEMES)], "seed": number, **fields})
 
 
 def judged(tally: Tally, run: RealRun) -> bool:
-    """Wait for a run that should succeed; check every committed gradient."""
+    """Wait for a run that should succeed, and check every committed gradient."""
     if not run.wait(PATIENCE):
         tally.hanging += 1
         tally.notes[f"still running: {run}"] += 1
@@ -98,7 +100,7 @@ def gradient_error(run: RealRun) -> float:
 
 
 def begun(e: wb.Experiment, **options: Any) -> tuple[RealRun, list[int]]:
-    """Start a run and wait for its first round; return the run and the processes of its ranks."""
+    """Start a run and wait for its first round. Return the run, and the processes of its ranks."""
     run = start_real(e, gradients=True, **options)
     while not len(run.rows()["round"]) and not run.wait(0.005):
         pass
@@ -107,7 +109,7 @@ def begun(e: wb.Experiment, **options: Any) -> tuple[RealRun, list[int]]:
 
 
 def victims(e: wb.Experiment, rng: random.Random, more: int = 0) -> list[int]:
-    """Draw up to s children of every parent; with `more`, s + more children of one parent."""
+    """Draw up to s children of every parent. `more`: s + more children of one parent."""
     s = int(e.scheme_args["stragglers"])
     parents = [rank for rank, children in enumerate(e.plan.children) if children]
     if more:
@@ -120,7 +122,7 @@ def victims(e: wb.Experiment, rng: random.Random, more: int = 0) -> list[int]:
 
 
 def deaths(count: int, rng: random.Random) -> Tally:
-    """Let up to s children under any parent die at random moments: killed, by a segmentation fault, or by exiting."""
+    """Let up to s children of any parent die at random times: killed, by a segmentation fault, or by exiting."""
     tally = Tally("deaths, up to s a parent")
     number = 0
     while tally.cases < count:
@@ -129,11 +131,11 @@ def deaths(count: int, rng: random.Random) -> Tally:
         dead = victims(e, rng)
         tally.cases += len(dead)
         tally.notes[how] += len(dead)
-        if how == "exit" or number % 2:  # while computing
+        if how == "exit" or number % 2:  # during a computation
             faults = [{"kind": how, "worker": rank, "round": rng.randrange(e.rounds)} for rank in dead]
             judged(tally, start_real(e.replace(faults=faults), gradients=True))
             continue
-        run, pids = begun(e)  # at any moment
+        run, pids = begun(e)  # at any time
         for rank in dead:
             time.sleep(rng.uniform(0, 0.1))
             os.kill(pids[rank], signal.SIGKILL if how == "kill" else signal.SIGSEGV)
@@ -142,7 +144,7 @@ def deaths(count: int, rng: random.Random) -> Tally:
 
 
 def too_many(count: int, rng: random.Random) -> Tally:
-    """Kill one more than s children of one parent: a typed error names them, in time; the checkpoint is valid."""
+    """Kill more than s children of one parent. A typed error names them in time, and the checkpoint is valid."""
     tally = Tally("deaths, s + 1 of a parent")
     for number in range(count):
         e = experiment(number)
@@ -184,7 +186,7 @@ def stops(count: int, rng: random.Random) -> Tally:
 
 
 def damage(count: int, rng: random.Random) -> Tally:
-    """Damage messages: they are refused, counted, and attributed to the right rank."""
+    """Damage messages. They are refused, counted, and attributed to the correct rank."""
     tally = Tally("damaged messages")
     number = 0
     while tally.cases < count:
@@ -203,8 +205,8 @@ def damage(count: int, rng: random.Random) -> Tally:
     return tally
 
 
-def settled(number: int, gap: float = 0.008) -> wb.Experiment:
-    """Make an experiment with predictable survivors: the last worker is late by `gap` seconds in every round."""
+def with_predictable_answers(number: int, gap: float = 0.008) -> wb.Experiment:
+    """Make an experiment in which one worker is later than all others by `gap` seconds in every round."""
     for seed in range(number * 1000, (number + 1) * 1000):
         e = wb.Experiment(
             **{
@@ -225,14 +227,14 @@ def settled(number: int, gap: float = 0.008) -> wb.Experiment:
 
 
 def torn_checkpoints(count: int, rng: random.Random) -> Tally:
-    """Kill the master at a random byte of a checkpoint; the resumed run ends with the same weights.
+    """Kill the master at a random byte of a checkpoint. The resumed run ends with the same model.
 
-    On a machine that is too busy to keep to the drawn delays, another answer may be the last to be in time: then the
-    weights differ in their last bits, as they should, and only going through the notes offline has to give the same.
+    If the machine is too busy for the drawn delays, another answer may be the last in time. Models then differ in
+    their last bits, and only the offline replay has to give the same bits.
     """
     tally = Tally("master killed while writing")
     for number in range(count):
-        e = settled(number)
+        e = with_predictable_answers(number)
         whole = start_real(e, gradients=True)
         judged(tally, whole)
         torn = start_real(e, checkpoint_every=0.04, substitutes=crashing(rng.randint(2, 5), rng.random()))
@@ -240,7 +242,7 @@ def torn_checkpoints(count: int, rng: random.Random) -> Tally:
         if not torn.wait(PATIENCE):
             tally.hanging += 1
             continue
-        if torn.error is None:  # over before that checkpoint
+        if torn.error is None:  # the run ended before that checkpoint
             tally.notes["was too fast"] += 1
             continue
         again = resume(torn.home)
@@ -264,7 +266,7 @@ def in_time(folder: Path) -> dict[int, set[tuple[int, int]]]:
 
 
 def full_disks(count: int, rng: random.Random) -> Tally:
-    """Fill the disk in the middle of a run: one sentence, and the last checkpoint is valid."""
+    """Fill the disk during a run. The error is one sentence, and the last checkpoint is valid."""
     tally = Tally("disk full")
     for number in range(count):
         with small_disk(rng.randint(24, 40)) as disk:
@@ -289,7 +291,10 @@ def full_disks(count: int, rng: random.Random) -> Tally:
 
 @contextmanager
 def small_disk(kilobytes: int) -> Iterator[Path | None]:
-    """Mount a file system with the given space beyond what a run starts with; None where mounting is not allowed."""
+    """Mount a file system with the given space beyond that for the start of a run.
+
+    Yields None if mounting is forbidden.
+    """
     with tempfile.TemporaryDirectory() as folder:
         size = f"size={64 + kilobytes}k"
         mount = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", folder]
@@ -303,7 +308,7 @@ def small_disk(kilobytes: int) -> Iterator[Path | None]:
 
 
 def starts(count: int, rng: random.Random) -> Tally:
-    """Prevent the start of a run in several ways: one sentence within ten seconds."""
+    """Prevent the start of a run in several ways. The error is one sentence within ten seconds."""
     tally = Tally("cannot start")
     for name, broken in BROKEN.items():
         for _ in range(count):
@@ -342,7 +347,7 @@ def no_mpiexec() -> Iterator[None]:
 
 @contextmanager
 def cannot_import() -> Iterator[None]:
-    """Make the import of a module fail that every rank needs."""
+    """Let the import of a module fail that every rank needs."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "pydantic.py").write_text("raise ImportError('broken on purpose')\n")
         real = mpiexec.environment
@@ -359,13 +364,17 @@ BROKEN: dict[str, Callable[[], Any]] = {
 
 
 def leftovers() -> int:
-    """Count our processes that exist after all pools were closed."""
+    """Count processes of this test that exist after all pools were closed."""
     POOLS.close()
     time.sleep(0.5)
     texts = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
-    return sum("workbench.mpi.launch" in each and f"/{MINE}" in each for each in texts)
+    return sum("workbench.mpi.launch" in each and f"/{POOL_PREFIX}" in each for each in texts)
 
 
 def memory_left() -> int:
-    """Count the folders of shared memory of our ranks that still exist."""
-    return len(list(SHARED_MEMORY_FOLDER.glob(f"{PREFIX}{MINE}*"))) if SHARED_MEMORY_FOLDER.exists() else 0
+    """Count folders of shared memory of this test's ranks that still exist."""
+    return (
+        len(list(SHARED_MEMORY_FOLDER.glob(f"{PREFIX}{POOL_PREFIX}*")))
+        if SHARED_MEMORY_FOLDER.exists()
+        else 0
+    )

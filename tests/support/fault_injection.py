@@ -1,7 +1,7 @@
 """Damage to messages and checkpoints of real runs: `start_real(e, substitutes=damaging({3: {4: "flip"}}))`.
 
-A `FaultyTransport` damages a worker's answers: "nan", "inf", "flip" (one bit of the numbers), "truncate", "twice",
-"foreign" (marked as another run's), "impostor" (marked as another rank's). A `CrashingRecorder` kills the master while
+A `FaultyTransport` damages answers of a worker: "nan", "inf", "flip" (one bit of the values), "truncate", "twice",
+"foreign" (marked with another run), "impostor" (marked with another rank). A `CrashingRecorder` kills the master while
 it writes a checkpoint.
 """
 
@@ -36,7 +36,7 @@ Substitutes = Callable[[type, int], type]
 
 
 def damaging(plans: Mapping[int, Mapping[int, str]]) -> Substitutes:
-    """Return a hook that damages answers: by rank and round, how."""
+    """Return a hook that damages answers. `plans`: rank -> round -> kind of damage."""
 
     def substitutes(cls: type, rank: int) -> type:
         if cls is not Transport or rank not in plans:
@@ -47,7 +47,7 @@ def damaging(plans: Mapping[int, Mapping[int, str]]) -> Substitutes:
 
 
 def crashing(number: int, share: float) -> Substitutes:
-    """Return a hook that kills the master when that share of a checkpoint (from 1) is written."""
+    """Return a hook that kills the master when a share of a checkpoint is written. Checkpoints count from 1."""
 
     def substitutes(cls: type, rank: int) -> type:
         if cls is not RunRecorder:
@@ -58,12 +58,12 @@ def crashing(number: int, share: float) -> Substitutes:
 
 
 class FaultyTransport(Transport):
-    """Damages answers of some rounds; models and goodbyes stay as they are."""
+    """Transport that damages the answers of some rounds. Models and goodbyes are sent unchanged."""
 
-    plans: Mapping[int, str]  # round -> how
+    plans: Mapping[int, str]  # round -> kind of damage
 
     def send(self, to: Sequence[int], envelope: Envelope, value: Any, newest: bool = False) -> None:
-        """Send, with damaged numbers where that is planned."""
+        """Send a message, with damaged values in the planned rounds."""
         how = self.plans.get(envelope.round)
         if how in ("nan", "inf") and not newest and np.ndim(value) == 1:
             value = np.array(value)
@@ -73,7 +73,7 @@ class FaultyTransport(Transport):
     def _isend(self, peer: int, sheet: Buffer, length: int, newest: bool) -> None:
         try:
             envelope, value = decode_message(sheet, length, self.run, self.rank)
-        except NonFinitePayload as spoilt:  # its numbers are not finite
+        except NonFinitePayload as spoilt:  # its values are not finite
             envelope, value = spoilt.envelope, sheet.numbers[: spoilt.envelope.floats]
         how = None if newest or np.ndim(value) != 1 else self.plans.get(envelope.round)
         if how == "flip":
@@ -90,10 +90,10 @@ class FaultyTransport(Transport):
 
 
 class CrashingRecorder(RunRecorder):
-    """The master's records, until it is killed in the middle of a checkpoint."""
+    """Recorder of the master that is killed in the middle of a checkpoint."""
 
-    number: int  # of the checkpoint, from 1
-    share: float  # of its bytes that are written
+    number: int  # number of the checkpoint, from 1
+    share: float  # share of its bytes that is written
 
     def checkpoint(self, model: Array, state: State) -> None:
         """Write, or die while writing."""

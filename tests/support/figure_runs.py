@@ -1,4 +1,4 @@
-"""Experiments that the tests of figures share."""
+"""Experiments shared by the tests of figures."""
 
 from __future__ import annotations
 

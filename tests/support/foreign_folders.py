@@ -1,8 +1,8 @@
 """Read crafted folders, and report executed code: `python -m tests.support.foreign_folders`, in an empty folder.
 
-An audit hook notes every import of a module that is not needed, every compilation and execution of what lies in the
-folder, every process and every connection. Hypothesis draws where in a folder a foreign name is put. Prints what was
-noted, and ends with status 1, where anything was.
+An audit hook records each import of an unneeded module, each compilation and execution of files in the folder, each
+process and each connection. Hypothesis draws the place of a foreign name in a folder. The records are printed, and the
+exit status is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def Net(*args):
     pathlib.Path({canary!r}).touch()
 """
 MODULES = ("evil_module", "evil_package", "antigravity", "turtledemo", "idlelib", "this", "pdb")
-# What a name may refer to: a user file, a module or package of the folder, an installed one, or one of a program.
+# Targets of a name: a user file, a module or package of the folder, an installed one, or a function of a program.
 FILES = ("evil.py:{}", "{here}/evil.py:{}", "../{folder}/evil.py:{}", "./evil.py:{}")
 IMPORTED = ("evil_module:{}", "evil_package.inner:{}", "evil_package:{}")
 INSTALLED = (
@@ -66,12 +66,30 @@ INSTALLED = (
     "workbench:__getattr__",
 )  # fmt: skip
 BARE = ("command", "main", "exit", "quit", "print", "breakpoint", "__import__", "Half", "evil", "crash")
+EXPONENTIAL = {"kind": "exponential", "mean": 1.0}
+# Fields that hold a foreign kind, by place: `kind` is where it is put.
+KINDS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "delays.kind": lambda kind: {"delays": {"kind": kind}},
+    "delays.before.kind": lambda kind: {
+        "delays": {"kind": "changing", "before": {"kind": kind}, "after": EXPONENTIAL, "at": 1}
+    },
+    "delays.components.kind": lambda kind: {
+        "delays": {"kind": "mixture", "components": [EXPONENTIAL, {"kind": kind}]}
+    },
+    "delays.base.kind": lambda kind: {"delays": {"kind": "groups", "base": {"kind": kind}}},
+    "delays.common.kind": lambda kind: {"delays": {"kind": "groups", "common": {"kind": kind}}},
+    "delays.path": lambda path: {"delays": {"kind": "replay", "path": path}},
+    "link.delays.kind": lambda kind: {"link": {"delays": {"kind": kind}}},
+    "link.groups.kind": lambda kind: {"link": {"groups": [{"workers": [1], "delays": {"kind": kind}}]}},
+    "faults.kind": lambda kind: {"faults": [{"kind": kind, "worker": 1, "round": 0}]},
+    "schedule.kind": lambda kind: {"optimiser_args": {"schedule": {"kind": kind}}},
+}
 PLACES = (
-    "scheme", "optimiser", "problem", "delays.kind", "delays.before.kind", "problem_args.module", "problem_args.loss",
+    *KINDS, "scheme", "optimiser", "problem", "problem_args.module", "problem_args.loss",
     "problem_args.dataset", "problem_args.loss_and_gradient", "problem_args.first", "problem_args.data",
-    "scheme_args.stragglers", "optimiser_args.step", "problem_args.target", "delays.path",
+    "scheme_args.stragglers", "optimiser_args.step", "problem_args.target",
 )  # fmt: skip
-NAMES = {"scheme": "Half", "optimiser": "Slowly", "problem": "Args", "delays": "Even"}
+NAMES = {"scheme": "Half", "optimiser": "Slowly", "problem": "Args", "delays": "Even", "link": "Even"}
 PROCESSES = (
     "os.exec",
     "os.posix_spawn",
@@ -87,11 +105,11 @@ watching = False
 
 
 def crash() -> None:
-    """A function that a program defines, and that a folder names."""
+    """Function that a program defines, and that a folder names."""
     noted.append("a function of the program was called")
 
 
-# ---------------------------------------------------------------- what is noted
+# ---------------------------------------------------------------- recorded events
 
 
 def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -133,16 +151,8 @@ def put(spec: dict[str, Any], place: str, name: str) -> dict[str, Any]:
     top, _, inner = place.partition(".")
     if not inner:
         return {**spec, top: name}
-    if place == "delays.kind":
-        return {**spec, "delays": {"kind": name}}
-    if place == "delays.before.kind":
-        delay_model = {"kind": "exponential", "mean": 1.0}
-        return {
-            **spec,
-            "delays": {"kind": "changing", "before": {"kind": name}, "after": delay_model, "at": 1},
-        }
-    if place == "delays.path":
-        return {**spec, "delays": {"kind": "replay", "path": name}}
+    if place in KINDS:
+        return {**spec, **KINDS[place](name)}
     args = {**spec.get(top, {}), inner: name}
     if inner in ("module", "loss", "dataset"):
         return {**spec, "problem": "torch", top: {"module": "os:abort", **args}}
@@ -152,12 +162,12 @@ def put(spec: dict[str, Any], place: str, name: str) -> dict[str, Any]:
 
 
 def forged(folder: Path) -> None:
-    """Write the hashes of a run folder's files as they are now, as the author of the changes would."""
+    """Update the hashes of a run folder, as the author of the changes would."""
     write_sums(folder, [*WRITTEN, *(path.name for path in folder.glob("own-*.py"))])
 
 
 def older(folder: Path, version: str = "0.1.0") -> Path:
-    """Take the hashes of a run folder away, and let it say that another version has written it."""
+    """Remove the hashes of a run folder, and set an older version."""
     (folder / SUMS).unlink()
     fields = json.loads((folder / "run.json").read_text())
     fields["versions"]["straggler-workbench"] = version
@@ -239,7 +249,7 @@ def clusters() -> list[Any]:
 def swept(root: Path, spec: dict[str, Any], cluster: str) -> Path:
     """Make the folder of a sweep with a run that failed before it had a folder, and a finished one.
 
-    Whatever is drawn, its plan names code: one that does not is resumed.
+    The plan always names code, since a plan without code would be resumed.
     """
     spec = dict(spec)
     folder = root / "sweep"
@@ -304,7 +314,7 @@ def cli(*text: str) -> None:
 
 
 def loaded(path: Path) -> None:
-    """Read a run folder, and use the trace in all ways that need no code."""
+    """Read a run folder, and use the trace in all ways that require no code."""
     trace = wb.Trace.load(path)
     repr(trace), trace.label, trace.rounds, trace.events, trace.time_to(0.0), trace.changes
     wb.figures.convergence([trace])
@@ -345,7 +355,7 @@ def shown(root: Path) -> None:
 
 
 def each(root: Path, profile: Path) -> None:
-    """Call every reader; each exception has to be one sentence."""
+    """Call every reader. Each exception has to be one sentence."""
     for what, read in readers(root, profile).items():
         before = len(noted)
         with watched(), redirect_stdout(StringIO()):
@@ -361,7 +371,7 @@ def each(root: Path, profile: Path) -> None:
             (HERE / "canary").unlink()
 
 
-# ---------------------------------------------------------------- drawn
+# ---------------------------------------------------------------- drawn folders
 
 
 @st.composite
@@ -376,7 +386,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], str, Any]:
 
 
 def written(root: Path, spec: dict[str, Any], cluster: str, held: Any) -> Path:
-    """Write all crafted folders below a root; return a profile with a foreign law."""
+    """Write all crafted folders below a root, and return a profile with a foreign law."""
     shutil.rmtree(root, ignore_errors=True)
     finished(root, spec)
     real(root, "way", {**SMALL, "problem_args": DATA}, held, ended=False)
@@ -404,14 +414,12 @@ def prepared() -> None:
 
 
 def main(examples: int) -> int:
-    """Read the drawn folders the given number of times; return the exit status."""
-    faulthandler.dump_traceback_later(
-        120 + 60 * examples, exit=True
-    )  # a run that is followed may have no end
+    """Read the drawn folders the given number of times, and return the exit status."""
+    faulthandler.dump_traceback_later(120 + 60 * examples, exit=True)  # a followed run may never end
     prepared()
     root = HERE / "root"
     plain = {**SMALL, "problem_args": DATA}
-    with suppress(Exception):  # once without looking: all that is needed is imported
+    with suppress(Exception):  # once without recording, so that all needed modules are imported
         for what, read in readers(root, written(root, plain, "", clusters()[0])).items():
             with suppress(Exception), redirect_stdout(StringIO()):
                 None if what.endswith("way") else read()

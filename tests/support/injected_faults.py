@@ -28,14 +28,14 @@ from workbench.mpi.engine.setup import Emulate
 from workbench.mpi.running.real import start_real
 
 WORKERS, ROUNDS = 4, 30
-PLACES = ["head", "left", "left", "right", "right"]  # what the ranks' hosts are called
+PLACES = ["head", "left", "left", "right", "right"]  # names of the ranks' hosts
 TURN = 0.1  # s for which a host keeps its core where they are exchanged
-PROBES, PROBED = 9, 100_000  # loops, and how long each is
+PROBES, PROBED = 9, 100_000  # number of loops, and iterations of each
 BUSY = "import os, time\nwhile os.getppid() == {parent}:\n    sum(range(10000))"
 
 
 class Injected(DelayModel):
-    """Times of tasks and messages: a minimum and an exponential part; those of the victims are longer."""
+    """Times of tasks and messages: a minimum and an exponential part. Those of the victims are longer."""
 
     kind: Literal["injected"] = "injected"
     task: float = setting(0.02, "least time of a task", "s", gt=0)
@@ -46,22 +46,22 @@ class Injected(DelayModel):
     message_factor: float = setting(1.0, "factor by which their messages take longer", gt=0)
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """Draw minimal times and exponential parts of a task and a message, (2, workers)."""
+        """Draw factors on the minimal times of a task and of a message, (2, workers)."""
         drawn = 1 + self.spread * keyed.rng(round, slot).exponential(size=(2, workers))
         slow = np.isin(np.arange(workers), self.victims)
         return np.asarray(drawn * np.where(slow, [[self.task_factor], [self.message_factor]], 1.0))
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Return the time of a task, whatever the samples."""
+        """Return the time of a task, for any number of samples."""
         return np.asarray(np.where(np.asarray(samples) > 0, self.task * draw[0], 0.0))
 
     def sending(self, draw: Array, share: float) -> Array | None:
-        """Return the time of a message in proportion to its share of a model."""
+        """Return the time of a message, in proportion to its share of a model."""
         return np.asarray(self.message * draw[1] * share) if self.message else None
 
 
 def toil(model: Array, X: Array, y: Array) -> tuple[float, Array]:
-    """Compute least squares slowly, for some tens of milliseconds: longer than a time slice of the scheduler."""
+    """Compute least squares slowly, for some tens of ms, which is longer than a time slice of the scheduler."""
     for _ in range(3000):
         residual = X @ model - y
         gradient = X.T @ residual / len(y)
@@ -70,17 +70,17 @@ def toil(model: Array, X: Array, y: Array) -> tuple[float, Array]:
 
 @dataclass(frozen=True)
 class Case:
-    """A run, and the name that the diagnosis should give."""
+    """Run, and the name that the diagnosis should give."""
 
     experiment: wb.Experiment
     emulate: Emulate
-    wanted: str  # empty: nobody
-    busy: int = -1  # host beside whose ranks a process is busy
+    wanted: str  # name of the worker, link or host with the fault; "": none
+    busy: int = -1  # host whose core another process uses; -1: none
     pinned: bool = False
 
 
 def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
-    """Make the n-th run of a kind; every other one is an all-reduce."""
+    """Make the n-th run of a kind. Every second one is an all-reduce."""
     rng = np.random.default_rng([seed, number, *kind.encode(), healthy])
     victim, host = int(rng.integers(WORKERS)), int(rng.integers(2))
     raw, kind = kind.startswith("raw-"), kind.removeprefix("raw-")
@@ -114,7 +114,7 @@ def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
 
 
 def played(one: Case, folder: Path, exchange: bool) -> wb.Trace:
-    """Run a case on ranks of a pool, each host's workers on one core at a time where they are pinned."""
+    """Run a case on ranks of a pool, with each host's workers on one core if they are pinned."""
     pool = POOLS.get(WORKERS + 1)
     pool.await_ready()
     ranks = {f"rank {rank}": pid for rank, (pid, _) in enumerate(pool.places)}
@@ -143,10 +143,10 @@ def played(one: Case, folder: Path, exchange: bool) -> wb.Trace:
 
 
 def probe() -> list[float]:
-    """Measure how long each of the first two cores takes for the same loop, in thread time, s; the median."""
+    """Return the median time of the same loop on each of the first two cores, in thread time, s."""
     cores, found = sorted(os.sched_getaffinity(0)), []
     for core in cores[:2]:
-        os.sched_setaffinity(0, {core})  # this thread
+        os.sched_setaffinity(0, {core})  # pins this thread
         times = []
         for _ in range(PROBES):
             begun = time.thread_time()
@@ -159,7 +159,7 @@ def probe() -> list[float]:
 
 @contextmanager
 def turning(hosts: dict[int, bool], exchange: bool) -> Iterator[None]:
-    """Keep processes (id -> are they the second host's?) on their host's core; hosts may exchange cores."""
+    """Pin processes (id -> whether they are on the second host) to their host's core. Hosts may exchange cores."""
     over, cores = threading.Event(), sorted(os.sched_getaffinity(0))
 
     def turn() -> None:
@@ -180,7 +180,7 @@ def turning(hosts: dict[int, bool], exchange: bool) -> Iterator[None]:
 
 
 def spent(ours: dict[str, int]) -> dict[str, float]:
-    """Return processor time so far, s: of all processes here, stolen from this machine, and of each of ours."""
+    """Return processor times so far, s: of all processes, stolen by the hypervisor, and of each given process."""
     times = psutil.cpu_times()
     found = {"all": times.user + times.nice + times.system + times.irq + times.softirq, "stolen": times.steal}
     of_each = {name: psutil.Process(pid).cpu_times() for name, pid in ours.items()}
@@ -189,7 +189,7 @@ def spent(ours: dict[str, int]) -> dict[str, float]:
 
 @contextmanager
 def busy(wanted: bool) -> Iterator[dict[str, int]]:
-    """Run a process that keeps a core busy, if wanted; it ends with this one."""
+    """Run a process that keeps a core busy, if wanted. It ends with this process."""
     if not wanted:
         yield {}
         return
@@ -204,7 +204,7 @@ def busy(wanted: bool) -> Iterator[dict[str, int]]:
 def traced(
     kind: str, number: int, seed: int, keep: Path, healthy: bool = False, exchange: bool = False
 ) -> tuple[Case, wb.Trace]:
-    """Return a case and its run: the stored one, or a new one."""
+    """Return a case and its run: a saved one, or a new one."""
     one, folder = case(kind, number, seed, healthy), lies(kind, number, seed, keep, healthy, exchange)
     there = (folder / "run.json").is_file()
     trace = wb.Trace.load(folder) if there else played(one, folder, exchange)
@@ -212,5 +212,5 @@ def traced(
 
 
 def lies(kind: str, number: int, seed: int, keep: Path, healthy: bool, exchange: bool = False) -> Path:
-    """Return the run folder of a case. Its name includes whether hosts exchanged cores, so that these are separate."""
+    """Return the run folder of a case. The name contains whether hosts exchanged cores."""
     return keep / f"{'exchange-' * exchange}{'healthy-' * healthy}{kind}-{seed}-{number}"

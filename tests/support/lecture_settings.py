@@ -13,7 +13,7 @@ from workbench_lectures.lecture import Script
 from workbench.lab.widgets.forms.fields import Field
 
 SCRIPTS = scripts()
-# a draw costs whole figures or forecasts
+# a draw computes whole figures or forecasts
 FEW_EXAMPLES = settings(max_examples=max(4, settings().max_examples // 12))
 
 

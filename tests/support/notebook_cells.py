@@ -1,6 +1,6 @@
 """A notebook's cell with a user-defined scheme, delay model, problem and optimiser, and programs that run it.
 
-The programs run in processes of their own: what a cell defines belongs to `__main__`.
+The programs are separate processes, because classes of a cell belong to `__main__`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ for own in ("Half", "pauses", "quadratic", "slowly"):
     assert checked.ok, checked
 """
 
-# Started, watched from elsewhere, stopped, resumed; then the cell is run again, and the same ranks are used again.
+# A run is started, attached from elsewhere, stopped and resumed. Then the cell is run again, and the same ranks are
+# used.
 THROUGH = """
 def until(true):
     end = time.monotonic() + 120
@@ -163,7 +164,7 @@ print("good", flush=True)
 
 
 def program(body: str, cell: str = CELL, **fields: object) -> str:
-    """Return a program whose notebook begins with that cell."""
+    """Return a program that begins with that cell."""
     return (HEAD + body).format(cell=cell, **fields)
 
 

@@ -1,4 +1,4 @@
-"""Measured clusters and small plans that tests of the planner share."""
+"""Measured clusters and small plans, shared by tests of the planner."""
 
 from __future__ import annotations
 

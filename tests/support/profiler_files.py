@@ -1,4 +1,4 @@
-"""Traces of PyTorch's profiler, made up for tests."""
+"""Synthetic traces of PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.analysis.recordings import Recording
 from workbench.core.base.settings import SettingError
 
 Event = dict[str, Any]
-STEP, PERIOD, SECOND = 1_000_000, 1_200_000, 1e6  # microseconds
+STEP, PERIOD, SECOND = 1_000_000, 1_200_000, 1e6  # us
 
 
 def event(name: str, start: float, took: float, category: str = "user_annotation", **more: Any) -> Event:
@@ -23,7 +23,7 @@ def event(name: str, start: float, took: float, category: str = "user_annotation
 
 
 def events(computing: Sequence[float], first: int = 0, at: float = 1.7e15) -> list[Event]:
-    """Steps of one second, each with some seconds of computing before an all-reduce."""
+    """Return steps of one second, each with some seconds of computing before an all-reduce."""
     found = []
     for place, seconds in enumerate(computing):
         start, own = at + PERIOD * (first + place), round(seconds * SECOND)
@@ -46,12 +46,12 @@ def rank(number: Any) -> dict[str, Any]:
 
 
 def seconds(found: Recording) -> dict[Any, list[float]]:
-    """Seconds that every worker computed, by its name."""
+    """Return the computing seconds of each worker, by its name."""
     return {worker: times.round(4).tolist() for worker, times in found.table("compute").items()}
 
 
 def four(folder: Path, *more: Event) -> Path:
-    """Four ranks of which the third is slow."""
+    """Return traces of four ranks, of which the third is slow."""
     for r in range(4):
         write(folder / f"n{r}_1.1.pt.trace.json", [*events([0.7 if r == 2 else 0.4] * 6), *more], **rank(r))
     return folder

@@ -1,6 +1,6 @@
-"""Sampling of expensive cases: of several that test the same, a few run in `make test`, all in `make test-all`.
+"""Sampling of expensive cases: of similar ones, `make test` runs a few, and `make test-all` runs all.
 
-The option `--rotate SEED` of `tests/conftest.py` chooses the sample; the default is 0. The header of the report and the
+The option `--rotate SEED` of `tests/conftest.py` chooses the sample. The default is 0. The header of the report and the
 summary of a failed run print it, so that a failure can be repeated.
 """
 
@@ -18,7 +18,7 @@ _seed = DEFAULT_SEED
 
 
 def rotate(seed: int) -> None:
-    """Set the seed of all samples; call it before test modules are imported."""
+    """Set the seed of all samples. Call it before test modules are imported."""
     global _seed
     _seed = seed
 
@@ -29,7 +29,7 @@ def sampled_indices(name: str, of: int, count: int, seed: int | None = None) -> 
 
 
 def sampled_cases(name: str, count: int, cases: Iterable[Any]) -> list[Any]:
-    """Return cases for `pytest.mark.parametrize`; all but `count` are marked slow. A tuple is several arguments."""
+    """Return cases for `pytest.mark.parametrize`. All but `count` are marked slow. A tuple is several arguments."""
     found = list(cases)
     now = sampled_indices(name, len(found), count)
     return [case if i in now else _slow(case) for i, case in enumerate(found)]
@@ -43,5 +43,5 @@ def _slow(case: Any) -> Any:
 
 
 def sampled_test(name: str, index: int, of: int, count: int = 1) -> Callable[[Test], Test]:
-    """Decorate a test: it is the `index`-th of `of` tests, of which all but `count` are marked slow."""
+    """Decorate a test that is the `index`-th of `of` similar ones. All but `count` of them are marked slow."""
     return lambda test: test if index in sampled_indices(name, of, count) else pytest.mark.slow(test)

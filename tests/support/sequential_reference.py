@@ -1,6 +1,6 @@
-"""Rounds of sequential gradient coding in plain loops, as the paper and its simulator describe them.
+"""Rounds of sequential gradient coding in plain loops, as in the paper and its simulator.
 
-Delays (workers, rounds) do not depend on the load. All functions return the seconds of every round and the round after
+Delays (workers, rounds) do not depend on the load. All functions return the seconds of every round, and the round after
 which each job is decoded.
 """
 
@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 Delays = Sequence[Sequence[float]]
-Seen = list[set[int]]  # of each round those who were late and count
+Seen = list[set[int]]  # for each round, the stragglers that count
 
 
 def late_ones(times: Sequence[float], mu: float) -> set[int]:
@@ -18,7 +18,7 @@ def late_ones(times: Sequence[float], mu: float) -> set[int]:
 
 
 def conforms(seen: Seen, late: set[int], burst: int, window: int, most: int) -> bool:
-    """At most `most` different stragglers in the last `window` rounds, and none again after `burst` rounds or more."""
+    """Return whether at most `most` workers straggle in `window` rounds, and none again after `burst` rounds."""
     r = len(seen)
     lately = set(late)
     for k in range(max(0, r - window + 1), r):
@@ -46,7 +46,7 @@ def selective_repeat(
     n = len(delays)
     spare = math.ceil(burst * stragglers / (window - 1 + burst))
     seen: Seen = []
-    done: list[list[int | None]] = []  # of each round, of each worker the job that it delivered
+    done: list[list[int | None]] = []  # for each round and worker, the job that it delivered
     seconds: list[float] = []
     ready: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Types and specs that tests of several packages share."""
+"""Types and specs, shared by tests of several packages."""
 
 from __future__ import annotations
 

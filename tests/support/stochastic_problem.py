@@ -17,7 +17,7 @@ from workbench.core.problems.linear import LeastSquares, LeastSquaresArgs
 
 
 class Drawn(LeastSquares):
-    """Least squares; `at(job)` draws the weights of the samples, and a gradient without them fails."""
+    """Least squares in which `at(job)` draws the weights of the samples. A gradient without `at` raises an error."""
 
     job: int | None = None
 

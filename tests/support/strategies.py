@@ -1,4 +1,4 @@
-"""Hypothesis strategies for experiments: one for each scheme."""
+"""Hypothesis strategies for experiments, one for each scheme."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ for _file in iter_modules(schemes.__path__):  # one file per family of schemes
 
 # Two values, so that most workers have equal times.
 TIED_STEP_TIMES = Path(__file__).with_name("tied_step_times.csv")
-LEVEL = st.one_of(  # laws of few values: several answers arrive at one moment
+LEVEL = st.one_of(  # delay models with few values, so that several answers arrive at the same time
     st.builds(lambda shift: {"kind": "constant", "shift": shift}, st.sampled_from([0.0, 5e-5, 0.01])),
     st.builds(
         lambda shift, factor, share: {
@@ -102,7 +102,8 @@ def experiments(draw: st.DrawFn, names: list[str], rounds: int = 4, **fields: An
     """Draw the fields of a valid experiment of one of the named schemes."""
     name = draw(st.sampled_from(sorted(names)))
     args, workers = draw(CASES[name])
-    least = workers * max(args.get("pieces", 1), args.get("micro_batches", 1))  # none of these may be empty
+    # each of these needs at least one sample
+    least = workers * max(args.get("pieces", 1), args.get("micro_batches", 1))
     least = 1 if least == workers else least
     return {
         "scheme": name,

@@ -1,4 +1,4 @@
-"""Survivor sets for the tests of the codes, and the error of a decoding."""
+"""Survivor sets for the tests of codes, and the error of a decoding."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def neighbours(n: int, s: int) -> Iterator[Answered]:
 
 
 def strides(n: int, s: int) -> Iterator[Answered]:
-    """Yield survivor sets with every k-th row missing, cyclically, s of them."""
+    """Yield survivor sets without every k-th row, cyclically, s rows in total."""
     for k in range(2, n // 2):
         gone = {first * k % n for first in range(s)}
         if len(gone) == s:
@@ -46,5 +46,5 @@ def miss(code: GradientCode, answered: Answered) -> float:
 
 
 def window(n: int, size: int) -> np.ndarray:
-    """Return the support of a cyclic code: row i holds parts i, ..., i+size-1."""
+    """Return the support of a cyclic code: row i has parts i, ..., i+size-1."""
     return np.array([[(part - row) % n < size for part in range(n)] for row in range(n)])

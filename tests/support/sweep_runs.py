@@ -17,8 +17,8 @@ from workbench.core.trace.layout import LOG, TRACE
 
 QUICK = {"scheme": "UMW", "workers": 4, "rounds": 5, "problem_args": {"samples": 40, "features": 3}}
 DEATHS = [{"worker": 1, "round": 1}, {"worker": 2, "round": 1}]
-SLOW_ROUNDS = 1500  # about a second
-# Ctrl-C counts even where the tests run in the background of a script, which would have it ignored.
+SLOW_ROUNDS = 1500  # take about a second
+# Restores the handling of Ctrl-C, which processes in the background of a script ignore.
 MAIN = (
     "import signal; signal.signal(2, signal.default_int_handler); from workbench.cli.main import main; main()"
 )
@@ -37,7 +37,7 @@ def write(path: Path, **sweep: Any) -> Path:
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 120) -> Any:
-    """Return the first true answer of a function, for which a sweep needs time on a busy machine."""
+    """Return the first true result of a function. A sweep may need time on a busy machine."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := what():
@@ -47,7 +47,7 @@ def wait_for(what: Callable[[], Any], seconds: float = 120) -> Any:
 
 
 def kernels(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Return the kernels of a sweep: the processes that its fork server has forked."""
+    """Return the kernels of a sweep, which its fork server has forked."""
     try:
         return [kernel for nursery in psutil.Process(sweep.pid).children() for kernel in nursery.children()]
     except psutil.NoSuchProcess:
@@ -55,7 +55,7 @@ def kernels(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def held(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Stop the kernels of a sweep in the middle of a run, so that it cannot end before the test continues."""
+    """Pause the kernels of a sweep during a run, so that it cannot end before the test continues."""
     return [kernel for kernel in kernels(sweep) if _stopped(kernel)]
 
 
@@ -69,7 +69,7 @@ def _stopped(kernel: psutil.Process) -> bool:
 
 
 def _computes(kernel: psutil.Process) -> bool:
-    """Return whether a kernel already writes to its run's log but has not made its run folder."""
+    """Return whether a kernel has begun its run's log but has no run folder yet."""
     try:
         log = Path(f"/proc/{kernel.pid}/fd/1").readlink()
     except OSError:

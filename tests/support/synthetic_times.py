@@ -1,4 +1,4 @@
-"""Synthetic step times of workers: autocorrelated, in bursts, or with one slow worker."""
+"""Synthetic step times of workers: autocorrelated, in bursts, or with a slow worker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from workbench.core.base.types import Array
 
 
 def remembering(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
-    """Draw standard normal values, correlated by exp(-1/memory) from step to step, with equal workers."""
+    """Draw standard normal values, (steps, workers), whose correlation is exp(-1/memory) from step to step."""
     r = np.exp(-1 / memory) if memory else 0.0
     found = rng.normal(size=(steps, workers))
     for t in range(1, steps):
@@ -17,7 +17,7 @@ def remembering(steps: int, workers: int, memory: float, rng: np.random.Generato
 
 
 def bursts(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
-    """Draw times in which each worker is three times as slow for a tenth of the time, in bursts."""
+    """Draw times in which each worker takes three times as long for a tenth of the time, in bursts."""
     late, leave = np.empty((steps + 1, workers), dtype=bool), 1 / max(memory, 1.0)
     late[0] = rng.random(workers) < 0.1
     for t in range(steps):
@@ -26,7 +26,7 @@ def bursts(steps: int, workers: int, memory: float, rng: np.random.Generator) ->
 
 
 def slowed(times: Array, worker: int, *parts: tuple[float, float], factor: float = 4.0) -> Array:
-    """Return the times with one worker slower in some parts of the steps."""
+    """Return the times with a worker that is slower in some of the steps."""
     times, steps = times.copy(), len(times)
     for first, last in parts:
         times[round(first * steps) : round(last * steps), worker] *= factor

@@ -1,4 +1,4 @@
-"""Source text of a loose module, and a function that imports it."""
+"""Source text of a user file, and a function that imports it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from workbench.lab.widgets.plots.plot import Drawn
 
 
 def types(form: Form, **texts: str) -> None:
-    """Type into fields of a form; messages are sent as by js/form.js."""
+    """Type into fields of a form. The messages are those of js/form.js."""
     count = form.heard.get("page", 0) + 1
     receives(form, {"kind": "typed", "view": "page", "count": count, "texts": texts})
 
@@ -24,7 +24,7 @@ def receives(widget: Drawn | Form, content: dict[str, Any]) -> None:
 
 
 class View:
-    """One view of a live plot: it stores what it gets, and requests what it lacks, as js/live.js does."""
+    """View of a live plot that stores the messages that it gets, and requests missing ones, like js/live.js."""
 
     def __init__(self, plot: LivePlot) -> None:
         self.plot, self.frames, self.bytes = plot, 0, 0

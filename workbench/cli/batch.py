@@ -25,7 +25,15 @@ _TIME = click.FloatRange(0, min_open=True)
 @option("-o", "--output", type=_PATH, help="Folder of the sweep.  [default: runs/ and its name]")
 @option("--only", multiple=True, metavar="RUN", help="Run only this one (repeatable).")
 @option("--engine", help="Engine to use in place of the sweep's.")
-@option("--cluster", help="Cluster to use in place of the sweep's.")
+@option(
+    "--cluster", help="Cluster of real runs; on the virtual clock, start --jobs engines there for the runs."
+)
+@option(
+    "--walltime",
+    type=_TIME,
+    metavar="SECONDS",
+    help="Begin no run that would take longer than this from now.",
+)
 @option("--timeout", type=_TIME, metavar="SECONDS", help="Longest time for one cell of a notebook.")
 @option("--dry-run", is_flag=True, help="Check and list the runs, but start none.")
 @option("--quiet", is_flag=True, help="No progress bar.")
@@ -39,6 +47,7 @@ def sweep(
     only: tuple[str, ...],
     engine: str | None,
     cluster: str | None,
+    walltime: float | None,
     timeout: float | None,
     dry_run: bool,
     quiet: bool,
@@ -51,11 +60,13 @@ def sweep(
     Exit status: 0 all done, 1 a run failed, 2 nothing was started, 130 interrupted.
     """
     from workbench.lab.batch.background import start
-    from workbench.lab.batch.run import opened
+    from workbench.lab.batch.folders import opened
     from workbench.lab.batch.run import sweep as run_sweep
 
-    changes = {name: value for name, value in (("engine", engine), ("cluster", cluster)) if value is not None}
+    changes = {} if engine is None else {"engine": engine}
     with opened(plan, output, trust, **changes) as (chosen, folder):
+        if cluster is not None:
+            chosen = chosen.on(cluster)
         if dry_run:
             for item in chosen.items():
                 click.echo(item.name)
@@ -65,16 +76,31 @@ def sweep(
                 raise SettingError(
                     "--only: names single runs, which --background cannot; drop one of the two"
                 )
-            start(chosen, folder, jobs=jobs, timeout=timeout, pictures=pictures)
+            start(chosen, folder, jobs=jobs, timeout=timeout, pictures=pictures, walltime=walltime)
             click.echo(
                 f"{folder}: started; workbench attach {folder} shows it, workbench stop {folder} ends it"
             )
             return
         options: dict[str, Any] = {"timeout": timeout, "progress": not quiet, "pictures": pictures}
+        options["walltime"] = walltime
         summary = run_sweep(chosen, folder, jobs=jobs, only=only, **options)
     click.echo(summary)
     if summary.failed:
         raise SystemExit(1)
+
+
+@click.command()
+@click.argument("run", metavar="FOLDER/RUN", type=_PATH)
+@option("--trust", is_flag=True, help="Run the code that a sweep's folder names; asked for once.")
+def report(run: Path, trust: bool) -> None:
+    """Make folder, notebook and page of a RUN from its settings, in a sweep without notebooks.
+
+    Its rounds must be those of the sweep, bit by bit.
+    """
+    from workbench.core.trace.layout import PAGE
+    from workbench.lab.batch.run import report as make
+
+    click.echo(make(run, trust) / PAGE)
 
 
 def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -> None:
@@ -83,7 +109,7 @@ def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -
     The status has the missing runs, failures, means, and the setting that explains most of the variance.
     """
     from workbench.lab.batch.background import attach
-    from workbench.lab.batch.run import read_folder
+    from workbench.lab.batch.folders import read_folder
 
     sweep, shown = attach(folder), ""
     while not once and not sweep.wait(2.0):

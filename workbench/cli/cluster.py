@@ -22,7 +22,7 @@ _CODE = (
 
 @click.group()
 def cluster() -> None:
-    """Manage the clusters of real runs: files clusters/NAME.yaml; `local` is this machine."""
+    """Manage the clusters of real runs: files clusters/NAME.yaml. `local` is this machine."""
 
 
 @cluster.command("list")

@@ -16,7 +16,7 @@ from workbench.core.base.settings import SettingError
 
 GROUP = "workbench.commands"
 _MODULES = {  # module of this package -> commands in it
-    "batch": ("sweep", "runs"),
+    "batch": ("sweep", "runs", "report"),
     "cluster": ("cluster",),
     "diagnose": ("diagnose",),
     "explore": ("explore",),
@@ -43,19 +43,19 @@ def main() -> None:
         known = not_installed(sys.argv[1] if sys.argv[1:] else "workbench", error)
         if known is error:
             raise
-        _sorry(str(known))
+        _exit_with(str(known))
     except (WorkbenchError, ValueError) as error:  # `SettingError` is a ValueError
-        _sorry(str(error))
+        _exit_with(str(error))
     except OSError as error:
-        _sorry(sentence_of(error))
+        _exit_with(sentence_of(error))
     except OverflowError as error:
-        _sorry(f"a number is too large ({error}); take fewer workers, rounds or samples")
+        _exit_with(f"a number is too large ({error}); take fewer workers, rounds or samples")
     except MemoryError as error:
         more = str(error) or "more was needed"
-        _sorry(f"not enough memory ({more}); take fewer workers, rounds, samples or runs")
+        _exit_with(f"not enough memory ({more}); take fewer workers, rounds, samples or runs")
 
 
-def _sorry(text: str) -> None:
+def _exit_with(text: str) -> None:
     click.echo(f"workbench: {text}", err=True)
     sys.exit(2)
 

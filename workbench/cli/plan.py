@@ -92,6 +92,10 @@ def profile(
     type=click.Choice(["same", "new"]),
     help="same: the measured machines; new: others of their kind.  [default: same for as many]",
 )
+@option(
+    "--batch", "batches", type=int, multiple=True,
+    help="Compare mini-batches of this size, too (repeatable).",
+)  # fmt: skip
 @option("--replay", is_flag=True, help="Replay the recorded times instead of fitted delay models.")
 @option("--seed", type=int, default=0, show_default=True, help="Seed of all draws.")
 @option(
@@ -103,7 +107,7 @@ def plan(
     profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, metric: str,
     tolerance: float, schemes: tuple[str, ...], effort: float | None, seconds: float | None,
     machines: Literal["same", "new"] | None,
-    replay: bool, seed: int, picture: Path | None, output: Path | None, trust: bool,
+    batches: tuple[int, ...], replay: bool, seed: int, picture: Path | None, output: Path | None, trust: bool,
 ) -> None:  # fmt: skip
     """Rank all schemes and their parameters on the cluster of PROFILE, for the problem of SPEC.
 
@@ -120,8 +124,8 @@ def plan(
     given = {name: value for name, value in wanted.items() if value is not None}
     known = ClusterProfile.load(profile, trust=trust)
     advice = choose(
-        known, **{**asked(spec, trust), **given}, target=target, metric=metric, tolerance=tolerance,
-        schemes=schemes or None, machines=machines, replay=replay, seed=seed, progress=True,
+        known, **{**plan_fields(spec, trust), **given}, target=target, metric=metric, tolerance=tolerance,
+        schemes=schemes or None, machines=machines, replay=replay, batches=batches, seed=seed, progress=True,
     )  # fmt: skip
     for line in table(advice):
         click.echo(line)
@@ -133,7 +137,7 @@ def plan(
     _draw("ranking", advice, drawn, asked=picture is not None)
 
 
-def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
+def plan_fields(spec: Path | None, trust: bool = False) -> dict[str, Any]:
     """Return problem, optimiser, workers, rounds and batch of a SPEC. The planner chooses scheme, delays and link.
 
     A SPEC written by `Experiment.write` has every field, so gd without parameters counts as not chosen.

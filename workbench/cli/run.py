@@ -1,4 +1,4 @@
-"""Commands for runs: `run` starts one; `attach`, `stop` and `resume` are for a real run by its folder.
+"""Commands for runs: `run` starts one. `attach`, `stop` and `resume` are for a real run by its folder.
 
 `workbench run` only fills an Experiment; its options and help come from the fields' own metadata.
 """
@@ -114,7 +114,7 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
 def attach(folder: Path, trust: bool, once: bool, of: str | None, target: float | None) -> None:
     """Show the real run or the sweep in FOLDER until it ends. Ctrl-C only stops watching.
 
-    For a sweep: what is left, failures, means, and which setting decides, as the figure in a notebook shows them.
+    For a sweep: missing runs, failures, means, and the setting that explains most of the variance, as in a notebook.
     """
     if (folder / PLAN).is_file():
         from workbench.cli.batch import show_sweep

@@ -50,7 +50,7 @@ def forecast(spec: Path, rounds: int | None, trust: bool) -> None:
 @option("--sets", type=_SETS, default=500, show_default=True, help="Number of survivor sets to draw.")
 @TRUST
 def code(spec: Path, sets: int, trust: bool) -> None:
-    """Print the digits that decoding costs: amplification and measured errors of a SPEC's code."""
+    """Print how many digits decoding loses: amplification and measured errors of a SPEC's code."""
     experiment = Experiment.read(spec, trust)
     codes = experiment.built_scheme.codes(experiment.workers)
     if not codes:
@@ -60,7 +60,8 @@ def code(spec: Path, sets: int, trust: bool) -> None:
         click.echo(f"decode amplification, largest |a|_1 max|B|: {found['amplification']:.3g}")
         double, single = found["error_float64"], found["error_float32"]
         click.echo(f"relative gradient error: {double:.2g} in float64, {single:.2g} in float32")
-        dtype = np.float32 if experiment.problem_spec.width == SINGLE else np.float64  # of the messages
+        # Type of the values in messages
+        dtype = np.float32 if experiment.problem_spec.width == SINGLE else np.float64
         click.echo(warning(each, sets=sets, dtype=dtype) or "no more than half of the digits are lost")
 
 

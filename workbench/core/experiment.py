@@ -48,8 +48,8 @@ from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import Problem, ProblemArgs, problem_from
 
 MOST_SAMPLES = 10**12
-MAX_ROUNDS = 10**8  # rounds; a trace of this length takes 20 GB
-MAX_WORKERS = 10**6  # workers; their encoding matrix takes 8 TB
+MAX_ROUNDS = 10**8  # max number of rounds; a trace of this length takes 20 GB
+MAX_WORKERS = 10**6  # max number of workers; their encoding matrix takes 8 TB
 
 
 _MADE_OF = {  # cached property -> fields from which it is made
@@ -246,7 +246,7 @@ class Experiment(Settings):
         return self.built_scheme.plan(self.workers, self.problem_spec.count())
 
     def __eq__(self, other: object) -> bool:
-        """Compare the fields; cached properties follow from them."""
+        """Compare the fields. Cached properties follow from them."""
         return type(other) is type(self) and self._key() == other._key()
 
     def _key(self) -> tuple[Any, ...]:
@@ -495,6 +495,6 @@ S = TypeVar("S", bound=Settings)
 
 
 def _within(field: str, cls: type[S], args: dict[str, Any]) -> S:
-    """Build settings from a nested dict; errors contain the full dotted path of the field."""
+    """Build settings from a nested dict. Errors contain the full dotted path of the field."""
     with within(field):
         return cls(**args)

@@ -21,7 +21,7 @@ from workbench.core.contract.scheme import Scheme
 from workbench.core.contract.sharing import Sharing
 from workbench.core.experiment import Experiment
 
-MAX_ROUNDS = 1_000_000  # rounds of one forecast; the maximum takes some minutes
+MAX_ROUNDS = 1_000_000  # max number of rounds of a forecast, which then takes some minutes
 MEASURED_ROUNDS = 50  # rounds from which a scheme chooses parameters, as in DropCompute's program
 
 

@@ -1,1 +1,1 @@
-"""Figures, widgets and sweeps: what a notebook shows."""
+"""Figures, widgets and sweeps for notebooks."""

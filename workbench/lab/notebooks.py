@@ -1,7 +1,7 @@
 """Location of the notebooks, working copies of them, and execution without a network port.
 
-Several dependencies of notebooks import a grammar of addresses, which takes a second to build. Here that is deferred
-until it is used.
+Several dependencies of notebooks import a grammar of addresses, which takes a second to build. Here it is built at its
+first use only.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from workbench.core.base.text import read_json
 if TYPE_CHECKING:
     import nbformat
 
-MAX_SOCKET_PATH_BYTES = 103  # bytes in the path of a socket: 107 on Linux, fewer on macOS
+MAX_SOCKET_PATH_BYTES = 103  # max bytes in the path of a socket: 107 on Linux, fewer on macOS
 SOCKET_NAME_BYTES = 24  # bytes reserved for the names of the sockets
 
-OUTPUT_TIMEOUT_S = 600  # seconds to read the rest of a cell's output after the cell has ended
+OUTPUT_TIMEOUT_S = 600  # s to read the rest of a cell's output after the cell has ended
 
 PACKAGE = Path(__file__).resolve().parents[1]
-RECORD_FILE = ".workbench.json"  # file in a folder of copies, with the hash of every copied file
+RECORD_FILE = ".workbench.json"  # file in a folder of copies, with the hash of each copied file
 
 
 def shipped(name: str) -> Path:
     """Return the path of a file of the package: `notebooks`, `notebooks/run.ipynb`, `clusters`, `examples`.
 
-    An installed wheel contains these within the package. In a clone they are beside it.
+    In an installed wheel, these are inside the package. In a clone, they are beside it.
 
     >>> shipped("notebooks/run.ipynb").is_file()
     True
@@ -48,12 +48,10 @@ def shipped(name: str) -> Path:
 
 
 def copy_notebooks(folder: Path) -> tuple[list[str], list[str]]:
-    """Copy notebooks, example clusters and sweeps to a folder; files that the user changed there are kept.
+    """Copy notebooks, example clusters and sweeps to a folder. Files that the user changed there are kept.
 
-    Returns the names of the files written, and of those kept because the user changed them. Raises `SettingError`
-    where there is nothing to copy, and `OSError` where nothing can be written.
-
-    Raises `SettingError` where there is nothing to copy, and `OSError` where nothing can be written.
+    Returns the names of the files that were written, and of those that were kept. Raises `SettingError` if there is
+    nothing to copy, and `OSError` if nothing can be written.
     """
     sources = _sources()
     record = folder / RECORD_FILE
@@ -76,7 +74,7 @@ def copy_notebooks(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _sources() -> dict[str, Path]:
-    """Return what is copied: name in the folder of copies -> source."""
+    """Return the files to copy: name in the folder of copies -> source."""
     notebooks = shipped("notebooks")
     if not notebooks.is_dir():
         wanted = "install the whole wheel, or run this from a clone of the repository"
@@ -89,9 +87,10 @@ def _sources() -> dict[str, Path]:
 
 
 def socket_folder(prefix: str) -> Path:
-    """Make a folder for sockets that only its owner may enter, in the temporary folder if that path is short enough.
+    """Make a folder for sockets that only its owner may enter, with a short path.
 
-    Raises `SettingError` where nothing short can be written.
+    It is in the temporary folder, if that path is short enough. Raises `SettingError` if no folder with a short
+    path can be written.
     """
     usual = tempfile.gettempdir()
     for place in (usual, os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp", "/var/tmp"):
@@ -110,15 +109,17 @@ def socket_folder(prefix: str) -> Path:
 def execute(
     notebook: Path, output: Path, parameters: Mapping[str, Any], cwd: Path, progress: bool = False
 ) -> nbformat.NotebookNode:
-    """Execute a notebook top to bottom, and write the executed notebook to `output`.
+    """Execute a whole notebook, and write the executed notebook to `output`.
 
-    Raises papermill's `PapermillExecutionError` where a cell fails.
+    Raises papermill's `PapermillExecutionError` if a cell fails.
     """
     with grammar_put_off():
         import papermill
 
     folder, variables = socket_folder("kernel-"), {}
-    if os.name == "posix":  # own socket files: two kernels would share those in Jupyter's default folder
+    if (
+        os.name == "posix"
+    ):  # separate socket files, since two kernels would share those in Jupyter's default folder
         variables["KernelManager"] = {"transport": "ipc", "ip": f"{folder}/socket"}
     options = {"parameters": dict(parameters), "cwd": str(cwd), "log_output": False, "progress_bar": progress}
     kernel_options = {"extra_arguments": [run_first(keep_output)], "iopub_timeout": OUTPUT_TIMEOUT_S}
@@ -131,28 +132,30 @@ def execute(
 
 
 def run_first(function: Callable[..., Any], *arguments: Any) -> str:
-    """Return the argument that makes a kernel call a function before any cell, without a name in its namespace."""
+    """Return a kernel's argument that calls a function before any cell, without a name in the user's namespace."""
     call = f"__import__({function.__module__!r}, fromlist=['']).{function.__name__}"
     return f"--IPKernelApp.exec_lines={call}({', '.join(map(repr, arguments))})"
 
 
 def keep_output() -> None:
-    """Make the calling kernel wait where its output is read more slowly than it is printed.
+    """Make the calling kernel wait if its output is read more slowly than it is printed.
 
-    By default its socket drops messages when 1000 of them are queued.
+    By default, its socket drops messages when 1000 of them are queued.
     """
     import zmq
     from ipykernel.kernelapp import IPKernelApp
 
     thread = IPKernelApp.instance().iopub_thread
-    thread.schedule(lambda: thread.socket.setsockopt(zmq.XPUB_NODROP, 1))  # sockets belong to one thread
+    thread.schedule(
+        lambda: thread.socket.setsockopt(zmq.XPUB_NODROP, 1)
+    )  # a socket must be used in its own thread
 
 
 _GRAMMAR = "rfc3987_syntax"
 
 
 class _Later(ModuleType):
-    """Replacement for the grammar of internationalised addresses until it is used."""
+    """Replacement of the grammar of internationalised addresses until its first use."""
 
     @staticmethod
     def is_valid_syntax(rule: str, text: str) -> bool:
@@ -164,9 +167,10 @@ class _Later(ModuleType):
 
 @contextmanager
 def grammar_put_off() -> Iterator[None]:
-    """Import nbformat, papermill or jsonschema within this block: it defers a grammar that notebooks never need.
+    """Defer the building of a grammar while nbformat, papermill or jsonschema are imported in this context.
 
-    The grammar takes a second to build, once per process. The first check of an address by jsonschema builds it.
+    The grammar takes a second to build, once per process, and notebooks do not need it. The first check of an
+    address by jsonschema builds it.
     """
     if _GRAMMAR in sys.modules or find_spec(_GRAMMAR) is None:
         yield

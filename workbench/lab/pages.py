@@ -17,11 +17,11 @@ from typing import Any
 from workbench.core.base.errors import MissingLayer
 
 TEMPLATE = Path(__file__).parent / "voila"
-CULL_S = 300  # s after which the kernel of a page that has disappeared ends
+CULL_S = 300  # s after which a kernel ends if its page has disappeared
 
 
 def check_voila(command: str) -> None:
-    """Raise `MissingLayer` where Voila is not installed."""
+    """Raise `MissingLayer` if Voila is not installed."""
     if find_spec("voila") is None:
         raise MissingLayer(
             f"{command}: needs voila, which is not installed; pip install 'straggler-workbench[lectures]'"
@@ -29,7 +29,7 @@ def check_voila(command: str) -> None:
 
 
 def free_port() -> int:
-    """Return a port that is free now; Voila would print 0 for a port that it chose itself."""
+    """Return a free port. If Voila chose the port itself, it would print 0."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
@@ -39,14 +39,14 @@ def voila_command(
 ) -> list[str]:
     """Return the command that serves a notebook, or a folder of notebooks, as pages.
 
-    `template`: name of a template on JUPYTER_PATH. Every page has its own kernel, which ends with the page, or some
-    minutes after its browser has disappeared.
+    `template`: name of a template on JUPYTER_PATH. Each page has its own kernel, which ends with the page, or some
+    minutes after its browser was lost.
     """
     return [
         sys.executable, "-m", "voila", str(path), "--Voila.ip=127.0.0.1", f"--port={port}",
         f"--theme={'dark' if dark else 'light'}", f"--template={template}",
-        "--VoilaConfiguration.file_denylist=.*",  # pages, without the files beside them
-        "--VoilaConfiguration.extension_denylist=ipyparallel-labextension",  # it needs JupyterLab
+        "--VoilaConfiguration.file_denylist=.*",  # serves pages, and no files beside them
+        "--VoilaConfiguration.extension_denylist=ipyparallel-labextension",  # this extension needs JupyterLab
         f"--MappingKernelManager.cull_idle_timeout={CULL_S}", "--MappingKernelManager.cull_interval=60",
         *(["--token"] if token else []), *([] if browser else ["--no-browser"]),
     ]  # fmt: skip
@@ -54,7 +54,7 @@ def voila_command(
 
 @contextmanager
 def templates(name: str, source: Path, **files: str) -> Iterator[str]:
-    """Yield the JUPYTER_PATH on which a template has a name; `files`: further files of it, by name and text."""
+    """Yield a JUPYTER_PATH with a template of this name. `files`: its further files, by name and text."""
     with TemporaryDirectory() as shared:
         ours = Path(shared) / "voila" / "templates" / name
         shutil.copytree(source, ours)
@@ -66,9 +66,9 @@ def templates(name: str, source: Path, **files: str) -> Iterator[str]:
 
 @contextmanager
 def explorer_page(setting: str, folder: Path, here: Path) -> Iterator[Path]:
-    """Yield a notebook that opens the explorer, as if in the folder `here`.
+    """Yield the path of a notebook that opens the explorer, as if it were in the folder `here`.
 
-    `setting`: name of a preset, YAML file of an experiment, or empty.
+    `setting`: name of a preset, YAML file of an experiment, or "".
     """
     argument = (
         f"wb.Experiment.read({setting!r})" if Path(setting).suffix in (".yaml", ".yml") else f"{setting!r}"

@@ -21,7 +21,7 @@ from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Part, Script
 
 TIME = 1e-3  # s that a worker takes for one part without straggling
-FACTOR = 10.0  # by which a straggler is slower
+FACTOR = 10.0  # factor by which a straggler takes longer
 EACH = 6  # samples of a part in the run; the model has 1.5 times as many parameters as there are samples
 ITERATIONS = 200
 
@@ -71,16 +71,16 @@ class Approximate(Knobs):
 
     @property
     def slow_ones(self) -> NDArray[np.bool_]:
-        """Slow workers in the run, (n,): the delay model's own draw."""
+        """Return which workers are slow in the run, (n,), as the delay model draws them."""
         return DelayStream(self.delays, self.draw, self.workers).draw(0)[1] > 0
 
     def experiment(self, shuffle: str, **more: Any) -> Experiment:
-        """Return an approximate scheme that waits as long as a worker without straggling takes."""
+        """Return an experiment in which an approximate scheme waits for the time of a worker without straggling."""
         args = {"replication": self.copies, "shuffle": shuffle, "deadline": 2 * self.copies * TIME}
         return self.run(self.code, scheme_args=args, **more)
 
     def run(self, scheme: str, **more: Any) -> Experiment:
-        """Return any scheme on these workers."""
+        """Return an experiment with any scheme on these workers."""
         common: dict[str, Any] = {
             "workers": self.workers,
             "rounds": ITERATIONS,
@@ -132,7 +132,7 @@ def holders(knobs: Approximate) -> NDArray[np.bool_]:
 
 
 def missed(knobs: Approximate) -> tuple[Array, float]:
-    """Return the probability that a part is missed in a round: of every part without shuffling, of any with it."""
+    """Return the probability that a part is missed in a round: (parts,) without shuffling, and one number with it."""
     slow, held = knobs.slow_ones, holders(knobs)
     p_ss, p_as = knobs.slow_straggles, knobs.active_straggles
     fixed = [theory.missed_unshuffled(knobs.copies, int(slow[column].sum()), p_ss, p_as) for column in held.T]
@@ -173,7 +173,7 @@ def parts(knobs: Approximate, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: Approximate) -> list[Experiment]:
-    """Return schemes that wait for all, and that do not, with and without shuffling, on the same stragglers."""
+    """Return a scheme that waits for all workers, and schemes that do not, with and without shuffling."""
     return [knobs.run("UMW"), knobs.experiment("none"), knobs.experiment("random")]
 
 

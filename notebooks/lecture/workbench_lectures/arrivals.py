@@ -1,4 +1,4 @@
-"""Rounds and seconds of one scheme at one step to a training loss, on the virtual clock."""
+"""Rounds and seconds of a scheme at one step until a training loss, on the virtual clock."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from workbench.core.running.simulated import timeline
 from workbench.core.trace.learning import Commits, follow
 from workbench_lectures import network
 
-EVALUATIONS = 5  # losses whose mean is compared with the target
+EVALUATIONS = 5  # number of losses whose mean is compared with the target
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """Run at the target: rounds and seconds, NaN if it is missed, and the metric of held-out samples there."""
+    """End of a run at the target: rounds and seconds (NaN if missed), and the metric of held-out samples there."""
 
     rounds: float = float("nan")
     seconds: float = float("nan")
@@ -37,7 +37,10 @@ class Watch:
         self.target, self.values, self.over, self.rounds = target, list[float](), False, float("nan")
 
     def see(self, loss: float) -> bool:
-        """Take the loss after another round. Return whether the run is over: at the target, or diverged."""
+        """Add the loss after another round.
+
+        Return whether the run is over, because it reached the target or diverged.
+        """
         self.values.append(loss)
         if not np.isfinite(loss):
             self.over = True
@@ -47,7 +50,7 @@ class Watch:
 
 
 def tested(e: Experiment, problem: Problem, model: Array) -> float:
-    """Return the accuracy on held-out samples at a model, or the loss there if targets are numbers."""
+    """Return the accuracy on held-out samples at a model, or the loss there if targets are real numbers."""
     if e.problem_args.get("data") == "digits":
         data = e.problem_spec.prepared()
         assert data is not None
@@ -59,7 +62,7 @@ def tested(e: Experiment, problem: Problem, model: Array) -> float:
 def followed(
     e: Experiment, optimisers: Sequence[Optimiser], commits: Coefficients | None, longest: int, target: float
 ) -> list[Arrived]:
-    """Return when runs with the same commits and several optimisers are at the target, without their seconds."""
+    """Return the rounds to the target, without seconds, for several optimisers with the same commits."""
     problem, weights = e.build_problem(), commits.weights if commits else [None] * longest
     shares = commits.shares if commits else ()
     runs = [Commits(own, weights, e.plan.sizes, 1, shares) for own in optimisers]
@@ -79,13 +82,13 @@ def followed(
 
 
 class Over(Exception):
-    """Signal that a simulation can end."""
+    """Exception by which a simulation ends at the target."""
 
 
 def computed(
     e: Experiment, optimiser: Optimiser, longest: int, target: float, limit: float = float("inf")
 ) -> Arrived:
-    """Return when a run of a scheme whose values decide is at the target, within `limit` s."""
+    """Simulate a data-dependent scheme. Return when it reaches the target, within `limit` s."""
     problem, watch = e.build_problem(), Watch(target)
     numbers, ended = Numbers(e.plan, problem, optimiser, e.seed, keep=False), list[float]()
 

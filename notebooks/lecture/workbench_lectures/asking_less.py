@@ -1,4 +1,4 @@
-"""Lecture 6: asking less. CADA uses old gradients while they cannot be far off; G-CADA asks groups."""
+"""Lecture 6: asking less. CADA uses old gradients while they cannot have changed much. G-CADA asks groups."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Part, Script
 
 MEAN = 1e-3  # eta, s
-SHARD, BATCH = 60, 20  # samples of a worker’s shard, of a mini-batch
-ROUNDS = 80  # of the run in the figures
+SHARD, BATCH = 60, 20  # samples of a worker's shard, and of a mini-batch
+ROUNDS = 80  # rounds of the run in the figures
 RACE = 250  # rounds of the run to watch
-SMOOTHNESS = 0.5  # L of the worker in exercise 3
+SMOOTHNESS = 0.5  # smoothness L of the worker in exercise 3
 PUBLISHED = (12292, 9219)  # communication and computation that paper 3 prints for G-CADA
 SCHEMES = ("D-Adam", "CADA", "G-CADA")
 
 
 class AskingLess(Knobs):
-    """Workers, groups, and the rule's two parameters."""
+    """Workers, groups, and the two parameters of the rule."""
 
     labels: ClassVar = {
         "workers": "workers M",
@@ -52,7 +52,7 @@ class AskingLess(Knobs):
     scheme: Literal["CADA", "G-CADA"] = setting("CADA", "whose rounds are shown")
 
     def fit(self) -> AskingLess:
-        """Make the number of groups divide the workers."""
+        """Make the number of groups a divisor of the workers."""
         fits = [g for g in range(1, self.workers + 1) if self.workers % g == 0]
         return self.replace(groups=min(fits, key=lambda g: abs(g - self.groups)))
 
@@ -77,7 +77,7 @@ class AskingLess(Knobs):
         )
 
 
-@lru_cache(maxsize=256)  # all positions of a page without a server, whose two figures share them
+@lru_cache(maxsize=256)  # all slider positions of a page without a server, which two figures share
 def traced(workers: int, groups: int, c: float, max_age: int, scheme: str) -> Trace:
     """Return a short run, for the figures."""
     knobs = AskingLess(workers=workers, groups=groups, c=c, max_age=max_age)
@@ -85,7 +85,7 @@ def traced(workers: int, groups: int, c: float, max_age: int, scheme: str) -> Tr
 
 
 def trace(knobs: AskingLess, scheme: str) -> Trace:
-    """Return the run of the current sliders, without knobs that do not affect the scheme."""
+    """Return the run for the current sliders. Sliders that do not affect the scheme have their defaults."""
     groups = knobs.groups if scheme == "G-CADA" else 1
     c, age = (knobs.c, knobs.max_age) if scheme != "D-Adam" else (1.0, 1)
     return traced(knobs.workers, groups, c, age, scheme)
@@ -95,7 +95,7 @@ def trace(knobs: AskingLess, scheme: str) -> Trace:
 
 
 def asked_of(found: Trace) -> Array:
-    """Return who was asked when, (workers, rounds), 0 or 1: the workers to which the model was sent."""
+    """Return which workers were asked, (workers, rounds), 0 or 1: the model was sent to these."""
     events = found.events[(found.events["rank"] == MASTER) & (found.events["bytes"] > 0)]
     table = np.zeros((found.experiment.workers, len(found.rounds)))
     table[events["to"].to_numpy() - 1, events["round"].to_numpy()] = 1.0
@@ -128,7 +128,7 @@ def asked(knobs: AskingLess, theme: Theme) -> go.Figure:
 
 
 def costs(knobs: AskingLess) -> dict[str, Array]:
-    """Return time, communication and computation of a mean round, over D-Adam's; (3,) by scheme."""
+    """Return time, communication and computation of a mean round, each over those of D-Adam, (3,), by scheme."""
     found = {}
     for name in SCHEMES:
         rows = trace(knobs, name).rounds
@@ -162,7 +162,7 @@ def cost(knobs: AskingLess, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: AskingLess) -> list[Experiment]:
-    """Return schemes that ask all, ask less, and ask groups."""
+    """Return schemes that ask all workers, fewer workers, and groups."""
     return [knobs.experiment(name, RACE) for name in SCHEMES]
 
 
@@ -176,7 +176,7 @@ def implied() -> int:
 
 
 def gap(knobs: AskingLess) -> float:
-    """Return the least number of rounds between two requests, for a worker of that smoothness."""
+    """Return the least number of rounds between two requests of a worker with that smoothness."""
     return round(1 / theory.cada_selected([SMOOTHNESS], knobs.c, knobs.max_age), 9)
 
 
@@ -256,7 +256,7 @@ lecture: Script[AskingLess] = Script(
     ALL,
     EXERCISES,
     places={
-        "workers": (6, 12),  # every position is a run
+        "workers": (6, 12),  # each position is a run
         "c": (0.1, 1, 5, 20, 100),
         "max_age": (1, 5, 10, 30),
     },

@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parent / "js"
 
 
 def script(*names: str) -> str:
-    """Return a widget's module, joined from our files.
+    """Return the module of a widget, joined from the files of the package.
 
     >>> "export default" in script("question")
     True
@@ -21,5 +21,5 @@ def script(*names: str) -> str:
 
 
 def style() -> str:
-    """Return the style of forms, questions and pages."""
+    """Return the style sheet of forms, questions and pages."""
     return assets.style() + (FOLDER / "lecture.css").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Lecture 3: why a tree? A receiver takes one message at a time, and a star's master receives them all."""
+"""Lecture 3: why a tree? A receiver takes one message at a time, and the master of a star receives all messages."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Part, Script
 from workbench_lectures.runs import DIGITS
 
-FLOATS = 650  # p of the bundled digits: ten classes, 64 pixels and a constant
+FLOATS = 650  # parameters p of the bundled digits: ten classes, 64 pixels and a constant
 DRAWN = 12  # rounds of a forecast
-MESSAGES = np.geomspace(1e-4, 0.1, 7)  # s
+MESSAGES = np.geomspace(1e-4, 0.1, 7)  # s per message
 SHOWN = ("UMW", "GC", "RAR", "CR")
 
 
@@ -52,7 +52,7 @@ class Bandwidth(Knobs):
     scheme: Literal["CR", "GC", "UMW"] = setting("GC", "whose round is shown")
 
     def fit(self) -> Bandwidth:
-        """Ensure that a parent has one child that answers."""
+        """Make sure that at least one child of a parent answers."""
         return self.replace(stragglers=min(self.stragglers, self.children - 1))
 
     @property
@@ -109,7 +109,7 @@ def one_round(knobs: Bandwidth, theme: Theme) -> go.Figure:
     """Draw one round, row by row."""
     e = knobs.experiments(1, problem="unit", problem_args={"samples": 1797})[knobs.scheme]
     link = {**e.link.model_dump(), "bandwidth": 8 * e.shape()[1] / (1e-3 * knobs.message)}
-    # Only arrival times are shown, so a code that loses digits is good enough.
+    # Only arrival times are shown, so a code that loses digits is acceptable.
     args = {**e.scheme_args, "least_digits": 0} if knobs.scheme == "GC" else e.scheme_args
     e = e.replace(link=link, scheme_args=args)
     return low(gantt(run(e), 0, theme=theme), 620)

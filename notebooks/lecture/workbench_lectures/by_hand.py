@@ -24,9 +24,9 @@ from workbench_lectures.lecture import Part, Script
 from workbench_lectures.runs import DIGITS
 
 WORKERS, STRAGGLERS = 3, 1
-SAMPLES, MIN_S_PER_SAMPLE = 1200, 5e-5  # d; a, s/sample
+SAMPLES, MIN_S_PER_SAMPLE = 1200, 5e-5  # samples d; minimal time a, s per sample
 PAPER = ((0.5, 1.0, 0.0), (0.0, 1.0, -1.0), (0.5, 0.0, 1.0))  # the example of paper 1, section II-C
-COLORS = (BLUE, ORANGE, GREEN)  # of the workers
+COLORS = (BLUE, ORANGE, GREEN)  # colours of the workers
 TAILS = np.geomspace(0.1, 100, 60)
 LATE = {
     "nobody": "nobody",
@@ -66,12 +66,15 @@ class ByHand(Knobs):
 
     @property
     def messages(self) -> Array:
-        """Messages of the workers, (3,); added from the left, as a page without a server adds, not by BLAS."""
+        """Return the messages of the workers, (3,).
+
+        They are added from the left, as on a page without a server, and not by BLAS.
+        """
         return np.asarray((self.code.matrix * self.gradients).sum(axis=1))
 
     @property
     def answered(self) -> tuple[int, ...]:
-        """Rows whose messages arrive, from 0."""
+        """Indices, from 0, of the rows whose messages arrive."""
         return tuple(i for i in range(WORKERS) if str(i + 1) not in self.late)
 
 
@@ -111,7 +114,7 @@ def matrix(knobs: ByHand, theme: Theme) -> go.Figure:
 
 
 def decoding(knobs: ByHand, theme: Theme) -> go.Figure:
-    """Draw the messages that arrive, their weights, and the resulting weight of every part."""
+    """Draw the messages that arrive, their weights, and the resulting weight of each part."""
     code, g = knobs.code, knobs.gradients
     weights, residual = code.decode(knobs.answered)
     messages = knobs.messages
@@ -154,7 +157,7 @@ def times(tail: float) -> tuple[float, float]:
 
 
 def price(knobs: ByHand, theme: Theme) -> go.Figure:
-    """Draw when twice the work is worth it."""
+    """Draw for which tails twice the work is worth it."""
     figure = new_figure(
         theme, "Does twice the work pay?", "mean round time of three workers, in units of the least", HEIGHT
     )
@@ -175,7 +178,7 @@ def price(knobs: ByHand, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: ByHand) -> list[Experiment]:
-    """Return schemes on three workers that wait for all, code, or leave workers out."""
+    """Return schemes on three workers: waiting for all, coding, and ignoring workers."""
     sgd = {"optimiser": "inverse_time"}
     return [
         experiment(knobs, "UMW", rounds=200),
@@ -188,12 +191,12 @@ def entries(knobs: ByHand) -> list[Experiment]:
 
 
 def _late(knobs: ByHand) -> int:
-    """Return the late worker of the exercise, from 0: the first late one in the figure, else worker 1."""
+    """Return the late worker of the exercise, from 0: the first late one in the figure, or else worker 1."""
     return next((i for i in range(WORKERS) if i not in knobs.answered), 0)
 
 
 def _first(knobs: ByHand) -> int:
-    """Return the first of the two others."""
+    """Return the first of the other two workers."""
     return next(i for i in range(WORKERS) if i != _late(knobs))
 
 
@@ -203,7 +206,7 @@ def _weights(knobs: ByHand) -> Array:
 
 
 def break_even() -> float:
-    """Return the tail from which on GC's mean round is shorter; both means are linear in the tail."""
+    """Return the tail above which the mean round of GC is shorter. Both means are linear in the tail."""
     (umw0, gc0), (umw1, gc1) = times(1.0), times(2.0)
     at_one, slope = gc0 - umw0, (gc1 - umw1) - (gc0 - umw0)
     return 1.0 - at_one / slope
@@ -283,7 +286,7 @@ EXERCISES: tuple[Exercise[ByHand], ...] = (
 
 
 def _only(knobs: ByHand) -> int:
-    """Return the part that only the first of the two others stores."""
+    """Return the part that only the first of the other two workers stores."""
     first, last = (i for i in range(WORKERS) if i != _late(knobs))
     held = knobs.code.matrix[[first, last]] != 0
     return int(np.flatnonzero(held[0] & ~held[1])[0])

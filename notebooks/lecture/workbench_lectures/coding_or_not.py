@@ -46,14 +46,14 @@ from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Part, Script
 
-PURPLE = "#5D3A9B"  # pale colours of it differ from all others
+PURPLE = "#5D3A9B"  # its pale shades differ from all other colours
 COLOURS = dict(zip(FAMILIES, (GREY, BLUE, GREEN, ORANGE, VERMILLION, PINK, PURPLE), strict=True))
 ACROSS = {
     "bursts": "factor by which a worker in a burst takes longer",
     "tail": "mean of what is added at random to a share",
 }
 MOST_LEVELS = max(map(len, LEVELS.values()))  # number of columns of the widest map
-RACE = 40  # commits of the run to watch, or as many answers
+RACE = 40  # commits of the watched run, or as many answers
 
 
 MEASURED = {"logistic": "test accuracy", "least squares": "test loss", "network": "test accuracy"}
@@ -82,7 +82,7 @@ class CodingOrNot(Knobs):
     view: Literal["winner", "coding"] = setting("winner", "who is first, or what coding is worth")
 
     def fit(self) -> CodingOrNot:
-        """Limit the column to the existing levels."""
+        """Limit the column to the levels that exist."""
         return self.replace(level=min(self.level, len(columns(self.law))))
 
     @property
@@ -92,7 +92,7 @@ class CodingOrNot(Knobs):
 
     @property
     def message(self) -> float:
-        """Time of one message, in shares."""
+        """Time of one message, as a fraction of that of an uncoded share."""
         return COSTS[0]
 
     @property
@@ -108,7 +108,7 @@ def columns(law: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def table() -> pd.DataFrame:
-    """Return the contest's results, of schemes that exist."""
+    """Return the results of the comparison, for schemes that exist."""
     found = read()
     return found[found["scheme"].isin(schemes.names())]
 
@@ -120,7 +120,7 @@ def cell(problem: str, law: str, column: str, cost: float) -> pd.DataFrame:
 
 
 def absent(problem: str, law: str, column: str, cost: float) -> list[str]:
-    """Return the others: under some seed none of their settings reaches the loss in time."""
+    """Return the other schemes: with some seed, none of their settings reaches the loss in time."""
     found = _tried(problem, law, column, cost)
     return [str(row["scheme"]) for _, row in found.iterrows() if not np.isfinite(row["seconds"]).all()]
 
@@ -140,14 +140,14 @@ def called(row: pd.Series[Any]) -> str:
 
 
 def label(row: pd.Series[Any]) -> str:
-    """Return the name of a scheme, what did the same, its settings and its share of the data as the text of a bar."""
+    """Return the text of a bar: the scheme, schemes that did the same, its settings, and its share of the data."""
     same = f" = {row['same']}" if row["same"] else ""
     data = "" if float(row["share"]) == 1.0 else f" on {float(row['share']):g} of the data"
     return f"{called(row)}{same} <i>{row['settings']}</i>{data}"
 
 
 def winner(found: pd.DataFrame) -> tuple[str, str]:
-    """Return the fastest scheme's family and the text of its cell: name, ties, lead over waiting."""
+    """Return the family of the fastest scheme, and the text of its cell: name, ties, gain over waiting."""
     first = found.iloc[0]
     waits = float(found.loc[found["scheme"] == "UMW", "mean"].iloc[0])
     ties = [called(row) for _, row in found[found["tie"]].iloc[1:].iterrows()]
@@ -157,7 +157,7 @@ def winner(found: pd.DataFrame) -> tuple[str, str]:
 
 
 def worth(found: pd.DataFrame) -> tuple[float, str]:
-    """Return log2 of the time of the best scheme without a code over that of the best code, and text; 0 for a tie.
+    """Return log2 of the time of the best scheme without a code over that of the best code, and text, or 0 for a tie.
 
     Above 0 the code is quicker. Only schemes with plain gradient steps count.
     """
@@ -170,32 +170,32 @@ def worth(found: pd.DataFrame) -> tuple[float, str]:
 
 
 Cells = list[list[pd.DataFrame]]
-Drawn = tuple[list[list[float]], list[list[str]], dict[str, Any]]  # values, words, look of the heat map
+Drawn = tuple[list[list[float]], list[list[str]], dict[str, Any]]  # values, texts, style of the heat map
 
 
 def _winners(cells: Cells) -> Drawn:
-    """Return a colour per family."""
-    told = [[winner(found) for found in row] for row in cells]
+    """Return values with one colour per family."""
+    shown = [[winner(found) for found in row] for row in cells]
     names = list(FAMILIES)
     ends = [
         ((k + end) / len(names), fade(COLOURS[names[k]], 0.4)) for k in range(len(names)) for end in (0, 1)
     ]
     look = {"colorscale": ends, "zmin": -0.5, "zmax": len(names) - 0.5}
-    return [[float(names.index(name)) for name, _ in row] for row in told], _words(told), look
+    return [[float(names.index(name)) for name, _ in row] for row in shown], _texts(shown), look
 
 
 def _worths(cells: Cells) -> Drawn:
-    """Return blue where a code is fastest, vermillion where it is not."""
-    told = [[worth(found) for found in row] for row in cells]
+    """Return values with blue if a code is fastest, and vermillion if not."""
+    shown = [[worth(found) for found in row] for row in cells]
     scale = [[0.0, fade(VERMILLION, 0.6)], [0.5, fade(GREY, 0.15)], [1.0, fade(BLUE, 0.6)]]
     return (
-        [[value for value, _ in row] for row in told],
-        _words(told),
+        [[value for value, _ in row] for row in shown],
+        _texts(shown),
         {"colorscale": scale, "zmin": -1, "zmax": 1},
     )
 
 
-def _words(message: Sequence[Sequence[tuple[Any, str]]]) -> list[list[str]]:
+def _texts(message: Sequence[Sequence[tuple[Any, str]]]) -> list[list[str]]:
     return [[text for _, text in row] for row in message]
 
 
@@ -299,12 +299,12 @@ def _entry(knobs: CodingOrNot, row: pd.Series[Any]) -> Experiment:
 
 
 def slow(knobs: CodingOrNot) -> float:
-    """Return by what factor the slow worker of exercise 1 is slower."""
+    """Return the factor by which the slow worker of exercise 1 takes longer."""
     return 2.0 * knobs.level + 1
 
 
 def gain(knobs: CodingOrNot) -> float:
-    """Return the answers of asynchronous workers over those of workers that are all waited for."""
+    """Return the number of answers of asynchronous workers over that of workers that wait for each other."""
     pace = [1.0] * (WORKERS - 1) + [slow(knobs)]
     return theory.async_rate(pace) / (WORKERS / max(pace))
 
@@ -315,7 +315,7 @@ def buffer(knobs: CodingOrNot) -> int:
 
 
 def even(knobs: CodingOrNot) -> float:
-    """Return the factor from which on a code for s stragglers is faster than waiting for s of them."""
+    """Return the factor above which a code for s stragglers is faster than waiting for s of them."""
     s, n, message = knobs.level, WORKERS, knobs.message
     return s + 1 + (n - 2 * s) * message
 

@@ -18,7 +18,7 @@ from workbench.mpi.launch.processes import die_with_parent_argv
 from workbench_lectures import scripts
 from workbench_lectures.assets import style
 from workbench_lectures.offline.pages import write
-from workbench_lectures.titles import told
+from workbench_lectures.titles import info_of
 
 TEMPLATES = Path(__file__).parent / "voila"
 
@@ -62,8 +62,8 @@ def lectures(port: int, browser: bool, token: bool, dark: bool, static: Path | N
 
 @contextmanager
 def templates(folder: Path) -> Iterator[str]:
-    """Return the JUPYTER_PATH for our page templates: lists have titles, and no page uses the internet."""
-    names = {path.name: list(told(path)) for path in folder.glob("*.ipynb")}
+    """Return the JUPYTER_PATH of the page templates. In lists, lectures have titles, and no page uses the internet."""
+    names = {path.name: list(info_of(path)) for path in folder.glob("*.ipynb")}
     sets = {"titles": names, "style": style()}
     text = "".join(f"{{% set {name} = {json.dumps(value)} %}}" for name, value in sets.items())
     with pages.templates("lectures", TEMPLATES, **{"titles.html": text}) as path:
@@ -77,5 +77,5 @@ def command(folder: Path, port: int, browser: bool, token: bool, dark: bool) -> 
     minutes.
     """
     text = pages.voila_command(folder, "lectures", port, browser, token, dark)
-    # a list of links; the other view needs kernels
+    # a plain list of links; the other view needs kernels
     return [*text, "--VoilaConfiguration.classic_tree=True"]

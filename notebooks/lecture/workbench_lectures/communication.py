@@ -44,18 +44,18 @@ class Communication(Knobs):
     send_tail: float = setting(10.0, "mean of its random part (1/λ₂)", "s", ge=0.05, le=30)
 
     def fit(self) -> Communication:
-        """Limit the parts per worker, and keep d >= s + m."""
+        """Limit the parts per worker, and ensure d >= s + m."""
         load = min(self.load, self.workers)
         return self.replace(load=load, reduction=min(self.reduction, load))
 
     @property
     def stragglers(self) -> int:
-        """Stragglers that the code tolerates: s = d - m."""
+        """Number of tolerated stragglers: s = d - m."""
         return self.load - self.reduction
 
     @property
     def rates(self) -> dict[str, float]:
-        """Constants of the model for `core.theory`."""
+        """Parameters of the model in `core.theory`."""
         return {
             "lambda1": 1 / self.compute_tail,
             "lambda2": 1 / self.send_tail,
@@ -65,7 +65,7 @@ class Communication(Knobs):
 
     @property
     def table(self) -> Array:
-        """Expected round times, s; row m - 1, column d - 1."""
+        """Expected round times, s, (reductions, loads). Row m - 1 is for m, and column d - 1 for d."""
         return _table(self.workers, *self.rates.values())
 
     def time(self, d: int, m: int) -> float:
@@ -74,13 +74,13 @@ class Communication(Knobs):
 
     @property
     def best(self) -> tuple[int, int]:
-        """Load and reduction with the shortest mean round."""
+        """Load and reduction of the code with the shortest mean round."""
         row, column = np.unravel_index(np.nanargmin(self.table), self.table.shape)
         return int(column) + 1, int(row) + 1
 
     @property
     def best_long(self) -> int:
-        """Best d among codes with whole messages, m = 1."""
+        """Best load d of codes with full-length messages, m = 1."""
         return int(np.argmin(self.table[0])) + 1
 
 
@@ -147,7 +147,7 @@ def codes(knobs: Communication) -> dict[str, tuple[int, int]]:
 
 
 def split(knobs: Communication, theme: Theme) -> go.Figure:
-    """Draw the composition of a worker's mean time, and the time of a round that waits for n - s of them."""
+    """Draw the parts of a worker's mean time, and the time of a round that waits for n - s workers."""
     found = codes(knobs)
     figure = new_figure(
         theme,
@@ -196,7 +196,7 @@ def split(knobs: Communication, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: Communication) -> list[Experiment]:
-    """Return the codes that are compared; each computes the full gradient."""
+    """Return the compared codes. Each computes the full gradient."""
     part = DIGITS_SAMPLES / knobs.workers  # samples
     delays = {
         "kind": "two_part",
@@ -217,7 +217,7 @@ def entries(knobs: Communication) -> list[Experiment]:
 
 
 def longest(knobs: Communication) -> int:
-    """Return the largest reduction at the sliders' load that tolerates one straggler; 0 where none does."""
+    """Return the largest reduction that tolerates one straggler at the current load, or 0 if there is none."""
     n, d = knobs.workers, knobs.load
     return max((m for m in range(1, d + 1) if theory.cegc_achievable(n, d, 1, m)), default=0)
 

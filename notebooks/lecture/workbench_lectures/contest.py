@@ -48,7 +48,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "problem": "logistic",
         "problem_args": {"data": "breast_cancer", "intercept": True, "l2": 1e-3, "test": 0.2},
     },
-    "least squares": {  # of condition number 100
+    "least squares": {  # condition number 100
         "problem": "numpy",
         "problem_args": {"test": 0.2, "loss_and_gradient": "workbench_lectures.network:squares"},
     },
@@ -64,21 +64,29 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         },
     },
 }
-SHARES = (0.25, 1.0)  # of the data in a round: a mini-batch, or all samples
-ANSWERS = (1, 3, 6, 9, 11)  # of 12 workers, for every scheme that takes the first k
-COSTS = (0.02,)  # time of one message, in units
+SHARES = (0.25, 1.0)  # share of the data in a round: a mini-batch, or all samples
+ANSWERS = (1, 3, 6, 9, 11)  # numbers of answers, of 12 workers, for each scheme that takes the first k
+COSTS = (0.02,)  # time of a message, in units
 LEVELS: dict[str, tuple[float, ...]] = {
-    "bursts": (2.0, 5.0),  # factor by which a delayed worker is slower
-    "tail": (1.0, 5.0),  # mean of the random time that is added to every share
+    "bursts": (2.0, 5.0),  # factor by which a delayed worker takes longer
+    "tail": (1.0, 5.0),  # mean of the random time that is added to each share
 }
-TUNED, TIMED = 2, 10  # seeds
-EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))  # steps of exact schemes, in automatic steps
-STEPS = (0.35, 0.7, 1.0, 1.4)  # steps of the others, relative to the best exact one
-FEW_STEPS = (0.35, 0.7, 1.0)  # the same, of schemes whose values decide
-OWN_STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of schemes with their own optimiser, in its default rate
-LONGEST = 4  # times as many rounds as an exact scheme needs, at most
-SLOWEST = 3.0  # times the seconds of waiting for all, beyond which a scheme is left out
-FAMILIES: dict[str, tuple[str, ...]] = {  # schemes of the contest, where the package has them
+TUNED, TIMED = 2, 10  # number of seeds for tuning, and for timing
+EXACT_STEPS = tuple(
+    2.0 ** (k / 2) for k in range(-2, 13)
+)  # steps of exact schemes, as multiples of the automatic step
+STEPS = (0.35, 0.7, 1.0, 1.4)  # steps of other schemes, as multiples of the best exact one
+FEW_STEPS = (0.35, 0.7, 1.0)  # the same, for data-dependent schemes
+OWN_STEPS = (
+    0.25,
+    0.5,
+    1.0,
+    2.0,
+    4.0,
+)  # steps of schemes with their own optimiser, as multiples of its default rate
+LONGEST = 4  # max rounds, as a multiple of those of an exact scheme
+SLOWEST = 3.0  # a scheme is left out if it takes more than this multiple of the time of UMW
+FAMILIES: dict[str, tuple[str, ...]] = {  # family -> its schemes, as far as they exist
     "wait for all": ("UMW", "RAR", "CR", "D-SGD"),  # CR: a tree without a code
     "exact code": ("GC", "CR", "M-SGC"),
     "inexact code": ("FRC", "CRC", "IS-GC", "PGC"),
@@ -89,17 +97,17 @@ FAMILIES: dict[str, tuple[str, ...]] = {  # schemes of the contest, where the pa
 }
 OWN = "own optimiser"
 CODES = ("exact code", "inexact code")
-MORE = 1.05  # least copies of the data that the workers of a code store together
-MINI = {"D-SGD", "D-Adam", "CADA"}  # schemes whose workers draw mini-batches of their own
-BLIND = {"D-SGD", "D-Adam", "LocalSGD"}  # numeric schemes whose models do not depend on the delays
-EQUAL = 1e-6  # largest relative difference of seconds of schemes that did the same
+MORE = 1.05  # a code stores at least this many copies of the data in total
+MINI = {"D-SGD", "D-Adam", "CADA"}  # schemes whose workers draw their own mini-batches
+BLIND = {"D-SGD", "D-Adam", "LocalSGD"}  # schemes with real vectors whose models do not depend on the delays
+EQUAL = 1e-6  # max relative difference of the seconds of schemes that did the same
 Contender = tuple[str, str]  # family, scheme
 
 
 def experiment(
     delays: dict[str, Any], cost: float, problem: str = "logistic", share: float = 1.0, **fields: Any
 ) -> Experiment:
-    """Return the common setting; `cost`: time of one message. `share`: of the data in a mini-batch."""
+    """Return the common settings. `cost`: time of one message. `share`: share of the data in a mini-batch."""
     common: dict[str, Any] = {"scheme": "UMW", "workers": WORKERS, "rounds": ROUNDS, "delays": delays}
     e = Experiment(**{**common, **PROBLEMS[problem], **fields})
     samples, floats = e.shape()
@@ -108,12 +116,12 @@ def experiment(
 
 
 def unit(problem: str) -> float:
-    """Return the samples of an uncoded share, which takes one unit of time."""
+    """Return the samples of an uncoded share, whose time is the unit."""
     return float(experiment({"kind": "constant"}, 0.0, problem).shape()[0] / WORKERS)
 
 
 def synthetic(law: str, level: float, problem: str = "logistic") -> dict[str, Any]:
-    """Return the delays of a cell; without straggling a share takes 1."""
+    """Return the delays of a cell, in which a share takes 1 without straggling."""
     each = 1.0 / unit(problem)
     if law == "bursts":
         return {"kind": "markov", "shift": each, "p_slow": 0.05, "p_recover": 0.2, "factor": level}
@@ -121,7 +129,7 @@ def synthetic(law: str, level: float, problem: str = "logistic") -> dict[str, An
 
 
 def contenders(only: Sequence[str] = ()) -> list[Contender]:
-    """Return families and schemes of the contest, if such schemes exist; `only`: restrict to these."""
+    """Return families and schemes, as far as they exist. `only`: restrict to these."""
     found = [
         (family, name) for family, names in FAMILIES.items() for name in names if name in schemes.names()
     ]
@@ -129,7 +137,7 @@ def contenders(only: Sequence[str] = ()) -> list[Contender]:
 
 
 def settings(name: str) -> list[dict[str, Any]]:
-    """Return the parameters that are tried. Schemes that take the first k of n answers choose k from `ANSWERS`."""
+    """Return the parameters to try. For schemes that take the first k of n answers, k is from `ANSWERS`."""
     late = [{"stragglers": WORKERS - k} for k in reversed(ANSWERS)]
     some: dict[str, list[dict[str, Any]]] = {
         "Backup": late,
@@ -152,7 +160,7 @@ def settings(name: str) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Result:
-    """Scheme in one cell, at its best setting: seconds to the loss under every seed, NaN where it misses it."""
+    """Scheme in one cell, at its best setting: seconds to the loss for each seed, NaN if it misses the loss."""
 
     family: str
     scheme: str
@@ -164,13 +172,13 @@ class Result:
 
     @property
     def reached(self) -> bool:
-        """Whether it reaches the loss under every seed."""
+        """Whether it reaches the loss with every seed."""
         return bool(np.isfinite(self.seconds).all())
 
 
 @dataclass(frozen=True)
 class _Try:
-    """A setting of a scheme at one step: its experiment, the optimiser, and whether its models ignore the delays."""
+    """Setting of a scheme at one step: its experiment, the optimiser, and whether its models depend on the delays."""
 
     e: Experiment
     optimiser: Optimiser
@@ -178,7 +186,10 @@ class _Try:
 
 
 class SchemeGrid:
-    """Schemes on one problem, at the same loss; what does not depend on the delays is computed once for all cells."""
+    """Schemes on one problem, until the same loss.
+
+    Values that do not depend on the delays are computed once for all cells.
+    """
 
     def __init__(self, problem: str = "logistic") -> None:
         self.problem = problem
@@ -186,12 +197,12 @@ class SchemeGrid:
 
     @cached_property
     def smoothness(self) -> float:
-        """Curvature of the problem, whose inverse is the automatic step."""
+        """Smoothness of the problem, whose inverse is the automatic step."""
         return self._base(1.0).build_problem().smoothness()
 
     @cached_property
     def target(self) -> float:
-        """Loss to reach."""
+        """Target loss."""
         e = self._base(1.0)
         own = [e.build_optimiser().scaled(k, self.smoothness) for k in EXACT_STEPS]
         runs = [Commits(each, [None] * ROUNDS, e.plan.sizes, 1) for each in own]
@@ -202,7 +213,7 @@ class SchemeGrid:
 
     @cached_property
     def exact(self) -> dict[float, tuple[float, int]]:
-        """Best step of exact schemes, in automatic steps, and their mean rounds, by share of the data."""
+        """Best step of exact schemes (multiple of the automatic one) and their mean rounds, by share of the data."""
         found = {}
         for share in SHARES:
             e, longest = self._base(share), int(LONGEST * ROUNDS / share)
@@ -237,13 +248,13 @@ class SchemeGrid:
             yield Result(family, name, best.e.scheme_args, best.share, step, seconds, test)
 
     def _slowest(self, delays: dict[str, Any], cost: float) -> float:
-        """Return the seconds on the tuning seeds beyond which a scheme is left out: `SLOWEST` times those of UMW."""
+        """Return the max seconds on the tuning seeds: `SLOWEST` times those of UMW."""
         best = {share: self._tries("wait for all", "UMW", delays, cost, share) for share in SHARES}
         waits = [sum(self.arrive(t, s).seconds for s in range(TUNED)) for each in best.values() for t in each]
         return SLOWEST * float(np.nanmin(waits))
 
     def _best(self, tries: Sequence[_Try], least: float) -> _Try | None:
-        """Return the try with the least seconds on the tuning seeds; others end once they take longer than the best."""
+        """Return the setting with the least seconds on the tuning seeds. Others are stopped once they take longer."""
         best = None
         for tried in tries:
             seconds = 0.0
@@ -258,7 +269,7 @@ class SchemeGrid:
     def _tries(
         self, family: str, name: str, delays: dict[str, Any], cost: float, share: float
     ) -> Iterator[_Try]:
-        """Yield the settings of a scheme, each at its steps; the best step of each is chosen with it."""
+        """Yield the settings of a scheme with their steps, the best of which is chosen together with the setting."""
         cls = schemes.get(name)
         for args in settings(name):
             e = self._fitting(name, args, delays, cost, share, family)
@@ -278,7 +289,7 @@ class SchemeGrid:
     def _fitting(
         self, name: str, args: dict[str, Any], delays: dict[str, Any], cost: float, share: float, family: str
     ) -> Experiment | None:
-        """Return the experiment of a setting, or None if it does not fit."""
+        """Return the experiment of a setting, or None if it is invalid."""
         own = schemes.get(name).optimiser if family == OWN else "gd"
         try:
             e = experiment(delays, cost, self.problem, 1.0 if name in MINI else share)
@@ -297,13 +308,16 @@ class SchemeGrid:
         return e.build_optimiser().scaled(times * scale, self.smoothness)
 
     def _with_rate(self, e: Experiment, own: Optimiser) -> Experiment:
-        """Return local SGD with the step as its workers' rate: then models are averaged."""
+        """Return local SGD with the step as the rate of its workers, so that models are averaged."""
         if e.scheme != "LocalSGD":
             return e
         return e.replace(scheme_args={**e.scheme_args, "rate": own.model_dump()["step"]})
 
     def arrive(self, tried: _Try, seed: int, limit: float = float("inf")) -> Arrived:
-        """Return when a try is at the target under a seed. A run that takes longer than `limit` s may be cut."""
+        """Return when a setting reaches the target with a seed.
+
+        A run that takes longer than `limit` s may be stopped.
+        """
         e, cls = tried.e.replace(seed=seed), schemes.get(tried.e.scheme)
         longest = int(LONGEST * self.exact[tried.share][1] / _answers(e))
         if cls.numeric and e.scheme not in BLIND:
@@ -327,7 +341,7 @@ class SchemeGrid:
         return replace(found, seconds=seconds)
 
     def _commits(self, e: Experiment, longest: int) -> Coefficients:
-        """Return the commits of a scheme, which its steps share."""
+        """Return the commits of a scheme, which are equal for all of its steps."""
         key = repr((e, longest))
         if getattr(self, "_newest", ("",))[0] != key:
             commits = Coefficients(e.plan, e.sampler)
@@ -337,24 +351,24 @@ class SchemeGrid:
 
 
 def _rounds_within(e: Experiment, longest: int, limit: float) -> int:
-    """Return the rounds that take at most `limit` s, and at least one."""
+    """Return the number of rounds that take at most `limit` s, but at least one."""
     ends = np.cumsum(forecast(e, longest, e.seed).seconds)
     return max(1, int(np.searchsorted(ends, limit, side="right")))
 
 
 def _answers(e: Experiment) -> float:
-    """Return the answers of a commit over the workers, for schemes whose workers do not wait for it."""
+    """Return the answers per commit over the number of workers, for schemes whose workers do not wait."""
     return (1 if e.scheme == "ASGD" else WORKERS) / WORKERS
 
 
 def _without_delays(e: Experiment) -> str:
-    """Return a key of the models of schemes that do not depend on delays; all exact schemes have the same."""
+    """Return a key for the models of schemes that do not depend on delays. All exact schemes have the same key."""
     numeric = schemes.get(e.scheme).numeric
     return repr((e.problem_args, e.batch, (e.scheme, e.scheme_args) if numeric else "exact"))
 
 
 def _unlinked(e: Experiment) -> str:
-    """Return a key of the models; where rounds begin together, the link does not change who is in time.
+    """Return a key for the models. If rounds begin together, the link does not affect which answers are in time.
 
     The port keeps the order of arrival.
     """
@@ -362,14 +376,14 @@ def _unlinked(e: Experiment) -> str:
 
 
 def _belongs(family: str, e: Experiment) -> bool:
-    """Return whether a scheme is in its family: a code stores parts more than once, waiting for all does not."""
+    """Return whether a scheme belongs to its family. Codes store parts several times. UMW and the like do not."""
     if family in CODES:
         return _held(e) > MORE and e.scheme_args.get("replication") != 1
     return family != "wait for all" or _held(e) <= MORE
 
 
 def _held(e: Experiment) -> float:
-    """Return how many copies of the data the workers store; parts of all rounds count for schemes that shuffle."""
+    """Return how many copies of the data the workers store. If parts are shuffled, those of all rounds count."""
     scheme, plan, pairs = e.built_scheme, e.plan, set[tuple[int, int]]()
     for r in range(plan.workers):
         held = scheme.round_plan(plan, r)
@@ -405,7 +419,7 @@ def read(path: Path = NUMBERS) -> pd.DataFrame:
 
 
 def as_table(found: pd.DataFrame | Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return rows as a table, with an array of seconds in each."""
+    """Return rows as a data frame, with an array of seconds in each row."""
     table = pd.DataFrame(found)
     seconds: Any = [np.array(text.split(), float) for text in table["seconds"]]
     numbers = {name: pd.to_numeric(table[name], errors="coerce") for name in ("step", "test")}
@@ -413,7 +427,7 @@ def as_table(found: pd.DataFrame | Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def band(seconds: Array) -> tuple[float, float, float]:
-    """Return the geometric mean over the seeds with its 95 % interval: low, mean, high."""
+    """Return the geometric mean over the seeds, with its 95 % interval: low, mean, high."""
     logs = np.log(seconds)
     half = float(student.ppf(0.975, len(logs) - 1)) * float(logs.std(ddof=1)) / np.sqrt(len(logs))
     return tuple(np.exp(logs.mean() + half * np.array([-1.0, 0.0, 1.0])).tolist())
@@ -436,7 +450,7 @@ def ranked(cell: pd.DataFrame) -> pd.DataFrame:
 
 
 def _same(found: pd.DataFrame) -> list[str]:
-    """Return the schemes of its family that did the same as each row, "-" for those that an earlier row has."""
+    """Return for each row the schemes of its family that did the same, or "-" if an earlier row lists it."""
     names, families, seconds = (found[each].tolist() for each in ("scheme", "family", "seconds"))
     texts, shown = [""] * len(found), list[int]()
     for k, mine in enumerate(seconds):
@@ -470,7 +484,7 @@ def summary(table: pd.DataFrame) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Remake the table for the named delay models, and only for the named problems and schemes if there are any."""
+    """Make the table again for these delay models, and only for these problems and schemes if any are given."""
     if list(arguments) == ["summary"]:
         print(*summary(read()), sep="\n")
         return

@@ -1,4 +1,4 @@
-"""Common parts of the lectures' figures: curves in a scheme's style, points, a line at the slider's value."""
+"""Common parts of the lectures' figures: curves in a scheme's style, points, a line at the value of the slider."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from workbench.core.base.types import Array
 from workbench.lab.figures.style import Style, log_ticks, palette
 
-HEIGHT = 520  # px: figure and sliders fit together on a page of 720 px
+HEIGHT = 520  # px, so that figure and sliders fit into a window of 720 px
 
 
 def curve(x: Array, y: Array, name: str, style: Style, hover: str = "%{y:.4g}", **more: Any) -> go.Scatter:
@@ -24,7 +24,7 @@ def curve(x: Array, y: Array, name: str, style: Style, hover: str = "%{y:.4g}", 
 def points(
     x: Sequence[float], y: Sequence[float], name: str, style: Style, hover: str = "%{y:.4g}"
 ) -> go.Scatter:
-    """Draw markers of a scheme's shape, which belong to its curve."""
+    """Draw markers with the shape of a scheme, which belong to its curve."""
     marker = {"color": style.color, "symbol": style.symbol, "size": 13}
     about = f"<b>{name}</b><br>{hover}<extra></extra>"
     return go.Scatter(
@@ -33,10 +33,12 @@ def points(
 
 
 def here(figure: go.Figure, x: float, text: str, theme: str) -> None:
-    """Draw a line at a slider's value."""
+    """Draw a line at the value of a slider."""
     muted = palette(theme).muted
     figure.add_vline(x=x, line={"color": muted, "width": 2, "dash": "dot"})
-    place = log10(x) if figure.layout.xaxis.type == "log" else x  # annotations use exponents
+    place = (
+        log10(x) if figure.layout.xaxis.type == "log" else x
+    )  # annotations on a logarithmic axis use the exponent
     figure.add_annotation(
         x=place, y=1.0, yref="paper", text=text, showarrow=False, xanchor="left", yanchor="top",
         xshift=6, font={"size": 15, "color": muted},

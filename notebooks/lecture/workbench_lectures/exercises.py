@@ -12,11 +12,11 @@ from typing import Generic, Literal, NamedTuple
 from workbench_lectures.knobs import K
 
 Verdict = Literal["", "right", "wrong", "unclear"]
-Slip = tuple[Callable[[K], float | str], str]  # a likely wrong answer, and its feedback
+Slip = tuple[Callable[[K], float | str], str]  # a typical wrong answer, and its feedback
 
 NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)(?:/([0-9]+))?(%?)", re.IGNORECASE)
 BLANK = re.compile("[ \t\n\u00a0\u2009\u202f]")  # also narrow spaces, as between digits or before %
-SHOWN_LETTERS = 20  # characters of an answer that is not a number
+SHOWN_LETTERS = 20  # max characters of an answer that are quoted if it is not a number
 
 
 class Judgement(NamedTuple):
@@ -48,7 +48,7 @@ class Exercise(Generic[K]):
     slips: tuple[Slip[K], ...] = ()
 
     def judge(self, knobs: K, given: str) -> Judgement:
-        """Compare a typed or chosen answer with the right one for these knobs."""
+        """Compare a typed or chosen answer with the correct one for these sliders."""
         if not given.strip():
             return Judgement("unclear", "choose one first" if self.choices else "type a number first")
         if self.choices is not None:
@@ -74,7 +74,7 @@ class Exercise(Generic[K]):
 
 
 def read_number(text: str) -> float | None:
-    """Read a finite number as students write it; None where it is not one.
+    """Return a finite number as students write it, or None if the text is not one.
 
     Accepts decimal point or comma, fractions and percentages. `readNumber` in offline/js/desk.js does the same, on
     pages without a kernel.

@@ -1,4 +1,4 @@
-"""Sliders of a lecture: numbers with their metadata, and the host that notifies whatever depends on them."""
+"""Sliders of a lecture: values with their metadata, and the host that notifies dependent figures."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from workbench_lectures.assets import style
 
 
 class Knobs(Settings):
-    """Values of a lecture's sliders. A lecture has a subclass; forms are made from its fields' metadata."""
+    """Values of a lecture's sliders. A lecture has a subclass. Forms are made from its fields' metadata."""
 
-    labels: ClassVar[Mapping[str, str]] = {}  # field -> label; default: its name
+    labels: ClassVar[Mapping[str, str]] = {}  # field -> label, by default its name
     logs: ClassVar[frozenset[str]] = frozenset()  # fields whose slider is logarithmic
     choice_labels: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # field -> choice -> its label
 
     def fit(self) -> Self:
-        """Return the nearest valid setting: one slider may limit another."""
+        """Return the nearest valid setting, since one slider may limit another."""
         return self
 
     @classmethod
     def entries(cls) -> list[Field]:
-        """Return the lines of a form, in order."""
+        """Return the rows of a form, in order."""
         return [cls._entry(entry) for entry in fields_of(cls)]
 
     @classmethod
@@ -45,7 +45,7 @@ K = TypeVar("K", bound=Knobs)
 
 
 class Panel(Form):
-    """Some of a host's knobs, as sliders."""
+    """Sliders of some of the knobs of a host."""
 
     _css = t.Unicode(style()).tag(sync=True)
 
@@ -64,7 +64,7 @@ class Panel(Form):
         self.blame(wrong)
 
     def take(self, values: Mapping[str, Any]) -> None:
-        """Show values; what the user is typing is kept where it has the same value."""
+        """Show values. A text that the user is typing is kept if it has the same value."""
         mine = {line.name: values[line.name] for line in self.entries}
         self.fill({name: show(v) for name, v in mine.items() if number(self.values[name]) != v})
         self.blame({})
@@ -98,12 +98,15 @@ class SliderHost(Generic[K]):
         return panel
 
     def on_move(self, names: Iterable[str], call: Callable[[], None], later: bool = False) -> None:
-        """Call back when one of these knobs has moved; `later`: once all figures are drawn, which are seen first."""
+        """Call back when one of these knobs has changed.
+
+        `later`: after all figures are drawn, so that they are visible first.
+        """
         self._listeners.append((later, frozenset(names), call))
         self._listeners.sort(key=lambda listener: listener[0])
 
     def move(self, **values: Any) -> None:
-        """Move knobs; raises `SettingError` where a value is not valid."""
+        """Set knobs. Raises `SettingError` for an invalid value."""
         before = self.knobs.model_dump()
         self.knobs = type(self.knobs)(**{**before, **values}).fit()
         after = self.knobs.model_dump()

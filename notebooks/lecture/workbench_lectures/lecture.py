@@ -18,7 +18,7 @@ from workbench_lectures.view import Drawing, View
 
 @dataclass(frozen=True)
 class Part(Generic[K]):
-    """Figure of a lecture: its drawing function, and the knobs that it depends on and shows."""
+    """Figure of a lecture: its drawing function, and its sliders."""
 
     names: Sequence[str]
     draw: Drawing[K]
@@ -32,7 +32,7 @@ class Script(Generic[K]):
     made in advance; see `workbench_lectures.offline`.
     """
 
-    notebook: str  # its name, which begins with the lecture's number
+    notebook: str  # name of the notebook, which begins with the lecture's number
     knobs: type[K]
     parts: Mapping[str, Part[K]]
     entries: Entries[K]
@@ -42,12 +42,12 @@ class Script(Generic[K]):
     places: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __call__(self, **values: Any) -> Lecture[K]:
-        """Open the lecture, its sliders at these values; raises `SettingError` where one is not valid."""
+        """Open the lecture with sliders at these values. Raises `SettingError` for an invalid value."""
         return Lecture(self, **values)
 
 
 class Lecture(w.VBox, Generic[K]):
-    """Running lecture; its own display is invisible, and restores a reloaded page.
+    """Running lecture. Its own display is invisible, and restores a reloaded page.
 
     `show(name)` is a figure with its sliders, `race` the run to watch, `quiz` the exercises.
     """
@@ -63,19 +63,19 @@ class Lecture(w.VBox, Generic[K]):
         super().__init__([self.memory])
 
     def show(self, name: str) -> View:
-        """Return the figure of a name, with its sliders."""
+        """Return the figure of this name, with its sliders."""
         if name not in self.views:
             part = self.script.parts[name]
             self.views[name] = View(self.desk, part.names, part.draw)
         return self.views[name]
 
     def keep(self) -> None:
-        """Send the page what it needs to be restored after a reload."""
+        """Send the page the state that it needs after a reload."""
         knobs = self.desk.knobs.model_dump(mode="json")
         self.memory.keep({"knobs": knobs, "race": self.race.kept(), "quiz": self.quiz.kept()})
 
     def recall(self, state: Mapping[str, Any]) -> None:
-        """Restore the state of an earlier page; raises `SettingError` or `KeyError` for a page of another lecture."""
+        """Restore the state of an earlier page. Raises `SettingError` or `KeyError` for a page of another lecture."""
         now = self.desk.knobs.model_dump()
         asked = {name: value for name, value in state["knobs"].items() if name in now}
         # An address does not distinguish the text "1" from the number.

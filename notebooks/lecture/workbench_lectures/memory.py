@@ -19,10 +19,10 @@ from workbench_lectures.assets import script
 
 
 class Memory(anywidget.AnyWidget):
-    """Invisible widget: `kept` is sent to the page, `recalled` is what the page stored, or what a link contains."""
+    """Invisible widget. `kept`: state for the page to store. `recalled`: stored state, or that in a link."""
 
     _esm = t.Unicode(script("present", "memory")).tag(sync=True)
-    kept = t.Unicode().tag(sync=True)  # JSON; empty: no action yet
+    kept = t.Unicode().tag(sync=True)  # JSON; "": no action yet
     recalled = t.Unicode().tag(sync=True)
 
     def __init__(self, recall: Callable[[dict[str, Any]], None]) -> None:
@@ -31,11 +31,11 @@ class Memory(anywidget.AnyWidget):
         self.observe(lambda change: self._take(change["new"]), "recalled")
 
     def keep(self, state: dict[str, Any]) -> None:
-        """Store this state in the page; it replaces older ones."""
+        """Store this state in the page, in place of an older one."""
         self.kept = json.dumps(state)
 
     def _take(self, text: str) -> None:
-        """Restore the state of an earlier page; unreadable states (of an older version, for example) are ignored."""
+        """Restore the state of an earlier page. Unreadable states, for example of an older version, are ignored."""
         try:
             self._recall(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -8,14 +8,16 @@ from numpy.typing import NDArray
 from workbench.core.base.types import Array
 
 FEATURES, UNITS, CLASSES = 64, 16, 10
-CUTS = np.cumsum([FEATURES * UNITS, UNITS, UNITS * CLASSES])  # borders of the layers in a model
+CUTS = np.cumsum([FEATURES * UNITS, UNITS, UNITS * CLASSES])  # ends of the layers in a model vector
 SIZE = int(CUTS[-1]) + CLASSES  # number of parameters
-SEED = 0  # of the first model
-CONDITION = 100.0  # of least squares: largest over smallest eigenvalue, for samples of independent columns
+SEED = 0  # seed of the first model
+CONDITION = (
+    100.0  # condition number of least squares: largest over smallest eigenvalue, for independent columns
+)
 
 
 def first() -> Array:
-    """Return the first model, (parameters,): normal weights of variance 1 / inputs, and biases of zero."""
+    """Return the first model, (parameters,): normal weights of variance 1 / inputs, and zero biases."""
     rng = np.random.default_rng(SEED)
     layers = [rng.standard_normal((a, b)) / np.sqrt(a) for a, b in ((FEATURES, UNITS), (UNITS, CLASSES))]
     return np.concatenate([layers[0].ravel(), np.zeros(UNITS), layers[1].ravel(), np.zeros(CLASSES)])
@@ -43,7 +45,7 @@ def loss_and_gradient(model: Array, X: Array, y: NDArray[np.int64]) -> tuple[flo
 
 
 def squares(model: Array, X: Array, y: Array) -> tuple[float, Array]:
-    """Return the mean of (x.model - y)^2 / 2 and its gradient, with columns of X that shrink from 1 to 0.1."""
+    """Return the mean of (x.model - y)^2 / 2 and its gradient. The columns of X are scaled from 1 to 0.1."""
     Z = X * CONDITION ** (-0.5 * np.linspace(0.0, 1.0, X.shape[1]))
     off = Z @ model - y
     return 0.5 * float(np.mean(off * off)), off @ Z / len(y)

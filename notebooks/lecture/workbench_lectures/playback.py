@@ -26,7 +26,7 @@ FORECAST_ROUNDS = 40  # rounds of a forecast of the animation's length
 
 
 class Playback:
-    """Start of the animation (s on the clock), its pace in virtual seconds per second, and where it was stopped."""
+    """Start of the animation (s on the clock), its pace in virtual seconds per second, and the time of its stop."""
 
     def __init__(
         self, pace: float, began: float, stopped: float | None = None, clock: Clock = time.time
@@ -41,7 +41,7 @@ class Playback:
         return self.pace * max(0.0, self.clock() - self.began)
 
     def stop(self) -> None:
-        """Stop at the present time."""
+        """Stop at the current time."""
         self.stopped = self.now
 
 
@@ -51,12 +51,12 @@ class PlaybackRun(Run):
     def __init__(self, run: Run, playback: Playback, limit: int | None = None) -> None:
         super().__init__(run.experiment, run.engine)
         self.run, self.playback = run, playback
-        self.limit = limit  # rounds that were shown when it was stopped
+        self.limit = limit  # number of rounds that were shown at the stop
         self._known: Array = np.zeros(0)  # end times of the known rounds
 
     @property
     def state(self) -> State:
-        """Running until the animation has shown the last round, or the one at which it was stopped."""
+        """State of the animation: running until the last round is shown, or the one at which it was stopped."""
         inner, shown = self.run.state, self._shown()
         if self.limit is not None and inner != "failed":
             return "stopped" if shown == self.limit or inner in ("finished", "stopped") else inner
@@ -75,7 +75,7 @@ class PlaybackRun(Run):
 
     @note.setter
     def note(self, text: str) -> None:
-        """Ignore a new text: it is made from what is shown."""
+        """Ignore a new text, since the text is made from the shown rounds."""
 
     @override
     def rows(self, first: int = 0) -> Rows:
@@ -97,7 +97,7 @@ class PlaybackRun(Run):
         return self._count(self._times(), 0)
 
     def stop(self) -> None:
-        """Stop the animation, for all of its runs; shown rounds stay."""
+        """Stop the animation of all its runs. Shown rounds stay."""
         if self.playback.stopped is None:
             self.playback.stop()
         if self.limit is None:
@@ -114,7 +114,7 @@ class PlaybackRun(Run):
 
 
 def length(experiments: Sequence[Experiment]) -> float:
-    """Return the expected virtual seconds of the slowest of some experiments."""
+    """Return the expected virtual seconds of the slowest of these experiments."""
     living = [e.replace(faults=()) if e.faults else e for e in experiments]  # forecasts do not support deaths
     return max(forecast(e, rounds=min(e.rounds, FORECAST_ROUNDS)).mean * e.rounds for e in living)
 
@@ -122,6 +122,6 @@ def length(experiments: Sequence[Experiment]) -> float:
 def play(
     experiments: Sequence[Experiment], playback: Playback, limits: Sequence[int | None] = ()
 ) -> list[PlaybackRun]:
-    """Start runs on the virtual clock, shown by the animation; `limits`: rounds of those that were stopped."""
+    """Start runs on the virtual clock and show them by the animation. `limits`: shown rounds of stopped runs."""
     runs = start_all(experiments)
     return [PlaybackRun(run, playback, limit) for run, limit in zip_longest(runs, limits[: len(runs)])]

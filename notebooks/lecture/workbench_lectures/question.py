@@ -16,18 +16,18 @@ from workbench_lectures.knobs import K, SliderHost
 
 
 class Question(anywidget.AnyWidget):
-    """One exercise. The page sends the answer; `verdict` and `words` are the feedback."""
+    """Widget of one exercise. The page sends the answer. `verdict` and `words` are the feedback."""
 
     _esm = t.Unicode(script("question")).tag(sync=True)
     _css = t.Unicode(style()).tag(sync=True)
     title = t.Unicode().tag(sync=True)
-    text = t.Unicode().tag(sync=True)  # HTML, as are words and why
+    text = t.Unicode().tag(sync=True)  # HTML, like `words` and `why`
     unit = t.Unicode().tag(sync=True)
-    choices = t.List(t.List(t.Unicode())).tag(sync=True)  # [value, label]; empty: the answer is a number
+    choices = t.List(t.List(t.Unicode())).tag(sync=True)  # [value, label]; empty if the answer is a number
     given = t.Unicode().tag(sync=True)
     verdict = t.Unicode().tag(sync=True)
     words = t.Unicode().tag(sync=True)
-    why = t.Unicode().tag(sync=True)  # empty: not requested yet
+    why = t.Unicode().tag(sync=True)  # "" until it is requested
 
     def __init__(self, asked: Callable[[dict[str, Any]], None], **traits: Any) -> None:
         super().__init__(**traits)
@@ -35,7 +35,7 @@ class Question(anywidget.AnyWidget):
 
 
 class Quiz(Pane):
-    """Exercises at the end of a lecture, about the current sliders; `changed` is called for every answer."""
+    """Exercises at the end of a lecture, for the current sliders. `changed` is called at every answer."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Quiz(Pane):
 
     @guarded
     def _moved(self) -> None:
-        """Ask again where a slider changes the question or its answer."""
+        """Update the questions whose text or answer depends on changed sliders."""
         for question, exercise in zip(self.questions, self.exercises, strict=True):
             knobs = self.desk.knobs
             choices = exercise.choices(knobs) if exercise.choices else {}
@@ -93,7 +93,7 @@ class Quiz(Pane):
         self.score.value = f'<div class="wb wb-score">{text}</div>'
 
     def kept(self) -> list[dict[str, Any]]:
-        """Return what a reloaded page needs."""
+        """Return the state that a reloaded page needs."""
         return [{"given": q.given, "checked": bool(q.verdict), "why": bool(q.why)} for q in self.questions]
 
     def recall(self, kept: Sequence[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Live part of a lecture: Run, its duration, growing curves, and speedups."""
+"""Live part of a lecture: a Run button, the duration, growing curves, and speedups."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Race(Pane):
         self.desk, self.entries, self.changed, self.clock = desk, entries, changed, clock
         self.playback: Playback | None = None
         self.runs: list[PlaybackRun] = []
-        self.values: dict[str, Any] = {}  # the knobs of the runs that are shown
+        self.values: dict[str, Any] = {}  # values of the sliders for the shown runs
         self.plot = LivePlot(x=x, y=y)
         self.plot.when_over(self._over)
         self.plot.observe(lambda _: self._speeds(), "target")
@@ -58,13 +58,13 @@ class Race(Pane):
 
     @guarded
     def start(self) -> None:
-        """Start all from the beginning."""
+        """Start all runs from the beginning."""
         experiments = self.entries(self.desk.knobs)
         pace = length(experiments) / float(self.lasts.values["lasts"])
         self._show(self.desk.knobs.model_dump(), Playback(pace, self.clock(), clock=self.clock))
 
     def run(self, timeout: float | None = None) -> list[Trace]:
-        """Start all and wait for the results, but not for the animation; for notebooks without a viewer."""
+        """Start all runs, and wait for their results but not for the animation, for notebooks without a viewer."""
         self.start()
         return [run.result() for run in self.runs if run.wait(timeout)]
 
@@ -102,7 +102,7 @@ class Race(Pane):
     # ---------------------------------------------------------------- a reloaded page
 
     def kept(self) -> dict[str, Any]:
-        """Return what the next page needs to continue."""
+        """Return the state that the next page needs to continue."""
         view = {"lasts": self.lasts.values["lasts"], "x": self.plot.x, "y": self.plot.y}
         if self.playback is None:
             return view
@@ -110,7 +110,7 @@ class Race(Pane):
         return {**view, "knobs": self.values, "film": film, "limits": [run.limit for run in self.runs]}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
-        """Repeat the same runs, and continue to show them where the clock is now."""
+        """Repeat the same runs, and continue to show them at the current time of the clock."""
         self.lasts.fill({"lasts": str(kept.get("lasts", "10"))})
         self.plot.x, self.plot.y = kept.get("x", self.plot.x), kept.get("y", self.plot.y)
         if "film" in kept:

@@ -1,4 +1,4 @@
-"""Problems of the lectures' runs: small, bundled, the same in several lectures."""
+"""Problems of the lectures' runs: small and bundled, and shared by several lectures."""
 
 from __future__ import annotations
 

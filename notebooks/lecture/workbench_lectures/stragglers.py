@@ -22,16 +22,16 @@ from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Part, Script
 from workbench_lectures.runs import DIGITS
 
-SAMPLES = 1200  # d of the figures
+SAMPLES = 1200  # samples d of the figures
 MIN_S_PER_SAMPLE = 5e-5  # a, s/sample
-ROUNDS = 20  # of the run whose rounds are shown
+ROUNDS = 20  # rounds of the run from which a round is shown
 GRID = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128])  # numbers of workers
 DROPPING_SCHEME = "SGD"  # the scheme that does not wait for the latest
 WAIT = "UMW"
 
 
 class Stragglers(Knobs):
-    """Number of workers, number not waited for, and their delays."""
+    """Number of workers, number of ignored workers, and their delays."""
 
     labels: ClassVar = {"workers": "workers N", "stragglers": "stragglers s", "tail": "tail 1/(aμ)"}
     logs: ClassVar = frozenset({"tail"})
@@ -46,12 +46,12 @@ class Stragglers(Knobs):
     round: int = setting(0, "round of the run below", ge=0, le=ROUNDS - 1)
 
     def fit(self) -> Stragglers:
-        """Ensure that at least one worker answers."""
+        """Make sure that at least one worker answers."""
         return self.replace(stragglers=min(self.stragglers, self.workers - 1))
 
     @property
     def delays(self) -> dict[str, object]:
-        """Delay model: both kinds have the same mean."""
+        """Delay model. Both kinds have the same mean."""
         if self.distribution == "pareto":
             return {"kind": "pareto", "shift": MIN_S_PER_SAMPLE, "shape": 1 + 1 / self.tail}
         return {
@@ -61,7 +61,7 @@ class Stragglers(Knobs):
         }
 
     def late(self, t: Array, workers: int) -> Array:
-        """Return P(a worker with 1/`workers` of the samples needs longer than t), shape of t."""
+        """Return the probability that a worker with 1/`workers` of the samples takes longer than t, shape of t."""
         least = MIN_S_PER_SAMPLE * SAMPLES / workers
         if self.distribution == "pareto":
             return np.asarray((np.maximum(t, least) / least) ** -(1 + 1 / self.tail))
@@ -74,7 +74,7 @@ class Stragglers(Knobs):
             return theory.exponential_order_mean(k, workers, self.tail * least, least)
         left = np.arange(
             workers - k + 1, workers + 1
-        )  # U^(-1/shape) is Pareto; these are of beta distributions
+        )  # U^(-1/shape) is Pareto; these are means of beta distributions
         return least * float(np.prod(left / (left - self.tail / (1 + self.tail))))
 
 
@@ -82,7 +82,7 @@ class Stragglers(Knobs):
 
 
 def tail(knobs: Stragglers, theme: Theme) -> go.Figure:
-    """Draw the probability that one, all, or enough workers are not done by a time."""
+    """Draw the probability that one worker, all workers, or enough workers are not done at a time."""
     n, s = knobs.workers, knobs.stragglers
     figure = new_figure(theme, "Who is still computing?", "marks: means", HEIGHT)
     least = MIN_S_PER_SAMPLE * SAMPLES / n
@@ -152,7 +152,7 @@ def one_round(knobs: Stragglers, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: Stragglers) -> list[Experiment]:
-    """Return schemes that wait for all, leave the latest out, or code, on the same stragglers."""
+    """Return schemes that wait for all, ignore the latest, or use a code, on the same stragglers."""
     s = {"scheme_args": {"stragglers": knobs.stragglers}}
     common = {"workers": knobs.workers, "rounds": 200, "delays": knobs.delays, **DIGITS}
     return [
@@ -171,7 +171,7 @@ def _round_ms(knobs: Stragglers, s: int) -> float:
 
 
 def _half(knobs: Stragglers) -> int:
-    """Return the fewest stragglers to leave out so that the mean wait for random parts is at most half."""
+    """Return the least number of ignored stragglers for which the mean wait for random parts is at most half."""
     n = knobs.workers
     full = theory.exponential_order_mean(n, n)
     return next(s for s in range(n) if theory.exponential_order_mean(n - s, n) <= full / 2)

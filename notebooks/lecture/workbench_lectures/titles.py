@@ -15,14 +15,14 @@ PACE = 130  # words per minute, read aloud
 EACH = {"lecture.show(": 1.0, "lecture.race": 2.0, "lecture.quiz": 3.0}  # minutes
 
 
-class Told(NamedTuple):
-    """Title and minutes of a lecture."""
+class LectureInfo(NamedTuple):
+    """Title of a lecture, and its duration in minutes."""
 
     title: str
     minutes: int
 
 
-def told(notebook: Path) -> Told:
+def info_of(notebook: Path) -> LectureInfo:
     """Return title and minutes of a lecture's notebook, from its words, figures, run and exercises."""
     cells = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4).cells  # type: ignore[no-untyped-call]
     prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
@@ -32,4 +32,4 @@ def told(notebook: Path) -> Told:
         minutes * len(re.findall(f"^{re.escape(call)}", code, re.M)) for call, minutes in EACH.items()
     )
     pieces = len(re.sub(r"<[^>]+>", "", prose).split())
-    return Told(title[1] if title else notebook.stem, round(pieces / PACE + shown))
+    return LectureInfo(title[1] if title else notebook.stem, round(pieces / PACE + shown))

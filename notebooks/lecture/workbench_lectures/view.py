@@ -1,4 +1,4 @@
-"""Figure above the sliders that it depends on."""
+"""Figure above its sliders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Drawing = Callable[[K, Theme], "go.Figure"]
 
 
 class View(Pane):
-    """Figure with its sliders, which are synchronised with those of all other views."""
+    """Figure with its sliders, which have the same values as those of all other views."""
 
     def __init__(self, desk: SliderHost[K], names: Sequence[str], draw: Drawing[K]) -> None:
         self.panel, self.plot = desk.panel(names), Plot()
@@ -28,6 +28,6 @@ class View(Pane):
 
     @guarded
     def redraw(self) -> None:
-        """Draw the figure for the current knobs."""
+        """Draw the figure for the current sliders."""
         self.report("")
         self.plot.redraw()

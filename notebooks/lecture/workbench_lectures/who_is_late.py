@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ STEPS = 60
 
 
 class WhoIsLate(Knobs):
-    """Job of some workers, of which some are late."""
+    """Job whose workers include late ones."""
 
     labels: ClassVar = {"late": "late workers", "factor": "how slow", "often": "how often", "view": "look at"}
     choice_labels: ClassVar = {
@@ -42,7 +42,7 @@ class WhoIsLate(Knobs):
 
 @lru_cache(maxsize=64)
 def recording(workers: int, late: int, factor: float, often: float) -> Recording:
-    """Simulate a job: all workers vary a little, some are late, beginning with the second one."""
+    """Simulate a job: all workers vary a little, and some are late, from the second one on."""
     rng = np.random.default_rng(0)
     times = 1 + 0.05 * rng.exponential(size=(STEPS, workers))
     slow = np.isin(np.arange(workers), 1 + np.arange(late) * 2 % (workers - 1))
@@ -53,21 +53,23 @@ def recording(workers: int, late: int, factor: float, often: float) -> Recording
 
 
 def job(knobs: WhoIsLate) -> Recording:
-    """Return the job of the current sliders."""
+    """Return the job for the current sliders."""
     return recording(knobs.workers, knobs.late, knobs.factor, knobs.often)
 
 
 @lru_cache(maxsize=64)
 def answer(workers: int, late: int, factor: float, often: float) -> Diagnosis:
     """Return the result of the diagnosis."""
-    return cast(Diagnosis, diagnose(recording(workers, late, factor, often)))  # of steps, not of averages
+    found = diagnose(recording(workers, late, factor, often))
+    assert isinstance(found, Diagnosis)  # not averages
+    return found
 
 
 # ---------------------------------------------------------------- figures
 
 
 def seen(knobs: WhoIsLate, theme: Theme = "light") -> go.Figure:
-    """Draw the mean seconds of a step of every worker: as a whole, or by phase."""
+    """Draw the mean seconds per step of each worker: in total, or by phase."""
     table = job(knobs).table()
     computing, whole = table.mean().to_numpy(), float(table.max(axis=1).mean())
     text = (
@@ -88,7 +90,7 @@ def seen(knobs: WhoIsLate, theme: Theme = "light") -> go.Figure:
 
 
 def entries(knobs: WhoIsLate) -> Sequence[Experiment]:
-    """Return experiments that wait for all, and that use a code for some."""
+    """Return experiments that wait for all workers, and that use a code for the late ones."""
     delay_model = {
         "kind": "heterogeneous",
         "slow": knobs.late / knobs.workers,
@@ -109,16 +111,16 @@ def alone(knobs: WhoIsLate) -> float:
 
 
 def first(knobs: WhoIsLate) -> float:
-    """Return what the slower of two late workers costs, when a third one takes 1.
+    """Return the cost of the slower of two late workers, in times of a worker that is not late.
 
-    One takes `factor`, the other half as much more.
+    The slower one takes `factor`, and the other one exceeds 1 by half as much.
     """
     over = knobs.factor - 1
     return over / 2 + over / 4
 
 
 def leave(knobs: WhoIsLate) -> str:
-    """Return whether leaving out a permanently late worker is better, if the others share its work."""
+    """Return whether leaving out a permanently late worker is faster, if the others share its work."""
     return "out" if knobs.factor > knobs.workers / (knobs.workers - 1) else "in"
 
 
@@ -185,7 +187,7 @@ lecture: Script[WhoIsLate] = Script(
     entries,
     ("late", "factor", "often"),
     EXERCISES,
-    places={  # every position is a job that is diagnosed
+    places={  # each position is a job that is diagnosed
         "workers": (4, 8, 12),
         "factor": (1.05, 1.2, 1.6, 3.0),
         "often": (0.05, 0.5, 1.0),

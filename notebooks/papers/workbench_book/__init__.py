@@ -1,4 +1,4 @@
-"""Reproduction book: every figure and table of the five papers, the paper's numbers beside ours.
+"""Reproduction book: every figure and table of the papers, with the paper's numbers beside computed ones.
 
 `workbench reproduce all` on the command line; here, entries by name:
 

@@ -22,14 +22,15 @@ from workbench_book.values import Line, Misprint, Picture, Result
 N, S = 8, 2
 P_SLOW, P_SS, P_AS = 0.3, 0.8, 0.01
 PUBLISHED = {"FRC": 1.976, "CRC": 0.5173}
-SPED_UP, REAL_RUNS = 10.0, 4  # on real processes: a deadline of 0.2 s instead of 2 s; seeds per scheme
+# on real processes: factor on all times, so that the deadline is 0.2 s instead of 2 s; seeds per scheme
+SPED_UP, REAL_RUNS = 10.0, 4
 CALL = f"({N}, {S}, {P_SLOW}, {P_SS}, {P_AS})"
 
 
 def experiment(scheme: str, rounds: int, seed: int, **fields: Any) -> Experiment:
-    """Return eight workers, two per part, with a deadline of 2 s.
+    """Return an experiment with eight workers, two per part, and a deadline of 2 s.
 
-    A worker takes 1 s, or 10 s if it straggles. On the Unit problem `residual` is the decoding error.
+    A worker takes 1 s, or 10 s if it straggles. On the problem "unit", `residual` is the decoding error.
     """
     common: dict[str, Any] = {
         "scheme_args": {"replication": S, "shuffle": "random", "deadline": 2.0},
@@ -95,7 +96,7 @@ def find_errors(setting: Setting) -> Result:
 
 
 def _measured(setting: Setting) -> Measured:
-    """Measure eight real processes, in the full form; with a few seeds, the same draws are simulated."""
+    """Measure on eight real processes, in the full form, with a few seeds. The same draws are simulated."""
     if setting.quick:
         return Measured(NOT_QUICK)
     data = {"problem": "least_squares", "problem_args": {"data": "synthetic", "samples": N, "features": 4}}
@@ -108,7 +109,7 @@ def _measured(setting: Setting) -> Measured:
 
 
 def _mean(real: Measured, scheme: str) -> dict[str, float]:
-    """Return the mean decoding error over the real runs of a scheme, and over the same ones on the virtual clock."""
+    """Return the mean decoding error over the real runs of a scheme, and over the same runs on the virtual clock."""
     runs = [real.values(f"{scheme} {run}", _error) for run in range(REAL_RUNS)]
     return {column: float(np.mean([each[column] for each in runs])) for column in runs[0]}
 
@@ -118,7 +119,10 @@ def _error(trace: Trace) -> float:
 
 
 def random_coefficients(draws: int, seed: int) -> Array:
-    """Return expected errors of CRC with random coefficients (exact from any n - s + 1 answers), one per draw."""
+    """Return the expected errors of CRC with random coefficients, one per draw.
+
+    These codes are exact for any n - s + 1 answers.
+    """
     codes = (circulant(N, S, "random", seed + i).matrix for i in range(draws))
     return np.array([theory.crc_error(N, S, P_SLOW, P_SS, P_AS, code) for code in codes])
 
@@ -177,7 +181,7 @@ def _ahead() -> Misprint:
 
 
 def _terms() -> Misprint:
-    """Check that the printed P_r counts impossible terms, by min(i, m) for i."""
+    """Check that the printed P_r includes impossible terms, since it has min(i, m) in place of i."""
     from math import comb
 
     m = 0
@@ -200,7 +204,10 @@ def _terms() -> Misprint:
 
 
 def _theorem_2() -> Misprint:
-    """Check that |A A+ - 1| is undefined as printed (a matrix less a vector), and that r must grow if n mod s > 0."""
+    """Check that |A A+ - 1| is undefined as printed, and that the sum over r needs larger r if n mod s > 0.
+
+    It is a matrix minus a vector.
+    """
     n, s = 8, 3
     errors = theory.crc_errors(n, s)
     chances = sum(

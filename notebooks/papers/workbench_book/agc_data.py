@@ -1,4 +1,4 @@
-"""Data and stragglers of paper 4's figure 2: real ones where available, else a named stand-in."""
+"""Data and stragglers of paper 4's figure 2: real ones if available, or else a named replacement."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from workbench_book.real_data import at_hand
 from workbench_book.setting import TRACES, Setting
 
 BOSTON = "openml:boston"
-EC2_WORKERS, LATEST = 20, 1.5  # workers; deadline over the median recorded time
+EC2_WORKERS, LATEST = 20, 1.5  # number of workers; deadline as a multiple of the median recorded time
 
 
 def ec2(setting: Setting) -> tuple[dict[str, Any], float, str, str]:
-    """Return delays, deadline, their origin, and why their possible gain is small."""
+    """Return delays, deadline, their source, and why their possible gain is small."""
     if setting.traces is None:
         factor = {"slow": P_SLOW, "slow_straggles": P_SS, "active_straggles": P_AS, "factor": 10.0}
         model = {"kind": "heterogeneous", "shift": 1 / 16, **factor}
         reason = "with a stand-in for the recorded times"
         return model, LATEST, f"Stragglers: the paper's heterogeneous model as a stand-in; {ABSENT}.", reason
     times, _ = recorded(str(setting.traces))
-    whole = 150 / EC2_WORKERS * S  # samples of a worker: the recorded task represents all of them
+    whole = 150 / EC2_WORKERS * S  # samples of a worker, since a recorded task represents all of them
     model = {"kind": "replay", "path": str(setting.traces), "samples": whole}
     deadline = LATEST * float(np.nanmedian(times))
     late = 100 * float(np.mean(times[~np.isnan(times)] > deadline))

@@ -1,4 +1,4 @@
-"""All schemes on the stragglers that were recorded on EC2: fastest rounds, and fastest training."""
+"""All schemes with the stragglers that were recorded on EC2: the fastest rounds, and the fastest training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workbench_book.setting import TRACES, Setting
 from workbench_book.values import Line, Picture, Result
 
 WORKERS = 20
-SETTINGS: dict[str, dict[str, Any]] = {  # parameters at 20 workers; other schemes take their defaults
+SETTINGS: dict[str, dict[str, Any]] = {  # parameters for 20 workers; other schemes have their defaults
     "SGD": {"stragglers": 2},
     "GC": {"stragglers": 4, "code": "fractional"},
     "CR": {"children": 4, "layers": 2, "stragglers": 1},
@@ -43,12 +43,12 @@ SETTINGS: dict[str, dict[str, Any]] = {  # parameters at 20 workers; other schem
     "M-SGC": {"burst": 2, "window": 3, "stragglers": 4, "tolerance": 0.2},
 }
 TOLERANT = ("GC", "CR", "CEGC", "UC-MMC", "GC-MMC", "LCC")  # exact schemes that do not wait for all
-REAL_ROUND = 0.1  # s that a round of UMW takes on real processes
+REAL_ROUND = 0.1  # s of a round of UMW on real processes
 EACH = 40  # rounds per draw of workers
 
 
 def find(setting: Setting) -> Result:
-    """Train linear regression by every scheme, with 20 workers that take the recorded times."""
+    """Train linear regression with every scheme, on 20 workers with the recorded times."""
     if setting.traces is None:
         return Result(text=[ABSENT], data=["None: this comparison needs the recorded times."], seed=None)
     times, _ = recorded(str(setting.traces))
@@ -110,7 +110,7 @@ def _rounds(rounds: dict[str, Array]) -> list[Line]:
 
 
 def _measured(setting: Setting) -> Measured:
-    """Measure some of the rounds of the first draw of workers, on real processes; full form only."""
+    """Measure some rounds of the first draw of workers on real processes, in the full form."""
     if setting.quick:
         return Measured(NOT_QUICK)
     chosen = {name: experiment(name, setting).replace(rounds=ROUNDS) for name in schemes.names()}
@@ -144,7 +144,7 @@ def _words(means: dict[str, float], ends: dict[str, float]) -> str:
 
 
 def experiment(name: str, setting: Setting) -> Experiment:
-    """Return one scheme in this comparison."""
+    """Return the experiment of one scheme in this comparison."""
     lazy = schemes.get(name).numeric and name not in ("LCC", "D-SGD")
     adam = {"optimiser": "amsgrad", "optimiser_args": {"rate": 1.0}}
     return Experiment(

@@ -22,14 +22,14 @@ from workbench_book.measured import NOT_QUICK, Measured, faster, measure
 from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
-DEADLINE, REAL_ROUNDS = 0.2, 40  # of the real runs: s, rounds
-CHANCE = 2.0  # standard errors: smaller differences are not significant
-SAME = 0.02  # maximum distance of curves that look like one
+DEADLINE, REAL_ROUNDS = 0.2, 40  # deadline of the real runs, s, and their rounds
+CHANCE = 2.0  # smaller differences, in standard errors, are not significant
+SAME = 0.02  # max distance of curves that cannot be distinguished
 SHUFFLES = ("none", "random")
 
 
 class Words(NamedTuple):
-    """Texts of an entry: its data, in full and in a caption; its setting; why statements do not hold."""
+    """Texts of an entry: its data, in full and in a caption, its setting, and why statements do not hold."""
 
     data: str
     caption: str
@@ -38,14 +38,16 @@ class Words(NamedTuple):
 
 
 def find_simulated(panel: str, setting: Setting) -> Result:
-    """Simulate both codes, shuffled and not, n = 8, s = 2, the paper's probabilities."""
+    """Simulate both codes with and without shuffling: n = 8, s = 2, the paper's probabilities."""
     problem, args, data, caption = boston(setting) if panel == "a" else diabetes()
     rounds = setting.pick(150, 400)
 
     def make(scheme: str, shuffle: str, seed: int) -> Experiment:
         scheme_args = {"replication": S, "shuffle": shuffle, "deadline": 2.0}
         e = experiment(scheme, rounds, seed, problem=problem, problem_args=args, scheme_args=scheme_args)
-        share = e.problem_spec.count() / N  # samples of a part: a worker without straggling is done after 1 s
+        share = (
+            e.problem_spec.count() / N
+        )  # samples of a part, so that a worker without straggling is done after 1 s
         return e.replace(delays={**e.delays.model_dump(), "shift": 1 / (S * (share + 1))})
 
     study = studied(make, ("FRC", "CRC"), setting)
@@ -56,7 +58,7 @@ def find_simulated(panel: str, setting: Setting) -> Result:
 
 
 def find_recorded(scheme: str, setting: Setting) -> Result:
-    """Simulate one code on iris, 20 workers, with recorded times (if absent, with the heterogeneous model)."""
+    """Simulate one code on iris with 20 workers, on recorded times, or else with the heterogeneous delay model."""
     delays, deadline, note, reason = ec2(setting)
     rounds = setting.pick(150, 300)
 
@@ -85,7 +87,7 @@ Make = Callable[[str, str, int], Experiment]
 
 @dataclass(frozen=True)
 class Study:
-    """Data of a panel. losses: training loss above the minimum, (seeds, rounds + 1), by pair."""
+    """Data of a panel. `losses`: training loss minus the minimum, (seeds, rounds + 1), by pair."""
 
     make: Make
     losses: Losses
@@ -94,7 +96,7 @@ class Study:
 
 
 def studied(make: Make, schemes: Sequence[str], setting: Setting) -> Study:
-    """Run every scheme, shuffled and not, over some seeds; the first seed's beginning on real processes too.
+    """Run every scheme with and without shuffling over some seeds, and the first rounds of one seed on real processes.
 
     Slow workers are drawn once per seed. The minimum is the loss of full gradients after 20 times as many rounds.
     """
@@ -115,7 +117,7 @@ def studied(make: Make, schemes: Sequence[str], setting: Setting) -> Study:
 
 
 def measured(make: Make, pairs: Sequence[Pair], setting: Setting) -> Measured:
-    """Run the first seed on real processes, with fewer rounds and a deadline of `DEADLINE`; full form only."""
+    """Run the first seed on real processes, with fewer rounds and a deadline of `DEADLINE`, in the full form."""
     if setting.quick:
         return Measured(NOT_QUICK)
     chosen = {_label(pair): make(*pair, setting.seed).replace(rounds=REAL_ROUNDS) for pair in pairs}
@@ -124,7 +126,7 @@ def measured(make: Make, pairs: Sequence[Pair], setting: Setting) -> Measured:
 
 
 def _final(losses: Losses, pair: Pair) -> Array:
-    """Return the loss of each seed over the last tenth of the rounds."""
+    """Return the loss of each seed, averaged over the last tenth of the rounds."""
     return _last_tenth(losses[pair])
 
 
@@ -133,7 +135,7 @@ def _last_tenth(curves: Array) -> Array:
 
 
 def _below(text: str, low: Array, high: Array) -> Claim:
-    """Return whether a mean over runs is below another, for paired runs: the same seeds, the same stragglers.
+    """Return whether one mean over runs is below another, for pairs of runs with the same seed and stragglers.
 
     None: the difference is less than `CHANCE` standard errors.
     """
@@ -185,7 +187,10 @@ def _line(losses: Losses, pair: Pair) -> Line:
 
 
 def _real_lines(study: Study, setting: Setting) -> list[Line]:
-    """Which workers answer in time determines the loss; the same seed has the same stragglers on both clocks."""
+    """Return the lines of real runs.
+
+    The loss depends on which workers answer in time. The same seed has the same stragglers on both clocks.
+    """
 
     def end(trace: Trace) -> float:
         return float(_last_tenth(np.asarray(trace.columns["loss"]))) - study.least
@@ -213,7 +218,7 @@ def _picture(losses: Losses, seeds: int, data: str) -> Picture:
 
 
 def _alike(losses: Losses) -> str:
-    """Name the codes whose two curves cannot be distinguished."""
+    """Return the codes whose two curves cannot be distinguished, as text."""
     means = {pair: curves.mean(axis=0) for pair, curves in losses.items()}
     apart = {
         scheme: float(np.max(np.abs(means[scheme, "random"] / means[scheme, "none"] - 1)))

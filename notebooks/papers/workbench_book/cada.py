@@ -14,18 +14,18 @@ from workbench_book.real_data import at_hand
 from workbench_book.setting import Setting
 
 ETA, BATCH, RATE = 1e-4, 100, 0.01
-TARGET = 0.1  # training loss; the paper's has no factor 1/2, the package's has
+TARGET = 0.1  # training loss; the paper's has no factor 1/2, and the package's has one
 PUBLISHED = {  # at a training loss of 0.1: s, messages, mini-batches
     "CADA": {"time": 0.380, "communication": 19292, "computation": 9646},
     "G-CADA": {"time": 0.068, "communication": 12292, "computation": 9219},
 }
 COSTS = {"time": "s", "communication": "messages", "computation": "mini-batches"}
 MNIST = "openml:mnist"
-UNIT = 0.1  # unit of the paper's c, times L^2: its smoothness constants are not stated
+UNIT = 0.1  # unit of the paper's c, as a multiple of L^2, since the paper states no smoothness constants
 
 
 class Run(NamedTuple):
-    """Scheme of the figure: number of workers and parameters; `c` in the paper's units."""
+    """Scheme of the figure: number of workers and parameters. `c` is in the paper's units."""
 
     label: str
     workers: int
@@ -42,14 +42,14 @@ RUNS = (
     Run("G-CADA, G = 4, M_G = 3", 12, "G-CADA", {"groups": 4}, 0.3),
     Run("G-CADA, 9 workers, G = 3, M_G = 3", 9, "G-CADA", {"groups": 3}, 0.3),
 )
-# the text's setting, and the one that matches the ratio of the numbers
+# the setting of the text, and the one that agrees with the ratio of the numbers
 STATED, MEANT = (RUNS[3].label, RUNS[4].label)
 
 
 def experiments(setting: Setting, unit: float = UNIT) -> Iterator[tuple[str, Experiment]]:
-    """Return every run of the figure by label; D-SGD has the automatic step.
+    """Return all runs of the figure by label. D-SGD has the automatic step.
 
-    The paper's 2.6 belongs to another scale of data. `unit`: unit of the paper's c, times L^2.
+    The paper's step 2.6 is for data with another scale. `unit`: unit of the paper's c, as a multiple of L^2.
     """
     return on(data_of(setting)[0], setting, unit)
 
@@ -86,7 +86,7 @@ def data_of(setting: Setting) -> tuple[dict[str, Any], str, str]:
 
 
 def stand_in(setting: Setting) -> tuple[dict[str, Any], str, str]:
-    """Return the stand-in for MNIST, a sentence about it, and its name for captions."""
+    """Return the replacement of MNIST, a sentence about it, and its name for captions."""
     samples = setting.pick(600, 2000)
     note = f"{standins.DIGITS_28}; {samples} samples, noiseless targets y = X theta, theta standard normal."
     data = {"data": standins.regression_on_digits(samples), "scale": False}
@@ -94,7 +94,7 @@ def stand_in(setting: Setting) -> tuple[dict[str, Any], str, str]:
 
 
 def costs(trace: Trace, target: float) -> dict[str, float]:
-    """Return seconds, messages and mini-batches until the loss (without the 1/2) is at the target; NaN: never."""
+    """Return seconds, messages and mini-batches until the loss (without the 1/2) reaches the target, or NaN."""
     reached = np.flatnonzero(2 * np.asarray(trace.columns["loss"]) <= target)
     if not len(reached):
         return dict.fromkeys(COSTS, float("nan"))

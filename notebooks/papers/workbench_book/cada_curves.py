@@ -31,11 +31,11 @@ from workbench_book.measured import NOT_QUICK, Measured, measure, sped_up
 from workbench_book.setting import Setting
 from workbench_book.values import Line, Picture, Result
 
-REAL_ROUNDS, REAL_ROUND = 200, 0.15  # rounds of the real runs; seconds of a round of D-Adam in them
+REAL_ROUNDS, REAL_ROUND = 200, 0.15  # rounds of the real runs; s of a round of D-Adam in them
 
 
 def traces_of(setting: Setting) -> dict[str, Trace]:
-    """Run everything, with real vectors (which workers CADA asks depends on them)."""
+    """Run all schemes with real vectors, since the workers that CADA asks depend on them."""
     found = {}
     for done, (label, e) in enumerate(experiments(setting), 1):
         found[label] = run(e, events=False)
@@ -44,7 +44,7 @@ def traces_of(setting: Setting) -> dict[str, Trace]:
 
 
 def common_target(traces: dict[str, Trace]) -> float:
-    """Return the paper's 0.1, or what CADA and its relatives all reach where a short run ends above it."""
+    """Return the paper's 0.1, or the least loss that CADA and its relatives all reach if a short run ends above it."""
     adaptive = [t for label, t in traces.items() if label != "D-SGD"]
     reached = max(2 * float(np.min(t.columns["loss"])) for t in adaptive)
     return max(TARGET, reached)
@@ -85,7 +85,7 @@ def find_curves(setting: Setting) -> Result:
 
 
 def _laziness(traces: dict[str, Trace], found: dict[str, dict[str, float]]) -> str:
-    """Return the mean number of answers per round, beside that of a round that asks all."""
+    """Return the mean number of answers per round, beside that of a round that asks all workers."""
     texts = []
     for label in ("CADA", STATED, MEANT):
         e, answers = traces[label].experiment, np.asarray(traces[label].columns["messages"])
@@ -99,7 +99,7 @@ def _laziness(traces: dict[str, Trace], found: dict[str, dict[str, float]]) -> s
 
 
 def _cost_lines(what: str, found: dict[str, dict[str, dict[str, float]]]) -> list[Line]:
-    """Return a line for each of the three costs; `found`: label -> column -> costs."""
+    """Return a line for each of the three costs. `found`: label -> column -> costs."""
     return [
         Line(
             f"{label}: {name} {what}", None, {column: of[name] for column, of in each.items()}, unit, "wb.run"
@@ -111,7 +111,7 @@ def _cost_lines(what: str, found: dict[str, dict[str, dict[str, float]]]) -> lis
 
 
 def measured(setting: Setting) -> Measured:
-    """Run the first rounds on 12 real processes, 600 samples in batches of 25, longer answers; full form only."""
+    """Run the first rounds on 12 real processes, in the full form: 600 samples in batches of 25, longer answers."""
     if setting.quick:
         return Measured(NOT_QUICK)
     little = replace(setting, quick=True)
@@ -122,7 +122,7 @@ def measured(setting: Setting) -> Measured:
 
 
 def real_costs(real: Measured) -> tuple[dict[str, dict[str, dict[str, float]]], float]:
-    """Return the costs until a loss that every one of these runs reaches, by label and column; and that loss."""
+    """Return the costs until a loss that each of these runs reaches, by label and column, and that loss."""
     traces = [*real.real.values(), *real.simulated.values()]
     target = max((2 * float(np.min(t.columns["loss"])) for t in traces), default=float("nan"))
     columns = {"scaled": real.simulated, "measured": real.real}

@@ -32,7 +32,7 @@ def _groups() -> Misprint:
 
 
 def _class_zero() -> Misprint:
-    often = [3.0] * 3  # L_m^2 = 9 > c: the rule is broken in every round
+    often = [3.0] * 3  # L_m^2 = 9 > c, so the worker is selected in every round
     published = theory.cada_selected(often, c=2.0, max_age=10, form="published")
     right = theory.cada_selected(often, c=2.0, max_age=10)
     return Misprint(
@@ -45,7 +45,7 @@ def _class_zero() -> Misprint:
 
 
 def _age() -> Misprint:
-    never = [1e-6]  # moves too little to break the rule: only the age of the gradient counts
+    never = [1e-6]  # the model hardly changes, so only the age of the gradient counts
     found = theory.cada_selected(never, c=2.0, max_age=10)
     return Misprint(
         "Sections III and IV, tau > D or tau >= D",

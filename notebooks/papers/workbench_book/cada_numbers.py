@@ -19,7 +19,7 @@ REASON = "the unit of c is not stated, nor are mini-batch and data"
 
 
 def find_numbers(setting: Setting) -> Result:
-    """Compute CADA's costs over G-CADA's, for both readings of the groups and every unit of c."""
+    """Compute CADA's costs over G-CADA's, for both interpretations of the groups and every unit of c."""
     sweep, real = Sweep.from_facts(setting.facts["gcada-sweep"]), setting.facts["gcada-fig2"]
     ratios = list(_ratios(sweep, real["short"]))
     return Result(
@@ -38,7 +38,7 @@ def find_numbers(setting: Setting) -> Result:
 
 
 def _costs(sweep: Sweep) -> Iterator[Line]:
-    """Return the numbers, which are not judged: they depend on data and mini-batches that are not stated."""
+    """Return the numbers, which are not compared, since they depend on data and mini-batches that are not stated."""
     for label in SHOWN:
         for name, unit in COSTS.items():
             means = sweep.costs[label][name].mean(axis=1)
@@ -47,7 +47,7 @@ def _costs(sweep: Sweep) -> Iterator[Line]:
 
 
 def _ratios(sweep: Sweep, short: Mapping[str, Any]) -> Iterator[Line]:
-    """Return the judged ratios at every unit of c, those of a round that asks all, and those of short real runs."""
+    """Return the compared ratios at every unit of c, and those of full rounds and of short real runs."""
     for label, name in NAMES.items():
         for cost in COSTS:
             means = [float(each) for each in sweep.ratio("CADA", label, cost).mean(axis=1)]
@@ -60,7 +60,7 @@ def _ratios(sweep: Sweep, short: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _identities() -> Iterator[Line]:
-    """Check that communication over computation is (M_G + 1)/M_G, which holds in any run, in the paper's numbers."""
+    """Check the paper's numbers: communication over computation is (M_G + 1)/M_G in any run."""
     for label, size in zip(SHOWN, (1, 4, 3), strict=True):
         paper = PUBLISHED[label.split(",")[0]]
         yield Line(
@@ -90,7 +90,7 @@ def _words(sweep: Sweep) -> str:
 
 
 def _published(label: str, name: str, target: float) -> float | None:
-    """Return the paper's number, if ours is at the same loss."""
+    """Return the paper's number, if the computed one is at the same loss."""
     return float(PUBLISHED[label.split(",")[0]][name]) if target == TARGET else None
 
 

@@ -27,14 +27,14 @@ UNITS = (0.01, 0.03, 0.1, 0.3, 1.0)
 QUICK_UNITS = (0.01, 0.03, 0.1, 0.3)
 QUICK_TARGET = 1.0  # training loss of the quick form, whose runs are short
 SEEDS = 3
-FIRST = 4  # a quarter of the rounds is tried first: most runs are at the target by then
+FIRST = 4  # a quarter of the rounds is tried first, since most runs have reached the target by then
 SWEPT = ("D-Adam", "CADA", STATED, MEANT)
 NAMES = {STATED: "G = 3, M_G = 4", MEANT: "G = 4, M_G = 3"}
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Costs until a training loss, `costs[label][cost]` of shape (units, seeds); infinite: not in `rounds` rounds."""
+    """Costs until a training loss: `costs[label][cost]`, (units, seeds). Infinite: not within `rounds` rounds."""
 
     units: tuple[float, ...]
     target: float
@@ -43,7 +43,7 @@ class Sweep:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """Read what the entry `gcada-sweep` has saved."""
+        """Return the sweep that the entry `gcada-sweep` has saved."""
         found = {
             label: {name: np.array(table, float) for name, table in each.items()}
             for label, each in facts["costs"].items()
@@ -56,17 +56,17 @@ class Sweep:
         return int(self.costs["CADA"]["time"].shape[1])
 
     def ratio(self, over: str, of: str, cost: str) -> Array:
-        """Return the cost of one scheme over another's, (units, seeds); NaN where neither reaches the target."""
+        """Return the cost of one scheme over that of another, (units, seeds). NaN if neither reaches the target."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.costs[over][cost] / self.costs[of][cost])
 
     def best(self, label: str, cost: str) -> float:
-        """Return a scheme's least cost: mean over the seeds at its best constant."""
+        """Return the least cost of a scheme: the mean over the seeds at its best constant."""
         return float(self.costs[label][cost].mean(axis=1).min())
 
 
 def find(setting: Setting) -> Result:
-    """Compute costs at every unit with every seed, as ratios with bands, and judge statements by all of them."""
+    """Compute the costs at every unit with every seed, as ratios with bands. Statements are checked at all units."""
     sweep = swept(setting)
     every = dict(experiments(setting))
     return Result(
@@ -89,7 +89,7 @@ def find(setting: Setting) -> Result:
 
 
 def swept(setting: Setting) -> Sweep:
-    """Run every scheme at every unit, over some seeds; D-Adam has no constant and is run once per seed."""
+    """Run every scheme at every unit over some seeds. D-Adam has no constant and is run once per seed."""
     units, target = setting.pick(QUICK_UNITS, UNITS), setting.pick(QUICK_TARGET, TARGET)
     rounds, seeds = setting.pick(480, 6000), SEEDS
     base = {label: e for label, e in experiments(setting, unit=1.0) if label in SWEPT}
@@ -109,13 +109,13 @@ def swept(setting: Setting) -> Sweep:
 
 
 def at(e: Experiment, unit: float, rounds: int, seed: int) -> Experiment:
-    """Return an experiment, whose c is in a unit of 1, in another unit."""
+    """Return an experiment, given for unit 1, with another unit of its c."""
     rule = {"c": e.scheme_args["c"] * unit} if "c" in e.scheme_args else {}
     return e.replace(scheme_args={**e.scheme_args, **rule}, rounds=rounds, seed=seed)
 
 
 def until(e: Experiment, target: float) -> dict[str, float]:
-    """Return costs until the loss is at the target, infinite if never; a shorter run has the same rounds."""
+    """Return the costs until the loss reaches the target, or infinity. A shorter run has the same first rounds."""
     for rounds in (max(1, e.rounds // FIRST), e.rounds):
         found = costs(run(e.replace(rounds=rounds), events=False), target)
         if not np.isnan(found["time"]):
@@ -127,7 +127,7 @@ def until(e: Experiment, target: float) -> dict[str, float]:
 
 
 def holding(ratios: Array) -> list[bool | None]:
-    """Return whether a ratio is above 1, unit by unit; None where the seeds do not agree.
+    """Return whether a ratio is above 1, unit by unit, or None where the seeds do not agree.
 
     >>> holding(np.array([[1.2, 1.3], [0.9, 1.1], [0.8, 1.0]]))
     [True, None, False]
@@ -136,7 +136,10 @@ def holding(ratios: Array) -> list[bool | None]:
 
 
 def claim(text: str, ratios: Array, units: tuple[float, ...], by: str = "wb.run") -> Claim:
-    """Judge the claim "this ratio is above 1" over the whole sweep: True or False only if it is so at every unit."""
+    """Return the claim "this ratio is above 1" for the whole sweep.
+
+    It is True or False only if it is so at every unit.
+    """
     states = holding(ratios)
     first = states[0]
     holds = first if all(state is first for state in states) else None
@@ -151,12 +154,12 @@ def claim(text: str, ratios: Array, units: tuple[float, ...], by: str = "wb.run"
 
 
 def span(ratios: Array) -> str:
-    """Return least and largest value of a sweep."""
+    """Return the minimum and the maximum of a sweep."""
     return f"{np.nanmin(ratios):.3g} to {np.nanmax(ratios):.3g}".replace("inf", "∞")
 
 
 def claims_of(sweep: Sweep) -> list[Claim]:
-    """Return the claims of the paper's text about the figure, for both readings of the groups."""
+    """Return the claims of the paper's text about the figure, for both interpretations of the groups."""
     texts = {
         "time": "needs less time than CADA",
         "communication": "needs fewer messages than CADA",
@@ -246,7 +249,7 @@ def _picture(sweep: Sweep, over: str, of: str, text: str, data: str) -> Picture:
 
 
 def _band(ratios: Array) -> tuple[Array, Array, Array]:
-    """Return least, mean and largest over the seeds."""
+    """Return minimum, mean and maximum over the seeds."""
     return ratios.min(axis=1), ratios.mean(axis=1), ratios.max(axis=1)
 
 

@@ -28,7 +28,7 @@ PAPERS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """Figure, table or list of misprints: `find` computes it; `needs` names entries whose facts it uses.
+    """Figure, table or list of misprints. `find` computes it. `needs`: entries whose facts it uses.
 
     `weight`: approximate share of the time.
     """
@@ -37,7 +37,7 @@ class Entry:
     title: str
     find: Callable[[Setting], Result]
     needs: tuple[str, ...] = ()
-    measured: bool = False  # whether it has a part on real processes
+    measured: bool = False  # whether a part of it runs on real processes
     paper: int = 0
     weight: float = 1.0
 
@@ -50,7 +50,7 @@ class Outcome:
     result: Result | None
     error: str = ""
     seconds: float = 0.0
-    reused: bool = False  # from the cache of an earlier run
+    reused: bool = False  # whether it is from the cache of an earlier run
     versions: tuple[tuple[str, str], ...] = ()
 
 
@@ -73,7 +73,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Entry:
-    """Return the entry of a name; raises `SettingError` with the nearest name."""
+    """Return the entry of a name. Raises `SettingError` with the nearest name."""
     known = entries()
     if name not in known:
         raise unknown_name("name", name, ["all", *known])
@@ -81,7 +81,7 @@ def get(name: str) -> Entry:
 
 
 def chosen(name: str) -> list[Entry]:
-    """Return the entries of a name, "all" for every one; the entries that they need come first."""
+    """Return the entries of a name, or all for "all". Each entry follows those that it needs."""
     wanted = entries().values() if name == "all" else [get(name)]
     ordered: dict[str, Entry] = {}
     for entry in wanted:

@@ -29,9 +29,9 @@ PUBLISHED = (  # row m - 1, from d = m on
     (37.3977, 32.3759),
     (42.0638,),
 )
-MEASURED = ((1, 1), (8, 1), (4, 3))  # d, m: uncoded, best plain gradient code, best of all
+MEASURED = ((1, 1), (8, 1), (4, 3))  # d, m: uncoded, the best plain gradient code, the best of all
 QUICK_MEASURED = ((1, 1), (4, 3))
-PAPER = {"uncoded": 0.41, "m = 1": 0.11}  # savings stated in section 5
+PAPER = {"uncoded": 0.41, "m = 1": 0.11}  # savings that section 5 states
 
 
 def experiment(d: int, m: int, rounds: int, seed: int = 0, **changes: Any) -> Experiment:
@@ -50,7 +50,7 @@ def experiment(d: int, m: int, rounds: int, seed: int = 0, **changes: Any) -> Ex
 
 
 def find(setting: Setting) -> Result:
-    """Compute all 36 cells by quadrature and by simulation; three of them on real processes."""
+    """Compute all 36 cells by quadrature and by simulation, and three of them on real processes."""
     exact = theory.cegc_table(N, **MODEL)
     rounds = setting.pick(4000, 40000)
     found = _measured(setting)
@@ -89,13 +89,13 @@ def _measured(setting: Setting) -> Measured:
 
 
 def measured_like(experiments: Mapping[str, Experiment], base: str, setting: Setting) -> Measured:
-    """Return experiments for real processes, with times divided such that a round of `base` takes 0.1 s."""
+    """Return experiments for real processes, with times divided so that a round of `base` takes 0.1 s."""
     chosen, divided = sped_up(experiments, 0.1, base)
     return measure(chosen, setting, divided)
 
 
 def on_data(e: Experiment) -> Experiment:
-    """Return an experiment with the same seconds on real data, 25 samples for each one of the parts."""
+    """Return an experiment with the same seconds on real data, with 25 samples in each part."""
     args = {"data": "synthetic", "samples": 25 * e.workers, "features": 24}
     delays = e.delays.model_dump()
     delays |= {"t1": delays["t1"] / 25, "lambda1": 25 * delays["lambda1"]}

@@ -1,6 +1,6 @@
-"""Paper 2, figure 2: five workers, three parts each, once for two stragglers and once for messages half as long.
+"""Paper 2, figure 2: five workers with three parts each, for two stragglers and for messages of half the length.
 
-Our text of the figure has lost its minus signs, so absolute values are compared.
+The available text of the figure has lost its minus signs, so absolute values are compared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
 N, D = 5, 3
-NODES = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])  # of the example; section 4 takes others
+NODES = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])  # nodes of the example; section 4 has others
 # Messages of the workers, absolute values as printed: coefficients of g1(0), ..., g5(0), then of g1(1), ..., g5(1).
 PRINTED_A = ((1, 3, 6, 0, 0), (0, 2, 6, 3, 0), (0, 0, 1, 2, 1), (2, 0, 0, 3, 6), (3, 1, 0, 0, 6))
 PRINTED_B = (
@@ -40,7 +40,7 @@ TABLE_2 = {  # straggler W1: weights of f2, ..., f5 for both coordinates
 
 
 def find(s: int, m: int, setting: Setting) -> Result:
-    """Compare the printed code with section 3's polynomials, decode from every set, and check the digits of a run."""
+    """Compare the printed code with the polynomials of section 3, decode every set, and check the digits of a run."""
     code = example(m)
     printed = np.array(PRINTED_A if m == 1 else PRINTED_B, dtype=float)
     ours = _like(code, printed)
@@ -100,7 +100,7 @@ def _roots(nodes: list[float]) -> Array:
 
 
 def _like(code: Array, printed: Array) -> Array:
-    """Scale rows to the printed ones by their first printed coefficient, as a worker may scale its message."""
+    """Scale rows to the printed ones by their first coefficient, since a worker may scale its message."""
     rows = []
     for row, shown in zip(code, printed, strict=True):
         at = int(np.flatnonzero(shown)[0])
@@ -149,7 +149,7 @@ def _shorter(e: Experiment, m: int) -> Claim:
 
 
 def _run(e: Experiment) -> Claim:
-    """Check that real vectors through messages give the model of plain gradient descent."""
+    """Check that real vectors in messages give the model of plain gradient descent."""
     coded = run(e, numeric=True, events=False)
     plain = run(e.replace(scheme="UMW", scheme_args={}), events=False)
     off = _apart(coded, plain)
@@ -166,7 +166,7 @@ def _apart(one: Trace, other: Trace) -> float:
 
 
 def _measured(e: Experiment, setting: Setting) -> Measured:
-    """Measure some rounds with the code, and uncoded, on five real processes; full form only."""
+    """Measure some rounds with the code, and uncoded, on five real processes, in the full form."""
     if setting.quick:
         return Measured(NOT_QUICK)
     few = e.replace(rounds=ROUNDS)
@@ -175,7 +175,7 @@ def _measured(e: Experiment, setting: Setting) -> Measured:
 
 
 def _really(found: Measured) -> list[Claim]:
-    """Compare the models again, from real messages."""
+    """Compare the models again, with messages between real processes."""
     if not found.real:
         return []
     off = _apart(found.real["CEGC"], found.real["UMW"])

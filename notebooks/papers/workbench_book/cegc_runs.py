@@ -21,7 +21,7 @@ from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
 WORKERS = (10, 15, 20)
-NAIVE, PLAIN = 0.32, 0.23  # least savings: over uncoded, and over the best with m = 1
+NAIVE, PLAIN = 0.32, 0.23  # least savings: over uncoded, and over the best code with m = 1
 AMAZON = "openml:amazon"
 
 
@@ -44,7 +44,7 @@ def model_for(n: int) -> dict[str, float]:
 
 
 def choices(n: int) -> dict[str, Choice]:
-    """Choose uncoded, the best code with m = 1, and the two best with m > 1, by time, as the paper does."""
+    """Return the codes that the paper compares: uncoded, the best with m = 1, and the two best with m > 1, by time."""
     table = theory.cegc_table(n, **model_for(n))
     plain = int(np.nanargmin(table[0])) + 1
     order = [divmod(int(i), n) for i in np.argsort(table, axis=None) if not np.isnan(table.flat[int(i)])]
@@ -54,9 +54,9 @@ def choices(n: int) -> dict[str, Choice]:
 
 
 def experiment(n: int, choice: Choice, rounds: int, seed: int, **fields: Any) -> Experiment:
-    """Return an experiment with as many workers as parts, n.
+    """Return an experiment with n workers and n parts.
 
-    Parts have one sample each, or other data with as many seconds per part.
+    Parts have one sample each, or other data with the same seconds per part.
     """
     common: dict[str, Any] = {"problem": "unit", "problem_args": {"samples": n}} | fields
     samples = problems.get(common["problem"])(**common["problem_args"]).count() / n
@@ -69,7 +69,7 @@ def experiment(n: int, choice: Choice, rounds: int, seed: int, **fields: Any) ->
 
 
 def find_times(setting: Setting) -> Result:
-    """Compute mean times of the chosen codes, with table 3's constants: the paper does not state its cluster's."""
+    """Compute mean times of the chosen codes with table 3's constants, since the paper does not state its cluster's."""
     rounds = setting.pick(2000, 20000)
     lines, bars, claims = [], {}, []
     specs: dict[str, Any] = {}
@@ -158,11 +158,11 @@ def _role(place: int, name: str) -> str:
 
 
 def find_auc(setting: Setting) -> Result:
-    """Compute AUC against time: all these schemes are exact, so the models are equal and only the times differ."""
+    """Compute AUC against time. All these schemes are exact, so the models are equal and only the times differ."""
     rounds = setting.pick(40, 150)
     args, data, caption = _data(setting)
     first = experiment(10, Choice(1, 0, 1), rounds, setting.seed, **_learning(args))
-    quality = run(first).columns["test_auc"]  # of all schemes: they are exact
+    quality = run(first).columns["test_auc"]  # of all schemes, since they are exact
     setting.report(1, 1)
     curves, specs, claims = {}, {}, []
     for n in WORKERS:
@@ -199,9 +199,9 @@ def find_auc(setting: Setting) -> Result:
 
 
 def _data(setting: Setting) -> tuple[dict[str, Any], str, str]:
-    """Return Amazon Employee Access where available, else the stand-in, with a note and a name for captions.
+    """Return Amazon Employee Access if available, or else a replacement, with a note and a name for captions.
 
-    The data are dense, so with fewer columns than the paper.
+    The data are dense, so they have fewer columns than in the paper.
     """
     samples, columns = setting.pick((1500, 300), (13000, 2000))
     # The same number of samples is held out.

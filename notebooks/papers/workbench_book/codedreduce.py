@@ -31,7 +31,9 @@ from workbench_book.values import Line, Picture, Result
 
 CURVES = ("fig8", "fig9a", "fig9b", "fig9c", "fig10", "fig11a", "fig11b", "fig11c", "fig12")
 SHRINK = 8  # quick form: about this factor fewer features
-SAMPLES = 1092  # quick form: divisible by 84 and 156, and every tree's load is a whole number of them
+SAMPLES = (
+    1092  # quick form: divisible by 84 and 156, so that the load of each tree is a whole number of samples
+)
 QUICK_MEASURED = ("fig8",)
 REASON = (
     "the constants of the paper's cluster are not stated, and without a latency a ring is ahead of the tree"
@@ -54,7 +56,7 @@ def find_times(setting: Setting) -> Result:
 
 
 def find_curves(name: str, setting: Setting) -> Result:
-    """Train with all five schemes on the same stragglers; compare times to an equal error."""
+    """Train with all five schemes on the same stragglers, and compare the times to an equal error."""
     preset, data, caption = real_data.for_preset(presets[name], setting)
     used = small(preset) if setting.quick else preset
     used = used.replace(seed=setting.seed)
@@ -82,7 +84,7 @@ def find_curves(name: str, setting: Setting) -> Result:
 
 
 def _result(lines: list[Line], run: Sequence[Experiment], found: Measured, setting: Setting) -> Result:
-    """Build the result of both kinds of figures; `run`: the experiments on the virtual clock."""
+    """Return the result of both kinds of figures. `run`: the experiments on the virtual clock."""
     return Result(
         lines=lines,
         columns=["ours", "tested", "fitted", "measured"],
@@ -96,10 +98,10 @@ def _result(lines: list[Line], run: Sequence[Experiment], found: Measured, setti
 
 
 def small(preset: Preset, rounds: int = 60) -> Preset:
-    """Return less data for the training; computing and transfer times are not changed.
+    """Return less data for training, with the same computing and transfer times.
 
-    Samples and parameters are divided evenly among the workers, so that no rounding of loads or of the ring's slices
-    changes the times.
+    Samples and parameters are divided evenly among the workers, so that rounding of loads or of the ring's slices
+    does not change the times.
     """
     e = preset[0]
     samples, size = e.shape()
@@ -141,7 +143,7 @@ def _none_stated(preset: Preset) -> str:
 
 
 def rounds_to(trace: Trace, metric: str, target: float) -> int:
-    """Return the rounds until a metric is at a target, which every trace here reaches."""
+    """Return the rounds until a metric reaches a target that every trace reaches."""
     return int(np.argmax(np.asarray(trace.columns[metric]) <= target)) + 1
 
 
@@ -155,7 +157,7 @@ def measured_part(name: str, preset: Preset, setting: Setting) -> Measured:
 
 
 def _scaled_words(found: Measured) -> str:
-    """Describe the measurement: the tree, the data, and CR's time, which all times are divided by."""
+    """Describe the measurement: the tree, the data, and the time of CR, by which all times are divided."""
     e, took = found.real["CR"].experiment, found.values("CR", per_round)
     args, (samples, size) = e.scheme_args, e.shape()
     return (
@@ -178,7 +180,7 @@ def _lines(
     equal: dict[str, float],
     needed: dict[str, int],
 ) -> list[Line]:
-    """Return one line per baseline; `equal` holds the speedups at equal error, empty for times per round.
+    """Return one line per baseline. `equal`: speedups at equal error, empty for times per round.
 
     `needed`: rounds to that error. The published value is a time to that error: the time per round times these
     rounds.
@@ -200,7 +202,7 @@ def _lines(
 
 
 def over_cr(expected: dict[str, Forecast], scheme: str) -> tuple[float, float]:
-    """Return a scheme's time per round over CR's, and its standard error as if the two were independent."""
+    """Return a scheme's time per round over CR's, and its standard error as if both were independent."""
     one, base = expected[scheme], expected["CR"]
     ratio = one.mean / base.mean
     return ratio, ratio * float(np.hypot(one.error / one.mean, base.error / base.mean))

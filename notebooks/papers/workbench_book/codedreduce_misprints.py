@@ -37,7 +37,7 @@ def _tree() -> Misprint:
 
 
 def _features(setting: Setting) -> Misprint:
-    """Compare both sizes on the cluster fitted to the other figures: with a small vector, only latency remains."""
+    """Compare both sizes on the cluster that is fitted to other figures. With a short vector, only latency remains."""
     preset, cluster = presets["fig12"], Constants(**setting.facts["ec2"]["crowded"])
     published = preset.published["RAR"]
     sizes = {p: preset.replace(problem_args={**preset[0].problem_args, "features": p}) for p in (500, 5000)}

@@ -27,8 +27,8 @@ from workbench_book.values import Claim, Line, Picture, Result
 B = ((0.5, 1.0, 0.0), (0.0, 1.0, -1.0), (0.5, 0.0, 1.0))  # (4)
 # (4): weights of the two workers that answered
 A = {(1, 2): (1.0, 2.0), (0, 2): (1.0, 1.0), (0, 1): (2.0, -1.0)}
-SAMPLES = 15  # of the example: a part has 5, and a fifth of D^T(1,1) = 1/2 D1 u D2 has 2
-FIFTHS = {  # figure 7's coefficients of D^T(1,1), its five fifths in order
+SAMPLES = 15  # samples of the example: a part has 5, and a fifth of D^T(1,1) = 1/2 D1 u D2 has 2
+FIFTHS = {  # coefficients of the five fifths of D^T(1,1) in figure 7, in order
     "(1,1)": (1.0, 1.0, 0.0, 0.0, 0.0),
     "(2,1)": (0.0, 0.0, 0.5, 1.0, 0.0),
     "(2,2)": (0.0, 0.0, 0.0, 1.0, -1.0),
@@ -40,8 +40,8 @@ TABLE_2 = {  # parameter tensors as printed: in x out x kernel, or in x out
     "1 Conv2d": (3, 16, 3, 3), "2 Conv2d": (16, 64, 4, 4), "3 Linear": (64, 384), "4 Linear": (384, 192),
     "5 Linear": (192, 10),
 }  # fmt: skip
-TREES = ((4, 3, 1), (12, 2, 1), (12, 2, 2), (12, 2, 3), (12, 2, 5))  # those of figures 2 and 8 to 13
-GROWN: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {  # two clusters over which a gain grows
+TREES = ((4, 3, 1), (12, 2, 1), (12, 2, 2), (12, 2, 3), (12, 2, 5))  # trees of figures 2 and 8 to 13
+GROWN: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {  # two clusters between which a gain grows
     "RAR": ({"workers": 30}, {"workers": 120}),
     "GC": (
         {"workers": 30, "scheme_args": {"stragglers": 3}},
@@ -56,15 +56,15 @@ GROWN: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {  # two clusters o
         {"scheme_args": {"children": 16, "layers": 3}},
     ),
 }
-MANY = 12_000  # children, at which the order of a resiliency is visible
-ORDERS = {"RAR": 1.0, "GC": 0.0, "CR, L = 2": 1 / 2, "CR, L = 3": 2 / 3}  # of table I: exponents of N
+MANY = 12_000  # number of children at which the order of a resiliency is visible
+ORDERS = {"RAR": 1.0, "GC": 0.0, "CR, L = 2": 1 / 2, "CR, L = 3": 2 / 3}  # exponents of N in table I
 
 
 # ---------------------------------------------------------------- table I
 
 
 def find_table_1(setting: Setting) -> Result:
-    """Compute loads and resiliencies from plans; growth of the gain from rounds that only communicate."""
+    """Compute loads and resiliencies from plans, and the growth of the gain from rounds without computing."""
     return Result(
         lines=[*_loads(), *_resiliencies(), *_gains()],
         claims=[_seven_times(), _reached()],
@@ -120,10 +120,9 @@ def _resiliencies() -> Iterator[Line]:
 
 
 def ring_resiliency(workers: int) -> float:
-    """Return the share of workers that a ring tolerates: SGD without that many ends every round when the ring does.
+    """Return the share of workers that a ring tolerates.
 
-    >>> ring_resiliency(6)
-    0.0
+    SGD without that many workers ends every round when the ring does.
     """
     e = Experiment(scheme="RAR", workers=workers, rounds=20, problem="unit", problem_args={"samples": workers},
                    delays={"kind": "exponential", "mean": 1.0})  # fmt: skip
@@ -143,7 +142,7 @@ def _tree(n: int, depth: int, s: int) -> str:
 def communicating(
     label: str, scheme_args: Mapping[str, int] = MappingProxyType({}), workers: int = 0
 ) -> Experiment:
-    """Return a scheme without computing or latency: only messages, one second per vector on a port."""
+    """Return an experiment without computing or latency: only messages, one second per vector on a port."""
     count = workers or theory.cr_workers(scheme_args["children"], scheme_args["layers"])
     return Experiment(
         scheme=label.split(",")[0],
@@ -178,7 +177,7 @@ def _gains() -> Iterator[Line]:
 
 
 def _seven_times() -> Claim:
-    """Check remark 2, for alpha = 1/2 of many children."""
+    """Check remark 2 for alpha = 1/2 and many children."""
     n = 10**4
     fewer = theory.cr_load(n, 1, n // 2) / theory.cr_load(n, 3, n // 2)
     text = "Remark 2: with alpha = 0.5, three layers in place of one take a seventh of the load"
@@ -187,11 +186,12 @@ def _seven_times() -> Claim:
 
 
 def _reached() -> Claim:
-    """Check that CR tolerates the most at a load that GC has as well, on all trees of the figures."""
+    """Check on all trees of the figures that CR tolerates the most stragglers for a load that GC has as well."""
     pairs = []
     for n, depth, s in TREES:
         workers = theory.cr_workers(n, depth)
-        late = math.floor(theory.cr_load(n, depth, s) * workers) - 1  # of GC at no more than CR's load
+        # number of stragglers of GC with at most CR's load
+        late = math.floor(theory.cr_load(n, depth, s) * workers) - 1
         pairs.append((s / n, max(late, 0) / workers))
     text = ", ".join(f"{cr:.3g} against {gc:.3g}" for cr, gc in pairs)
     return Claim(
@@ -206,7 +206,7 @@ def _reached() -> Claim:
 
 
 def find_example(setting: Setting) -> Result:
-    """Check allocation, decoding and load as printed; every pair of survivors, and a whole run."""
+    """Check allocation, decoding and load as printed, every pair of survivors, and a whole run."""
     scheme = CR(children=3, layers=2, stragglers=1, matrix=B)
     fifths = {node: shown(scheme, rank) for node, rank in RANKS.items()}
     code = scheme.code()
@@ -228,7 +228,7 @@ def find_example(setting: Setting) -> Result:
 
 
 def shown(scheme: CR, rank: int) -> Array:
-    """Return a node's weights of the fifths of D^T(1,1), (5,), over the fifth's own; NaN if not one number.
+    """Return a node's weights of the fifths of D^T(1,1), (5,), over the fifth's own, or NaN if not one number.
 
     >>> shown(CR(children=3, layers=2, stragglers=1, matrix=B), RANKS["(2,1)"]).tolist()
     [0.0, 0.0, 0.5, 1.0, 0.0]
@@ -263,7 +263,7 @@ def _load(scheme: CR) -> Line:
 
 
 def _relay(fifths: Mapping[str, Array]) -> Claim:
-    """Check that node (1,1) makes 1/2 g_D1 + g_D2 from any two children and its own two fifths."""
+    """Check that node (1,1) computes 1/2 g_D1 + g_D2 from any two children and its own two fifths."""
     code = np.array(B)
     children = np.stack([fifths[f"(2,{i})"] for i in (1, 2, 3)])
     off = []

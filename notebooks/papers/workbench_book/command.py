@@ -53,7 +53,7 @@ def reproduce(
             click.echo(_HOW, err=True)
         return
     if name != "all":
-        book.get(name)  # rejects a wrong name at once
+        book.get(name)  # raises an error for a wrong name at once
     check_writable(output, "output", output)
     where = book.find_traces(traces)
     setting = book.Setting(quick, seed, where, download, measure)
@@ -70,7 +70,7 @@ def reproduce(
 
 
 def _say(outcome: Outcome, alone: bool) -> None:
-    """Print one line per entry; its numbers too if it is the only one."""
+    """Print one line per entry, with its numbers if it is the only one."""
     click.echo(notebook.summary(outcome))
     if alone and outcome.result is not None:
         for line in notebook.numbers(outcome.result):
@@ -78,6 +78,6 @@ def _say(outcome: Outcome, alone: bool) -> None:
 
 
 def _notebooks(setting: Setting, output: Path) -> None:
-    """Execute the notebooks that exist; in an installation without a clone there are none."""
+    """Execute the notebooks that exist. An installation without a clone has none."""
     for path in notebook.execute_all(setting, output):
         click.echo(f"written to {path}")

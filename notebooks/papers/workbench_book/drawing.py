@@ -31,7 +31,7 @@ from workbench.lab.figures.style import (
 )
 from workbench_book.values import COLUMNS, Kind, Line, Picture
 
-# column -> colour and marker: only measured values have a filled star
+# column -> colour and marker; only measured values have a filled star
 COLUMN_STYLES = {
     "ours": (BLUE, "circle"),
     "per_round": (SKY, "circle-open"),
@@ -46,12 +46,12 @@ COLUMN_STYLES = {
     "measured": (VERMILLION, "star"),
 }
 BANDS = ((BLUE, "circle", "dash"), (VERMILLION, "square", "dot"), (GREEN, "diamond", "dashdot"))
-MOST_POINTS = 300  # points of a curve: a page has many curves
+MOST_POINTS = 300  # max points of a curve, since a page has many curves
 Curves = Mapping[str, tuple[Any, Any]]
 
 
 def picture(draw: Callable[[Theme], go.Figure], caption: str, kind: Kind = "simulated") -> Picture:
-    """Draw in both themes; what the themes share is stored once.
+    """Draw in both themes. Content that the themes share is stored once.
 
     >>> picture(lambda theme: new_figure(theme, "empty"), "nothing").light["title"]["text"]
     'empty'
@@ -150,7 +150,7 @@ def curves(
     log: tuple[bool, bool] = (False, False),
     kind: Kind = "simulated",
 ) -> Picture:
-    """Draw lines by label; a label that starts with a scheme's name has the scheme's style."""
+    """Draw lines by label. A label that starts with a scheme's name has the scheme's style."""
     looks = styles or looks_of(list(found))
 
     def draw(theme: Theme) -> go.Figure:
@@ -166,7 +166,7 @@ def curves(
 
 
 def _ends(columns: Sequence[Any]) -> tuple[float, float]:
-    """Return least and largest positive value."""
+    """Return the least and the largest positive value."""
     values = np.concatenate([np.asarray(column, float) for column in columns])
     values = values[np.isfinite(values) & (values > 0)]
     return (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
@@ -244,7 +244,7 @@ def _mark(label: str, x: Sequence[float], value: float, color: str, dash: str) -
 
 
 def looks_of(labels: Sequence[str]) -> dict[str, Style]:
-    """Return a style per label; several of one scheme differ in dash and marker."""
+    """Return a style per label. Several labels of one scheme differ in dash and marker."""
     seen: dict[str, int] = {}
     found = {}
     for label in labels:
@@ -271,7 +271,7 @@ def _curve(label: str, xs: Array, ys: Array, style: Style) -> go.Scatter:
 def heat(
     table: Array, rows: Sequence[str], columns: Sequence[str], title: str, axes: tuple[str, str], caption: str
 ) -> Picture:
-    """Draw a table of computed numbers as colours with printed numbers; NaN is empty."""
+    """Draw a table of computed numbers as colours, with the numbers. NaN is empty."""
     text = [["" if np.isnan(v) else f"{v:.4g}" for v in row] for row in table]
 
     def draw(theme: Theme) -> go.Figure:
@@ -292,7 +292,7 @@ def heat(
 def bars(
     parts: Mapping[str, Mapping[str, float]], title: str, axis: str, caption: str, base: float = 0.0
 ) -> Picture:
-    """Draw horizontal bars, a group per outer name; with a base above 0 they start there, on a logarithmic axis."""
+    """Draw horizontal bars, one group per outer name. With a positive base, bars start there on a logarithmic axis."""
     inner = list(dict.fromkeys(name for each in parts.values() for name in each))
     values = [v for each in parts.values() for v in each.values()]
     scale: dict[str, Any] = {"type": "linear"}
@@ -331,7 +331,10 @@ def _bars(name: str, found: Mapping[str, float], base: float, place: int) -> go.
 
 
 def dots(found: Curves, title: str, x: str, y: str, caption: str) -> Picture:
-    """Draw points by label on logarithmic axes with the line of equality; labels that end in "tested" are open."""
+    """Draw points by label on logarithmic axes, with the line of equality.
+
+    Labels that end in "tested" have open markers.
+    """
     values = np.concatenate([np.asarray([*xs, *ys], float) for xs, ys in found.values()])
     ends = [values.min() / 1.2, values.max() * 1.2]
 

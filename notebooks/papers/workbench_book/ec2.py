@@ -35,7 +35,7 @@ EXPLAINED = "fig9a"  # CR's 27 over GC
 
 
 def find(setting: Setting) -> Result:
-    """Fit both models, test them on the other figures, decompose CR's speedups."""
+    """Fit both models, test them on the other figures, and decompose CR's speedups."""
     rounds, evaluations = setting.pick(8, 40), setting.pick(45, 300)
     total = 2 + len(FITTED_ON + TESTED_ON)
     stated = fit(False, rounds, evaluations, setting.seed)
@@ -83,7 +83,10 @@ def _lines(name: str, constants: Constants, rounds: int, seed: int) -> list[Line
 
 
 def _crowding(stated: Constants, crowded: Constants, rounds: int, seed: int) -> Claim:
-    """Return whether the paper's own model can give the published speedups over GC; the largest possible one cannot."""
+    """Return a claim on whether the paper's own model can give the published speedups over GC.
+
+    Its largest possible one cannot.
+    """
     only = without(Constants(spread=1.0, transfer=1.0), ("stragglers", "latency"))
     limit = ratios(presets[EXPLAINED], Constants(1e-12, 1.0, 0.0, only.transfer, 0.0, False), 1, seed)["GC"]
     best = ratios(presets[EXPLAINED], stated, rounds, seed)["GC"]
@@ -136,7 +139,7 @@ def _fits(stated: Constants, crowded: Constants, rounds: int, seed: int) -> str:
 
 
 def _without_umw_84(constants: Constants, rounds: int, seed: int) -> Array:
-    """Return the residuals of all figures but for UMW with 84 workers."""
+    """Return the residuals of all figures except for UMW with 84 workers."""
     logs = []
     for name in FITTED_ON + TESTED_ON:
         preset = presets[name]
@@ -162,7 +165,7 @@ def _explained(parts: dict[str, dict[str, float]], c: Constants, rounds: int, se
 
 
 def _ranked(parts: dict[str, dict[str, float]]) -> str:
-    """Rank the factors over every baseline: bandwidth (transfers, incast), stragglers or latency."""
+    """Rank the factors for each baseline: bandwidth (transfers, incast), stragglers, or latency."""
     texts = []
     for scheme, each in parts.items():
         by_size = sorted(FACTORS, key=lambda name: -abs(math.log(each[name])))

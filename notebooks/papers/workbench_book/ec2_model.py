@@ -26,19 +26,23 @@ from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
 from workbench.core.presets.codedreduce import SHIFT_S_PER_SAMPLE, Preset, presets
 
-SAMPLES_OF = 5000.0  # features for which the constants are given
+SAMPLES_OF = 5000.0  # number of features for which the constants are given
 FITTED_ON = ("fig8", "fig9a", "fig9c", "fig11b")
 TESTED_ON = ("fig2", "fig9b", "fig10", "fig11a", "fig11c", "fig12")
 # Published speedups are at equal error. These schemes and CR take the same steps, so theirs are also ratios of times
 # per round, which a cluster's constants give; SGD takes others, and its speedup has the number of rounds in it.
 SAME_STEPS = ("UMW", "GC", "RAR")
 LOGS = (-18.0, 5.0)  # the search is limited to exp of these
-STARTS = ((1.0, 6e-3, 6e-3, 0.02), (10.0, 1e-2, 1e-2, 0.03), (0.3, 2e-3, 1e-3, 0.1))  # of the search
+STARTS = (
+    (1.0, 6e-3, 6e-3, 0.02),
+    (10.0, 1e-2, 1e-2, 0.03),
+    (0.3, 2e-3, 1e-3, 0.1),
+)  # starting points of the search
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Constants of a cluster; times for vectors of 5000 floats, samples of 5000 features."""
+    """Constants of a cluster. Times are for vectors of 5000 floats, and for samples of 5000 features."""
 
     shift: float = SHIFT_S_PER_SAMPLE  # s/sample
     spread: float = 1.0  # 1 / (a mu): mean random over fixed part of a computing time
@@ -81,7 +85,7 @@ def seconds(
 def ratios(
     preset: Preset, constants: Constants, rounds: int, seed: int = 0, schemes: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Return times per round over CR's, of the schemes that the paper gives a speedup over, or of `schemes`."""
+    """Return times per round over CR's, for schemes over which the paper has a speedup, or for `schemes`."""
     chosen = schemes or tuple(preset.published)
     found = seconds([preset[name] for name in ("CR", *chosen)], constants, rounds, seed)
     return {name: found[name] / found["CR"] for name in chosen}
@@ -111,7 +115,7 @@ def column(figure: str, scheme: str) -> str:
 
 
 def residuals(names: Sequence[str], constants: Constants, rounds: int, seed: int = 0) -> Array:
-    """Return log(ours / published) of every speedup of some figures that is a ratio of times per round."""
+    """Return log(computed / published) of each speedup of some figures that is a ratio of times per round."""
     found = {name: ratios(presets[name], constants, rounds, seed, SAME_STEPS) for name in names}
     logs = [
         math.log(found[name][scheme] / presets[name].published[scheme]) for name, scheme in speedups(names)
@@ -120,7 +124,7 @@ def residuals(names: Sequence[str], constants: Constants, rounds: int, seed: int
 
 
 def factor(residual: Array) -> float:
-    """Return the typical factor between ours and the published numbers: exp of the root mean square of the logs."""
+    """Return the typical factor between computed and published numbers: exp of the root mean square of the logs."""
     return float(np.exp(np.sqrt(np.mean(residual**2))))
 
 
@@ -153,7 +157,7 @@ FACTORS = ("stragglers", "latency", "transfers", "crowded ports")
 
 
 def without(constants: Constants, off: Iterable[str]) -> Constants:
-    """Return the same cluster with some of `FACTORS` switched off; without transfers there is no incast either."""
+    """Return the same cluster without some of the `FACTORS`. Without transfers there is no incast either."""
     changes: Mapping[str, dict[str, Any]] = {
         "stragglers": {"random": False},
         "latency": {"latency": 0.0},
@@ -190,5 +194,5 @@ def _taken_apart(known: Mapping[frozenset[str], Mapping[str, float]], scheme: st
 
 
 def words(constants: Constants) -> dict[str, Any]:
-    """Return plain data, for other entries."""
+    """Return the constants as plain data, for other entries."""
     return asdict(constants)

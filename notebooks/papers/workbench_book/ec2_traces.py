@@ -1,4 +1,4 @@
-"""Paper 4, figure 1: stragglers are slow for the whole run; from recorded EC2 times, where available."""
+"""Paper 4, figure 1: stragglers are slow for the whole run, from recorded EC2 times if available."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from workbench_book.catalogue import Entry
 from workbench_book.setting import TRACES, VARIABLE, Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
-SHOWN = "ec2-6"  # 15 workers, 300 iterations, as the figure's caption says
-HEAVILY = 3.0  # factor of the probability right after a straggling iteration over that of the whole run
-SLOW = 2.0  # times the median of all: a straggling iteration
+SHOWN = "ec2-6"  # 15 workers and 300 iterations, as in the caption
+# probability right after a straggling iteration over that of the whole run, above which straggling is persistent
+HEAVILY = 3.0
+SLOW = 2.0  # an iteration straggles if it takes this multiple of the median of all
 ABSENT = (
     f"no recorded EC2 times here: give `--traces {TRACES}`, set {VARIABLE}, or put {TRACES} (columns experiment,"
     " worker, iteration, seconds) into the folder `data` of the working directory; the recordings are in the public"
@@ -27,7 +28,7 @@ ABSENT = (
 
 
 def find(setting: Setting) -> Result:
-    """Draw each worker's time for the same task, iteration after iteration; real measurements."""
+    """Draw the times of each worker for the same task, iteration by iteration. These are real measurements."""
     if setting.traces is None:
         return Result(text=[ABSENT], data=["None: the figure needs the recorded times."], seed=None)
     every = {name: table(setting.traces, name) for name in experiments_in(setting.traces)}

@@ -1,4 +1,4 @@
-"""Paper 1, figure 13: a convolutional network on 156 workers, simulated by the paper and by us."""
+"""Paper 1, figure 13: a convolutional network on 156 workers, simulated by the paper and here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workbench_book.values import Line, Picture, Result
 
 CIFAR = "openml:cifar10"
 HELD_OUT = 300  # images for the test accuracy
-RATES = {"cnn": 2e-3, "softmax": 1e-3}  # of AMSGrad
+RATES = {"cnn": 2e-3, "softmax": 1e-3}  # rates of AMSGrad
 WORDS = {
     "cnn": "the paper's network (table II) in PyTorch",
     "softmax": "multi-class logistic regression, because PyTorch is not installed (pip install"
@@ -33,7 +33,7 @@ WORDS = {
 
 
 def find(setting: Setting) -> Result:
-    """Compute times per round of the paper's own model and constants; test accuracy against wall clock."""
+    """Compute times per round with the paper's model and constants, and test accuracy against wall clock."""
     preset = presets["fig13"]
     expected = {e.scheme: forecast(e, setting.pick(150, 1000), setting.seed) for e in preset}
     measured = measured_part("fig13", preset, setting)
@@ -43,7 +43,7 @@ def find(setting: Setting) -> Result:
     metric = "test_accuracy" if "test_accuracy" in traces[0].columns else "accuracy"
     target = float(min(np.max(t.columns[metric]) for t in traces))
     needed = {t.label: int(np.argmax(np.asarray(t.columns[metric]) >= target)) + 1 for t in traces}
-    # trained as long as in the paper: numbers of rounds can be compared
+    # trained as long as in the paper, so that numbers of rounds can be compared
     whole = used[0].rounds == preset[0].rounds
     lines = []
     for scheme, published in preset.published.items():
@@ -76,7 +76,7 @@ def find(setting: Setting) -> Result:
 def learning(preset: Preset, setting: Setting) -> tuple[Preset, str, str]:
     """Return the five experiments as trained here, a sentence about them, and a name of the data for captions.
 
-    Their size depends on PyTorch, CUDA and CIFAR-10 being available.
+    Their size depends on whether PyTorch, CUDA and CIFAR-10 are available.
     """
     problem = "cnn" if find_spec("torch") is not None else "softmax"
     real = not setting.quick and at_hand(CIFAR, setting)
@@ -100,7 +100,7 @@ def learning(preset: Preset, setting: Setting) -> tuple[Preset, str, str]:
 
 
 def _stepped(e: Experiment, whole: bool) -> Experiment:
-    """Return the experiment with the paper's steps, SGD's declining as c1 / (t + c2); with AMSGrad for short runs."""
+    """Return the experiment with the paper's steps, c1 / (t + c2) for SGD, or with AMSGrad for short runs."""
     if not whole:
         return e.replace(optimiser="amsgrad", optimiser_args={"rate": RATES[e.problem]})
     if e.optimiser == "gd":

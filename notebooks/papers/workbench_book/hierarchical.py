@@ -10,8 +10,12 @@ from workbench_book.catalogue import Entry
 from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Result
 
-STEP, STALL, STEPS = 0.055, 1.0, 8  # s of a step, s that a straggler adds, steps between averages of all
-RATES = {64: 0.02, 128: 0.01, 256: 0.01}  # share of stragglers in a step, by workers
+STEP, STALL, STEPS = (
+    0.055,
+    1.0,
+    8,
+)  # s of a step, s that a straggler adds, steps between averages over all workers
+RATES = {64: 0.02, 128: 0.01, 256: 0.01}  # share of stragglers in a step, by number of workers
 LEVELS: dict[int, dict[str, tuple[tuple[int, int], ...]]] = {
     64: {"2-8,4-32,8-64": ((2, 8), (4, 32)), "4-32,8-64": ((4, 32),)},
     128: {"2-8,4-32,8-128": ((2, 8), (4, 32)), "4-32,8-128": ((4, 32),)},
@@ -21,11 +25,11 @@ LEVELS: dict[int, dict[str, tuple[tuple[int, int], ...]]] = {
         "4-16,8-256": ((4, 16),),
     },
 }
-PUBLISHED = {64: (2.08, 2.45), 128: (2.57, 2.68), 256: (2.63, 3.25)}  # least and most of the configurations
+PUBLISHED = {64: (2.08, 2.45), 128: (2.57, 2.68), 256: (2.63, 3.25)}  # range over the configurations
 
 
 def experiment(workers: int, scheme: str, args: dict[str, object], steps: int, seed: int) -> Experiment:
-    """Return as many rounds as `steps` need. A worker stalls in a step with the rate of its cluster."""
+    """Return an experiment with the rounds for `steps`. A worker stalls in a step with the rate of its cluster."""
     rate = RATES[workers]
     return Experiment(
         scheme=scheme,
@@ -87,8 +91,8 @@ def find(setting: Setting) -> Result:
         ]
         between = all(means["local SGD, 2 steps"] < value < means["local SGD, 8 steps"] for value, _ in ours)
         text = f"{workers} workers: the speedups are between those of local SGD with 2 steps and with 8"
-        told = ", ".join(f"{label} {value:.3g}" for label, value in means.items())
-        claims.append(Claim(text, between, told, "wb.forecast"))
+        listed = ", ".join(f"{label} {value:.3g}" for label, value in means.items())
+        claims.append(Claim(text, between, listed, "wb.forecast"))
         name, levels = next(iter(LEVELS[workers].items()))
         args = {"local_steps": STEPS, "levels": levels}
         specs[f"HSGD {name}"] = experiment(workers, "H-SGD", args, steps, setting.seed)

@@ -16,7 +16,7 @@ from workbench_book.catalogue import Entry
 from workbench_book.setting import Setting
 from workbench_book.values import Result
 
-# Modules of the book that do not affect any number.
+# Modules of the book that affect no number.
 LAYOUT = {"command.py", "notebook.py", "page.py", "running.py", "verdicts.py", "words.py"}
 APART = {"batch", "cli", "widgets"}  # packages that the book does not use
 
@@ -72,7 +72,7 @@ def place(folder: Path, entry: Entry, key: str) -> Path:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """Read a cached entry; None where there is none, or an unreadable one."""
+    """Return a cached entry, or None if there is none that can be read."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -24,9 +24,9 @@ from workbench.core.running import start as runner
 from workbench.core.trace.trace import Trace
 from workbench_book.setting import Setting
 
-ROUND = 0.05  # s per round of CR when scaled
-MANY_CORES = 16  # cores without which a ring's messages among 84 processes are too late
-ROUNDS, WARM_UP = 24, 4  # rounds measured, and first ones that are ignored
+ROUND = 0.05  # s per round of CR with scaled settings
+MANY_CORES = 16  # with fewer cores, the messages of a ring of 84 processes are too late
+ROUNDS, WARM_UP = 24, 4  # measured rounds, and ignored first rounds
 CLUSTER = "local"
 NO_ENGINE = "not measured: there is no engine 'mpi' in this installation"
 SWITCHED_OFF = "not measured: real runs are switched off here"
@@ -35,7 +35,7 @@ NOT_QUICK = "not measured in the quick form"
 
 @dataclass(frozen=True)
 class Measured:
-    """Real runs and the same ones on the virtual clock, by label; where there are none, `note` says why.
+    """Real runs, and the same runs on the virtual clock, by label. Without runs, `note` is the reason.
 
     `divided`: divisor of all times.
     """
@@ -46,17 +46,17 @@ class Measured:
     divided: float = 1.0
 
     def specs(self) -> dict[str, Experiment]:
-        """Experiments that were measured, by label."""
+        """Measured experiments, by label."""
         return {f"{label}, measured": trace.experiment for label, trace in self.real.items()}
 
     def values(self, label: str, of: Callable[[Trace], float]) -> dict[str, float]:
-        """Return the columns "scaled" and "measured" of a line; empty for what was not measured."""
+        """Return the columns "scaled" and "measured" of a line, or an empty dict if it was not measured."""
         if label not in self.real:
             return {}
         return {"scaled": of(self.simulated[label]), "measured": of(self.real[label])}
 
     def seconds(self, label: str) -> dict[str, float]:
-        """Return mean seconds of a round, multiplied back."""
+        """Return the mean seconds of a round, multiplied by the divisor."""
         return {column: self.divided * value for column, value in self.values(label, per_round).items()}
 
     def ratio(self, label: str, base: str) -> dict[str, float]:
@@ -100,7 +100,7 @@ def measure(experiments: Mapping[str, Experiment], setting: Setting, divided: fl
 
 
 def per_round(trace: Trace) -> float:
-    """Return mean seconds of a round, without the first ones, in which processes and caches warm up."""
+    """Return the mean seconds of a round, without the first rounds, in which caches are filled."""
     times = np.asarray(trace.columns["time"])
     first = min(WARM_UP, len(times) - 1)
     begun = times[first - 1] if first else 0.0
@@ -108,7 +108,7 @@ def per_round(trace: Trace) -> float:
 
 
 def note(traces: Sequence[Trace]) -> str:
-    """Describe how the measured column was made, and how often the machine was slower than the drawn times."""
+    """Describe how the column was measured, and how often the machine was slower than the drawn times."""
     sizes = sorted({trace.experiment.workers for trace in traces})
     rounds = sorted({len(trace.columns["round"]) for trace in traces})
     late = [float(np.mean(trace.columns["overrun"])) / trace.experiment.workers for trace in traces]
@@ -138,11 +138,11 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def scaled(preset: Preset, setting: Setting) -> tuple[dict[str, Experiment], float]:
-    """Return a figure's five experiments, small enough for one machine, by scheme; and the divisor of the times.
+    """Return a figure's five experiments by scheme, small enough for one machine, and the divisor of their times.
 
     The quick form has 12 workers, (3, 2). Otherwise the tree of 156 becomes (6, 2), 42 workers, with the nearest
-    number of stragglers, and the (4, 3) tree (4, 2), 20 workers. With `MANY_CORES` trees are not changed. Times are
-    divided so that a round of CR takes about `ROUND`.
+    number of stragglers, and the (4, 3) tree becomes (4, 2), 20 workers. With `MANY_CORES`, trees are not changed.
+    Times are divided so that a round of CR takes about `ROUND`.
     """
     children, layers, late = tree(preset["CR"].scheme_args, setting.quick, os.cpu_count() or 1)
     first = preset[0]
@@ -174,20 +174,20 @@ def tree(args: dict[str, Any], quick: bool, cores: int) -> tuple[int, int, int]:
 
 
 def spread(delays: dict[str, Any], factor: float) -> dict[str, Any]:
-    """Scale the computing times per sample by a factor: the same seconds for a smaller data set."""
+    """Scale the computing times per sample by a factor, so that a smaller data set takes the same seconds."""
     per_sample = {"shift": factor, "rate": 1 / factor}
     return {k: v * per_sample[k] if k in per_sample else v for k, v in delays.items()}
 
 
 def spread_link(link: dict[str, Any], factor: float) -> dict[str, Any]:
-    """Return a link on which a message that is shorter by a factor takes the same seconds."""
+    """Return a link on which a message takes the same seconds if it is shorter by a factor."""
     return {**link, "bandwidth": link["bandwidth"] and link["bandwidth"] / factor}
 
 
 def sped_up(
     experiments: Mapping[str, Experiment], target: float, reference: str
 ) -> tuple[dict[str, Experiment], float]:
-    """Divide all times such that a round of `reference` takes `target` s on average; return the divisor too."""
+    """Divide all times so that a round of `reference` takes `target` s on average. Return the divisor as well."""
     factor = forecast(experiments[reference], rounds=200).mean / target
     return {label: faster(e, factor) for label, e in experiments.items()}, factor
 

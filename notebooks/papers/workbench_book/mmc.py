@@ -33,12 +33,12 @@ SCHEMES: dict[str, tuple[str, dict[str, Any]]] = {
     "GC-MMC-2": ("GC-MMC", {**FOUR, "order": (6, 8, 10)}),
     HYBRID: ("GC-MMC", {**FOUR, "order": (6, 8, 10), "hybrid": True}),
 }
-NEAR = 0.1  # tolerance of equality, where the paper describes a figure without numbers
+NEAR = 0.1  # tolerance of equality, if the paper describes a figure without numbers
 GO_ON = ("GC in 4 clusters", "GC-MMC-1", "GC-MMC-2", HYBRID)
 
 
 def experiment(label: str, rounds: int, seed: int, when_done: str = "stop", workers: int = K) -> Experiment:
-    """Return an experiment with 40 workers and parts of one sample each; alpha and mu of section IV."""
+    """Return an experiment with 40 workers, parts of one sample, and alpha and mu of section IV."""
     scheme, args = SCHEMES[label]
     more = {"when_done": when_done} if "clusters" in args else {}
     return Experiment(
@@ -69,7 +69,7 @@ def exact(label: str) -> float:
 
 
 def find_times(setting: Setting) -> Result:
-    """Compute times by closed forms, sampling, and the event engine; the same on real processes."""
+    """Compute times by closed forms, sampling, and the event engine, and on real processes."""
     rounds, events = setting.pick((3000, 150), (40000, 2000))
     found = measured(setting)
     lines, means = [], {}
@@ -109,9 +109,9 @@ def per_round(trace: Trace) -> float:
 
 
 def find_messages(setting: Setting) -> Result:
-    """Count messages until the round ends: finished clusters are stopped, or all continue to the end."""
+    """Count messages until the round ends, if finished clusters are stopped and if all continue to the end."""
     lines = []
-    real = setting.facts["mmc-fig1a"]["messages"]  # of the same runs
+    real = setting.facts["mmc-fig1a"]["messages"]  # messages of the same runs
     for more, when_done in (("", "stop"), (", going on", "go on")):
         for label, expected in forecasts(setting, when_done).items():
             if when_done == "stop" or label in GO_ON:
@@ -147,7 +147,7 @@ def forecasts(setting: Setting, when_done: str) -> dict[str, Forecast]:
 
 
 def messages_of(setting: Setting) -> dict[str, float]:
-    """Return the mean messages per round, if all continue to the end."""
+    """Return the mean messages per round, if all workers continue to the end."""
     return {label: expected.messages for label, expected in forecasts(setting, "go on").items()}
 
 

@@ -22,7 +22,7 @@ STYLE = f"<style>{(Path(__file__).parent / 'notebook.css').read_text(encoding='u
 
 
 def setting_from(quick: bool, traces: str = "", measure: bool = True, seed: int = 0) -> Setting:
-    """Return the setting of a notebook's parameters; empty traces: as found by `find_traces`."""
+    """Return the setting for a notebook's parameters. Empty `traces`: as found by `find_traces`."""
     return Setting(quick=quick, seed=seed, traces=find_traces(traces or None), measure=measure)
 
 
@@ -68,7 +68,7 @@ def figure(each: Picture) -> go.Figure:
 
 
 def execute_all(setting: Setting, output: Path) -> Iterator[Path]:
-    """Execute every paper's notebook into `output`/papers; they use cached entries."""
+    """Execute every paper's notebook into `output`/papers, with cached entries."""
     from workbench.lab.notebooks import execute
 
     target = output.resolve() / "papers"

@@ -77,7 +77,7 @@ def html(outcomes: Sequence[Outcome], setting: Setting) -> str:
 
 
 def _settings() -> dict[str, Any]:
-    """Return what all figures share: styles, and plotly.js's configuration."""
+    """Return what all figures share: styles, and the configuration of plotly.js."""
     import plotly.io as pio
 
     from workbench.core.base.page import CONFIG

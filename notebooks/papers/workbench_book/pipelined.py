@@ -20,14 +20,16 @@ WORKERS, TASK, BATCH, TARGET = (
     256,
     0.5,
 )  # TASK: s for one part of the data, which the paper does not state
-SAME = 1e-3  # share by which equal times may differ: parts differ by a sample, and coding takes no time here
-NO_SPREAD = 1e9  # samples/s; computing takes as long in every step
-DELAYS, LATE = (1.0, 2.0), (1, 2, 3)  # mean of the additional delay, s; stragglers
+SAME = (
+    1e-3  # max relative difference of equal times: parts differ by a sample, and decoding takes no time here
+)
+NO_SPREAD = 1e9  # samples/s, so high that computing takes the same time in every step
+DELAYS, LATE = (1.0, 2.0), (1, 2, 3)  # means of the additional delay, s; numbers of stragglers
 FASTEST_FIRST = ("IS-SGD", "PGC", "IS-GC", "DGD", "GC")
 
 
 def experiment(label: str, late: int, delay: float, rounds: int, seed: int) -> Experiment:
-    """Return a scheme on the bundled digits: mini-batches of 256, softmax instead of ResNet-18."""
+    """Return an experiment on the bundled digits with mini-batches of 256, and softmax in place of ResNet-18."""
     schemes = {
         "IS-SGD": ("Backup", {"stragglers": late}),
         "PGC": ("PGC", {"stragglers": late}),
@@ -54,7 +56,7 @@ def experiment(label: str, late: int, delay: float, rounds: int, seed: int) -> E
 
 
 def steps_to(trace: Trace) -> float:
-    """Return the rounds until the training loss is at most 0.5; NaN if it is never."""
+    """Return the rounds until the training loss is at most 0.5, or NaN."""
     met = np.flatnonzero(trace.rounds["loss"].to_numpy() <= TARGET)
     return float(met[0] + 1) if len(met) else float("nan")
 
@@ -64,11 +66,11 @@ def seconds(late: int, delay: float, rounds: int, seed: int) -> dict[str, float]
     each = {label: forecast(experiment(label, late, delay, rounds, seed)) for label in FASTEST_FIRST}
     return {
         label: float(found.seconds[1:].mean()) for label, found in each.items()
-    }  # PGC's first is pre-training
+    }  # the first step of PGC is pre-training
 
 
 def find(setting: Setting) -> Result:
-    """Compute seconds a step for all delays and stragglers, and steps to the loss for one straggler."""
+    """Compute seconds per step for all delays and stragglers, and steps to the loss for one straggler."""
     rounds, seeds = setting.pick(200, 1000), range(setting.seed, setting.seed + setting.pick(1, 5))
     lines, claims = list[Line](), list[Claim]()
     for delay in DELAYS:
@@ -78,10 +80,10 @@ def find(setting: Setting) -> Result:
             lines += [
                 Line(f"{name}: {k}", None, {"ours": v}, "s a step", "wb.forecast") for k, v in found.items()
             ]
-            told = ", ".join(f"{k} {v:.3g} s" for k, v in found.items())
+            text = ", ".join(f"{k} {v:.3g} s" for k, v in found.items())
             ordered = all(found[a] <= found[b] * (1 + SAME) for a, b in pairwise(FASTEST_FIRST))
             claims.append(
-                Claim(f"seconds a step: {' < '.join(FASTEST_FIRST)} ({name})", ordered, told, "wb.forecast")
+                Claim(f"seconds a step: {' < '.join(FASTEST_FIRST)} ({name})", ordered, text, "wb.forecast")
             )
     most = setting.pick(600, 900)
     specs = {label: experiment(label, 1, 1.0, most, setting.seed) for label in FASTEST_FIRST}
@@ -95,13 +97,13 @@ def find(setting: Setting) -> Result:
         Line(f"steps to loss {TARGET:g}, s = 1: {k}", None, {"ours": v}, "steps", "wb.compare")
         for k, v in means.items()
     ]
-    told = ", ".join(f"{k} {v:.4g}" for k, v in means.items())
+    text = ", ".join(f"{k} {v:.4g}" for k, v in means.items())
     claims += [
-        Claim("DGD and GC take as many steps to the loss", means["DGD"] == means["GC"], told, "wb.compare"),
+        Claim("DGD and GC take as many steps to the loss", means["DGD"] == means["GC"], text, "wb.compare"),
         Claim(
             "IS-SGD and PGC take fewer steps to the loss than DGD",
             means["IS-SGD"] < means["DGD"] and means["PGC"] < means["DGD"],
-            told,
+            text,
             "wb.compare",
         ),
     ]

@@ -1,4 +1,4 @@
-"""Real data where available: placed by hand, or downloaded where that is allowed; else a named stand-in."""
+"""Real data if available, placed by hand or downloaded where that is allowed, or else a named replacement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def at_hand(source: str, setting: Setting) -> bool:
 
 
 def for_preset(preset: Preset, setting: Setting) -> tuple[Preset, str, str]:
-    """Return a preset on its real data if available and suitable, a sentence about the data, a name for captions."""
+    """Return a preset on its real data, if available and suitable, a sentence about the data, and their name."""
     samples, size = preset[0].shape()
     if preset[0].problem != "logistic":
         note = f"Synthetic, as in the paper (equation 10): {samples} samples, {size} features."

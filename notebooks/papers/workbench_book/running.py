@@ -1,4 +1,4 @@
-"""Make the book: entry after entry, with a cache of finished ones, then the page."""
+"""Computation of the book: entry after entry, with a cache of finished ones, then the page."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from workbench_book.page import write
 from workbench_book.setting import Setting
 from workbench_book.values import Result
 
-FINISHED_FOLDER = "kept"  # folder of finished entries, inside the book's
+FINISHED_FOLDER = "kept"  # folder of finished entries, inside the folder of the book
 _FAILURES = (RunError, SettingError, DataError, ArithmeticError, MemoryError, OSError)
 
 
 def find(
     name: str, setting: Setting, folder: Path, fresh: bool = False, progress: bool = False
 ) -> list[Outcome]:
-    """Compute the entries of a name, in the book's order; the entries that they need come first.
+    """Compute the entries of a name, in the book's order. The entries that they need come first.
 
     Parameters
     ----------
@@ -103,11 +103,11 @@ class Steps:
         self.bar.note(name)
 
     def within(self, done: int, total: int) -> None:
-        """Set the progress within the present entry."""
+        """Set the progress within the current entry."""
         self.bar.update(self.before + self.weights[self.place] * done / max(total, 1))
 
     def end(self) -> None:
-        """Finish the present entry."""
+        """End the current entry."""
         self.before += self.weights[self.place]
         self.bar.update(self.before)
 

@@ -1,4 +1,4 @@
-"""Sequential codes against GC and no code, with short and long slow phases of workers."""
+"""Sequential codes against GC and no code, with short and long slow spells of workers."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
 WORKERS, SLOW, FACTOR = 16, 0.06, 10.0
-MU, WIDE = 0.2, 1.0  # tolerances of the wait rule: the authors' scripts take 0.1 to 0.3, and 1
-SHORT, LONG = 1.25, 5.0  # rounds that a slow phase lasts on average
+MU, WIDE = 0.2, 1.0  # tolerances of the wait rule; the authors' scripts have 0.1 to 0.3, and 1
+SHORT, LONG = 1.25, 5.0  # mean length of a slow spell, rounds
 PUBLISHED = {"M-SGC": 916.0, "SR-SGC": 1019.0, "GC": 1095.0, "UMW": 1321.0}  # s, on 256 Lambda workers
-FIRST = "GC, first N-S"  # the usual GC, which stops waiting once it has enough
-SCHEMES = {"M-SGC": "M-SGC", "SR-SGC": "SR-SGC", "GC": "GC", FIRST: "GC", "UMW": "UMW"}  # by label
-PATIENT = ("M-SGC", "SR-SGC", "GC")  # those under the wait rule
-# by label: at its best parameters; seconds of whole runs, one per seed
+FIRST = "GC, first N-S"  # the usual GC, which stops waiting once it has enough answers
+SCHEMES = {"M-SGC": "M-SGC", "SR-SGC": "SR-SGC", "GC": "GC", FIRST: "GC", "UMW": "UMW"}  # label -> scheme
+PATIENT = ("M-SGC", "SR-SGC", "GC")  # labels of schemes with the wait rule
+# label -> its best parameters, and the seconds of whole runs, one per seed
 Found = dict[str, tuple[Experiment, Array]]
 
 
 def experiment(label: str, spell: float, jobs: int, seed: int, mu: float = MU) -> Experiment:
-    """Return workers that are slow 6 % of the time, in phases of a mean number of rounds."""
+    """Return workers that are slow for 6 % of the time, in spells of a mean number of rounds."""
     leave = 1.0 / spell
     return Experiment(
         scheme=SCHEMES[label],
@@ -49,7 +49,7 @@ def experiment(label: str, spell: float, jobs: int, seed: int, mu: float = MU) -
 
 
 def settings(label: str) -> Iterator[dict[str, Any]]:
-    """Return the search grid of the paper: delays of five rounds at most and windows of seven."""
+    """Return the search grid of the paper: delays of at most five rounds, and windows of at most seven."""
     cls: type[Sequential] | None = {"M-SGC": MSGC, "SR-SGC": SRSGC}.get(label)
     if cls is not None:
         lambdas = log_spaced_ints(1, WORKERS)
@@ -61,7 +61,7 @@ def settings(label: str) -> Iterator[dict[str, Any]]:
 
 
 def race(spell: float, setting: Setting, mu: float = MU) -> Found:
-    """Run every scheme at the parameters that are best on one seed's stragglers, on those of others."""
+    """Run every scheme with the parameters that are best for one seed's stragglers, on those of other seeds."""
     jobs, seeds = setting.pick(60, 150), range(setting.seed + 1, setting.seed + 1 + setting.pick(10, 30))
     found: Found = {}
     for label in SCHEMES:
@@ -72,7 +72,7 @@ def race(spell: float, setting: Setting, mu: float = MU) -> Found:
 
 
 def find(setting: Setting) -> Result:
-    """Compare whole runs over slow phases of growing length."""
+    """Compare whole runs for slow spells of growing length."""
     spells = setting.pick((SHORT, 2.5, LONG), (1.0, SHORT, 1.6, 2.5, LONG, 10.0))
     races: dict[float, Found] = {}
     for done, spell in enumerate(spells, 1):
@@ -104,7 +104,7 @@ def find(setting: Setting) -> Result:
 
 
 def over_uncoded(found: Found) -> dict[str, tuple[float, float]]:
-    """Return the mean run time over that of no code, and its standard error, of every other scheme."""
+    """Return the mean run time of each scheme over that without a code, and its standard error."""
     base = found["UMW"][1]
     ratios = {label: seconds / base.mean() for label, (_, seconds) in found.items() if label != "UMW"}
     return {k: (float(r.mean()), float(r.std(ddof=1) / np.sqrt(len(r)))) for k, r in ratios.items()}
@@ -142,7 +142,7 @@ def _turn(races: dict[float, Found]) -> str:
     order = {
         spell: sorted(SCHEMES, key=lambda label: found[label][1].mean()) for spell, found in races.items()
     }
-    told = "; ".join(f"{spell:g}: {' < '.join(of)}" for spell, of in order.items())
+    text = "; ".join(f"{spell:g}: {' < '.join(of)}" for spell, of in order.items())
     lost = [spell for spell, found in races.items() if found["M-SGC"][1].mean() > found["GC"][1].mean()]
     turn = (
         f"It turns where spells are long: from {min(lost):g} rounds on M-SGC takes longer than GC under the same rule,"
@@ -150,7 +150,7 @@ def _turn(races: dict[float, Found]) -> str:
         if lost
         else "It does not turn in these spells"
     )
-    return f"By mean run time, for each mean spell: {told}. {turn}."
+    return f"By mean run time, for each mean spell: {text}. {turn}."
 
 
 def _rule(races: dict[float, Found]) -> str:
@@ -163,9 +163,9 @@ def _rule(races: dict[float, Found]) -> str:
 
 
 def _wider(found: Found) -> str:
-    told = ", ".join(f"{k} {over_uncoded(found)[k][0]:.3g}" for k in PATIENT)
+    text = ", ".join(f"{k} {over_uncoded(found)[k][0]:.3g}" for k in PATIENT)
     return (
-        f"With mu = {WIDE:g}, spells of {SHORT:g} rounds: {told} of the time without a code. Here what is waited for"
+        f"With mu = {WIDE:g}, spells of {SHORT:g} rounds: {text} of the time without a code. Here what is waited for"
         " grows with the load; in the authors' simulator, whose delays hardly depend on it, it does not."
     )
 

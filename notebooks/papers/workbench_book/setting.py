@@ -1,4 +1,4 @@
-"""Options of the book: quick or full, path of recorded traces, whether to download and to measure."""
+"""Options of the book: quick or full form, path of recorded times, whether to download and to measure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.core.base.settings import SettingError
 
-VARIABLE = "WORKBENCH_EC2_TRACES"  # path of the recorded traces, or of a folder that has them
+VARIABLE = "WORKBENCH_EC2_TRACES"  # path of the recorded times, or of a folder with them
 TRACES = "ec2_traces.csv"
 
 
@@ -36,7 +36,7 @@ class Setting:
     report: Callable[[int, int], None] = _silent
 
     def pick(self, quick: Any, full: Any) -> Any:
-        """Return the quick or the full one of two numbers."""
+        """Return the value for the quick or for the full form."""
         return quick if self.quick else full
 
 

@@ -1,6 +1,6 @@
-"""Stand-ins for data that need a network: made from bundled data, and named as stand-ins.
+"""Replacements of data that need a network: made from bundled data, and named as replacements.
 
-Each is written once to the cache as a .npy file with the target in its last column, which any problem reads.
+Each is written once to the cache, as a .npy file with the target in its last column, which any problem reads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOSTON = (
 
 
 def kept(name: str, make: Callable[[], Array]) -> str:
-    """Return the path of a table in the cache, made if it does not exist yet."""
+    """Return the path of a table in the cache, which is made if it does not exist."""
     path = cache.ours(cache.root() / "book") / f"{name}.npy"
     if not path.is_file():
         with atomic_write(path) as out:
@@ -52,7 +52,7 @@ def pixels(samples: int) -> Array:
 
 
 def regression_on_digits(samples: int) -> str:
-    """Return noiseless targets y = X theta, theta standard normal, on `pixels`: paper 3's experiment."""
+    """Return noiseless targets y = X theta, theta standard normal, on `pixels`, as in paper 3's experiment."""
 
     def make() -> Array:
         X = pixels(samples)
@@ -62,9 +62,9 @@ def regression_on_digits(samples: int) -> str:
 
 
 def coloured_digits(samples: int) -> str:
-    """Return ten classes of images, 3 x 32 x 32.
+    """Return images of ten classes, 3 x 32 x 32.
 
-    An image is a digit of 24 x 24 in a random colour at a random place on noise.
+    An image is a digit of 24 x 24 in a random colour, at a random place, on noise.
     """
 
     def make() -> Array:
@@ -90,7 +90,7 @@ def _digits(zoom: float) -> tuple[Array, Array]:
 
 
 def access(samples: int, columns: int) -> str:
-    """Return nine categories per request, one-hot with pairs, cut to `columns` 0/1 columns; most are granted."""
+    """Return nine categories per request as `columns` columns of 0 and 1, with pairs. Most requests are granted."""
 
     def make() -> Array:
         rng = np.random.default_rng(3)
@@ -117,7 +117,7 @@ def access(samples: int, columns: int) -> str:
 
 
 def diabetes_halves() -> str:
-    """Return the bundled diabetes set with two classes."""
+    """Return the bundled diabetes data with two classes."""
 
     def make() -> Array:
         from sklearn.datasets import load_diabetes

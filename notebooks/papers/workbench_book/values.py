@@ -1,4 +1,4 @@
-"""Contents of an entry: numbers, claims, misprints, pictures; all of it plain data, stored as JSON."""
+"""Contents of an entry: numbers, claims, misprints and pictures, all as plain data that is stored as JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 from workbench.core.base.text import plain
 from workbench.core.experiment import Experiment
 
-SWEEP = "sweep"  # judged like a column: lines that have `swept`
-COLUMNS = {  # id of a column of numbers -> heading; in this order
+SWEEP = "sweep"  # judged like a column: lines with `swept`
+COLUMNS = {  # column of numbers -> heading, in this order
     "ours": "virtual clock, stated settings",
     "per_round": "virtual clock, time per round only",
     "exact": "formula",
@@ -26,7 +26,7 @@ COLUMNS = {  # id of a column of numbers -> heading; in this order
 }
 
 
-Kind = Literal["simulated", "computed", "real"]  # computed: by formulas; real: with seconds that passed
+Kind = Literal["simulated", "computed", "real"]  # computed: by formulas; real: measured times
 
 
 @dataclass(frozen=True)
@@ -50,39 +50,39 @@ class Line:
     swept: Sequence[float] = ()
 
     def ratio(self, column: str) -> float:
-        """Return our number over the paper's (NaN where one of them is missing)."""
+        """Return our number over the paper's, or NaN if one of them is missing."""
         value = self.values.get(column, float("nan"))
         return float("nan") if not self.published else value / self.published
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Statement of a paper's text, and whether it holds here; None: the numbers do not decide.
+    """Statement of a paper's text, and whether it holds here. None: the numbers do not decide.
 
-    `reworded`: a wording that holds, where the paper's does not.
+    `reworded`: a wording that holds if the paper's does not.
     """
 
     text: str
     holds: bool | None
-    found: str  # the numbers that decide
+    found: str  # the numbers on which the result is based
     by: str = ""
     reworded: str = ""
 
 
 @dataclass(frozen=True)
 class Misprint:
-    """Error in a paper: what is printed, what is found, and the computation that shows it."""
+    """Error in a paper: the printed value, the value found, and the computation that shows it."""
 
     where: str
     printed: str
     found: str
-    by: str  # the computation, as one would type it
-    confirmed: bool  # whether the computation, run now, shows it
+    by: str  # the computation, as a user would type it
+    confirmed: bool  # whether the computation, run now, confirms the error
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Figure in both themes: plotly's `data`, and differences of the dark theme; `kind` of its numbers."""
+    """Figure in both themes: plotly's `data`, and the differences of the dark theme. `kind`: of its numbers."""
 
     caption: str
     data: Sequence[Any]
@@ -114,7 +114,7 @@ class Result:
     specs: Mapping[str, Experiment | Mapping[str, Any]] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     data: Sequence[str] = ()
-    measured: str = ""  # how the measured column was made, or why it is empty
+    measured: str = ""  # how the column was measured, or why it is empty
     seed: int | None = 0
 
     def head(self, column: str) -> str:

@@ -11,8 +11,8 @@ from workbench_book.values import COLUMNS, SWEEP, Line, Result
 
 Kind = Literal["agrees", "ordering", "differs", "holds", "fitted", "open"]
 
-STEPS = (0.1, 0.5, 1, 2, 5, 10, 15)  # per cent; numbers that are further apart do not agree
-TIE = 0.02  # published numbers closer than this have no order
+STEPS = (0.1, 0.5, 1, 2, 5, 10, 15)  # per cent; numbers with larger differences do not agree
+TIE = 0.02  # published numbers that are closer than this have no order
 SYMBOLS: dict[Kind, str] = {
     "agrees": "✓", "ordering": "≈", "differs": "≠", "holds": "✓", "fitted": "→", "open": "○",
 }  # fmt: skip
@@ -21,7 +21,7 @@ SAYS: dict[Kind, str] = {"agrees": "agrees", "ordering": "same ordering", "diffe
 
 
 class Verdict(NamedTuple):
-    """Comparison of a column, or an entry, with the paper; `text` is its wording."""
+    """Comparison of a column, or of an entry, with the paper. `text`: its wording."""
 
     kind: Kind
     text: str
@@ -71,14 +71,14 @@ def compare(
 
 
 def _off(ours: float, published: float) -> float:
-    """Return the relative deviation; infinite for a missing number, absolute where the paper has 0."""
+    """Return the relative deviation. It is infinite for a missing number, and absolute if the paper's number is 0."""
     if math.isnan(ours):
         return math.inf
     return abs(ours / published - 1) if published else abs(ours)
 
 
 def _some(published: Sequence[float], ours: Sequence[float]) -> str:
-    """Return how many agree, if there are several."""
+    """Return how many numbers agree, as text, if there are several."""
     close = sum(_off(a, b) <= STEPS[-1] / 100 for a, b in zip(ours, published, strict=True))
     return f" ({close} of {len(ours)} numbers within {STEPS[-1]} %)" if len(ours) > 1 else ""
 
@@ -97,10 +97,10 @@ def same_order(pairs: Sequence[tuple[float, float]]) -> bool:
 
 
 def of_column(result: Result, column: str) -> Verdict | None:
-    """Return the verdict of one column of an entry; None where it cannot be compared.
+    """Return the verdict of one column of an entry, or None if it cannot be compared.
 
-    Measurements at scaled settings are compared with the virtual clock at the same settings. Columns that were fitted
-    to the paper's numbers are not compared. A sweep is judged at each of its values.
+    Measurements at scaled settings are compared with the virtual clock at the same settings. Columns that were
+    fitted to the paper's numbers are not compared. A sweep is compared at each of its values.
     """
     if column == SWEEP:
         return of_sweep([line for line in result.lines if line.swept], result)
@@ -119,7 +119,7 @@ def of_column(result: Result, column: str) -> Verdict | None:
 
 
 def of_sweep(lines: Sequence[Line], result: Result) -> Verdict | None:
-    """Return the worst verdict over a sweep, with the count of each; None without published numbers.
+    """Return the worst verdict over a sweep, with the count of each, or None without published numbers.
 
     >>> lines = [Line("a", 2.0, swept=(2.0, 9.0)), Line("b", 3.0, swept=(3.0, 8.0))]
     >>> of_sweep(lines, Result(lines=lines, reasons={"sweep": "it hangs on c"})).text
@@ -155,14 +155,14 @@ def _alike(result: Result) -> Verdict:
 
 
 def judged(result: Result) -> list[tuple[str, Verdict]]:
-    """Return the verdicts of all judged columns by their heading; measured columns are always judged."""
+    """Return the verdicts of all compared columns by heading. Measured columns are always compared."""
     columns = dict.fromkeys([*result.columns, "measured"])
     found = [(result.head(column), of_column(result, column)) for column in columns]
     return [(heading, verdict) for heading, verdict in found if verdict is not None]
 
 
 def of_result(result: Result) -> Verdict:
-    """Return the verdict of an entry: of its first judged column, else of claims or misprints, else of measurements."""
+    """Return the verdict of an entry: of its first compared column, or else of claims, misprints or measurements."""
     columns = dict(judged(result))
     real = columns.pop(result.head("measured"), None)
     if columns:
@@ -177,7 +177,7 @@ def of_result(result: Result) -> Verdict:
 
 
 def all_of(result: Result) -> list[tuple[str, Verdict]]:
-    """Return every verdict of an entry, by its subject; the first one is the entry's."""
+    """Return all verdicts of an entry by subject. The first one is that of the entry."""
     found = judged(result)
     first = of_result(result)
     if first in [verdict for _, verdict in found]:
@@ -215,5 +215,5 @@ def _factor(published: Sequence[float], ours: Sequence[float]) -> float:
 
 
 def _log(published: float, ours: float) -> float:
-    """Return the logarithm of the factor between two numbers, 0 where one is not positive or is missing."""
+    """Return the logarithm of the factor between two numbers, or 0 if one is missing or not positive."""
     return abs(math.log(published / ours)) if published > 0 and 0 < ours < math.inf else 0.0

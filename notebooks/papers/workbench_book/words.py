@@ -17,9 +17,9 @@ from workbench_book.values import Claim, Line, Misprint, Picture, Result, number
 from workbench_book.verdicts import Verdict, all_of, columns_of
 
 REAL = ("recorded", "measured")
-LONG = 20  # rows from which on a table scrolls
-SHORT = 14  # characters of a row's name that stay on one line
-BREAKS = re.compile(r"([._(\[])(?=[A-Za-z])")  # code may be wrapped after these
+LONG = 20  # a table with more rows scrolls
+SHORT = 14  # a row's name with at most this many characters stays on one line
+BREAKS = re.compile(r"([._(\[])(?=[A-Za-z])")  # code may be wrapped after these characters
 CLAIMED: dict[bool | None, Verdict] = {
     True: Verdict("holds", "holds"),
     False: Verdict("differs", "does not hold"),
@@ -28,7 +28,7 @@ CLAIMED: dict[bool | None, Verdict] = {
 
 
 def code(text: str) -> str:
-    """Return code in a cell, with positions where its long words may be wrapped."""
+    """Return code in a cell, which may be wrapped within long words."""
     broken = BREAKS.sub(r"\1<wbr>", escape(text))
     return f"<code>{broken}</code>"
 
@@ -63,7 +63,7 @@ def entry(outcome: Outcome, setting: Setting) -> str:
 
 
 def _real(result: Result) -> str:
-    """Return how the measured column was made, or why it is empty."""
+    """Return how the column was measured, or why it is empty."""
     text = result.measured.removeprefix("measured: ")
     return f"<p class=data><b>Real runs.</b> {escape(text[:1].upper() + text[1:])}.</p>" if text else ""
 
@@ -80,7 +80,10 @@ def verdicts(result: Result) -> str:
 
 
 def table(result: Result) -> str:
-    """Return the paper's numbers and ours, with their ratio; measured columns are separate."""
+    """Return the table of the paper's numbers and the computed ones, with their ratio.
+
+    Measured columns are separate.
+    """
     if not result.lines:
         return ""
     columns = columns_of(result)
@@ -169,7 +172,10 @@ def misprints(found: Sequence[Misprint]) -> str:
 
 
 def picture(name: str, place: int, each: Picture) -> str:
-    """Return a figure, drawn by plotly once it is visible; its caption says if it is simulated, computed or real."""
+    """Return a figure that plotly draws once it is visible.
+
+    Its caption states whether it is simulated, computed or real.
+    """
     fields = {"data": each.data, "darkData": each.dark_data, "light": each.light, "dark": each.dark}
     text = json.dumps(fields, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     height = int(each.light.get("height", 520))
@@ -181,7 +187,7 @@ def picture(name: str, place: int, each: Picture) -> str:
 
 
 def caption(each: Picture) -> str:
-    """Return the caption: what a figure shows, and the kind of its numbers."""
+    """Return the caption: the content of a figure, and the kind of its numbers."""
     return f'<span class="tag {each.kind}">{each.kind}</span> {escape(each.caption)}'
 
 

@@ -1,4 +1,4 @@
-"""Advice: what it says of a ranking, its table, and the verdict of a real run."""
+"""Advice: its headline, its table, and the comparison with a real run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.core.base.settings import SettingError
 
 
 def test_plan_headline_agrees_with_order_and_wins() -> None:
-    """If one choice is faster on average and another more often, both are named."""
+    """If one choice is faster on average, and another one more often, both are named."""
     once = learnt("UMW", "SGD", "D-SGD", "D-Adam")
     assert once.headline == f"Quickest: {once.best.name}"
     first, second, *others = once.choices
@@ -56,7 +56,7 @@ def test_plan_marks_inexact_schemes() -> None:
 
 
 def test_trial_verdict_is_a_sentence() -> None:
-    """Within a factor of 1.5 the forecast holds; beyond, the headline says so before it names the choice."""
+    """The forecast counts as confirmed within a factor of 1.5. Otherwise the headline begins with "Not confirmed"."""
     advice = learnt("UMW", "SGD", "D-SGD", "D-Adam")
     predicted = advice.best.per_round
     for ratio, holds in ((1.4, True), (0.7, True), (1.6, False), (0.6, False), (7.7, False)):
@@ -65,6 +65,7 @@ def test_trial_verdict_is_a_sentence() -> None:
         assert trial.holds == holds
         assert tried.headline.startswith("Quickest: " if holds else "Not confirmed: ")
         assert str(trial) in tried.headline
+        assert holds == ("none of which this run confirms" not in str(tried))
     assert str(Trial(7.7e-3, 1e-3, 17)).startswith(
         "measured 7.7 ms a round over 17 rounds, forecast 1 ms: 7.7 times"
     )

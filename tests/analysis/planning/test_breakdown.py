@@ -1,4 +1,4 @@
-"""Parts of a round: never negative, and their sum is the round."""
+"""Parts of a round: none is negative, and their sum is the round time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FACTORS = ["stragglers", "latency", "transfers"]
 
 @given(st.lists(st.floats(0.0, 1e6), min_size=8, max_size=8))
 def test_parts_are_not_negative_and_sum_to_the_round(times: list[float]) -> None:
-    """For any times of the subsets, even where stragglers make a round shorter."""
+    """This holds for any times of the subsets, even if stragglers make a round shorter."""
 
     def seconds(on: frozenset[str]) -> float:
         return times[sum(2**k for k, name in enumerate(FACTORS) if name in on)]
@@ -28,7 +28,7 @@ def test_parts_are_not_negative_and_sum_to_the_round(times: list[float]) -> None
 
 
 def test_parts_count_a_fixed_cost_once() -> None:
-    """A start-up cost as long as 200 samples of 40: computing takes 240 samples, not 201 x 240."""
+    """With a start-up cost of 200 samples and a load of 40, computing takes 240 samples, not 201 x 240."""
     steady = measured(6, "steady", 0.0, None)
     fitted: Fitted = steady.fitted
     whole = fitted.work.seconds(40, 50)

@@ -1,4 +1,4 @@
-"""Fitted delay laws: parameters of drawn times are recovered, and a bad fit is reported."""
+"""Fitted delay models: parameters of drawn times are recovered, and a bad fit is reported."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_refit_recovers_a_pareto_tail(shift: float, shape: float, seed: int) -> 
     factor=st.floats(3.0, 20.0),
     seed=SEEDS,
 )
-def test_laws_of_finds_heterogeneous_workers(
+def test_fitted_models_find_heterogeneous_workers(
     shift: float, slow: float, often: float, seldom: float, factor: float, seed: int
 ) -> None:
     truth = Heterogeneous(
@@ -123,7 +123,7 @@ def test_refit_recovers_markov_spells(
     ],
     ids=lambda delay_model: delay_model.kind,
 )
-def test_laws_of_chooses_the_true_law_despite_jitter(truth: Delays) -> None:
+def test_fitted_models_choose_the_true_model_despite_jitter(truth: Delays) -> None:
     times = drawn(truth, 120, 40, seed=5) * np.exp(np.random.default_rng(1).normal(0, 0.02, (120, 40)))
     found = best(times)
     assert found.delays.kind == truth.kind
@@ -143,9 +143,9 @@ def test_redrawn_share_of_slow_workers_has_a_binomial_spread() -> None:
 
 
 def test_redrawn_markov_chances_are_within_the_measured_interval() -> None:
-    """Spells continue within one measurement but not into the next.
+    """Spells last through one measurement, and differ in the next one.
 
-    Their parameters are resampled as far as they are known.
+    Their parameters are resampled within their sampling error.
     """
     truth, ends = Markov(shift=1.0, p_slow=0.02, p_recover=0.1), range(20, 800, 20)
     times = np.concatenate([drawn(truth, 20, 12, seed) for seed in range(40)])
@@ -161,7 +161,7 @@ def test_redrawn_markov_chances_are_within_the_measured_interval() -> None:
         assert getattr(low, name) < getattr(truth, name) < getattr(high, name)
 
 
-def test_laws_of_almost_constant_times_is_constant() -> None:
+def test_fitted_models_of_almost_constant_times_are_constant() -> None:
     times = 3.0 * np.exp(np.random.default_rng(0).normal(0, 0.01, (50, 8)))
     assert best(times).delays.model_dump() == {
         "kind": "constant",
@@ -171,7 +171,7 @@ def test_laws_of_almost_constant_times_is_constant() -> None:
 
 
 def test_persistence_of_delays_common_to_all_workers_fits_groups_only() -> None:
-    """Times of a round rise and fall together, unlike those of independent workers."""
+    """All workers are late in the same rounds, unlike independent workers."""
     rng = np.random.default_rng(0)
     times = np.repeat(1 + rng.exponential(1.0, (80, 1)), 10, axis=1) * rng.uniform(0.98, 1.02, (80, 10))
     assert persistence(times).together > 0.9
@@ -181,18 +181,18 @@ def test_persistence_of_delays_common_to_all_workers_fits_groups_only() -> None:
     assert all("workers are slow together" in each.complaint for each in others)
 
 
-def test_assess_reports_a_law_that_does_not_fit() -> None:
+def test_assess_reports_a_delay_model_that_does_not_fit() -> None:
     known = assess(drawn(Pareto(shift=1.0, shape=1.2), 100, 20), ShiftedExponential(shift=1.0, rate=1.0))
     assert not known.fits
     assert "Kolmogorov distance" in known.complaint or "quantile" in known.complaint
 
 
-def test_persistence_distinguishes_the_laws() -> None:
+def test_persistence_distinguishes_the_delay_models() -> None:
     for_good = persistence(drawn(Heterogeneous(slow=0.5, active_straggles=0.0), 90, 100))
     passing = persistence(drawn(Markov(p_slow=0.1, p_recover=0.1), 90, 300))
     neither = persistence(drawn(ShiftedExponential(), 90, 100))
     assert for_good.lag == pytest.approx(for_good.far, abs=0.05)
-    assert passing.lag == pytest.approx(0.8, abs=0.05)  # 1 - enter - leave
+    assert passing.lag == pytest.approx(0.8, abs=0.05)  # 1 - p_slow - p_recover
     assert passing.far == pytest.approx(0.0, abs=0.1)
     assert max(abs(x) for x in neither) < 0.05
 
@@ -202,7 +202,7 @@ def test_distance_of_two_samples() -> None:
     assert distance(a, a) == 0.0
     assert distance(a, a + 1000.0, slack=0.0) == 1.0
     assert distance(a, a[50:], slack=0.0) == pytest.approx(0.5)
-    assert distance(a, a * 1.04) == 0.0  # within the slack
+    assert distance(a, a * 1.04) == 0.0  # smaller differences than the tolerance
 
 
 def test_straggling_finds_two_levels_or_none() -> None:
@@ -225,7 +225,7 @@ def test_resampled_draws_rounds_in_blocks(rounds: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("times", [np.ones(4), np.ones((1, 1)), np.array([[1.0, np.nan]]), np.zeros((3, 3))])
-def test_laws_of_refuses_values_that_are_not_times(times: Array) -> None:
+def test_fitted_models_refuse_values_that_are_not_times(times: Array) -> None:
     with pytest.raises(SettingError, match=r"^times: "):
         fitted_models(times)
 
@@ -238,8 +238,8 @@ def test_refit_refuses_an_unknown_kind() -> None:
 
 @pytest.mark.skipif(not EC2.is_file(), reason=f"no recorded EC2 times at {EC2}")
 @pytest.mark.parametrize("experiment", ["ec2-6", "ec2-7"])
-def test_laws_of_recorded_ec2_times_is_heterogeneous(experiment: str) -> None:
-    """Paper 4's model is what its authors' recordings show."""
+def test_fitted_models_of_recorded_ec2_times_are_heterogeneous(experiment: str) -> None:
+    """The recordings of paper 4's authors are fitted best by the model of that paper."""
     from workbench.core.contract.delays import recorded
 
     padded, lengths = recorded(str(EC2), experiment)
@@ -258,8 +258,8 @@ def test_replay_with_common_start_keeps_rounds_together(tmp_path: Path) -> None:
     np.testing.assert_array_equal(times[:6], times[6:])
 
 
-def test_slow_for_good_are_workers_without_a_transition() -> None:
-    """A Markov chain reveals nothing then: the states of its next workers differ."""
+def test_permanently_slow_workers_have_no_transition() -> None:
+    """If no worker changes its state, a Markov model cannot be fitted."""
     times = np.where(np.arange(12) < 3, 5.0, 1.0) * np.random.default_rng(0).uniform(0.97, 1.03, (40, 12))
     assert fit_markov(times) is None
     assert fitted_models(times)[0].delays.kind == "heterogeneous"
@@ -270,8 +270,10 @@ def test_slow_for_good_are_workers_without_a_transition() -> None:
 @given(
     seed=st.integers(0, 999), often=st.sampled_from([0.01, 0.1, 0.3]), rounds=st.sampled_from([20, 60, 360])
 )
-def test_slow_for_good_is_empty_where_all_straggle_alike(seed: int, often: float, rounds: int) -> None:
-    """False alarms are at most one in twenty; three slow workers of twelve are found."""
+def test_permanently_slow_workers_are_none_if_all_straggle_alike(
+    seed: int, often: float, rounds: int
+) -> None:
+    """At most 6 of 40 cases are false alarms. Three slow workers of twelve are found."""
     rng = np.random.default_rng(seed)
     alike = [slow_for_good(np.where(rng.random((rounds, 12)) < often, 10.0, 1.0)) for _ in range(40)]
     assert sum(found is not None for found in alike) <= 6

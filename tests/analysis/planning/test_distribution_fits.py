@@ -1,4 +1,4 @@
-"""Fits of distributions, mixtures, groups and spells: drawn times give their parameters back."""
+"""Fits of distributions, mixtures, groups and spells: the parameters of drawn times are recovered."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_fit_of_nearly_equal_and_of_very_different_times_is_none_or_near(fit: An
     times = 1e-3 * (1 + spread * np.random.default_rng(0).random((20, 5)))
     found = fit(times)
     assert found is None or found.quantile(0.5, 1) == pytest.approx(float(np.median(times)), rel=0.5)
-    if not 1e-7 < spread < 1e-5:  # near the least spread that is fitted
+    if not 1e-7 < spread < 1e-5:  # close to the smallest spread that is fitted
         assert (found is None) == (spread <= 1e-7)
 
 
@@ -111,7 +111,7 @@ def test_fit_distribution_by_name_gives_its_quantiles() -> None:
 
 
 def test_lognormal_times_are_judged_lognormal() -> None:
-    """A long tail that is neither exponential nor of Pareto's kind."""
+    """A lognormal tail is long, and neither exponential nor Pareto."""
     best = fitted_models(drawn(Lognormal(mu=0.0, sigma=1.0), 80, 30, 1))[0]
     assert best.fits
     assert best.delays.kind == "lognormal"

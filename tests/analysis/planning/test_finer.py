@@ -1,4 +1,4 @@
-"""Parameters between the best and its neighbours."""
+"""Refinement of parameters between the best one and its neighbours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workbench.analysis.planning.finer import finer
 
 @given(best=st.integers(1, 60), sizes=st.sets(st.integers(1, 60), min_size=1, max_size=6))
 def test_finer_ends_at_the_best_of_a_convex_cost(best: int, sizes: set[int]) -> None:
-    """From any grid with both ends, repeated passes reach the least cost and then its two neighbours."""
+    """From any grid with both ends, repeated refinement reaches the least cost and then its two neighbours."""
     grid = [{"stragglers": s} for s in sorted(sizes | {1, 60})]
     tried = list(grid)
     for _ in range(70):

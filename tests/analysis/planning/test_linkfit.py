@@ -1,4 +1,4 @@
-"""Fits of links and of the cost of work: drawn messages and loads give their parameters back."""
+"""Fits of links and of the cost of work: the parameters of drawn messages and loads are recovered."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_fit_line_without_slope_or_data() -> None:
 
 
 def messages(truth: PortFit, seed: int, senders: int = 8) -> list[Messages]:
-    """Answers that leave at random moments, taken in by the recursion of the forecast."""
+    """Draw answers that are sent at random times and pass the port as in a forecast."""
     rng = np.random.default_rng(seed)
     found = []
     for length in LENGTHS:
@@ -75,7 +75,7 @@ def test_fit_port_ignores_a_few_late_messages() -> None:
     truth = PortFit(latency=1e-3, overhead=2e-4, bandwidth=1e7)
     found = messages(truth, 1)
     for each in found:
-        each.end[::13] += 1.0  # whole rounds that something else held up
+        each.end[::13] += 1.0  # every 13th round is delayed by something else
     fit = fit_port(found)
     assert fit.latency == pytest.approx(1e-3, rel=0.05)
     assert fit.transfer(65536) == pytest.approx(truth.transfer(65536), rel=0.05)
@@ -111,7 +111,7 @@ def test_fit_work_recovers_the_cost(
 
 @pytest.mark.parametrize("truth", [Work(fixed=1e-3), Work(per_sample=2e-5), Work(per_cell=2e-8)], ids=repr)
 def test_fit_work_takes_no_noise_for_a_slope(truth: Work) -> None:
-    """With times that are off by 5 % each, the fitted ones are off by less, except far from all of them."""
+    """Measured times with errors of 5 % are not fitted as a slope. The errors of fitted times are smaller."""
     loads = [(s, p) for p in (64.0, 1024.0, 4096.0) for s in (64.0, 256.0)]
     right = np.array([truth.seconds(s, p) for s, p in loads])
     off = []
@@ -120,13 +120,14 @@ def test_fit_work_takes_no_noise_for_a_slope(truth: Work) -> None:
         _, times = fit_work([s for s, _ in loads], [p for _, p in loads], seconds, [0.05])
         off.append(np.log(times / right))
     assert abs(np.mean(off)) < 0.01
-    assert (
-        np.std(off) < 0.035
-    )  # 0.05 with a term for each of their whims; 0.02 for who knows which term it is
+    assert np.std(off) < 0.035  # 0.05 if every term is fitted; 0.02 if the term is given
 
 
 def test_fit_work_keeps_the_unexplained_residual() -> None:
-    """A load that takes half as long again, against errors of 1 %, as where it no longer fits into the cache."""
+    """One load takes 1.5 times as long as the linear model predicts, for example because it exceeds the cache.
+
+    The errors are 1 %.
+    """
     loads = [(s, p) for p in (64.0, 1024.0, 4096.0) for s in (64.0, 256.0)]
     seconds = np.array([1.0, 1.0, 1.0, 1.5, 1.0, 1.0])
     _, times = fit_work([s for s, _ in loads], [p for _, p in loads], seconds, [0.01])

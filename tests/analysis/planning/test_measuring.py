@@ -1,4 +1,4 @@
-"""Cluster profiles: a simulated cluster is recovered, and real processes are measured."""
+"""Cluster profiles: the parameters of a simulated cluster are recovered, and real processes are measured."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def known() -> ClusterProfile:
 
 
 def test_simulated_measures_loads_in_turn_on_the_same_workers() -> None:
-    """Persistently slow workers are slow in all of them; stragglers of single rounds are not."""
+    """All loads are measured on the same permanently slow workers. Stragglers of single rounds differ between loads."""
     delays = {"kind": "heterogeneous", "slow_straggles": 0.7}
     one, *others = simulated(truth(delays=delays, seed=2), rounds=40).recorded
     late = [each.times > 3 * each.typical for each in (one, *others)]
@@ -81,11 +81,12 @@ def test_simulated_profile_recovers_delays_and_link(
     found = simulated(truth(delays=delays, link=link, seed=seed), rounds=40)
     delay_model = found.delays(64, 1024)
     assert delay_model.kind in ("shifted_exponential", "pareto")
-    mean = delay_model.compute(np.ones((1, 1)), np.array([64.0]))[0] / 64  # of a worker that draws the mean
+    # seconds per sample of a worker whose draw is the mean
+    mean = delay_model.compute(np.ones((1, 1)), np.array([64.0]))[0] / 64
     assert mean == pytest.approx(shift * (1 + spread), rel=0.25)
     assert found.link(1024).latency == pytest.approx(latency, rel=0.05)
     expected = wb.Experiment(link=link).link.transfer(1024)
-    # Where answers hardly meet at the port, only latency and transfer together can be seen.
+    # If few answers meet at the port, only the sum of latency and transfer time can be measured.
     assert found.link(1024).transfer(1024) == pytest.approx(expected, rel=0.1, abs=0.02 * latency)
     assert found.link(1024).downloads
 
@@ -125,7 +126,7 @@ def test_simulated_profile_recovers_every_delay_model(delays: dict[str, Any]) ->
 def test_profile_of_per_part_answers_includes_the_cost_of_a_task(
     scheme: tuple[str, dict[str, Any]],
 ) -> None:
-    """Where a task takes equally long whatever its load, its first part is not there before its last."""
+    """If a task takes the same time for any load, its first part is done no earlier than its last one."""
     delays = {"kind": "exponential", "mean": 5e-3}
     found = simulated(truth(delays=delays, seed=3), rounds=60)
     name, args = scheme
@@ -135,7 +136,9 @@ def test_profile_of_per_part_answers_includes_the_cost_of_a_task(
             delays=delays, scheme=each, scheme_args=numbers, problem_args={"samples": 1200, "features": 100}
         )
         ratios.append(found.forecast(e, 400).mean / wb.forecast(e, 400).mean)
-    assert ratios[1] == pytest.approx(ratios[0], rel=0.05)  # 0.75 where the parts take their share of it all
+    assert ratios[1] == pytest.approx(
+        ratios[0], rel=0.05
+    )  # 0.75 if each part took its share of the whole time
 
 
 def test_scaled_with_fewer_but_longer_samples_takes_as_long() -> None:
@@ -163,13 +166,14 @@ def test_profile_resampled_has_a_spread_around_the_fit(known: ClusterProfile) ->
     delay_model = known.fitted.delay_models[0]
     assert isinstance(delay_model, ShiftedExponential)
     assert len(set(rates)) == len(known.resampled) == 6
-    assert abs(np.mean(rates) - delay_model.rate) < 3 * np.std(rates, ddof=1)  # six may all be on one side
+    # six standard errors may all have the same sign
+    assert abs(np.mean(rates) - delay_model.rate) < 3 * np.std(rates, ddof=1)
 
 
 def test_profile_resampled_share_of_slow_workers_is_uncertain() -> None:
-    """The rounds show which workers are slow.
+    """A measurement shows which of its workers are slow.
 
-    The share of slow workers among others is known only from the number of workers.
+    The share among other workers is known only from their number.
     """
     delays = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9, "active_straggles": 0.0}
     found = simulated(truth(workers=20, delays=delays, seed=1), rounds=30, resamples=40)
@@ -178,7 +182,7 @@ def test_profile_resampled_share_of_slow_workers_is_uncertain() -> None:
         for each in found.resampled
         if isinstance(each.delay_models[0], Heterogeneous)
     ]
-    assert len(slow) >= 35  # once in a while nobody slow is drawn
+    assert len(slow) >= 35  # a draw may have no slow worker
     assert 0.03 < np.std(slow) < 0.2  # sqrt(0.3 * 0.7 / 20) = 0.10
 
 
@@ -188,11 +192,12 @@ def test_profile_file_round_trips(known: ClusterProfile, tmp_path: Path) -> None
         assert ClusterProfile.load(path) == known
     fields = json.loads((tmp_path / "a.json").read_text())
     assert fields["hosts"][0]["name"] == "simulated"
-    older = {**fields, "links": [{"up": {"latency": 1e-3}, "down": {"latency": 1e-3}}]}  # of earlier versions
+    # links as earlier versions wrote them
+    older = {**fields, "links": [{"up": {"latency": 1e-3}, "down": {"latency": 1e-3}}]}
     (tmp_path / "a.json").write_text(json.dumps(older))
     assert ClusterProfile.load(tmp_path / "a.json") == known
     assert fields["versions"]["numpy"]
-    assert not list(tmp_path.glob(".*"))  # nothing half-written
+    assert not list(tmp_path.glob(".*"))  # no temporary file is left
 
 
 @pytest.mark.parametrize(
@@ -221,7 +226,7 @@ def test_profile_save_and_load_accept_file_names(known: ClusterProfile, tmp_path
 
 
 def test_profile_replays_times_that_fit_no_law(known: ClusterProfile) -> None:
-    """Whatever was recorded: uncoded rounds come out as they were, since all workers begin at one round."""
+    """For any recording, UMW has the recorded round times, since all workers start at one recorded round."""
     worse = known.fitted.replace(delay_models=(None,) * len(known.recorded))
     e = grid(12, None, 40)[3].replace(rounds=40)
     replayed = wb.forecast(known.experiment(e, worse), 40)
@@ -232,7 +237,10 @@ def test_profile_replays_times_that_fit_no_law(known: ClusterProfile) -> None:
 
 
 def test_profile_resampled_includes_the_uncertainty_of_a_recording(known: ClusterProfile) -> None:
-    """Rounds without a law, in which all workers are delayed together: the mean has the uncertainty of few rounds."""
+    """All workers of a round are delayed together, and no delay model fits.
+
+    The mean has the sampling error of 60 rounds.
+    """
     luck = np.exp(np.random.default_rng(0).normal(0.0, 0.6, (60, 1)) * np.ones(12))
     rows = (each.typical * luck / np.median(luck) for each in known.recorded)
     recorded = tuple(
@@ -252,7 +260,7 @@ def test_profile_resampled_includes_the_uncertainty_of_a_recording(known: Cluste
 
 
 def test_profile_counts_relays(known: ClusterProfile) -> None:
-    """On full cores, the worker of a ring counts like that of a star, and relays of a tree count one after another."""
+    """On shared cores, a ring costs a worker as many messages as a star does. A tree of two layers adds one relay."""
     there = known.replace(hosts=(known.hosts[0].replace(cores=2),))
     problem = {"samples": 600, "features": 20}
     tree = {"children": 3, "layers": 2, "stragglers": 0}
@@ -275,7 +283,10 @@ def test_profile_reports_shared_cores(known: ClusterProfile) -> None:
 def test_profile_workers_share_the_cores_of_their_host(
     known: ClusterProfile, slots: list[int], workers: int
 ) -> None:
-    """The very workers that were measured are where they were; of other machines each has as many for its share."""
+    """With the measured machines, each worker keeps its host.
+
+    With other machines, each host has its share of the workers.
+    """
     places = Ssh(hosts=[{"host": f"h{i}", "slots": n} for i, n in enumerate(slots)]).placed(13)
     hosts = tuple(host.replace(cores=2) for host in hosts_of(places, None))
     profile = known.replace(hosts=hosts)
@@ -295,7 +306,7 @@ def test_profile_workers_share_the_cores_of_their_host(
 
 
 def test_profile_workers_share_cores_by_their_demand(known: ClusterProfile) -> None:
-    """Tasks that wait for something else all the time are as quick on two cores as on twelve."""
+    """Tasks that only wait take the same time on two cores as on twelve. Busy ones take longer."""
     shared, problem = known.hosts[0].replace(cores=2), {"samples": 600, "features": 20}
 
     def mean(busy: float, scheme: str, **args: Any) -> float:
@@ -308,8 +319,8 @@ def test_profile_workers_share_cores_by_their_demand(known: ClusterProfile) -> N
     assert alone < mean(0.5, "UMW") < mean(1.0, "UMW") < 6 * alone
     assert mean(1.0, "UC-MMC", load=12) < mean(
         1.0, "GC", stragglers=11
-    )  # parts that nobody wants are not begun
-    late = mean(0.0, "SGD", stragglers=3)  # a late worker finishes its task
+    )  # parts that are no longer needed are not started
+    late = mean(0.0, "SGD", stragglers=3)  # a straggler finishes its task before it takes the next one
     assert (
         known.forecast(truth(scheme="SGD", scheme_args={"stragglers": 3}, problem_args=problem), 50).mean
         < late
@@ -332,7 +343,7 @@ def test_filled_finds_the_unshared_times_of_tasks(share: float, counted: float, 
 
 @pytest.mark.parametrize("patient", [0.0, 1.0])
 def test_fit_all_counts_messages_as_work_on_full_cores(patient: float) -> None:
-    """Tasks one after another on two cores; the master takes answers in when they come, or after all tasks."""
+    """Two cores do one task after another. The master receives answers as they come, or after all tasks."""
     tasks = np.random.default_rng(0).uniform(0.9e-3, 1.1e-3, (60, 12))
     done = np.cumsum(tasks.reshape(60, 6, 2), axis=1).reshape(60, 12)
     end = done + 1e-4 + patient * (done.max(axis=1, keepdims=True) - done) * np.linspace(0.8, 1.0, 12)
@@ -345,12 +356,12 @@ def test_fit_all_counts_messages_as_work_on_full_cores(patient: float) -> None:
     np.testing.assert_allclose(slowed(times, 2.0).max(axis=1), commit, rtol=1e-3)
     idle, _ = fit_all(
         filled([replace(seen, crew=((np.arange(12), 12.0),))])
-    )  # with cores for all, a way it is
+    )  # with a core for each worker, the same times are fitted as a link
     assert idle.port.latency + idle.port.overhead > 5e-5
 
 
 def test_on_one_clock_corrects_clock_offsets() -> None:
-    """A worker's clock is an hour ahead; the way takes 1 ms up and down."""
+    """A worker's clock is an hour ahead, and each message takes 1 ms."""
     rng = np.random.default_rng(0)
     left = np.arange(20.0)[:, None] + np.zeros((20, 2))
     came = left + 1e-3 + rng.exponential(1e-3, (20, 2))
@@ -385,7 +396,7 @@ def test_scaled_changes_only_the_times() -> None:
     ],
 )
 def test_grid_of_a_calibration_like_an_experiment(problem: str, args: dict[str, Any]) -> None:
-    """The same problem and model size, its uncoded load and more, nothing to download."""
+    """It has the same problem and model size, the uncoded load and larger ones, and no downloads."""
     like = wb.Experiment(scheme="UMW", workers=5, problem=problem, problem_args=args)
     found = grid(5, like, 8)
     sizes = {e.shape()[1] for e in found}
@@ -414,7 +425,7 @@ def test_profile_refuses_impossible_requests_before_starting(options: dict[str, 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_profile_measures_real_ranks(tmp_path: Path) -> None:
-    """Real processes on this machine: every time is there, and uncoded rounds are recalled."""
+    """On this machine, every time is measured, and the forecast of UMW equals the measured rounds."""
     found = profile("local", workers=4, rounds=10, resamples=3)
     assert (found.workers, sum(host.ranks for host in found.hosts)) == (4, 4)
     assert found.one_clock

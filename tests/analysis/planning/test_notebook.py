@@ -31,7 +31,7 @@ def test_planning_notebook_executes(tmp_path: Path) -> None:
     pictures = [o for o in outputs if "application/vnd.plotly.v1+json" in o.get("data", {})]
     assert len(pictures) == 3
     text = "".join(str(o) for o in outputs)
-    # The table's mean times and the figure's are those of the same rounds.
+    # The mean times in the table are from the same rounds as those in the figure.
     (table,) = (
         o["data"]["text/plain"] for o in outputs if "ratio" in o.get("data", {}).get("text/plain", "")
     )

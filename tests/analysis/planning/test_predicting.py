@@ -1,4 +1,4 @@
-"""Predictions on resampled clusters: their intervals, and rounds and seconds from the same draws."""
+"""Predictions on resampled clusters: intervals, and rounds and seconds from the same draws."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def candidate(all_: Resampling, scheme: str, args: dict[str, Any]) -> Candidate:
 
 @pytest.mark.parametrize("kind", ["shifted_exponential", "heterogeneous"])
 def test_predicted_rounds_and_seconds_equal_a_run(kind: str) -> None:
-    """Under every seed: when a run on that very cluster comes to the loss."""
+    """For each seed, they are those of a run on that cluster until it reaches the target loss."""
     all_ = resampling(kind)
     c = all_.predicted(all_.learnt(candidate(all_, "SGD", {"stragglers": 1}), 4), 4)
     args = c.optimiser.model_dump(exclude_unset=True)
@@ -78,7 +78,7 @@ def test_predicted_rounds_vary_with_the_slow_workers() -> None:
 
 @pytest.mark.parametrize("count", [FAR_BEHIND_SEEDS, PREDICTION_SEEDS])
 def test_predicted_interval_holds_90_percent_of_fresh_clusters(count: int) -> None:
-    """Logarithms are drawn from a normal distribution: many intervals, each with one more draw."""
+    """Logarithms are normally distributed. Each of many intervals is compared with one more draw."""
     all_ = resampling("shifted_exponential")
     blank = candidate(all_, "UMW", {})
     rng = np.random.default_rng(0)
@@ -97,7 +97,10 @@ def test_predicted_interval_is_at_least_the_forecast_error() -> None:
 
 
 def known(table: np.ndarray, seconds: np.ndarray | None = None) -> Candidate:
-    """A candidate with known first rounds and persistently slow workers; its runs are the same, unless given."""
+    """Return a candidate with these first round times (rounds, clusters).
+
+    `seconds`: of its runs, by default the same.
+    """
     blank = vars(candidate(resampling("heterogeneous"), "UMW", {}))
     runs = table.ravel("F")[:PREDICTION_SEEDS] if seconds is None else seconds
     return Candidate(**{**blank, "seconds": runs, "table": table})
@@ -115,7 +118,7 @@ def test_predicted_mean_is_of_first_rounds_unless_runs_differ() -> None:
 @settings(max_examples=20)
 @given(spread=st.floats(0.08, 0.3), ahead=st.floats(0.0, 0.05), skew=st.floats(-2.0, 2.0))
 def test_enough_workers_to_settle_a_doubt(spread: float, ahead: float, skew: float) -> None:
-    """Whichever cluster it is: what is open around it falls with the root of the measurement's size."""
+    """For any true cluster, the uncertainty decreases with the square root of the number of workers."""
     normal = norm.ppf((np.arange(40) + 0.5) / 40)
 
     def saved(middle: float, times: float) -> np.ndarray:
@@ -123,7 +126,7 @@ def test_enough_workers_to_settle_a_doubt(spread: float, ahead: float, skew: flo
         return spread * (np.expm1(skew * scores) / skew if abs(skew) > 0.01 else scores) - ahead
 
     def open_(saved: np.ndarray) -> bool:
-        """May what is not chosen, the other or the first, be quicker by more than 2 %?"""
+        """Return whether either choice may be faster than the other by more than 2 %."""
         return min(np.quantile(saved, 0.95), np.quantile(-saved, 0.95)) > 0.02
 
     times = enough(np.maximum(1 - np.vstack([np.zeros(40), saved(0.0, 1.0)]), 1e-3))
@@ -132,7 +135,10 @@ def test_enough_workers_to_settle_a_doubt(spread: float, ahead: float, skew: flo
 
 
 def test_doubted_names_the_choice_with_least_regret() -> None:
-    """The first is quicker on average, yet half as long again on some clusters; the other never is so far behind."""
+    """The first choice is faster on average, but takes 1.5 times as long on some clusters.
+
+    The other is at most 25 % slower.
+    """
     luck = np.random.default_rng(0).normal(0, 1e-3, (40, 48))
     first = np.where(np.arange(40)[:, None] % 4, 0.8, 1.5) + luck
     found = doubted(resampling("heterogeneous"), [known(first), known(np.ones((40, 48)) + luck)])
@@ -142,14 +148,14 @@ def test_doubted_names_the_choice_with_least_regret() -> None:
     assert f"at most {found.behind:.0%} slower than the fastest" in str(found)
     assert "times as many" in str(found)
     assert "machines='same'" in str(found)
-    assert "machines" not in str(found._replace(able=False))  # more are planned for than were measured
+    assert "machines" not in str(found._replace(able=False))  # more workers are planned than were measured
 
 
-def held(kind: str, workers: int, fresh: int, choices: int, measured: int = 1) -> float:
-    """Share of runs with other draws on the cluster itself that end within their choice's interval.
+def coverage(kind: str, workers: int, fresh: int, choices: int, measured: int = 1) -> float:
+    """Return the share of new runs on the true cluster that end within the interval of their choice.
 
-    Over many measurements of it: within one, all choices' intervals are off together by what it leaves open. Who is
-    slow for good is so in the fresh runs as well; of `OTHERS`, who are planned for as other machines, it is drawn.
+    It is averaged over measurements, since the intervals from one measurement share its error. The permanently slow
+    workers of the new runs are the measured ones. For `OTHERS` they are drawn again.
     """
     inside = []
     for number in range(1, measured + 1):
@@ -177,12 +183,12 @@ def held(kind: str, workers: int, fresh: int, choices: int, measured: int = 1) -
     "kind", sampled_cases("intervals", 1, ["shifted_exponential", "heterogeneous", OTHERS])
 )
 def test_predicted_intervals_hold_fresh_runs(kind: str) -> None:
-    """Exact and inexact choices, on new draws of the cluster as it is; benchmarks/planner.py has more of it."""
-    assert held(kind, workers=6, fresh=6, choices=4) >= 0.75
+    """Exact and inexact choices are run with new draws. `benchmarks/planner.py coverage` runs more of them."""
+    assert coverage(kind, workers=6, fresh=6, choices=4) >= 0.75
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["shifted_exponential", "pareto", "heterogeneous", OTHERS, "markov"])
 def test_predicted_intervals_hold_90_percent_of_many_runs(kind: str) -> None:
-    """At least four in five, over three measurements; docs/evidence/planner.md has single ones."""
-    assert held(kind, workers=12, fresh=10, choices=8, measured=3) >= 0.8
+    """Coverage is at least 80 % over three measurements. docs/evidence/planner.md has the coverage of single ones."""
+    assert coverage(kind, workers=12, fresh=10, choices=8, measured=3) >= 0.8

@@ -1,4 +1,4 @@
-"""The search for the best setting: every setting is tried on the same stragglers, the best is first."""
+"""Search for the best setting: every setting is tried on the same stragglers, and the best one is first."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def test_search_finds_the_best_of_all_settings() -> None:
     ]
     again = {str(args): trace.columns["time"][-1] for args, trace in zip(settings, times, strict=False)}
     e = BASE.replace(problem="unit", problem_args={"samples": 100})
-    told = {str(args): seconds for seconds, args in search(e, settings[:4])}
-    assert told == pytest.approx(again)
+    by_args = {str(args): seconds for seconds, args in search(e, settings[:4])}
+    assert by_args == pytest.approx(again)
     assert [s for s, _ in found] == sorted(s for s, _ in found)
     assert len(found) == len(settings)
 
 
 def test_search_charges_a_load_by_the_slope(tmp_path: Path) -> None:
-    """As in the authors' search: without a slope no load costs anything, and the smallest is first among equals."""
+    """As in the authors' search, a load costs nothing without a slope. Equal settings are sorted by their load."""
     table = tmp_path / "times.csv"
     table.write_text(
         "worker,iteration,seconds\n"
@@ -57,7 +57,7 @@ def test_search_charges_a_load_by_the_slope(tmp_path: Path) -> None:
 
 
 def test_search_grids_equal_the_papers() -> None:
-    """As in its search: B divides W - 1; B < W and no job is later than `longest`."""
+    """As in the paper's search, B divides W - 1, B < W, and no job ends later than `longest`."""
     selective = {tuple(s.values()) for s in SRSGC.settings(4, 3, 7)}
     assert selective == {
         (b, w, k) for k in (1, 2, 3, 4) for b in (1, 2, 3) for w in range(b + 1, 8) if (w - 1) % b == 0
@@ -74,7 +74,7 @@ def test_search_without_a_feasible_setting_gives_the_reason() -> None:
 
 
 def test_tune_with_batches_compares_runs_on_their_own_batches() -> None:
-    """The best numbers leave the least loss of all that were tried first, as runs of their own have it."""
+    """The chosen parameters have the least final loss of all candidates. Each candidate is run on its own batches."""
     args = {"samples": 240, "features": 5}
     common = {"problem": "least_squares", "problem_args": args, "rounds": 12, "batch": 60, "workers": 4}
     experiments = [
@@ -105,7 +105,7 @@ def final(e: wb.Experiment) -> float:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
-    """Optimisers that are followed in each pass of `tune`, while it really follows them."""
+    """Return a list of the optimisers in each pass of `tune`, which is filled during the passes."""
     passes: list[list[Any]] = []
     true = tuning.learn
 
@@ -141,7 +141,7 @@ def test_tune_with_more_budget_is_at_least_as_good() -> None:
 
 
 def test_tune_finds_the_least_loss_of_steps_and_schedules() -> None:
-    """The choice is as good as every one of the grid, tried by hand."""
+    """The choice is at least as good as every candidate of the grid."""
     schedules: list[Any] = ["constant", "cosine", {"kind": "exponential", "decay": 0.8, "warmup": 3}]
     e = TUNED.replace(optimiser="sgd", optimiser_args={"momentum": 0.5})
     (own,) = wb.tune(e, schedules=schedules)
@@ -156,7 +156,7 @@ def test_tune_finds_the_least_loss_of_steps_and_schedules() -> None:
 
 
 def test_tune_chooses_a_schedule_that_noise_needs() -> None:
-    """With mini-batches a constant step hovers around the optimum, and a decreasing one comes closer."""
+    """With mini-batches, a constant step oscillates around the optimum, and a decreasing one converges."""
     e = TUNED.replace(batch=6, rounds=60, optimiser="sgd")
     (own,) = wb.tune(e, schedules=["constant", "cosine"])
     assert own.optimiser_args["schedule"] == {"kind": "cosine", "length": 60}
@@ -172,7 +172,7 @@ def test_tune_of_nothing_is_nothing() -> None:
     ("scheme", "args"), [("LocalSGD", {"local_steps": 3}), ("LocalSGD", {"rate": 0.2}), ("CADA", {})]
 )
 def test_tune_simulates_schemes_whose_commits_depend_on_the_step(scheme: str, args: dict[str, Any]) -> None:
-    """The choice is as good as every step of the grid, run by hand; workers take it too, unless theirs is given."""
+    """The choice is at least as good as every step of the grid. It is also the workers' step, unless that is given."""
     e = TUNED.replace(scheme=scheme, scheme_args=args, rounds=8, batch=None if scheme == "CADA" else 20)
     (own,) = wb.tune(e, budget=12)
     rate = {"rate": own.optimiser_args["step"]} if args == {"local_steps": 3} else {}

@@ -1,4 +1,4 @@
-"""Rounds to a target loss, for exact schemes and for those that are simulated."""
+"""Rounds to a target loss, for exact schemes and for simulated ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_target_is_what_an_exact_scheme_has_within_the_tolerance() -> None:
 
 
 def test_stepped_chooses_the_fastest_step_of_exact_schemes() -> None:
-    """Runs with each step of the grid, one by one: none comes to the target in fewer rounds."""
+    """No step of the grid reaches the target in fewer rounds."""
     target = reference(experiment(), 30, None, 0.02, MAX_NUMBERS)
     took = []
     for times in EXACT_STEPS:
@@ -78,7 +78,10 @@ def test_trials_of_an_exact_scheme_need_the_reference_rounds() -> None:
 
 @pytest.mark.parametrize("stragglers", [6, 3])
 def test_trials_rescale_the_step_of_sums_of_fewer_answers(stragglers: int) -> None:
-    """SGD commits the plain sum of N-S of N answers: at the exact step it needs about N/(N-S) times the rounds."""
+    """SGD commits the plain sum of N - S of N answers.
+
+    With the exact step it needs about N / (N - S) times the rounds.
+    """
     e = experiment("SGD", {"stragglers": stragglers}, workers=12, problem_args={"data": "breast_cancer"})
     e = e.replace(delays={"kind": "shifted_exponential"})
     target = reference(e, 30, None, 0.05, MAX_NUMBERS, tuned=False)
@@ -97,7 +100,7 @@ def test_trials_report_a_scheme_that_misses_the_target() -> None:
 
 
 def test_trials_count_the_rounds_of_the_runs() -> None:
-    """Under every seed: the round in which a run with the chosen step comes to the loss."""
+    """For each seed, it is the round in which a run with the chosen step reaches the target loss."""
     e = experiment("SGD", {"stragglers": 2})
     target = reference(e, 30, None, 0.05, MAX_NUMBERS)
     need = Trials(target, target.times).need(seeds(e))
@@ -111,7 +114,7 @@ def test_trials_count_the_rounds_of_the_runs() -> None:
 def test_trials_stretch_rounds_and_steps_for_commits_of_few_answers(
     scheme: str, args: dict[str, Any], share: float
 ) -> None:
-    """They reach the loss with about as many answers."""
+    """These schemes reach the loss with about as many answers."""
     e = experiment(scheme, args)
     target = reference(e, 30, None, 0.05, MAX_NUMBERS)
     assert portion(e) == pytest.approx(share)
@@ -143,7 +146,7 @@ def test_trials_vary_an_optimisers_own_step_around_its_centre() -> None:
 
 
 def test_reduced_samples_keep_the_times_of_workers() -> None:
-    """The late workers must not depend on the number of samples."""
+    """The stragglers must not depend on the number of samples."""
     e = experiment("SGD", {"stragglers": 2}, problem_args={"samples": 2400, "features": 20}, rounds=5)
     few = reduced(e, 240)
     assert few.shape()[0] == 240
@@ -162,7 +165,7 @@ def test_reduced_samples_keep_the_batch_and_its_times() -> None:
 
 @pytest.mark.parametrize("scheme", ["ASGD", "SGD", "AdaptiveK"])
 def test_trials_with_batches_count_the_rounds_of_runs(scheme: str) -> None:
-    """Each seed has batches of its own; rounds are those until a loss that is evaluated is at the target."""
+    """Each seed has its own batches. The rounds count until an evaluated loss reaches the target."""
     e = experiment(scheme, batch=60, evaluate_every=2, rounds=60)
     aim = reference(e, 30, None, 0.4, MAX_NUMBERS)
     need = Trials(aim, aim.times).need(seeds(e, 3), aim.times)
@@ -193,7 +196,7 @@ def test_reference_reports_a_step_that_is_too_large() -> None:
 @pytest.mark.parametrize("metric", ["accuracy", "test_accuracy", "test_loss"])
 @pytest.mark.parametrize("scheme", ["SGD", "D-SGD"])
 def test_need_to_a_metric_is_that_of_the_run(metric: str, scheme: str) -> None:
-    """The same number of rounds as the run itself takes to the value, at the step that was chosen for it."""
+    """The number of rounds equals that of the run until it reaches the value, with the chosen step."""
     args = {**SPEC["problem_args"], "test": 0.25}
     plain = experiment(problem_args=args)
     aim = reference(plain, 30, None, 0.05, MAX_NUMBERS, metric=metric)

@@ -20,7 +20,7 @@ from workbench.core.base.types import Array
 @settings(max_examples=50, deadline=None)
 @given(arrays(float, (3, 5), elements=st.integers(1, 6).map(float)))
 def test_shapley_shares_equal_the_shapley_value(times: Array) -> None:
-    """Compare with the definition: the mean gain of fixing a worker, over all orders of fixing."""
+    """Compare with the definition: the mean gain of fixing a worker, over all orders of fixing the workers."""
     over = np.maximum(times - np.median(times, axis=1, keepdims=True), 0.0)
     wanted, orders = np.zeros_like(over), list(itertools.permutations(range(5)))
     for order in orders:
@@ -51,7 +51,7 @@ QUICK_CASES = [("autoregressive", (30, 4), 0.1), ("heavy tails", (30, 12), 0.05)
 def test_p_values_of_equal_workers_are_rarely_small(
     kind: str, size: tuple[int, int], part: float, count: int
 ) -> None:
-    """However long lateness remembers, up to a tenth of the recording: at most 5 % of healthy ones, at level 1 %."""
+    """With autocorrelation over up to a tenth of the recording, at most 5 % of healthy recordings are below 1 %."""
     wrong = 0
     for number in range(count):
         rng = np.random.default_rng([number, *size, int(100 * part), *kind.encode()])
@@ -63,7 +63,7 @@ def test_p_values_of_equal_workers_are_rarely_small(
 @pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("memory", [0.0, 3.0])
 def test_p_values_have_the_stated_false_alarm_rate(memory: float, count: int) -> None:
-    """At 5 %, with autocorrelated lateness of six workers, and without."""
+    """The rate is at most 5 % at level 5 %, with and without autocorrelation."""
     wrong = 0
     for number in range(count):
         rng = np.random.default_rng([number, 9])
@@ -89,7 +89,7 @@ def test_p_values_ignore_a_single_burst() -> None:
 def test_p_values_find_a_worker_that_is_a_fifth_slower(
     steps: int, workers: int, memory: float, count: int
 ) -> None:
-    """Among others that vary by 5 %; at the level that is left where hosts and links are tried, too."""
+    """The others vary by 5 %. The level is a third of 1 %, since hosts and links are tested as well."""
     found = 0
     for number in range(count):
         rng = np.random.default_rng([number, steps, workers])

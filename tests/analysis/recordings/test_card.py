@@ -1,4 +1,4 @@
-"""The card of a recording: shares, bursts, changes, and no statement without evidence."""
+"""The card of a recording: shares, bursts and changes, each stated only if there is evidence."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_split_has_a_low_false_alarm_rate(correlation: float) -> None:
         for i in range(1, 300):
             series[i] = correlation * series[i - 1] + noise[i]
         wrong += split(series)[1] < 0.05
-    assert wrong <= 20  # 10 are expected of 200 at most
+    assert wrong <= 20  # expected: 10, at most 5 % of 200
 
 
 def test_card_reports_that_no_law_fits() -> None:
@@ -96,7 +96,7 @@ def test_card_counts_and_excludes_missing_times() -> None:
 
 
 def test_card_of_public_recordings_matches_their_papers() -> None:
-    """Paper 4: some workers are slow for the whole run, most others within a few per cent."""
+    """In paper 4, some workers are slow for the whole run, and most others are within a few per cent."""
     card = wb.traces.load(public("ec2_traces.csv")).job("ec2-7").card()
     assert [worker for worker, _ in card.slow] == [1]
     assert card.delay_model is not None
@@ -113,7 +113,7 @@ LAWS = [k for k in sorted(delay_models()) if k != "replay" and "workbench." in d
 
 @pytest.mark.parametrize("kind", LAWS)
 def test_card_of_each_law_is_text(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every law with its default parameters, and with those of a list or a nested law."""
+    """Every delay model is tried with its default parameters, and with those of lists or nested models."""
     times = np.ones((30, 4)) + 0.1 * np.random.default_rng(0).random((30, 4))
     for more in (
         {},

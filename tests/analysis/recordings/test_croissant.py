@@ -1,4 +1,4 @@
-"""Metadata as Croissant, read back by the format's own library."""
+"""Croissant metadata, read by the format's own library."""
 
 from __future__ import annotations
 

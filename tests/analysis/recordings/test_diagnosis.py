@@ -1,4 +1,4 @@
-"""Diagnosis: the slow worker, link or host is named, and nobody is where all are alike."""
+"""Diagnosis: a slow worker, link or host is named. Nothing is named if all are alike."""
 
 from __future__ import annotations
 
@@ -137,14 +137,16 @@ def test_diagnose_bands_hold_the_cost_of_fresh_recordings(count: int) -> None:
         (found,) = wb.diagnose(recording(one)).culprits
         fresh = wb.diagnose(recording(other)).costs["worker 0"]
         held += found.low <= fresh <= found.high
-    assert held >= 0.6 * count  # both vary: of 90 % bands about three quarters hold
+    assert (
+        held >= 0.6 * count
+    )  # both costs vary, so about three quarters of 90 % intervals contain the new one
 
 
 @pytest.mark.parametrize(
     ("name", "slowdown", "who"), [("AR", 1.9730, "worker 0 (stage 0)"), ("ST", 1.179, "stage 3")]
 )
 def test_diagnose_public_jobs_as_published(name: str, slowdown: float, who: str) -> None:
-    """ByteDance's result files say 1.973 and 1.179; nothing here was fitted to that."""
+    """The figures are those of ByteDance's result files. No parameter of the diagnosis was fitted to them."""
     path = public(f"bytedance_{name}.parquet")
     found, loaded = wb.diagnose(path), wb.traces.load(path)
     assert str(wb.diagnose(loaded)) == str(found)
@@ -165,7 +167,7 @@ def test_diagnose_refuses_incomparable_times() -> None:
 
 
 def played(places: list[str] | None = None, scheme: str = "UMW", **delay_model: Any) -> wb.Trace:
-    """A run on the virtual clock with an injected fault; `places`: hosts of its ranks."""
+    """Run on the virtual clock with an injected fault. `places`: hosts of the ranks."""
     e = wb.Experiment(
         scheme=scheme, workers=6, rounds=40, delays=Injected(**delay_model), problem_args={"samples": 60}
     )
@@ -179,7 +181,9 @@ def test_diagnose_names_a_slow_link() -> None:
     assert (one.who, one.what) == ("the link of worker 3", "link")
     (same,) = wb.diagnose(wb.traces.load(trace)).culprits
     assert (same.who, same.what) == ("worker 3", "link")
-    assert one.cost < same.cost < 2 * one.cost  # a recording's worker is fixed as a whole
+    assert (
+        one.cost < same.cost < 2 * one.cost
+    )  # a recording has no links, so fixing a worker fixes all of its delay
     assert not wb.diagnose(played(message=0.01)).culprits
 
 
@@ -218,11 +222,14 @@ def test_diagnose_a_recorded_run_names_port_and_decoding() -> None:
         assert of_rows.costs[who] == pytest.approx(of_run.costs[who], abs=0.02)
 
 
-# ----------------------------------------------------------------------- the processor's time: a neighbour, a slow core
+# ----------------------------------------------------------------------- processor time: waiting and slower cores
 
 
 def computed(seed: int, slow: int = -1, busy: int = -1) -> wb.traces.Recording:
-    """Two hosts of two workers each: cores vary by a tenth, one may be slow, and one may have a busy neighbour."""
+    """Make a recording of two hosts with two workers each, whose cores vary by a tenth.
+
+    `slow`: host with a slower core. `busy`: host on which another process uses the cores. -1: none.
+    """
     rng = np.random.default_rng([seed, 43])
     host = np.array([0, 0, 1, 1])
     work = np.exp(0.1 * remembering(30, 2, 3.0, rng)[:, host] + 0.01 * rng.normal(size=(30, 4)))
@@ -243,7 +250,7 @@ def test_diagnose_distinguishes_a_busy_neighbour_from_a_slow_core(slow: int, bus
     for seed in range(count):
         causes = _named(computed(seed, slow, busy))
         named = {who for who, _ in wanted} <= {who for who, _ in causes}
-        # With both workers of one host, a recording has one cause.
+        # In a recording, a cause that affects both workers of a host is named once.
         all_of_them += wanted <= causes if slow != busy else named and bool(causes & wanted or not wanted)
         others += bool({who for who, _ in causes} - {who for who, _ in wanted})
         waiting += any(what == "waiting" for _, what in causes - wanted)
@@ -262,8 +269,8 @@ def test_diagnose_without_processor_times_has_one_computing_cause() -> None:
     assert {(one.who, one.what) for one in found.culprits} == {("host right", "compute")}
 
 
-def kept(folder: Path, spent: Array, name: str = "worked", scheme: str = "UMW") -> wb.Trace:
-    """Make a run whose host b takes half as long again, with ledgers that attribute it to the processor."""
+def with_ledgers(folder: Path, spent: Array, name: str = "worked", scheme: str = "UMW") -> wb.Trace:
+    """Make a run whose host b takes 1.5 times as long, with ledgers that contain the processor time."""
     trace = played(["head", "a", "a", "b", "b", "c", "c"], scheme, victims=[2, 3], task_factor=1.5)
     books = [Ledger(rank, 40) for rank in range(7)]
     for book in books[1:]:
@@ -279,7 +286,7 @@ def kept(folder: Path, spent: Array, name: str = "worked", scheme: str = "UMW") 
 def test_diagnose_uses_the_ledgers_of_ranks(what: str, tmp_path: Path) -> None:
     took = wb.traces.load(played(victims=[2, 3], task_factor=1.5)).table().to_numpy()
     even = np.where(np.isin(range(6), [2, 3]), took / 1.5, took)
-    trace = kept(tmp_path, 0.5 * (even if what == "waiting" else took))
+    trace = with_ledgers(tmp_path, 0.5 * (even if what == "waiting" else took))
     found = wb.diagnose(trace)
     (one,), (same,) = found.culprits, wb.diagnose(wb.traces.load(trace)).culprits
     assert (one.who, one.what) == (same.who, same.what) == ("host b", what)
@@ -297,14 +304,14 @@ def test_diagnose_uses_the_ledgers_of_ranks(what: str, tmp_path: Path) -> None:
 
 def test_processor_of_ignores_ledgers_without_computing(tmp_path: Path) -> None:
     spent = np.full((40, 6), 0.01)
-    assert processor_of(kept(tmp_path, spent)) == pytest.approx(spent)
+    assert processor_of(with_ledgers(tmp_path, spent)) == pytest.approx(spent)
     for name, scheme, known in (("busy", "UMW", True), ("busy", "RAR", False), ("worked", "RAR", True)):
-        assert (processor_of(kept(tmp_path, spent, name, scheme)) is not None) == known
-    drawn = kept(tmp_path, spent)
+        assert (processor_of(with_ledgers(tmp_path, spent, name, scheme)) is not None) == known
+    drawn = with_ledgers(tmp_path, spent)
     assert processor_of(replace(drawn, info={**drawn.info, "emulate": "all"})) is None
     assert processor_of(replace(drawn, folder=tmp_path / "gone")) is None
-    spent[3, 2] = 0.0  # a round that the ledgers of a resumed run do not have
-    assert processor_of(kept(tmp_path, spent)) is None
+    spent[3, 2] = 0.0  # a round without a ledger, as in a resumed run
+    assert processor_of(with_ledgers(tmp_path, spent)) is None
 
 
 def test_diagnose_keeps_the_most_expensive_causes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,18 +322,18 @@ def test_diagnose_keeps_the_most_expensive_causes(monkeypatch: pytest.MonkeyPatc
 
 
 class Elsewhere(UnitArgs):  # without a name, so that other tests do not find it
-    """A problem of another package."""
+    """Problem of another package."""
 
 
 class Here(UnitArgs):
-    """The same, on a processor."""
+    """The same problem, computed on a processor."""
 
     device: str = "cpu"
 
 
 @pytest.mark.parametrize(("spec", "known"), [(UnitArgs, True), (Elsewhere, False), (Here, True)])
 def test_processor_of_a_user_defined_problem(spec: type[UnitArgs], known: bool, tmp_path: Path) -> None:
-    trace = kept(tmp_path, np.full((40, 6), 0.01))
+    trace = with_ledgers(tmp_path, np.full((40, 6), 0.01))
     vars(trace.experiment)["problem_spec"] = spec()
     assert (processor_of(trace) is not None) == known
 

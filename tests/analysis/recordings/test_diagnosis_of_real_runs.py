@@ -1,4 +1,4 @@
-"""Real MPI runs with injected faults: a few of `benchmarks/diagnosis.py`."""
+"""Diagnosis of real MPI runs with injected faults: a few cases of `benchmarks/diagnosis.py`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.mpi
 def test_diagnose_names_the_fault_of_a_real_run(
     kind: str, number: int, healthy: bool, tmp_path: Path
 ) -> None:
-    """Every other run is an all-reduce, in which all steps are equally long for everybody."""
+    """Every second run is an all-reduce, in which each step takes the same time for all workers."""
     one, trace = injected_faults.traced(kind, number, 0, tmp_path, healthy)
     place = injected_faults.lies(kind, number, 0, tmp_path, healthy)
     assert read_json(place.with_name(f"{place.name}.load.json"))["exchange"] is False

@@ -35,7 +35,7 @@ HOSTS = (
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], list[str], int, str, list[int]]:
-    """Seconds (steps, workers), the host of each worker, windows, how files are named, in which order written."""
+    """Draw seconds (steps, workers), the host of each worker, windows, file names, and the order of files."""
     workers, steps, cut = draw(st.integers(1, 13)), draw(st.integers(2, 6)), draw(st.integers(1, 2))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     times = rng.integers(100, 900, (steps, workers)) / 1000
@@ -51,7 +51,7 @@ def test_kineto_recording_is_independent_of_file_names_and_order(
     times, hosts, cut, how, order = run
     with tempfile.TemporaryDirectory() as name:
         for w in order:
-            pid = 3000 - 7 * w  # processes have no order
+            pid = 3000 - 7 * w  # process ids have no order
             for window, part in enumerate(np.array_split(np.arange(len(times)), cut)):
                 stem = f"rank{w}" if how in ("host_name", "rank in the name") else f"{hosts[w]}_{pid}"
                 file = Path(name) / f"{stem}.{9 - window}.pt.trace.json{'.gz' * (w % 2)}"
@@ -144,7 +144,7 @@ def test_kineto_overlapped_communication_is_not_waiting(tmp_path: Path) -> None:
     backward = event("autograd::engine::evaluate_function: SlowBackward", start + 1e5, 7e5, "cpu_op")
     write(tmp_path / "rank0.json", [*step, backward])
     write(tmp_path / "rank1.json", step)
-    # an operator that encloses a collective waits for it
+    # an operator that contains a collective waits for it
     write(tmp_path / "rank2.json", [*step, backward, event("c10d::allreduce_", start + 2e5, 1e4, "cpu_op")])
     assert seconds(wb.traces.load(tmp_path)) == {0: [0.8], 1: [0.2], 2: [0.2]}
     kernels = [
@@ -223,7 +223,7 @@ def test_kineto_refuses_files_without_a_rank(
 
 
 def test_kineto_windows_of_one_process_are_one_worker(tmp_path: Path) -> None:
-    for place, first in enumerate((20, 0, 10)):  # written in another order than their times
+    for place, first in enumerate((20, 0, 10)):  # the order in the file differs from that of the times
         write(tmp_path / f"vm_77.{place}.pt.trace.json", events([0.1 + first / 100] * 2, first))
     assert seconds(wb.traces.load(tmp_path)) == {0: [0.1, 0.1, 0.2, 0.2, 0.3, 0.3]}
     assert wb.traces.load(tmp_path).table().index.tolist() == [0, 1, 10, 11, 20, 21]
@@ -349,7 +349,7 @@ dist.barrier()
 
 @pytest.mark.slow
 def test_kineto_diagnosis_names_the_slow_rank_of_a_real_profile(tmp_path: Path) -> None:
-    """Three ranks over gloo, profiled in three windows, of which the last ends with the training."""
+    """Three ranks use gloo. They are profiled in three windows, of which the last one ends with the training."""
     pytest.importorskip("torch", reason="PyTorch is not installed; it makes the profile")
     script, out = tmp_path / "train_nccl.py", tmp_path / "out"
     script.write_text(TRAIN)
@@ -366,7 +366,7 @@ def test_kineto_diagnosis_names_the_slow_rank_of_a_real_profile(tmp_path: Path) 
     assert found.table().shape == (18, 3)
     assert found.table().notna().all(axis=None)
     assert "unfinished steps (24 of worker 0, 24 of worker 1, 24 of worker 2)" in found.source["left_out"]
-    told = wb.diagnose(found)
-    assert told.culprits[0].who == "worker 1"
+    diagnosis = wb.diagnose(found)
+    assert diagnosis.culprits[0].who == "worker 1"
     assert found.table()[1].median() >= 0.1
     assert len(set(found.frame["host"])) == 1

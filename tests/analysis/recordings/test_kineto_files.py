@@ -1,4 +1,4 @@
-"""Files of PyTorch's profiler that are damaged, or hold other values than they should: a sentence that names them."""
+"""Damaged files of PyTorch's profiler, and files with unexpected values: the error names file and place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Loading of recordings: a source is recognised by its file, a public one by name; no code in a file is executed."""
+"""Loading of recordings: by the format of a file, or by the name of a public recording.
+
+No code in a file is executed.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def test_load_names_the_published_files(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_load_the_published_ec2_times(tmp_path: Path) -> None:
-    """Each line is HOST_SECONDS, in some files after its number or before a further one; hosts may be missing."""
+    """Each line is HOST_SECONDS, in some files after a number or before another field. Hosts may be missing."""
     (tmp_path / "data4.txt").write_text(
         "   1 ip-10-0-1-2_2.5\n   2 _9\n   3 ip-10-0-1-1_3.5\n   4 ip-10-0-1-2_2.25"
     )
@@ -133,7 +136,7 @@ def test_load_pickles_without_executing_code(tmp_path: Path) -> None:
     assert wb.traces.load(armed).steps == 2
     assert not (tmp_path / "gone off").exists()
     pickle.loads(armed.read_bytes())
-    assert (tmp_path / "gone off").exists()  # it was armed
+    assert (tmp_path / "gone off").exists()  # executed by pickle itself, so the file would have run code
 
 
 def test_load_refuses_other_pickles(tmp_path: Path) -> None:
@@ -146,7 +149,7 @@ def test_load_refuses_other_pickles(tmp_path: Path) -> None:
 
 
 def kineto(path: Path, rank: int) -> None:
-    """Two steps of 1 s; the exchange takes 0.3 s, in two calls that overlap, and a module 0.2 s of 0.5 s of another."""
+    """Write a profile of two steps of 1 s: 0.3 s of exchange in two overlapping calls, and 0.2 s in a nested module."""
     events = []
     for step in range(2):
         start = 1e6 * step
@@ -191,7 +194,7 @@ def test_load_pytorch_profiles(tmp_path: Path) -> None:
 
 
 def profiled(worker: int, slow: float, folder: Path) -> None:
-    """Write a profile of PyTorch: a worker with two linear layers, the second of which is slower."""
+    """Write a profile of PyTorch for a worker with two linear layers, the second of which is slower."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed; it makes the profile")
 
     def forward(self: Any, x: Any) -> Any:
@@ -202,7 +205,9 @@ def profiled(worker: int, slow: float, folder: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), second(64, 64))
     steps = torch.profiler.schedule(wait=0, warmup=1, active=20, repeat=1)
     name = str(folder / f"host{worker}_1.{worker}.pt.trace.json")
-    torch.set_num_threads(1)  # on a busy machine two wait for one another longer than the layer takes
+    torch.set_num_threads(
+        1
+    )  # with two threads, waiting may take longer than the layer if the machine is busy
     looked = {"with_stack": True, "with_modules": True, "activities": [torch.profiler.ProfilerActivity.CPU]}
     with torch.profiler.profile(
         schedule=steps, on_trace_ready=lambda p: p.export_chrome_trace(name), **looked

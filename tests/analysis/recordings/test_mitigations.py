@@ -1,4 +1,4 @@
-"""Mitigations: chosen on one half of the steps, judged on the other, and checked by a run."""
+"""Mitigations: chosen on half of the steps, evaluated on the other half, and checked by a run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_mitigation_leaves_out_a_persistently_slow_worker() -> None:
 
 
 def test_mitigation_keeps_the_other_costs_of_rounds() -> None:
-    """Real rounds take longer than their scheme's rule says of the workers' times: no remedy saves that."""
+    """Real rounds have costs besides the workers' times. No mitigation reduces them."""
     run = wb.run(experiment("UMW", LAWS[0], 1))
     longer = run.columns["time"] + 0.5 * run.columns["time"][-1] * np.arange(1, 301) / 300
     slower = replace(run, columns={**run.columns, "time": longer})
@@ -75,7 +75,7 @@ def test_mitigations_report_that_nothing_can_be_gained() -> None:
 
 
 def test_mitigations_rarely_predict_a_gain_by_chance() -> None:
-    """Where nothing helps, the best of many looks better than it is if it is judged by the steps that chose it."""
+    """If nothing helps, the best of many mitigations seems to help on the steps by which it was chosen."""
     promised = []
     for seed in range(20):
         rng = np.random.default_rng(seed)

@@ -20,7 +20,7 @@ TIMES = arrays(float, (4, 3), elements=st.integers(1, 9).map(float))
 
 
 def recorded(**phases: Array) -> Recording:
-    """A row for everything; "_" stands for ": ", as layers are written."""
+    """Make a recording with one row per value. "_" in a name stands for ": ", which separates layers."""
     rows = [
         (worker, step, phase.replace("_", ": "), seconds, "ab"[worker % 2])
         for phase, times in phases.items()
@@ -37,7 +37,7 @@ def test_phases_shares_sum_to_the_total(compute: Array, send: Array, wait: Array
     parts = Phases.of(recorded(compute=compute, send=send, wait=wait, decode=decode))
     even = parts.even_without(())
     workers, port, decoding = parts.shares(excess_over_median(parts.own_seconds), even)
-    alone = parts.own_seconds.max(axis=1) > even  # else nobody is there to take a share
+    alone = parts.own_seconds.max(axis=1) > even  # steps with a worker that is later than the others
     lost = (parts.lasting() - even)[alone]
     np.testing.assert_allclose((workers.sum(axis=1) + port + decoding)[alone], lost)
     np.testing.assert_allclose(decoding, decode.sum(axis=1))
@@ -57,7 +57,7 @@ def test_phases_refuse_what_was_not_recorded() -> None:
     [((1.0, 3.0, 1.0), "layer b"), ((1.5, 1.5, 1.5), "compute"), ((1.0, 1.0, 3.0), "compute")],
 )
 def test_phases_name_the_layer_that_is_slow(factors: tuple[float, ...], what: str) -> None:
-    """Layer b makes up for most of the time; what belongs to no layer is computing."""
+    """Layer b explains most of the time. The time outside of all layers is computing."""
     rng = np.random.default_rng(0)
     times = [level * (1 + 0.05 * rng.random((40, 6))) for level in (0.2, 0.6, 0.2)]
     for each, factor in zip(times, factors, strict=True):

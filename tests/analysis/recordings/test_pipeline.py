@@ -1,6 +1,8 @@
-"""Steps of a pipelined job, compared with counts by hand."""
+"""Steps of a pipelined job, compared with counting by hand."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,7 @@ from workbench.core.base.settings import SettingError
 def job(
     stages: int, batches: int, forward: float = 1.0, backward: float = 2.0, replicas: int = 2
 ) -> pd.DataFrame:
-    """All forward computations, then all backward ones, without transfers."""
+    """Make a job in which all forward computations precede all backward ones, without transfers."""
     rows = []
     for step in range(2):
         for replica in range(replicas):
@@ -28,7 +30,7 @@ def job(
 
 @pytest.mark.parametrize(("stages", "batches"), [(1, 1), (1, 4), (3, 1), (4, 8)])
 def test_pipeline_time_of_equal_stages(stages: int, batches: int) -> None:
-    """GPipe: (m + p - 1) forward and as many backward computations."""
+    """In GPipe, m + p - 1 forward computations precede as many backward ones."""
     made = Pipeline.of(job(stages, batches))
     np.testing.assert_allclose(made.seconds(made.durations), (batches + stages - 1) * 3.0)
     np.testing.assert_allclose(made.seconds(made.even()), (batches + stages - 1) * 3.0)
@@ -56,3 +58,26 @@ def test_pipeline_refuses_unsupported_schedules() -> None:
         Pipeline.of(job(2, 2).assign(mc=1))
     with pytest.raises(SettingError, match="every step has to have it once"):
         Pipeline.of(job(2, 2)[1:])
+
+
+def test_pipeline_work_is_even_where_forward_and_backward_correlate() -> None:
+    made, rng = Pipeline.of(job(2, 4)), np.random.default_rng(0)
+    length = {
+        (k[1], step, replica): rng.uniform(0.5, 2)
+        for k in made.durations
+        for step in range(2)
+        for replica in range(2)
+    }
+    uneven = {
+        k: d * [[length[k[1], step, replica] for replica in range(2)] for step in range(2)]
+        for k, d in made.durations.items()
+    }
+    even = replace(made, durations=uneven).even_work()
+    assert even is not None
+    for kind, long in (("forward-compute", 1.0), ("backward-compute", 2.0)):
+        for replica in range(2):
+            own = np.mean([length[n, step, replica] for n in range(4) for step in range(2)])
+            np.testing.assert_allclose(even[kind, 0, 0][:, replica], long * own)
+    noise = {k: d * rng.uniform(0.5, 2, d.shape) for k, d in made.durations.items()}
+    assert replace(made, durations=noise).even_work() is None
+    assert made.even_work() is None  # all equal

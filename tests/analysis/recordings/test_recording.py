@@ -1,4 +1,4 @@
-"""The format of a recording: what is refused, and what replays keep."""
+"""The format of a recording: refused files, and properties that replays preserve."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ JOB = pd.DataFrame(
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_recording_reports_file_and_line_of_a_bad_value(data: st.DataObject) -> None:
-    """Negative, missing, no number, a point in time, a clock that was set: whatever row it is."""
+    """In any row, a bad value is refused: negative, missing, not a number, a date, or after a change of the clock."""
     place = data.draw(st.integers(0, len(JOB) - 1))
     value = data.draw(
         st.sampled_from([np.nan, np.inf])
@@ -80,7 +80,7 @@ def test_recording_detects_a_worker_in_other_units(worker: int, factor: float) -
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 11), st.sampled_from([1e3, 1e-3, 1e6, 1e-6]))
 def test_recording_detects_a_change_of_units(step: int, factor: float) -> None:
-    """Up to three steps are accepted: a job is delayed sometimes, or compiles first."""
+    """Up to three longer steps are accepted, since a job may be delayed or compile first."""
     rows = JOB.assign(seconds=JOB["seconds"] * np.where(JOB["step"] >= step, factor, 1.0))
     if 3 <= step <= 9:
         with pytest.raises(SettingError, match=rf"row {5 * step + 1}: .*before.*Bring all to one unit"):
@@ -90,7 +90,7 @@ def test_recording_detects_a_change_of_units(step: int, factor: float) -> None:
 
 
 def test_recording_takes_no_waiting_for_a_change_of_units() -> None:
-    """A worker becomes slow halfway; until then the others wait for almost nothing."""
+    """A worker becomes slow halfway. Before that, the others hardly wait."""
     slow = (JOB["worker"] == 3) & (JOB["step"] >= 5)
     work = JOB.assign(phase="compute", seconds=JOB["seconds"] + slow)
     late = (JOB["step"] >= 5) & (JOB["worker"] != 3)
@@ -152,9 +152,12 @@ def test_recording_replay_in_blocks_keeps_short_bursts() -> None:
     alone = lengths(replayed(made, "blocks", 400, 60, block=1) > 2).mean()
     whole = lengths(times > 2).mean()
     assert abs(kept["recorded"] - whole) < 0.5
-    assert 0.6 * whole < kept["blocks"] < whole + 0.5  # a block's ends cut some
+    assert 0.6 * whole < kept["blocks"] < whole + 0.5  # bursts are cut at the ends of blocks
     assert alone < 1.5
-    for how in ("recorded", "blocks"):  # how long a round takes stays, as nothing held up all at once
+    for how in (
+        "recorded",
+        "blocks",
+    ):  # round times are preserved, since workers were late at different times
         assert np.isclose(replayed(made, how, 400, 6).max(axis=1).mean(), times.max(axis=1).mean(), rtol=0.1)
 
 
@@ -183,7 +186,7 @@ def test_recording_of_ec2_times_runs() -> None:
 
 
 def test_recording_replay_states_what_it_keeps() -> None:
-    """Bursts of all at once, and slow workers: kept as recorded; the fitted law keeps what it can say."""
+    """Replays preserve bursts and slow workers. The fitted model preserves only what its parameters describe."""
     rng = np.random.default_rng(5)
     times = 1 + 0.1 * rng.exponential(size=(300, 6))
     times[:, 2] *= 2.0

@@ -1,4 +1,4 @@
-"""Rounds of a run, repeated with something fixed, by the scheme's own rule."""
+"""Rounds of a run, computed again by the rule of the scheme after some cause was removed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def run(scheme: str, **more: Any) -> wb.Trace:
 def test_rounds_of_measured_times_equal_the_run(
     scheme: str, args: dict[str, int], link: dict[str, float]
 ) -> None:
-    """Only a lower bound of cancelled work is known. It changes no round, since nobody waited for it."""
+    """For cancelled work, only a lower bound of the time is known.
+
+    It affects no round, since the scheme did not wait for it.
+    """
     trace = run(scheme, scheme_args=args, link=link, decode_rate=None if scheme == "RAR" else 1e7)
     again = Rounds.of(trace).lasting()
     np.testing.assert_allclose(again, np.diff(trace.columns["time"], prepend=0.0), rtol=1e-6)
@@ -66,7 +69,7 @@ def test_rounds_without_a_cause_equal_a_run_without_it() -> None:
 @settings(max_examples=20, deadline=None)
 @given(arrays(float, (2, 4, 3), elements=st.floats(0.5, 2.0)))
 def test_rounds_computing_is_waiting_plus_processor_time(drawn: Array) -> None:
-    """With both causes fixed for all, nobody is later than the median of both, and nothing is lost in between."""
+    """With both causes removed from all workers, none is later than the median of both, and no time is lost."""
     waits, work = drawn
     found = split(waits * work, work)
     np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""Saved runs: named, described, archived, and deleted after a question."""
+"""Saved runs: named, described, archived, and deleted after a confirmation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other programs read: MLflow and RO-Crate by their own readers."""
+"""Exports to MLflow and RO-Crate, read by their own libraries."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 def mlflow_client(folder: Path) -> Any:
-    """MLflow's own client of an exported database."""
+    """Return MLflow's own client of an exported database."""
     mlflow = pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
     return mlflow.MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")
 
 
 def mlflow_runs(client: Any) -> dict[str, Any]:
-    """Runs by name, those put away as well."""
+    """Return the runs by name, with archived ones."""
     (experiment,) = (e for e in client.search_experiments() if e.name == "straggler-workbench")
     return {run.info.run_name: run for run in client.search_runs([experiment.experiment_id], run_view_type=3)}
 
@@ -86,7 +86,7 @@ def test_export_names_a_missing_extra(
 ) -> None:
     for name in [name for name in sys.modules if name.startswith((package, "workbench.analysis.tables."))]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, package, None)  # as if the package were not installed
     with pytest.raises(
         MissingLayer, match=rf"needs {package}.* pip install 'straggler-workbench\[{extra}\]'"
     ):
@@ -138,14 +138,14 @@ def test_export_overwrites_nothing(runs: Runs, tmp_path: Path) -> None:
         runs.export(tmp_path / "x", "xml")
 
 
-# ------------------------------------------------------------------ names and files of other people
+# ------------------------------------------------------------------ names and files from other users
 
 NAMES = ["/x/y", "../x", "..", ".", "a/../../b", "a\0b", "x" * 5000]
 NAMES += ["loss/x", "rounds", "", " ", "~", "C:\\x", "ä/ö", "-"]
 
 
 def odd(root: Path, tmp_path: Path) -> Runs:
-    """Runs whose columns and tags have such names."""
+    """Make runs whose columns and tags have unusual names."""
     trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3))
     absolute = f"{tmp_path}/outside/absolute"
     for name in [*NAMES, absolute]:

@@ -1,4 +1,4 @@
-"""Importance of settings: shares of variance that are known in advance."""
+"""Importance of settings, compared with known shares of the variance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.core.base.settings import SettingError
 
 
 def table(count: int, seed: int, weights: tuple[float, ...]) -> Runs:
-    """time = sum of weight x setting, each uniform; and a setting that has no say."""
+    """Make a table with time = sum of weight x setting, each uniform, and a setting without influence."""
     rng = np.random.default_rng(seed)
     settings = {f"delays.s{i}": rng.uniform(size=count) for i in range(len(weights))}
     time = sum(w * x for w, x in zip(weights, settings.values(), strict=True)) + 0.01 * rng.normal(size=count)
@@ -39,7 +39,7 @@ def test_importance_is_corrected_for_small_groups() -> None:
     shares = [
         importance(table(30, seed, (0.0,))).set_index("setting")["share"]["delays.s0"] for seed in range(20)
     ]
-    assert np.mean(shares) < 0.15  # the plain ratio of ten groups of three is 9 / 29
+    assert np.mean(shares) < 0.15  # the uncorrected ratio of ten groups of three is 9 / 29
 
 
 def test_importance_refuses_too_few_runs() -> None:
@@ -47,3 +47,11 @@ def test_importance_refuses_too_few_runs() -> None:
         importance(table(2, 0, (1.0,)))
     with pytest.raises(SettingError, match=r"of = 'delays.none': is not a column of numbers"):
         importance(table(9, 0, (1.0,)), "delays.none")
+
+
+def test_importance_of_a_result_that_never_varies_is_empty() -> None:
+    same = table(9, 0, (1.0,))
+    same.table["rounds"] = 5.0
+    assert len(importance(same, "rounds")) == 0
+    same.table["rounds"] *= 1 + 1e-12 * np.arange(9)  # rounding is no variance
+    assert len(importance(same, "rounds")) == 0

@@ -1,4 +1,4 @@
-"""The index of runs is a cache: with it, without it, damaged or old, the table equals the folders."""
+"""The index of runs is a cache: with, without, or with a damaged one, the table equals the folders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def root(trace: wb.Trace, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the runs that were read from their folders."""
+    """Return the names of the runs that are read from their folders, filled during the test."""
     found: list[str] = []
 
     def read(place: rows.Place, *rest: object) -> rows.Row:
@@ -102,7 +102,7 @@ def test_index_keeps_rows_for_other_targets(root: Path, trace: wb.Trace, reads: 
         for _ in range(2):
             assert wb.runs(root, target=target).table["time_to"].tolist() == [trace.time_to(target)] * 3
     assert "time_to" not in wb.runs(root).table
-    assert reads == ["a", "b", "c"]  # settings and results do not depend on it
+    assert reads == ["a", "b", "c"]  # settings and results do not depend on the target
 
 
 def test_index_retries_rounds_that_could_not_be_read(

@@ -1,4 +1,4 @@
-"""One table of all runs, read from their folders."""
+"""The table of all runs, read from their folders."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_runs_where_filters_rows(runs: Runs) -> None:
     assert len(runs.where(scheme="GC")) == 6
     assert len(runs.where({"scheme_args.stragglers": [1, 2]}, seed=0)) == 2
     assert len(runs.where(seed=lambda seed: seed > 0)) == 6
-    assert len(runs.where({"scheme_args.stragglers": lambda s: s > 0})) == 6  # UMW has no such number
+    assert len(runs.where({"scheme_args.stragglers": lambda s: s > 0})) == 6  # UMW has no such parameter
     assert set(runs.where({"scheme_args.stragglers": None}).table["scheme"]) == {"UMW"}
     assert len(runs.where(scheme="GD")) == 0
     assert "no runs" in repr(runs.where(scheme="GD"))
@@ -182,7 +182,7 @@ def test_runs_table_lists_unfinished_runs_without_results(tmp_path: Path, traces
         "half-rounds.parquet": "damaged",
         "half-spec.json": "damaged",
         "interrupted": "interrupted",
-        "running": "unfinished",  # no sweep is at work there
+        "running": "unfinished",  # no sweep process is active for this folder
     }
     assert table.loc["failed", ["error", "rounds", "scheme"]].tolist() == ["why", 7, "CR"]
     assert (table.loc[table["state"] == "damaged", "error"] != "").all()
@@ -215,7 +215,7 @@ def test_runs_table_with_one_unreadable_file(
     assert len(table) == len(ODD[name]) + 2
     assert [table["state"][label] for label in ("a", "z")] == ["done", "done"]
     odd = table[table.index.str.startswith("odd")]
-    if name == "about.json":  # says nothing of results
+    if name == "about.json":  # a file without results
         assert (odd["state"] == "done").all()
     elif name != "status.json":
         assert (odd["state"] == "damaged").sum() >= len(ODD[name]) - 1
@@ -227,7 +227,7 @@ def test_runs_table_with_one_unreadable_file(
 
 
 FILES = ("spec.json", "run.json", "rounds.parquet", "events.parquet", "model.npy", "SHA256SUMS", "about.json")
-CUTS = st.dictionaries(  # of some files: gone, cut off, overwritten somewhere, a folder in their place
+CUTS = st.dictionaries(  # damage to some files: missing, truncated, overwritten at some place, replaced by a folder
     st.sampled_from(FILES),
     st.one_of(
         st.none(), st.just("folder"), st.floats(0, 1), st.tuples(st.floats(0, 0.999), st.binary(max_size=9))
@@ -282,7 +282,7 @@ def test_runs_table_has_a_row_for_a_folder_in_place_of_a_file(tmp_path: Path, tr
         (folder / name).mkdir()
     pipe = traces[1].save(tmp_path / "pipe") / "rounds.parquet"
     pipe.unlink()
-    os.mkfifo(pipe)  # a reader of it waits for ever
+    os.mkfifo(pipe)  # opening it for reading would block forever
     table = wb.runs(tmp_path).table.set_index("run")
     assert table["state"].tolist() == ["done", "damaged", "damaged", "damaged"]
     assert "rounds.parquet is missing" in table["error"]["pipe"]
@@ -332,7 +332,7 @@ def test_runs_table_has_one_row_for_a_partial_run_folder(tmp_path: Path, traces:
     }
     assert "run.json is missing" in table.loc["half", "error"]
     assert "wb.resume" in table.loc["begun", "error"]
-    assert "problem" not in wb.runs(tmp_path).differing  # of half a folder nothing is known
+    assert "problem" not in wb.runs(tmp_path).differing  # the other half of the settings is unknown
     assert table.loc["begun", "scheme"] == traces[2].experiment.scheme
     lock = Lock(begun / ".lock")
     lock.take()
@@ -412,7 +412,7 @@ def test_runs_table_keeps_all_digits_of_whole_numbers(tmp_path: Path, seed: int)
 
 
 def cells(page: str) -> list[list[str]]:
-    """Texts of a page's table, row by row, with those of its head."""
+    """Return the texts of an HTML table, row by row, with the header."""
     rows = re.findall(r"<tr.*?>(.*?)</tr>", page, re.DOTALL)
     return [re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
 

@@ -1,4 +1,4 @@
-"""Checked functions: they name the argument of a wrong type, and keep their own errors."""
+"""Checked functions: they name an argument of the wrong type, and keep their own errors."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_to_bytes_and_from_bytes_round_trip(arrays: dict[str, np.ndarray[Any, An
         for name, array in arrays.items():
             assert found[name].dtype == array.dtype
             np.testing.assert_array_equal(found[name], array)
-            found[name][...] = found[name]  # they can be written to
+            found[name][...] = found[name]  # the arrays are writable
 
 
 @given(st.data())

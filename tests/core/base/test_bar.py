@@ -1,4 +1,7 @@
-"""Progress bars: no cost if not wanted; otherwise they count and show the current step, in notebooks too."""
+"""Progress bars: nothing is imported for a disabled bar.
+
+An enabled one shows count and current step, also in notebooks.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def test_bar_counts() -> None:
 
 
 class Output:
-    """An output of a notebook: what it shows, and what it has shown."""
+    """Output of a notebook cell. `shown`: all its texts so far."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []
@@ -52,7 +55,7 @@ def test_bar_in_a_notebook_replaces_one_plain_text_output(
     monkeypatch.setattr("workbench.core.base.bar._in_notebook", lambda: True)
     monkeypatch.setattr("IPython.display.display", display)
     with Bar("reading", "file", 4, None, done=1, leave=leave) as bar:
-        # it has taken longer than a bar waits for
+        # two seconds have passed, so that the bar is shown
         monkeypatch.setattr(bar.bar, "start_t", bar.bar.start_t - 2)
         bar.note("under way")
         bar.update(3)
@@ -60,7 +63,9 @@ def test_bar_in_a_notebook_replaces_one_plain_text_output(
     (output,) = outputs
     assert output.shown[0].startswith("reading:  25%")
     assert "1/4" in output.shown[0]
-    assert ("4/4" in output.shown[-1]) if leave else output.shown[-1] == ""  # what a saved notebook keeps
+    assert (
+        ("4/4" in output.shown[-1]) if leave else output.shown[-1] == ""
+    )  # the text that a saved notebook contains
     assert capfd.readouterr().err == ""
 
 
@@ -79,8 +84,8 @@ def test_bar_is_not_shown_within_a_second(capsys: pytest.CaptureFixture[str]) ->
 
 def test_bar_ends_at_the_total(capsys: pytest.CaptureFixture[str]) -> None:
     with Bar("x", "y", 15, True) as bar:
-        bar.bar.start_t -= 2  # longer ago than a bar waits
+        bar.bar.start_t -= 2  # two seconds have passed, so that the bar is shown
         bar.note("round 8 of 15")
-        bar.bar.last_print_t += 60  # what comes now, comes too soon to be drawn
+        bar.bar.last_print_t += 60  # the next update comes too soon to be drawn
         bar.update(15)
     assert "15/15" in capsys.readouterr().err.split("\r")[-1]

@@ -10,7 +10,7 @@ from workbench.core.base.blas import MAX_SINGLE_THREAD_NUMBERS, one_thread
 
 
 def threads() -> list[int]:
-    scipy.linalg.lapack.dgetrf(np.eye(2))  # the library is there
+    scipy.linalg.lapack.dgetrf(np.eye(2))  # loads the library
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
 
 

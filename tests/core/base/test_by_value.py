@@ -1,4 +1,4 @@
-"""Classes of a cell or a user file, sent by value to another process; errors name what cannot be sent."""
+"""Classes of a cell or a user file, sent by value to another process. Errors name the part that cannot be sent."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from workbench.core.base.settings import SettingError
 
 def test_sent_file_is_received_in_another_process(tmp_path: Path) -> None:
     half = module_of(tmp_path / "mine.py").Half
-    (tmp_path / "mine.py").unlink()  # nothing is left that could be imported
+    (tmp_path / "mine.py").unlink()  # the receiver cannot import the file
     program = (
         "import sys; from workbench.core.base.by_value import received;"
         "cls, = received(sys.stdin.read()); print(cls(share=0.25).waits_for(12), cls.__name__)\n"
     )
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], input=sent([half]), capture_output=True, text=True, cwd=tmp_path
     )
-    assert told.stdout.split() == ["9", "Half"], told.stderr
+    assert result.stdout.split() == ["9", "Half"], result.stderr
 
 
 def test_sent_names_what_cannot_be_sent(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def real(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
 
 
 def spoilt(path: Path, rng: np.random.Generator) -> bytes:
-    """Change one byte, drawn from the whole file; returns what it was before."""
+    """Change one byte at a drawn position of the whole file. Return its old content."""
     whole = path.read_bytes()
     place = int(rng.integers(len(whole)))
     other = bytes([whole[place] ^ int(rng.integers(1, 256))])
@@ -138,7 +138,7 @@ class TestReal:
     def test_replay_arrivals_refuses_a_damaged_log(
         self, tmp_path: Path, real: Path, field: int, value: int
     ) -> None:
-        """It used to wait for ever for an answer that a worker never sends."""
+        """The replay used to wait forever for an answer that a worker never sends."""
         folder = older(shutil.copytree(real, tmp_path / "run"))
         log = np.fromfile(folder / "arrivals" / "0.i64", dtype=np.int64).reshape(-1, 3)
         log[log[:, 0] == 2, field] = value
@@ -157,7 +157,7 @@ class TestReal:
     @pytest.mark.parametrize("name", ["ended.json", "task.json", "owner.json"])
     def test_check_sums_names_a_torn_file(self, tmp_path: Path, real: Path, name: str) -> None:
         folder = shutil.copytree(real, tmp_path / "run")
-        for other in {"ended.json", "owner.json", SUMS} - {name}:  # as if it had been aborted
+        for other in {"ended.json", "owner.json", SUMS} - {name}:  # as after a crash
             (folder / other).unlink()
         (folder / name).write_text('{"cluster": {"kind": "lo')
         with pytest.raises(wb.SettingError, match=rf"{name}: is damaged \(Unterminated string"):

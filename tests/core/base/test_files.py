@@ -23,7 +23,7 @@ def names(folder: Path) -> list[str]:
 
 
 def interrupted(_: object, error: type[BaseException]) -> None:
-    """Fail after the first argument was worked out."""
+    """Raise an error, after the first argument was evaluated."""
     raise error
 
 
@@ -122,7 +122,7 @@ def test_atomic_folder_with_concurrent_writers(tmp_path: Path) -> None:
         with atomic_folder(path) as folder:
             for name in ("first", "second"):
                 (folder / name).write_text(str(mark))
-            together.wait(timeout=60)  # all rename at once
+            together.wait(timeout=60)  # all threads rename at the same time
 
     with ThreadPoolExecutor(4) as pool:
         for round in range(20):
@@ -133,7 +133,10 @@ def test_atomic_folder_with_concurrent_writers(tmp_path: Path) -> None:
 
 
 def test_cache_is_private_also_if_an_older_version_made_it(tmp_path: Path) -> None:
-    """Check data and run folders. `user_cache_path` reads XDG_CACHE_HOME, so the test runs in a separate process."""
+    """This applies to data and run folders.
+
+    The test is a separate process, because `user_cache_path` reads XDG_CACHE_HOME.
+    """
     for name in ("straggler-workbench/runs", "workbench/data"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name).chmod(0o755)
@@ -162,7 +165,7 @@ def test_cache_with_shared_permissions_is_kept(tmp_path: Path, monkeypatch: pyte
     assert modes == [0o775, 0o700]
 
 
-# ------------------------------------------------------------------ folders of the user's own
+# ------------------------------------------------------------------ private folders of the user
 
 root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="another user's files")
 
@@ -199,13 +202,13 @@ def test_private_folder_refuses_a_replaceable_folder(tmp_path: Path) -> None:
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(SettingError, match="where any user may replace it"):
         private_folder(tmp_path / "open" / "cache")
-    (tmp_path / "open").chmod(0o1777)  # as /tmp
+    (tmp_path / "open").chmod(0o1777)  # permissions of /tmp
     private_folder(tmp_path / "open" / "cache")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
 def test_bytecode_cache_of_ranks_is_private(tmp_path: Path) -> None:
-    """Python runs a .pyc that lies there: what others may have left goes."""
+    """Python would run .pyc files in this folder, so files of other users are removed."""
     script = """
 import os, sys
 from pathlib import Path
@@ -222,16 +225,16 @@ print(folder, *sorted(path.name for path in folder.iterdir()), oct(folder.stat()
     (planted / "planted.pyc").touch()
     more = {"XDG_CACHE_HOME": str(tmp_path)}
 
-    def told() -> list[str]:
+    def listed() -> list[str]:
         command = [sys.executable, "-c", script]
         done = subprocess.run(command, env=os.environ | more, capture_output=True, text=True, check=False)
         return (done.stdout or done.stderr.splitlines()[-1]).split()
 
-    assert told() == [str(planted), "0o700"]
+    assert listed() == [str(planted), "0o700"]
     (planted / "mine.pyc").touch()
-    assert told() == [str(planted), "mine.pyc", "0o700"]
+    assert listed() == [str(planted), "mine.pyc", "0o700"]
     if os.geteuid() == 0:
         os.chown(planted.parent, 0, 0)
         os.chown(planted, 12345, 12345)
-        assert told() == [str(planted), "0o700"]  # made again, and owned by root
+        assert listed() == [str(planted), "0o700"]  # the folder is created again and owned by root
         assert planted.stat().st_uid == 0

@@ -1,4 +1,4 @@
-"""Locks: one holder, across threads and processes, released when it ends."""
+"""Locks: one holder among threads and processes, released when its process ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_lock_is_taken_by_one_of_many(tmp_path: Path) -> None:
         return lock if lock.take() else None
 
     with ThreadPoolExecutor(6) as threads:
-        for turn in range(3):  # each takes as long as the others look
+        for turn in range(3):  # each lock is held until all threads have tried
             (won,) = filter(None, threads.map(take, [tmp_path / str(turn)] * 6))
             assert Lock(tmp_path / str(turn)).locked
             won.release()
@@ -54,7 +54,7 @@ def test_lock_is_released_when_its_holder_is_killed(tmp_path: Path) -> None:
 def test_lock_is_not_held_by_a_fork(tmp_path: Path) -> None:
     lock, (read, write) = Lock(tmp_path / "lock"), os.pipe()
     assert lock.take()
-    if not (child := os.fork()):  # it has the file open, too, and does nothing
+    if not (child := os.fork()):  # a forked child inherits the open file
         os.read(read, 1)
         os._exit(0)
     lock.release()
@@ -69,7 +69,7 @@ def test_lock_of_a_read_only_folder_can_be_queried(tmp_path: Path) -> None:
 
 
 def reading(path: Path, script: str = "import fcntl, sys\nfile = open(sys.argv[1])\n") -> Any:
-    """Another program that holds a read lock."""
+    """Start another program that holds a read lock."""
     script += "fcntl.flock(file, fcntl.LOCK_SH)\nprint('held', flush=True)\nsys.stdin.read()\n"
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     holder: Any = subprocess.Popen([sys.executable, "-c", script, str(path)], **pipes)
@@ -84,7 +84,7 @@ def test_lock_query_does_not_block_a_run(tmp_path: Path) -> None:
     try:
         with pytest.raises(SettingError, match=r"\.lock: another program holds a read lock on it; end that"):
             Lock(path).take()
-        assert not Lock(path).locked  # nobody works on that run
+        assert not Lock(path).locked  # a read lock is not that of a run
     finally:
         holder.communicate()
     lock = Lock(path)
@@ -102,7 +102,7 @@ def test_lock_file_is_private_whatever_the_umask(umask: int, tmp_path: Path) -> 
     finally:
         os.umask(before)
     assert not path.stat().st_mode & 0o077
-    path.chmod(0o666)  # of an older version
+    path.chmod(0o666)  # permissions of an older version
     assert Lock(path).take()
     assert not path.stat().st_mode & 0o077
 

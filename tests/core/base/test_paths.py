@@ -1,4 +1,4 @@
-"""Impossible file names, wherever a path is typed: one sentence that can be printed."""
+"""Impossible file names, in any field: the error is one sentence that can be printed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Plug-in packages add a scheme, a delay model, a problem, an optimiser, a kind of cluster and a command.
+"""Plug-in packages with a scheme, a delay model, a problem, an optimiser, a kind of cluster and a command.
 
-The package is a module and what pip writes beside it, in a folder that other processes find: nothing of ours is edited.
+A package is a module and the metadata that pip writes beside it. It is in a folder on the path of other processes.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ POINTS = {
     "delays": "steps = tiny:Steps",
     "problems": "squares = tiny:Problem",
     "optimisers": "descent = tiny:Optimiser",
-    "clusters": "tiny = tiny",  # a module does as well
+    "clusters": "tiny = tiny",  # an entry point may also be a module
     "commands": "tiny = tiny:tiny",
 }
 SPEC = """
@@ -97,7 +97,7 @@ optimiser: tiny_descent
 
 
 def install(folder: Path, name: str, source: str, points: dict[str, str]) -> Path:
-    """Install a package as pip does."""
+    """Write the files that pip writes when it installs a package."""
     (folder / f"{name}.py").write_text(source)
     info = folder / f"{name}-0.1.dist-info"
     info.mkdir()
@@ -109,7 +109,7 @@ def install(folder: Path, name: str, source: str, points: dict[str, str]) -> Pat
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
-    """A folder with the package, an experiment and a cluster that need it."""
+    """Return a folder with the package, and an experiment and a cluster that need it."""
     (tmp_path / "spec.yaml").write_text(SPEC)
     (tmp_path / "clusters").mkdir()
     (tmp_path / "clusters" / "mine.yaml").write_text("kind: tiny\n")
@@ -117,7 +117,7 @@ def tiny(tmp_path: Path) -> Path:
 
 
 def python(folder: Path, *text: str) -> str:
-    """Return the output of another process that finds the packages in a folder."""
+    """Run another process that has a folder on its path. Return its output."""
     done = subprocess.run(
         [sys.executable, *text],
         cwd=folder,
@@ -131,7 +131,7 @@ def python(folder: Path, *text: str) -> str:
 
 
 def test_plugins_are_listed_without_an_import(tiny: Path) -> None:
-    """A process that is forked later must not have threads of a plug-in."""
+    """A process that is forked later must not contain threads of a plug-in."""
     script = """
 import sys
 from workbench.mpi.launch.rank.main import imported
@@ -287,7 +287,7 @@ assert asked.count(None) == 1, asked
 
 DELAY = "    kind: str = 'mine'\n    def draw(self, *args): ...\n    def compute(self, *args): ..."
 NAME = "    name: ClassVar[str] = 'mine'"
-FILES = {  # package -> base class, body, how an experiment asks for it
+FILES = {  # package -> base class, body, and fields of an experiment that uses it
     "core.contract.delays": ("core.contract.delays.DelayModel", DELAY, {"delays": {"kind": "mine"}}),
     "core.contract.optimisers": ("core.contract.optimisers.GradientDescent", NAME, {"optimiser": "mine"}),
     "core.problems": ("core.problems.linear.LogisticArgs", NAME, {"problem": "mine"}),

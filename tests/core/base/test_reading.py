@@ -1,4 +1,4 @@
-"""Readers of foreign files: regular files only, and bounded memory."""
+"""Readers of foreign files: they accept regular files only, and use bounded memory."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_reading_refuses_decompression_bombs_early(name: str, packed: dict[str, 
 
 
 def loaded(path: Path) -> object:
-    """Read a bomb as its users do."""
+    """Read a decompression bomb with the functions that read such files."""
     if path.suffix == ".npz":
         return wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=2, problem_args={"data": str(path)}))
     return wb.diagnose(path)
@@ -133,7 +133,7 @@ def test_reading_refuses_bombs_in_every_format(name: str, packed: dict[str, Path
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit of a process's memory")
 def test_reading_a_small_pickle_uses_little_memory(tmp_path: Path) -> None:
-    """The reader in C allocates as many objects, or bytes, as the file claims."""
+    """Python's C reader would allocate as many objects, or bytes, as the file claims to have."""
     script = (
         "import resource, sys\nimport workbench as wb\nresource.setrlimit(resource.RLIMIT_AS, (6 * 2**30,) * 2)\n"
         "for path in sys.argv[1:]:\n    try:\n        wb.traces.load(path)\n"
@@ -262,9 +262,9 @@ def test_read_yaml_refuses_exponential_aliases(tmp_path: Path) -> None:
         read_yaml(tmp_path / "laughs.yaml", "a: 1")
 
 
-# ------------------------------------------------------------------ nobody goes around it
+# ------------------------------------------------------------------ no other module opens user files
 
-OWN = {  # module -> what it reads itself, which no other user writes
+OWN_FILES = {  # module -> files that it opens itself, which no other user writes
     "core/base/reading.py": "the place where all files are opened",
     "cli/main.py": "the package's own source",
     "lab/widgets/assets.py": "the package's own scripts",
@@ -302,8 +302,8 @@ CALLS = {
 }
 
 
-def around(source: str) -> list[str]:
-    """Calls in a module's source that open a file otherwise than `reading` does."""
+def direct_reads(source: str) -> list[str]:
+    """Return the calls in a module's source that open a file without `reading`."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute | ast.Name):
@@ -328,5 +328,5 @@ def around(source: str) -> list[str]:
 
 def test_reading_is_the_only_module_that_opens_user_files() -> None:
     root = Path(wb.__file__).parent
-    found = {path.relative_to(root).as_posix(): around(path.read_text()) for path in root.rglob("*.py")}
-    assert not {name: lines for name, lines in found.items() if lines and name not in OWN}
+    found = {path.relative_to(root).as_posix(): direct_reads(path.read_text()) for path in root.rglob("*.py")}
+    assert not {name: lines for name, lines in found.items() if lines and name not in OWN_FILES}

@@ -57,7 +57,7 @@ def test_preset_round_trips_through_a_file(tmp_path: Path) -> None:
 
 
 def test_forecast_table_3_on_the_unit_problem() -> None:
-    """8 parts are not a multiple of m = 3: the message is padded, but the paper's sending time is 1/m."""
+    """8 parts are not a multiple of m = 3, so messages are padded. In the paper, the sending time is a share of 1/m."""
     delays = {"kind": "two_part", "t1": 1.6, "lambda1": 0.8, "t2": 6.0, "lambda2": 0.1}
     args = {"load": 4, "stragglers": 1, "reduction": 3}
     common: dict[str, Any] = {
@@ -134,7 +134,7 @@ def test_trace_load_refuses_a_damaged_run_folder(tmp_path: Path, name: str) -> N
 
 
 def test_user_path_of_an_unknown_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path that names no place is refused where it is used, by its field."""
+    """The error names the field with a path that cannot be resolved."""
     monkeypatch.setenv("HOME", str(tmp_path))
     assert user_path("~/times.csv", "delays.path") == tmp_path / "times.csv"
     e = wb.Experiment(delays={"kind": "replay", "path": "~no-such-user/times.csv"})

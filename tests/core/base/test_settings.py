@@ -1,4 +1,4 @@
-"""Help of settings: the fields with meaning, unit and range, without pydantic's internals."""
+"""Help of settings: fields with meaning, unit and range, without pydantic's internals."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_settings_help_lists_own_methods() -> None:
 def test_settings_help_in_jupyter(found_text: str, capsys: pytest.CaptureFixture[str]) -> None:
     shell = InteractiveShell()
     shell.user_ns.update(wb=wb, e=wb.Experiment())
-    told: list[Any] = []
+    pages: list[Any] = []
     shell.display_page = True  # type: ignore[assignment]
-    shell.set_hook("show_in_pager", lambda _, data, *more: told.append(data["text/plain"]), 0)
+    shell.set_hook("show_in_pager", lambda _, data, *more: pages.append(data["text/plain"]), 0)
     shell.run_cell(TransformerManager().transform_cell(found_text))
-    text = told[0] if told else capsys.readouterr().out
+    text = pages[0] if pages else capsys.readouterr().out
     assert "speed of decoding; empty = decoding takes no time, as in the papers [floats/s]" in text
     assert "model_dump" not in text

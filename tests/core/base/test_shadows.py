@@ -1,4 +1,4 @@
-"""A file beside a script that shadows a module: one sentence names the file."""
+"""A file beside a script that hides a module of the same name: one sentence names the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source of a class: it includes the user's code that it uses, and its hash changes with it."""
+"""The source of a class: it includes the user's code that the class uses, and its hash changes with that code."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Half(Base):
         return floor(waits(workers)) + self.least() + ROWS.sum() + len(WIDTHS) + len(RATES) + len(WHO)
 '''
 
-CHANGES = {  # what is changed: is it another definition?
+CHANGES = {  # change of the text -> whether it is another definition
     "  # a comment": ("", False),
     "return OTHER": ("return OTHER + 1", False),
     "OTHER = 5": ("OTHER = 6", False),
@@ -89,14 +89,14 @@ def test_digest_in_changes_with_what_the_class_uses(tmp_path: Path, old: str) ->
         (lambda m: m.WIDTHS.append(1), True),
         (lambda m: m.RATES.update(other=[1]), True),
         (lambda m: m.RATES["first"].fill(0), True),
-        (lambda m: m.SEEN.append(1), False),  # by the program itself, as it runs
+        (lambda m: m.SEEN.append(1), False),  # changed by the program itself during a run
         (lambda m: m.WHO.update(n=2), False),
     ],
 )
 def test_source_of_includes_contents_of_lists_and_dicts(
     tmp_path: Path, change: Callable[[Any], Any], other: bool
 ) -> None:
-    """Other than in the text: in a cell, say, that ran later."""
+    """Lists and dicts may differ from their text, for example after a later cell."""
     module = module_of(tmp_path / "a.py", FILE)
     before = source_of(module.Half)
     assert "SEEN is changed as it runs, and not compared" in before.text
@@ -118,7 +118,7 @@ Cells = Callable[[str], ModuleType]
 
 @pytest.fixture
 def cells(monkeypatch: pytest.MonkeyPatch) -> Cells:
-    """Run cells one after the other, as a notebook does: all in one module, each text under a separate name."""
+    """Return a function that runs a cell as a notebook does: in one module, with a separate file name per cell."""
     module = ModuleType("own_notebook")
     monkeypatch.setitem(sys.modules, "own_notebook", module)
     vars(module)["In"] = []
@@ -157,7 +157,7 @@ def test_source_of_includes_definitions_of_other_cells(cells: Cells, cell: str, 
     assert "TIMES = 2" in below
     assert "return workers - late(workers)" in below
     again: dict[str, Any] = {}
-    exec(before.text, again)  # it can be executed unchanged
+    exec(before.text, again)  # the text can be executed unchanged
     assert again["Half"]().waits_for(4) == module.Half().waits_for(4) == 6
     cells(cell)
     assert (source_of(module.Half).digest != before.digest) == other
@@ -198,11 +198,11 @@ def test_source_of_what_was_sent_by_value(cells: Cells) -> None:
         "from workbench.core.schemes.uncoded import UMW"
     )
     module = cells("class Half(UMW):\n    name = 'Half'\n    share: float = setting(DEFAULT, 'share', gt=0)")
-    told = source_of(module.Half)
-    assert "DEFAULT = 0.5" in told.text
+    own_source = source_of(module.Half)
+    assert "DEFAULT = 0.5" in own_source.text
     linecache.clearcache()
     (came,) = received(sent([module.Half]))
-    assert source_of(came) == told
+    assert source_of(came) == own_source
 
 
 def test_source_of_refuses_a_class_without_text() -> None:

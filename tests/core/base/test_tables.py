@@ -1,4 +1,4 @@
-"""Tables in text: read field by field as written by Python's csv module, with the line of each row."""
+"""Tables in text files: read like Python's csv module, with the line of each row."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(rows: list[list[str]], ends: str, **dialect: str | int) -> list[str]:
-    """Text of each row, by Python's own writer."""
+    """Return the text of each row, by Python's own writer."""
     found = []
     for row in rows:
         out = io.StringIO(newline="")
@@ -62,7 +62,7 @@ def test_read_texts_returns_rows_with_line_numbers(folder: Path, data: st.DataOb
         )
     )
     quoting = data.draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
-    quoting = csv.QUOTE_ALL if ends == "\r" else quoting  # else Python's writer leaves newlines unquoted
+    quoting = csv.QUOTE_ALL if ends == "\r" else quoting  # otherwise Python's writer does not quote newlines
     before = (f"sep={delimiter}{ends}" if found_text else "") + data.draw(
         st.sampled_from(["", ends, f"# by hand{ends}"])
     )
@@ -112,11 +112,11 @@ def test_read_texts_returns_rows_with_line_numbers(folder: Path, data: st.DataOb
 def test_read_texts_refuses_ambiguous_rows(tmp_path: Path, content: str, says: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(content, newline="")
-    with pytest.raises(TableError) as told:
+    with pytest.raises(TableError) as raised:
         read_texts(path)
     pattern = re.escape(says).replace(re.escape(".*"), ".*").replace(r"'\\t'", r"'\\t'")
-    assert re.match(pattern, str(told.value)), told.value
-    assert "\n" not in str(told.value)
+    assert re.match(pattern, str(raised.value)), raised.value
+    assert "\n" not in str(raised.value)
 
 
 def test_read_texts_names_other_encodings_and_damaged_archives(tmp_path: Path) -> None:
@@ -130,13 +130,13 @@ def test_read_texts_names_other_encodings_and_damaged_archives(tmp_path: Path) -
     (tmp_path / "zip.csv").write_bytes(b"PK\x03\x04 and more")
     with pytest.raises(TableError, match="is a zip archive or a spreadsheet; unpack it"):
         read_texts(tmp_path / "zip.csv")
-    (tmp_path / "times").write_bytes(gzip.compress(b"a,b\n1,2\n"))  # no ending says it
+    (tmp_path / "times").write_bytes(gzip.compress(b"a,b\n1,2\n"))  # no suffix shows that it is compressed
     assert read_texts(tmp_path / "times").to_numpy().tolist() == [["1", "2"]]
 
 
 @given(st.lists(st.sampled_from([each for each in NASTY if each.strip() == each != ""]), min_size=1))
 def test_identifiers_keep_the_spelling(names: list[str]) -> None:
-    """Different texts are different names, whatever number they look like."""
+    """Different texts are different names, even if they are equal as numbers."""
     found = identifiers(pd.Series(names, dtype=object))
     assert found.astype(str).tolist() == names
     assert (found.dtype == "int64") == all(re.fullmatch("0|-?[1-9][0-9]*", name) for name in names)

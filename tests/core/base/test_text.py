@@ -81,7 +81,10 @@ def test_parse_refuses_tags_duplicate_keys_and_partial_files(text: str, tmp_path
 
 
 def laughs(levels: int, width: int) -> str:
-    """Each list holds the one before it several times: width ** levels values in a few lines."""
+    """Return nested aliases: each list contains the previous one several times.
+
+    The few lines expand to width ** levels values.
+    """
     lines = [f"a0: &a0 [{', '.join('x' * width)}]"]
     lines += [f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * width)}]" for i in range(levels)]
     return "\n".join(lines)
@@ -123,7 +126,7 @@ def test_readers_refuse_exponential_aliases(text: str, says: str, tmp_path: Path
 
 @given(st.integers(0, 4), st.integers(1, 8))
 def test_parse_accepts_small_aliases(levels: int, width: int) -> None:
-    """The expanded size is counted: the values and the lists that hold them."""
+    """The limit counts the expanded size: all values and lists."""
     stands_for = sum(width * sum(width**j for j in range(i + 1)) for i in range(1, levels + 1))
     if stands_for > MAX_ALIASED_VALUES:
         with pytest.raises(yaml.YAMLError, match="expand to more than"):
@@ -137,7 +140,7 @@ def test_parse_accepts_small_aliases(levels: int, width: int) -> None:
 
 
 def test_text_is_the_only_module_that_reads_yaml() -> None:
-    """Two readers would take the same text for different things."""
+    """Two readers could give different values for the same text."""
     root = Path(workbench.__file__).parents[1]
     readers = re.compile(r"^\s*(import|from) yaml\b", re.MULTILINE)
     sources = [file for name in ("workbench", "notebooks") for file in (root / name).rglob("*.py")]
@@ -168,7 +171,7 @@ WORDS = st.text(alphabet="0123456789eE+-._:xonys<~", max_size=6)
     )
 )
 def test_dump_and_parse_round_trip(fields: dict[str, Any]) -> None:
-    """Text that one version of YAML takes for a number stays text."""
+    """Text that some version of YAML reads as a number is still text afterwards."""
     assert parse(dump(fields)) == fields
     assert yaml.safe_load(dump(fields)) == fields
 

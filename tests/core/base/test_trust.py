@@ -1,4 +1,4 @@
-"""Limits to the code that a file may run, and the key that signs folders."""
+"""Limits to the code that a file may run, and the key with which folders are signed."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_thing_of_refuses_sources_that_were_not_allowed(home: Path) -> None:
         assert thing_of("mine.py:net", "loss").__name__ == "net"
     assert (home / "ran").exists()
     (home / "ran").unlink()
-    with limited():  # it was run in this process, as it is
+    with limited():  # this process has already run the source unchanged
         assert thing_of("mine.py:net", "loss").__name__ == "net"
     (home / "mine.py").write_text("from pathlib import Path\nPath('ran').touch()\ndef net(): return 1\n")
     for allowed in ({}, {"mine.py:net": hashed}):
@@ -131,7 +131,7 @@ def test_thing_of_refuses_sources_that_were_not_allowed(home: Path) -> None:
 
 
 def test_thing_of_ignores_compiled_code(home: Path) -> None:
-    """Source that is harmless, and in __pycache__ something else that Python would take for it."""
+    """The source is harmless, but __pycache__ has other code, which Python would run in its place."""
     import py_compile
 
     file = home / "shown.py"
@@ -190,7 +190,7 @@ def test_limited_excludes_names_of_imported_modules(monkeypatch: pytest.MonkeyPa
                 thing_of(name, "loss")
     with limited({"own": ""}):
         assert thing_of("own", "loss") is own
-    with limited():  # this process has used it
+    with limited():  # this process has used the function before
         assert thing_of("own", "loss") is own
 
 

@@ -29,11 +29,11 @@ from workbench.core.experiment import Experiment
         (float, 0.1),
         (float, np.float32(0.1)),
         (float, Fraction(1, 3)),
-        (float, "1e-3"),  # as YAML hands it on
+        (float, "1e-3"),  # text, as read from YAML
         (float, "2.0E4"),
         (bool, np.True_),
         (str, "2"),
-        (Literal["a"], 5),  # pydantic says it better
+        (Literal["a"], 5),  # pydantic's own message is better
         (tuple[str, ...], "a"),
         (tuple[int, ...], np.array([1])),
         (Sequence[int], (1, 2)),
@@ -107,13 +107,13 @@ def test_experiment_from_json_has_the_same_checks() -> None:
 
 
 class Bounded(Settings):
-    """Whole numbers between open ends."""
+    """Whole numbers with open bounds."""
 
     n: int = setting(3, "a number", gt=1, lt=6)
 
 
 class Only(Settings):
-    """As few whole numbers as a range can have."""
+    """Whole numbers with a range of one value."""
 
     n: int = setting(2, "a number", ge=2, le=2)
 

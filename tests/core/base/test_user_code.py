@@ -1,4 +1,4 @@
-"""User-defined code: classes of a cell, a script or a user file, as opposed to importable ones."""
+"""User-defined code: classes of a cell, a script or a user file, in contrast to importable ones."""
 
 from __future__ import annotations
 

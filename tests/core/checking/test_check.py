@@ -31,7 +31,7 @@ from workbench.core.contract.scheme import Scheme
 from workbench.core.problems.linear import LeastSquares
 from workbench.core.schemes.uncoded import UMW
 
-EXAMPLES_PER_PROPERTY = 12  # cases a law: what is wrong here is wrong nearly always
+EXAMPLES_PER_PROPERTY = 12  # cases per property; the wrong classes below fail in nearly every case
 
 
 def broken(what: Any) -> set[str]:
@@ -63,8 +63,9 @@ def test_check_passes_for_delay_models(name: str) -> None:
     checked = wb.check(name, examples=20)
     assert checked.ok, checked
     verdicts = {row.property: row.verdict for row in checked.rows}
-    told = "does not apply" if name == "changing" else "passes"  # its mean depends on the number of rounds
-    assert (verdicts["mean"], verdicts["quantiles"]) == (told, told)
+    # the mean of "changing" depends on the number of rounds
+    expected = "does not apply" if name == "changing" else "passes"
+    assert (verdicts["mean"], verdicts["quantiles"]) == (expected, expected)
 
 
 def test_check_accepts_a_tail_without_variance() -> None:
@@ -88,7 +89,7 @@ def test_check_passes_for_problems(name: str) -> None:
 
 
 def twice(round: int, got: Any) -> tuple[Any, float]:
-    """The sum of all answers, the first of them once more."""
+    """Commit the sum of all answers, with the first one counted twice."""
     values = [message.value for message in got.values()]
     return plain_sum([*values, values[0]]), 0.0
 
@@ -107,8 +108,8 @@ def test_check_finds_a_part_counted_twice() -> None:
     (row,) = (row for row in checked.failed if row.property == "exact")
     assert row.why == "round 0: part 0 has weight 2 in what is committed, instead of 1"
     assert row.case is not None
-    assert row.case["workers"] == 1  # the smallest there is
-    with pytest.raises(PropertyFailed, match="part 0 has weight 2"):  # as its `show` says
+    assert row.case["workers"] == 1  # the smallest possible case
+    with pytest.raises(PropertyFailed, match="part 0 has weight 2"):  # as the report suggests
         wb.check(Twice, only="exact", case=row.case)
     assert "Twice fails" in str(checked)
     assert "✗" in checked._repr_html_()
@@ -117,7 +118,7 @@ def test_check_finds_a_part_counted_twice() -> None:
 
 def test_check_finds_late_answers_used_as_new() -> None:
     class Late(Scheme):
-        """A master that takes the first answers there are, of whatever round."""
+        """Scheme whose master takes the first answers of any round."""
 
         name = "Late"
         title = "takes late answers"
@@ -158,8 +159,8 @@ def _answer(node: Node, job: Any) -> Program:
 
 
 def test_check_finds_wrong_round_times_and_loads() -> None:
-    class Hasty(UMW):
-        name = "Hasty"
+    class TooFast(UMW):
+        name = "TooFast"
 
         def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
             return star_round_times(draws, max(1, workers - 1))
@@ -167,7 +168,7 @@ def test_check_finds_wrong_round_times_and_loads() -> None:
         def loads(self, workers: int, samples: int) -> Any:
             return super().loads(workers, samples) + 1
 
-    assert broken(Hasty) == {"forecast", "plan"}
+    assert broken(TooFast) == {"forecast", "plan"}
 
 
 def test_check_reports_a_users_error_with_its_line() -> None:
@@ -195,8 +196,8 @@ def test_check_finds_a_program_that_waits_for_nothing() -> None:
     assert row.why.startswith("raises Deadlock: ")
 
 
-class FirstComes(Constant):
-    """Draws that depend on the order of calls."""
+class OrderDependent(Constant):
+    """Delay model whose draws depend on the order of calls."""
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         DRAWN.append(round)
@@ -210,7 +211,7 @@ DRAWN: list[int] = []
 
 
 class Backwards(Exponential):
-    """Fewer samples take longer, and hidden memory."""
+    """Delay model in which fewer samples take longer, and draws depend on earlier ones without being declared so."""
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         return super().draw(keyed, round, workers, slot, None) + (0 if before is None else before)
@@ -219,8 +220,8 @@ class Backwards(Exponential):
         return np.asarray(draw[0] / np.maximum(samples, 1))
 
 
-class Declared(Exponential):
-    """Says twice the mean that it has, and the right quantiles."""
+class WrongMean(Exponential):
+    """Delay model whose `expected` is twice its mean. Its quantiles are correct."""
 
     def expected(self, samples: int) -> float:
         return 2 * self.mean
@@ -229,15 +230,15 @@ class Declared(Exponential):
         return float(-np.log1p(-q) * self.mean)
 
 
-class Slower(Heterogeneous):
-    """Says a tenth more than its mean."""
+class HighMean(Heterogeneous):
+    """Delay model whose `expected` is 10 % above its mean."""
 
     def expected(self, samples: int) -> float:
         return 1.1 * super().expected(samples)
 
 
-class Rarer(Markov):
-    """Says that it is slow a tenth as often as it is."""
+class WrongShare(Markov):
+    """Delay model that declares a tenth of its share of slow rounds."""
 
     p_slow: float = setting(0.1, "chance", gt=0, le=1)
 
@@ -252,11 +253,11 @@ class Rarer(Markov):
         "wrong laws",
         2,
         [
-            (FirstComes, {"order"}),
+            (OrderDependent, {"order"}),
             (Backwards, {"growing", "memory"}),
-            (Declared, {"mean"}),
-            (Slower, {"mean"}),
-            (Rarer, {"quantiles"}),
+            (WrongMean, {"mean"}),
+            (HighMean, {"mean"}),
+            (WrongShare, {"quantiles"}),
         ],
     ),
 )

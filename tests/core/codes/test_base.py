@@ -27,7 +27,7 @@ def test_gradient_code_worked_example_of_coded_reduce() -> None:
 
 
 def test_gradient_code_worked_example_of_relays_and_master() -> None:
-    """From children 1 and 2: 2 m1 - m2; the master from 1 and 3: weights 1 and 1."""
+    """A relay computes 2 m1 - m2 from children 1 and 2. The master has weights 1 and 1 for children 1 and 3."""
     code = GradientCode(B, stragglers=1)
     assert code.decode((0, 1)).weights == pytest.approx([2, -1])
     assert code.decode((0, 2)).weights == pytest.approx([1, 1])
@@ -75,7 +75,7 @@ def test_fractional_groups_decode_separately() -> None:
 
 
 def test_spans_decode_the_same_sets_as_one_span() -> None:
-    """Classes are a shortcut: the plain decoder agrees on what decodes."""
+    """Classes of workers only save time: the plain decoder decodes the same sets."""
     code = cyclic(12, 3)
     plain = GradientCode(code.matrix, 3)
     for answered in every(code, most=5):
@@ -83,7 +83,7 @@ def test_spans_decode_the_same_sets_as_one_span() -> None:
 
 
 def test_decode_detects_a_wrong_span() -> None:
-    """The residual is measured, not believed; then the full problem is solved."""
+    """The residual is computed and found too large. The full problem is then solved."""
     span = Span(np.arange(3), np.ones((1, 3)), np.array([[1.0, 0.0, 0.0]]))
     assert GradientCode(B, 1, spans=(span,)).decode((1, 2)).weights == pytest.approx([1, 2])
 

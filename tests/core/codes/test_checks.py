@@ -1,4 +1,4 @@
-"""Arguments of codes: what is not a number is refused, also for a code in the cache."""
+"""Arguments of codes: anything that is not a number is refused, even if an equal value is in the cache."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ODD: list[Any] = ["2", 1.5, float("nan"), float("inf"), True, None, {}, [[2]], -
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_codes_refuse_arguments_of_another_type(name: str) -> None:
     make, good = getattr(codes, name), GOOD[name]
-    make(**good)  # a remembered code must not answer for 1.0 and True
+    make(**good)  # the cached code must not be returned for 1.0 or True
     for argument, value in good.items():
         whole = [] if argument in ("orders", "load") else [float(value)]
         for odd in ODD + whole:
             if argument == "load" and odd == 1.5 and name == "bernoulli":
-                continue  # an expected number of parts
+                continue  # a valid number of parts
             with pytest.raises(SettingError, match=rf"^{argument}\b") as error:
                 make(**{**good, argument: odd})
             assert "\n" not in str(error.value)
@@ -57,7 +57,7 @@ def test_the_smallest_uncorrelated_codes(parts: int, orders: list[int], construc
 
 
 def test_large_codes_make_room_for_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest is kept, whatever its size; small ones are, up to a number."""
+    """The newest code is always cached, whatever its size. Small ones are cached up to a number."""
     made: list[int] = []
 
     @checks.remembered
@@ -69,7 +69,7 @@ def test_large_codes_make_room_for_one_another(monkeypatch: pytest.MonkeyPatch) 
     assert code(20) is code(20)
     assert code(30) is code(30)
     assert made == [20, 30]
-    code(20)  # both still fit; the larger one is now the longest unused
+    code(20)  # both fit; the larger one was used least recently
     assert made == [20, 30]
     code(100)
     assert code(100) is code(100)

@@ -1,4 +1,4 @@
-"""The cyclic code: its windows, every survivor set, and its digits."""
+"""The cyclic code: its windows, every survivor set, and the digits that decoding loses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench.core.codes.dual import harmonics
 from workbench.core.codes.quality import lost
 
 SMALL = [(n, s) for n in range(1, 10) for s in range(n)]
-REQUIRED = 1e-7  # for 156 workers and 39 stragglers
+REQUIRED = 1e-7  # max error for 156 workers and 39 stragglers
 
 
 @pytest.mark.parametrize(("n", "s"), SMALL)
@@ -30,7 +30,7 @@ def test_cyclic_decodes_every_survivor_set_of_a_small_cluster(n: int, s: int) ->
 
 @pytest.mark.parametrize(("n", "s"), SMALL)
 def test_cyclic_loses_a_part_with_one_straggler_too_many(n: int, s: int) -> None:
-    """Part 0 lies with the workers n-s, ..., n-1, 0: without all of them nothing can help."""
+    """Workers n-s, ..., n-1 and 0 hold part 0. Without all of them, it is lost."""
     assert cyclic(n, s).decode(tuple(range(1, n - s))).residual >= 1 - 1e-9
 
 
@@ -49,14 +49,14 @@ def test_cyclic_decodes_samples_of_larger_clusters(n: int, data: st.DataObject) 
     s = data.draw(st.integers(0, n - 1))
     code = cyclic(n, s, data.draw(st.integers(0, 2)))
     answered = tuple(data.draw(st.permutations(range(n)))[s:])
-    # A set may be unlucky: digits go with the weights, 16 in all.
+    # A set may lose more digits, up to the 16 of the weights.
     weights = np.abs(code.decode(answered).weights).sum()
     assert miss(code, answered) < 1e-13 * max(weights, n)
     assert weights < 1e9
 
 
 def test_cyclic_classes_decode_separately() -> None:
-    """gcd(12, 4 + 2) = 6 > 1: a class that lost no worker is enough, whichever others are missing."""
+    """gcd(12, 4 + 2) = 6 > 1. One class of workers without stragglers is enough, whichever others are missing."""
     code = cyclic(12, 3)
     assert code.decode((2, 6, 10)).residual < 1e-24
 
@@ -65,12 +65,12 @@ def test_cyclic_seed_is_used_and_repeatable() -> None:
     assert gcd(20, 7) == 1
     first = cyclic(20, 6, 1).matrix
     assert (cyclic(20, 6, 2).matrix != first).any()
-    assert (unwrap(cyclic)(20, 6, 1).matrix == first).all()  # made again, not cached
+    assert (unwrap(cyclic)(20, 6, 1).matrix == first).all()  # computed again, not cached
 
 
 @pytest.mark.parametrize(("n", "s"), [(n, s) for n, s in SMALL if s])
 def test_cyclic_textbook_construction_is_as_published(n: int, s: int) -> None:
-    """Algorithm 2 again, its null space by another way."""
+    """Compare with algorithm 2, whose null space is computed in another way here."""
     B = cyclic(n, s, 3, "tandon").matrix
     H = np.random.default_rng(3).standard_normal((s, n))
     H[:, -1] = -H[:, :-1].sum(axis=1)
@@ -148,7 +148,7 @@ def test_cyclic_refuses_an_unknown_construction() -> None:
 def test_cyclic_blockwise_construction_equals_partwise(
     n: int, s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neighbouring parts share a factorisation; what is left over is as small as with one for each part."""
+    """Neighbouring parts share a factorisation. The residual is as small as with one factorisation per part."""
     blocks = unwrap(cyclic)(n, s)
     monkeypatch.setattr(dual, "MIN_BLOCKED_UNKNOWNS", n)
     apart = unwrap(cyclic)(n, s)

@@ -32,7 +32,7 @@ def test_graph_code_decoding_is_least_squares(code: GraphCode, data: st.DataObje
 
 
 @given(codes())
-def test_graphs_are_regular_and_no_edge_stands_twice(code: GraphCode) -> None:
+def test_graphs_are_regular_without_repeated_edges(code: GraphCode) -> None:
     held = code.matrix()
     assert (held.sum(axis=1) == 2).all()
     assert len(set(held.sum(axis=0))) == 1
@@ -41,7 +41,7 @@ def test_graphs_are_regular_and_no_edge_stands_twice(code: GraphCode) -> None:
 
 @pytest.mark.parametrize(("degree", "late"), [(2, 0.3), (4, 0.2), (4, 0.6), (8, 0.5)])
 def test_random_regular_decodes_a_hundred_thousand_workers(degree: int, late: float) -> None:
-    """Totals that weights give, and whose misses no answer sees, are the least-squares ones: all are looked at."""
+    """The residuals of all parts satisfy the normal equations, so the weights are the least-squares ones."""
     code = random_regular(100_000, degree)
     answered = np.flatnonzero(np.random.default_rng(degree).random(100_000) > late)
     weights, residual = code.decode(tuple(answered.tolist()))
@@ -52,7 +52,7 @@ def test_random_regular_decodes_a_hundred_thousand_workers(degree: int, late: fl
 
 
 def test_random_graphs_are_expanders() -> None:
-    """The second eigenvalue of a random 4-regular graph is nearly 2 sqrt(3)."""
+    """The second eigenvalue of a random 4-regular graph is about 2 sqrt(3)."""
     code = random_regular(2000, 4)
     held = code.matrix()
     adjacent = held.T @ held - 4 * np.eye(code.parts)

@@ -45,7 +45,7 @@ def test_lagrange_does_not_decode_with_one_result_less(parts: int) -> None:
 
 @pytest.mark.parametrize("parts", [2, 3, 4, 6])
 def test_evenly_spread_results_decode_by_their_mean(parts: int) -> None:
-    """The trapezoid rule: K = J results instead of 2J - 1, where they lie evenly on the circle."""
+    """If the results are equally spaced on the circle, the trapezoid rule needs K = J of them instead of 2J - 1."""
     code = lagrange(parts, 12, 1)
     even = [spread_order(12).index(12 // parts * k) for k in range(parts)]
     assert code.decode(tuple(even)).weights == pytest.approx(np.ones(parts))
@@ -60,12 +60,12 @@ def test_lagrange_of_the_papers_size_needs_seven_of_forty() -> None:
 
 
 def test_lagrange_encoding_stays_at_the_size_of_the_data() -> None:
-    """No coefficient is large, or single precision and the data's noise would suffer."""
+    """No coefficient is large, since that would amplify the rounding of single precision and the noise of the data."""
     assert np.abs(lagrange(40, 40, 3).encoding).max() < 1.01
 
 
 def test_lagrange_loses_fewer_digits_than_polynomials() -> None:
-    """Chebyshev nodes, the best of a real interval, against the circle at K/r = 4 of 40."""
+    """The circle is compared with Chebyshev nodes, the best ones of a real interval, at K/r = 4 of 40."""
     circle = lagrange(40, 40, 10)
     x = np.cos((np.arange(40) + 0.5) * np.pi / 40)
     V = np.polynomial.chebyshev.chebvander(x, 6)

@@ -1,4 +1,4 @@
-"""Measures of conditioning agree for every code."""
+"""Measures of conditioning of codes, and the warnings made from them."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def test_warning_names_a_better_code() -> None:
 
 
 def test_lost_digits_samples_enough_sets_for_a_heavy_tail() -> None:
-    """Fifty sets of the textbook code of 156 workers and 39 stragglers seem harmless; it costs ten digits."""
+    """For the textbook code of 156 workers and 39 stragglers, fifty sets lose few digits, but rare sets lose ten."""
     args = {"stragglers": 39, "code": "tandon", "least_digits": 5}
     assert "take code = 'cyclic'" in "".join(lost_digits(wb.schemes.get("GC")(**args), 156))
     assert lost_digits(wb.schemes.get("GC")(stragglers=39), 156) == ()
 
 
-def test_warning_looks_at_neighbours_too() -> None:
-    """Random sets cost this code 5 digits, neighbours 7."""
+def test_warning_includes_sets_of_neighbours() -> None:
+    """Random sets lose 5 digits of this code, and sets of neighbours lose 7."""
     code = mds(40, 9)
     assert warning(code, share=0.4, sets=50) is not None
     assert np.log10(amplification(code, 50)) < 0.4 * 15
@@ -113,7 +113,7 @@ def test_warning_recommends_a_better_code(poor: GradientCode, better: GradientCo
 
 @pytest.mark.parametrize("limit", [1e3, 1e6, 1e9])
 def test_lost_of_few_sets_estimates_that_of_many(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The largest of k draws of P(size > x) ~ C/x, times sets / k, is of the size of the largest of all."""
+    """The largest of k draws of a tail P(size > x) ~ C/x, times sets / k, estimates the largest of all sets."""
     monkeypatch.setattr(quality, "MAX_MULTIPLICATIONS", limit)
     code = cyclic(61, 20)
     looked = []
@@ -126,11 +126,11 @@ def test_lost_of_few_sets_estimates_that_of_many(limit: float, monkeypatch: pyte
 
 
 def test_lost_of_a_wrong_span_is_all_digits() -> None:
-    """Small weights alone do not decode: without row 2 part 2 is lost, however harmless the weights look."""
+    """Small weights are not enough: without row 2, part 2 is lost."""
     assert lost(GradientCode(np.eye(3), 1)) > 15
     assert lost(GradientCode(np.eye(3), 0)) == pytest.approx(np.log10(3))
 
 
-def test_what_chance_left_to_nobody_is_no_lost_digit() -> None:
-    """A code that promises nothing is judged by what all its rows decode."""
+def test_parts_without_a_holder_lose_no_digits() -> None:
+    """A code without a guarantee is compared with the parts that all its rows decode."""
     assert lost(bernoulli(3, 4, load=0)) == 0

@@ -58,14 +58,14 @@ def test_fractional_decodes_iff_every_group_answered() -> None:
         assert code.decode(answered).residual == pytest.approx(2 * (4 - len(groups)), abs=1e-12)
 
 
-def test_fractional_refusal_names_what_fits() -> None:
+def test_fractional_refusal_names_valid_values() -> None:
     with pytest.raises(SettingError) as error:
         fractional(12, 4)
     assert str(error.value) == "stragglers = 4: groups of 5 do not divide 12 workers; take 1, 2, 3, 5"
 
 
 @pytest.mark.parametrize("n", range(1, 10))
-def test_circulant_promises_what_it_keeps(n: int) -> None:
+def test_circulant_tolerates_the_stated_stragglers(n: int) -> None:
     for replication in range(1, n + 1):
         code = circulant(n, replication)
         assert (code.matrix == window(n, replication)).all()
@@ -76,7 +76,7 @@ def test_circulant_promises_what_it_keeps(n: int) -> None:
 
 
 def test_circulant_of_eight_with_two_has_the_expected_error_of_theorem_2() -> None:
-    """Papers page, section 4, errata (b): 0.6244 at p_slow 0.3, p_ss 0.8, p_as 0.01 and a random order."""
+    """See docs/evidence/errata.md, paper 4 (b): 0.6244 at p_slow 0.3, p_ss 0.8, p_as 0.01 and a random order."""
     q, code = 0.3 * 0.8 + 0.7 * 0.01, circulant(8, 2)
     expected = sum(
         code.decode(f).residual * (1 - q) ** len(f) * q ** (8 - len(f)) for f in every(code, most=8)

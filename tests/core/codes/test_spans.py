@@ -1,4 +1,4 @@
-"""Spans of a code: the claimed decoding weights are correct, so the fast method is used."""
+"""Spans of a code: the stated decoding weights are correct, so that the fast method applies."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_spans_hold_solutions(name: str) -> None:
 def test_every_promised_set_decodes_in_a_span(name: str) -> None:
     code = CODES[name]
     for answered in every(code):
-        if len(answered) >= code.workers - len(answered):  # below that a fresh problem is the smaller one
+        if len(answered) >= code.workers - len(answered):  # with fewer answers, the full problem is smaller
             quick = code._from_span(np.array(answered))
             assert quick is not None
             assert quick.residual < 1e-16

@@ -20,7 +20,7 @@ SMALL = [(n, d, m) for n in range(1, 7) for d in range(1, n + 1) for m in range(
 
 
 def recursion(n: int, d: int, m: int) -> Array:
-    """Message coefficients by the polynomials of section 3, equations (7), (8), (11) and (16): (n, n*m)."""
+    """Return the message coefficients by the polynomials of section 3, equations (7), (8), (11) and (16): (n, n*m)."""
     theta, s = nodes(n), d - m
     B = np.zeros((m * n, n - s))
     for i in range(n):
@@ -29,7 +29,7 @@ def recursion(n: int, d: int, m: int) -> Array:
         for u in range(m):
             if u:
                 p = np.concatenate([[0], p])
-                p[: len(first)] -= p[n - d] * first  # the coefficient of x^(n-d) is replaced by the identity
+                p[: len(first)] -= p[n - d] * first  # replaces the coefficient of x^(n-d) by the identity
             B[i * m + u, : len(p)] = p
     return (B @ np.vander(theta, n - s, increasing=True).T).T
 

@@ -1,4 +1,4 @@
-"""Adaptive scheme selection: the same models, no change without a gain, and the time of every moved sample."""
+"""Adaptive scheme selection: the same models, no change without a gain, and the time for moving samples."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_adaptive_changes_are_in_the_trace(adapted: wb.Trace, tmp_path: Any) -> 
 
 
 def test_adaptive_configuration_ends_between_rounds() -> None:
-    """With constant times, which need no estimate, every round takes the time of its configuration."""
+    """With constant times, which need no estimate, each round takes the time of its configuration."""
     delay_model = {"kind": "constant", "shift": 1e-3}
     e = experiment(**CODED, delays=delay_model, rounds=20, adaptive=True)
     simulated = timeline(e, Coefficients(e.plan), events=False)
@@ -126,7 +126,10 @@ def test_adaptive_false_changes_are_rare() -> None:
 
 
 def test_adaptive_learns_times_that_do_not_follow_the_load() -> None:
-    """It first takes half the samples for half the time, finds that wrong, and changes back."""
+    """The controller first assumes that half the samples take half the time.
+
+    It observes otherwise, and changes back.
+    """
     delay_model = {"kind": "exponential", "mean": 0.01}
     e = experiment(**CODED, delays=delay_model, rounds=300, adaptive=True)
     simulated = timeline(e, Coefficients(e.plan), events=False)
@@ -140,7 +143,10 @@ def test_adaptive_learns_times_that_do_not_follow_the_load() -> None:
 
 
 def test_adaptive_exploration_costs_a_bounded_share_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rarely a worker takes twelve times as long, which a code hides. Waiting for all looks cheap until then."""
+    """In rare rounds a worker takes twelve times as long, which a code hides.
+
+    Waiting for all therefore looks fast at first.
+    """
     delay_model = {"kind": "markov", "shift": 1e-4, "p_slow": 0.03, "p_recover": 1.0, "factor": 12}
     runs = [
         experiment(**CODED, delays=delay_model, rounds=300, seed=seed, adaptive=True) for seed in range(3)

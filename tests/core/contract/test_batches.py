@@ -1,4 +1,4 @@
-"""Mini-batches: each commit is the gradient of a batch that follows from the seed and the job, on both engines."""
+"""Mini-batches: each commit is the gradient of a batch that depends on seed and job only, on both engines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def experiment(scheme: str = "UMW", **fields: Any) -> wb.Experiment:
 
 
 def sgd_by_hand(e: wb.Experiment, lag: int = 0) -> Array:
-    """Mini-batch SGD on the batches that the experiment names; job j is at the model of `lag` commits before."""
+    """Return the model of mini-batch SGD on the experiment's batches. Job j uses the model of `lag` commits before."""
     plain = e.replace(batch=None).build_problem()
     assert e.sampler is not None
     models = [plain.start()]
@@ -70,7 +70,9 @@ def test_batch_sampler_epoch_has_every_sample_once(samples: int, data: st.DataOb
         batches = [sampler.rows(first + k) for k in range(sampler.batches_per_epoch)]
         assert sorted(np.concatenate(batches).tolist()) == list(range(samples))
         for rows in batches:
-            strata = rows // sampler.batches_per_epoch  # one sample of each, but perhaps of the last
+            strata = (
+                rows // sampler.batches_per_epoch
+            )  # one sample from each stratum, except perhaps the last
             assert np.array_equal(strata, np.arange(len(rows)))
             assert sampler.strata - 1 <= len(rows) <= sampler.strata <= sampler.batch
 
@@ -79,7 +81,7 @@ def test_batch_sampler_epoch_has_every_sample_once(samples: int, data: st.DataOb
 def test_batch_sampler_depends_on_seed_and_job_only(samples: int, job: int, seed: int) -> None:
     batch = max(1, samples // 3)
     one, other = BatchSampler(samples, batch, seed), BatchSampler(samples, batch, seed)
-    for k in (job + 700, 0, job):  # whatever was asked for before
+    for k in (job + 700, 0, job):  # other jobs were requested before
         one.rows(k)
     assert np.array_equal(one.rows(job), other.rows(job))
 
@@ -93,7 +95,7 @@ def test_batch_sampler_orders_differ_by_seed_and_epoch() -> None:
 def test_batch_loads_count_the_samples_of_each_rank(spec: dict[str, Any], batch: int, first: int) -> None:
     plan = wb.Experiment(**{**spec, "problem": "logistic", "problem_args": {"samples": 400}}).plan
     sampler = BatchSampler(400, batch, 1)
-    for job in (first, first + 200, *range(first, first + 70), first):  # more jobs than are cached
+    for job in (first, first + 200, *range(first, first + 70), first):  # more jobs than the cache holds
         counts = sampler.counts(job, plan.bounds)
         assert sampler.loads(job, plan) == [int(counts[work.parts].sum()) for work in plan.work]
     other = uncoded_plan(3, 400)
@@ -125,7 +127,7 @@ def test_gradient_of_rows_equals_that_of_slices(problem: str) -> None:
 
 
 def batched(spec: dict[str, Any]) -> wb.Experiment:
-    """A drawn experiment with mini-batches: enough samples that every part has some."""
+    """Draw an experiment with mini-batches, and with enough samples that no part is empty."""
     many = {"samples": 400, "features": 3}
     plain = {**spec, "problem": "logistic", "problem_args": many, "optimiser_args": {"step": STEP}}
     e = wb.Experiment(**plain)
@@ -158,7 +160,10 @@ def test_batch_of_a_repeated_job_is_its_own(scheme: str, lag: int, numeric: bool
 
 
 def test_batch_of_an_asynchronous_worker_covers_its_part() -> None:
-    """Each answer is of its worker's own share of the batch of its own step; an epoch of steps has all of the part."""
+    """Each answer covers the worker's own part of the batch of its own step.
+
+    An epoch of steps covers the whole part.
+    """
     e = experiment("ASGD", scheme_args={"damping": 0.0}, workers=3, rounds=30)
     plain, plan, trace = e.replace(batch=None).build_problem(), e.plan, wb.run(e)
     assert e.sampler is not None
@@ -224,7 +229,7 @@ SLOW: dict[str, Any] = {
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.usefixtures("cache")
 def test_batch_gradient_of_an_adaptive_run_is_exact(engine: str) -> None:
-    """A change of scheme leaves the batches as they are; what it moves and the times are of all samples held."""
+    """A change of scheme does not change the batches. Moved samples and times are those of all stored samples."""
     e = experiment("UMW", workers=4, rounds=60, adaptive=True, delays=SLOW)
     trace = wb.run(e, engine=engine)
     assert trace.changes[0].after.startswith(("GC", "CR", "CEGC"))
@@ -266,7 +271,7 @@ def test_batch_forecast_equals_the_run(spec: dict[str, Any]) -> None:
     plain = e.replace(batch=None)
     before = np.diff(np.concatenate([[0.0], wb.run(plain).columns["time"]]))
     same = np.allclose(wb.forecast(plain).seconds, before, rtol=1e-9)
-    if same:  # else rounds reach into one another
+    if same:  # otherwise rounds overlap
         np.testing.assert_allclose(wb.forecast(e).seconds, times, rtol=1e-9)
 
 
@@ -314,7 +319,7 @@ def test_batch_indices_are_not_sent() -> None:
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.usefixtures("cache")
 def test_batch_indices_are_not_sent_by_real_ranks() -> None:
-    """Messages are as many and as long as without batches; an epoch of rounds processes every sample once."""
+    """Messages are as many and as long as without batches. An epoch of rounds processes each sample once."""
     fields: dict[str, Any] = {"delays": {"kind": "constant", "shift": 2e-5}, "rounds": 8}
     full, part = (wb.run(experiment("UMW", batch=b, **fields), engine="mpi") for b in (None, 70))
     for name in ("bytes", "messages", "downloads"):

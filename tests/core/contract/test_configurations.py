@@ -13,7 +13,7 @@ from workbench.core.contract.scheme import Scheme
 
 
 def samples_of(plan: Plan) -> list[set[int]]:
-    """Samples that each worker holds."""
+    """Return the samples that each worker holds."""
     cuts = plan.bounds.tolist()
     return [{s for part in work.parts for s in range(cuts[part], cuts[part + 1])} for work in plan.work[1:]]
 

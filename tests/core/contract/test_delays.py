@@ -1,4 +1,4 @@
-"""Delay models: distributions, keys, memory, replay."""
+"""Delay models: distributions, keyed draws, dependence on earlier rounds, replay."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ def test_markov_rounds_may_be_asked_for_in_any_order() -> None:
     np.testing.assert_array_equal(late.draw(8), drawn[8])
 
 
-# The package's: a law that another test file defines need not be one.
+# Delay models of the package only, since those of other tests may violate this.
 LAWS = [kind for kind in delay_models() if delay_models()[kind].__module__.startswith("workbench.")]
 
 
 @given(st.sampled_from(sorted(set(LAWS) - {"replay"})), st.integers(0, 2**40), st.integers(0, 20))
 def test_delay_stream_draws_are_keyed_by_worker_and_round(kind: str, seed: int, round: int) -> None:
-    """A worker's draw depends on seed, round and worker, not on the order of calls or the number of workers."""
+    """A worker's draw depends on seed, round and worker, and not on the order of calls or the number of workers."""
     small, large = (DelayStream(build({"kind": kind}), seed, n) for n in (5, 8))
     large.draw(0)
     np.testing.assert_array_equal(small.draw(round), large.draw(round)[:, :5])
@@ -131,7 +131,8 @@ def test_delays_per_part_are_independent() -> None:
         wb.forecast(wb.Experiment(**common, delays={"kind": "shifted_exponential", "rate": 1.0, "per": per}))
         for per in ("worker", "part")
     )
-    assert each.mean > 1.5 * one.mean  # the first of four workers: min of sums, not of one draw times four
+    # the minimum over workers of a sum of four draws, compared with four times one draw
+    assert each.mean > 1.5 * one.mean
 
 
 def table(tmp_path: Path, text: str) -> str:
@@ -169,13 +170,14 @@ def test_replay_refuses_a_missing_recording() -> None:
 
 
 def test_replay_as_recorded_ignores_the_load(tmp_path: Path) -> None:
-    rows = [f"{w},{r},{1 + w + 10 * r}" for r in (2, 0, 1) for w in (10, 9, 0)]  # in no order
+    rows = [f"{w},{r},{1 + w + 10 * r}" for r in (2, 0, 1) for w in (10, 9, 0)]  # rows in random order
     path = table(tmp_path, "\n".join(["worker,iteration,seconds", *rows]) + "\n")
     delay_model = build({"kind": "replay", "path": path, "samples": 7.0, "as_recorded": True})
     for seed in (0, 5):
         stream = DelayStream(delay_model, seed, 3)
         times = [stream.whole(r, np.array([1, 50, 0])).tolist() for r in range(4)]
-        assert times == [[1, 10, 11], [11, 20, 21], [21, 30, 31], [1, 10, 11]]  # then from the beginning
+        # the recording is repeated from the beginning
+        assert times == [[1, 10, 11], [11, 20, 21], [21, 30, 31], [1, 10, 11]]
     parts = stream.progress(1, np.array([[1, 3], [2, 2], [0, 0]]))
     np.testing.assert_allclose(parts, [[11 / 4, 11], [10, 20], [0, 21]])
     assert stream.piece(1, 2, 0, 40) == 21
@@ -185,7 +187,10 @@ def test_replay_as_recorded_ignores_the_load(tmp_path: Path) -> None:
 def test_replay_as_recorded_may_follow_the_load(
     tmp_path_factory: pytest.TempPathFactory, samples: int, base: int, slope: float, factor: float
 ) -> None:
-    """delays + (load - base load) * slope (Krishnan et al.'s search); the same where samples are more work each."""
+    """The time is delay + (load - base load) * slope, as in the search of Krishnan et al.
+
+    Without a slope, it is the recorded one.
+    """
     path = table(tmp_path_factory.mktemp("slope"), "worker,iteration,seconds\n0,0,3\n1,0,5\n")
     delay_model = build(
         {"kind": "replay", "path": path, "as_recorded": True, "samples": base, "slope": slope}
@@ -212,7 +217,8 @@ def test_replay_experiment_with_the_recorded_size(tmp_path: Path) -> None:
     only = DelayStream(build({"kind": "replay", "path": path, "experiment": "b"}), 0, 2).draw(0)
     assert sorted(only[0]) == [50, 70]
     pooled = DelayStream(build({"kind": "replay", "path": path}), 0, 4).draw(0)
-    np.testing.assert_allclose(sorted(pooled[0]), [1, 50 / 30, 70 / 30, 3])  # b's median 60 becomes a's 2
+    # b's times are scaled to a's median: 60 becomes 2
+    np.testing.assert_allclose(sorted(pooled[0]), [1, 50 / 30, 70 / 30, 3])
     with pytest.raises(wb.SettingError, match=r"experiment = 'c'.*'a', 'b'"):
         DelayStream(build({"kind": "replay", "path": path, "experiment": "c"}), 0, 4).draw(0)
 
@@ -275,7 +281,7 @@ def test_recorded_sorts_iterations_by_number(tmp_path: Path, kind: str) -> None:
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(0, 99))
 def test_recorded_ignores_the_order_of_rows(lengths: list[int], seed: int) -> None:
-    """Every time lands at its worker's iteration, none twice, none lost."""
+    """Each time belongs to its worker and iteration. None is lost or repeated."""
     told = [(w, i, 100.0 * w + i) for w, n in enumerate(lengths) for i in range(n)]
     with TemporaryDirectory() as folder:
         shuffled = np.random.default_rng(seed).permutation(len(told))
@@ -289,7 +295,7 @@ def test_recorded_ignores_the_order_of_rows(lengths: list[int], seed: int) -> No
 
 @pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")
 def test_recorded_ec2_times_are_complete() -> None:
-    """Three experiments; each alone as it was recorded, without their names interleaved: refused."""
+    """There are three experiments. Each is read as recorded. All together, without their names, are refused."""
     whole = pd.read_csv(TRACES)
     for name, rows in whole.groupby("experiment"):
         times, lengths = recorded(str(TRACES), str(name))
@@ -307,7 +313,7 @@ def test_recorded_ec2_times_are_complete() -> None:
 
 @pytest.mark.skipif(not ALIBABA.is_file(), reason="Alibaba's recorded jobs are not beside this checkout")
 def test_recorded_job_of_another_cluster_is_replayed(tmp_path: Path) -> None:
-    """Refused under its own names. Under ours, every worker keeps its times, including ties."""
+    """The file is refused with its own column names. After renaming, each worker keeps its times, including ties."""
     with pytest.raises(wb.SettingError, match=r"lacks columns \['seconds', 'step'\]; it has"):
         recorded(str(ALIBABA))
     job = pd.read_csv(ALIBABA).rename(columns={"time": "iteration", "batch_time_norm": "seconds"})
@@ -326,7 +332,10 @@ def test_recorded_job_of_another_cluster_is_replayed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")
 def test_recorded_ec2_workers_stay_slow() -> None:
-    """One worker in fifteen is ten times slower for the whole run: UMW waits for it every round, a code does not."""
+    """One worker of fifteen is ten times slower for the whole run.
+
+    UMW waits for it in each round, and a code does not.
+    """
     delays = {"kind": "replay", "path": str(TRACES), "experiment": "ec2-7"}
     common: dict[str, Any] = {"workers": 15, "rounds": 30, "problem": "unit", "problem_args": {"samples": 15}}
     umw = wb.forecast(wb.Experiment(scheme="UMW", **common, delays=delays))
@@ -339,7 +348,7 @@ def test_recorded_ec2_workers_stay_slow() -> None:
     st.floats(0, 1e4),
 )
 def test_law_of_counts_the_cost_of_a_task_once(kind: str, fixed: float) -> None:
-    """It counts as a number of further samples, whatever the load. A worker without samples does not start."""
+    """The cost equals that of a number of additional samples, for any load. A worker without samples has no cost."""
     plain, delay_model = law_of({"kind": kind}), law_of({"kind": kind, "fixed": fixed})
     draw = plain.draw(CounterRNG(3), 0, 4, 0, None)
     loads = np.array([0, 1, 7, 100])
@@ -348,7 +357,7 @@ def test_law_of_counts_the_cost_of_a_task_once(kind: str, fixed: float) -> None:
 
 
 def test_replay_resampled_in_blocks(tmp_path: Path) -> None:
-    """One worker, 100 iterations: tens of neighbours, each of some other place, the same for a seed."""
+    """Blocks of ten iterations keep their order and start at random places, which depend on the seed only."""
     path = table(tmp_path, "worker,iteration,seconds\n" + "".join(f"1,{i},{i + 1}\n" for i in range(100)))
 
     def times(**fields: Any) -> np.ndarray:
@@ -363,7 +372,7 @@ def test_replay_resampled_in_blocks(tmp_path: Path) -> None:
 
 
 def test_heterogeneous_slow_workers_may_be_given() -> None:
-    """The draws of a round are the same as if they had been drawn to be slow."""
+    """The draws of a round are the same as if these workers had been drawn to be slow."""
     drawn = DelayStream(law_of({"kind": "heterogeneous"}), seed=4, workers=20)
     who = tuple((np.flatnonzero(drawn.draw(0)[1]) + 1).tolist())
     given_ = DelayStream(law_of({"kind": "heterogeneous", "slow_workers": who}), seed=4, workers=20)
@@ -372,7 +381,7 @@ def test_heterogeneous_slow_workers_may_be_given() -> None:
         np.testing.assert_array_equal(drawn.draw(r), given_.draw(r))
         np.testing.assert_array_equal(other.draw(r)[1], drawn.draw(r)[1])
     named = law_of({"kind": "heterogeneous", "slow_workers": who, "slow": 0.0})
-    assert named.expected(1) is named.quantile(0.5, 1) is None  # of how many?
+    assert named.expected(1) is named.quantile(0.5, 1) is None  # unknown without the number of workers
 
 
 def test_heterogeneous_slow_workers_must_exist() -> None:
@@ -395,14 +404,14 @@ def test_heterogeneous_slow_workers_must_exist() -> None:
 
 
 def replayed_rounds(path: str, engine: str = "sim", **fields: Any) -> np.ndarray:
-    """Seconds of the rounds of four workers with 250 samples each."""
+    """Return the round times, s, of four workers with 250 samples each."""
     delays = {"kind": "replay", "path": path, **fields}
     e = wb.Experiment(scheme="UMW", workers=4, rounds=3, problem_args={"samples": 1000}, delays=delays)
     return np.diff(wb.run(e, engine=engine).columns["time"], prepend=0.0)
 
 
 def test_replay_asks_how_many_samples_a_time_is_for(tmp_path: Path) -> None:
-    """Neither 0.05 s a round nor 0.05 s a sample is taken without a word."""
+    """The number of samples of a recorded time must be given: 0.05 s could be for a round or for a sample."""
     rows = "".join(f"{w},{t},0.05\n" for w in range(4) for t in range(3))
     path = table(tmp_path, "worker,step,seconds\n" + rows)
     says = (
@@ -411,7 +420,9 @@ def test_replay_asks_how_many_samples_a_time_is_for(tmp_path: Path) -> None:
     with pytest.raises(wb.SettingError, match=says):
         replayed_rounds(path)
     np.testing.assert_allclose(replayed_rounds(path, samples=250), 0.05)
-    np.testing.assert_allclose(replayed_rounds(path, samples=1), 12.5)  # what 1.0 has always written down
+    np.testing.assert_allclose(
+        replayed_rounds(path, samples=1), 12.5
+    )  # what version 1.0 wrote into every spec
     np.testing.assert_allclose(replayed_rounds(path, as_recorded=True), 0.05)
     with pytest.raises(wb.SettingError, match=says):
         replayed_rounds(path, as_recorded=True, slope=1e-3)
@@ -421,11 +432,12 @@ def test_replay_asks_how_many_samples_a_time_is_for(tmp_path: Path) -> None:
 
 
 def test_recorded_samples_may_be_a_column_of_the_table(tmp_path: Path) -> None:
-    """Times for other loads are brought to one; `samples` of the model goes first."""
+    """Times for different loads are scaled to the same load. The model's own `samples` has priority."""
     rows = "".join(f"{w},{t},{0.05 * (1 + w % 2)},{250 * (1 + w % 2)}\n" for w in range(4) for t in range(3))
     path = table(tmp_path, "worker,step,seconds,samples\n" + rows)
     np.testing.assert_allclose(replayed_rounds(path), 0.05)
-    np.testing.assert_allclose(replayed_rounds(path, samples=500), 0.05)  # the slower two, for half as many
+    # workers with 0.1 s for 500 samples, scaled to 250
+    np.testing.assert_allclose(replayed_rounds(path, samples=500), 0.05)
     np.testing.assert_allclose(replayed_rounds(path, as_recorded=True), 0.1)
 
 
@@ -441,7 +453,7 @@ def test_replay_that_does_not_fit_starts_no_ranks(tmp_path: Path) -> None:
 
 
 def test_random_streams_of_a_seed_are_distinct() -> None:
-    """Two streams of one number would draw equal random numbers from one seed."""
+    """Two streams with the same number would draw equal random numbers from one seed."""
     root = Path(wb.__file__).parent
     text = "\n".join(path.read_text() for path in sorted(root.rglob("*.py")))
     streams = {

@@ -1,4 +1,4 @@
-"""Delay models with scipy's distributions, mixtures, groups and Fritchman's channel: their laws, for any fields."""
+"""Delay models with scipy's distributions, mixtures, groups, and Fritchman's channel: properties for any fields."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_groups_are_delayed_together() -> None:
     times = DelayStream(model, 1, 7).whole(3, np.ones(7))
     assert times[0] == times[3]
     assert times[1] == times[2] == times[4]
-    assert len(set(times.tolist())) == 4  # workers 6 and 7 are alone
+    assert len(set(times.tolist())) == 4  # workers 6 and 7 are in no group
 
 
 @FEW_EXAMPLES
@@ -153,7 +153,10 @@ def test_groups_are_delayed_together() -> None:
     alpha=st.floats(0.05, 0.9), beta=st.floats(0.1, 1), states=st.integers(1, 4), seed=st.integers(0, 2**32)
 )
 def test_fritchman_is_the_authors_channel(alpha: float, beta: float, states: int, seed: int) -> None:
-    """State 0 is left with probability alpha, state s with beta for (s + 1) mod (N + 1), as in their code."""
+    """State 0 is left with probability alpha.
+
+    State s changes with probability beta to (s + 1) mod (N + 1), as in the authors' code.
+    """
     model = law_of({"kind": "fritchman", "p_slow": alpha, "p_next": beta, "slow_states": states})
     stream = DelayStream(model, seed, 5)
     state = stream.draw(0)[0]
@@ -227,7 +230,7 @@ def test_delay_models_refuse_a_wrong_field_in_one_sentence(spec: dict[str, Any],
 
 def test_user_defined_models_are_found_in_mixtures_and_links() -> None:
     class Mine(DelayModel):
-        """Delays of 2 s, for this test."""
+        """User-defined delay model with delays of 2 s."""
 
         kind = "mine_in_mixtures"
 

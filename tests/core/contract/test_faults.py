@@ -1,10 +1,10 @@
-"""Faults on the simulator: what they change, what they leave alone, how they are written and refused."""
+"""Faults on the simulator: their effects, what they leave unchanged, how they are written, and refusals."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def experiment(**fields: Any) -> wb.Experiment:
 
 @st.composite
 def drawn_faults(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Some faults of different workers; no deaths, so that every scheme ends."""
+    """Draw faults of different workers. No worker dies, so that every scheme ends."""
     workers = draw(st.lists(st.integers(1, WORKERS), max_size=3, unique=True))
     kinds = [{"kind": "pause", "seconds": 0.2}, {"kind": "slow", "factor": 5.0}, *RULES]
     rounds = st.integers(0, ROUNDS - 1)
@@ -65,17 +65,6 @@ def test_faults_round_trip_through_json_and_repeat(
     assert one.rounds["time"].tolist() == two.rounds["time"].tolist()
 
 
-class Spy(WrongAnswer):
-    """Notes the right answer."""
-
-    kind = "spy"
-    seen: ClassVar[list[np.ndarray]] = []
-
-    def answer(self, value: np.ndarray, round: int, number: int) -> np.ndarray:
-        self.seen.append(np.array(value))
-        return value
-
-
 def first_commit(scheme: dict[str, Any], faults: list[Any]) -> np.ndarray:
     """Return the gradient that the first round commits, (p,)."""
     e = experiment(**scheme, rounds=1, faults=faults)
@@ -86,13 +75,24 @@ def first_commit(scheme: dict[str, Any], faults: list[Any]) -> np.ndarray:
 @EACH_SCHEME
 def test_wrong_answer_changes_the_commit_by_the_rule(scheme: dict[str, Any]) -> None:
     """By (wrong - right answer) times the worker's decoding weight, which is the same whatever the rule."""
+    seen: list[np.ndarray] = []
+
+    class Spy(WrongAnswer):
+        """Notes the right answer."""
+
+        kind = "spy"
+
+        def answer(self, value: np.ndarray, round: int, number: int) -> np.ndarray:
+            seen.append(np.array(value))
+            return value
+
     right, weights = first_commit(scheme, []), []
     for rule in RULES:
         fault = fault_from({**rule, "worker": 1, "round": 0})
         assert isinstance(fault, WrongAnswer)
-        Spy.seen.clear()
+        seen.clear()
         found = first_commit(scheme, [Spy(worker=1, round=0), fault])
-        (answer,) = Spy.seen
+        (answer,) = seen
         error = fault.answer(answer, 0, 0) - answer
         weights.append(float((found - right) @ error / (error @ error)))
         np.testing.assert_allclose(found - right, weights[-1] * error, atol=1e-6 * np.abs(error).max())
@@ -118,7 +118,7 @@ def test_pause_fault_delays_one_round() -> None:
 
 
 def test_pause_fault_worker_continues_with_the_newest_model() -> None:
-    """It skips the rounds in which it did nothing, as a worker that was late does."""
+    """The worker skips the rounds in which it paused, as a late worker does."""
     e = experiment(
         scheme="GC", scheme_args={"stragglers": 2}, rounds=9, delays={"kind": "constant", "shift": 1e-2}
     )
@@ -223,7 +223,7 @@ def test_wrong_answer_faults_are_accepted_by_forecast() -> None:
 
 
 def test_wrong_answer_rule_of_a_user_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named in YAML as FILE.py:NAME; the run folder keeps its source."""
+    """The rule is named in YAML as FILE.py:NAME, and the run folder contains its source."""
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(ADVERSARY)
     fault = {"kind": "mine.py:Largest", "worker": 2, "round": 1, "times": 3.0}

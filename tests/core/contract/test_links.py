@@ -1,4 +1,4 @@
-"""Links that differ by worker: drawn message delays, bandwidths and latencies, on the engine and in forecasts."""
+"""Links that differ by worker: delays, bandwidths and latencies, on the engine and in forecasts."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 import workbench as wb
 
-NOTHING = {  # file -> X whose columns are all 0 once they are standardised
+NOTHING = {  # file -> X whose columns are all 0 after standardising
     "constant.npz": np.full((40, 3), 7.0),
     "zero.npz": np.zeros((40, 3)),
     "one-row.npz": np.array([[1.0, 2.0, 3.0]]),
@@ -58,7 +58,7 @@ def test_optimiser_step_of_overflowing_data_is_refused(data: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gd", "nesterov"])
 def test_optimiser_keeps_the_precision_of_the_model(name: str) -> None:
-    """A network computes in half the width of its model."""
+    """A network is computed in float32, and its model keeps that precision."""
     e = wb.Experiment(problem="least_squares", optimiser=name, optimiser_args={"step": 0.1})
     problem, optimiser = e.build_problem(), e.build_optimiser()
     model = np.array(problem.start())

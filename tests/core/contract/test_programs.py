@@ -11,10 +11,10 @@ from workbench.core.contract import programs as subprograms
 from workbench.core.contract.programs import weighted_sum
 
 
-@example(17, 3, 0)  # a last piece of one
+@example(17, 3, 0)  # the last piece has one value
 @given(st.integers(1, 70), st.integers(1, 30), st.integers(0, 2**32 - 1))
 def test_subprograms_sum_to_the_whole(count: int, floats: int, seed: int) -> None:
-    """Up to five pieces here. Of values that leave no space for more, 16 are taken at a time."""
+    """There are up to five pieces. With values that fill the memory, 16 are summed at a time."""
     rng = np.random.default_rng(seed)
     weights, values = rng.standard_normal(count), list(rng.standard_normal((count, floats)))
     with pytest.MonkeyPatch.context() as patch:

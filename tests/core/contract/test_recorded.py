@@ -1,4 +1,4 @@
-"""Recorded times: one reader for `wb.traces.load` and the delay model "replay", with the same columns and sentences."""
+"""Recorded times: `wb.traces.load` and the delay model "replay" have one reader, with the same columns and errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(path: Path, rows: list[dict[str, str]], ends: str = "\n", quoting: int = csv.QUOTE_MINIMAL) -> Path:
-    """Write a table by Python's or Arrow's writer; all names are text."""
+    """Write a table with Python's or Arrow's writer. All names are text."""
     if path.suffix == ".parquet":
         numbers = {name: float for name in ("seconds",) if name in rows[0]}
         pd.DataFrame(rows).astype(numbers).to_parquet(path)
@@ -78,13 +78,13 @@ def write(path: Path, rows: list[dict[str, str]], ends: str = "\n", quoting: int
 
 
 def as_loaded(path: Path, **more: str) -> pd.DataFrame:
-    """Seconds of every worker (columns) in every step (rows)."""
+    """Return the seconds of every worker (columns) in every step (rows)."""
     return wb.traces.load(path, source="table", **more).table()
 
 
 @given(data=st.data())
 def test_recorded_and_load_read_the_same_names_and_times(folder: Path, data: st.DataObject) -> None:
-    """Whatever the names look like, and in whatever order rows and columns are."""
+    """This holds for any names, and for any order of rows and columns."""
     workers = data.draw(st.lists(st.sampled_from(WORKERS), min_size=1, max_size=5, unique=True))
     host_of = {worker: data.draw(st.sampled_from(HOSTS)) for worker in workers}
     steps = data.draw(st.integers(1, 4))
@@ -162,16 +162,18 @@ def test_recorded_and_load_read_the_same_names_and_times(folder: Path, data: st.
 def test_recorded_and_load_refuse_with_the_same_sentence(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "times.csv"
     path.write_text(text)
-    told = []
+    messages = []
     for field, read in (("path", lambda: wb.traces.load(path)), ("delays.path", lambda: recorded(str(path)))):
         with pytest.raises(SettingError) as error:
             read()
         head = f"{field} = {str(path)!r}"
         assert str(error.value).startswith(head)
-        told.append(str(error.value).removeprefix(head).lstrip(":, "))
-    assert told[0].startswith(told[1])  # the loader also accepts names of columns
-    assert told[1].startswith(says)
-    assert "\n" not in told[0]
+        messages.append(str(error.value).removeprefix(head).lstrip(":, "))
+    assert messages[0].startswith(
+        messages[1]
+    )  # the loader also accepts column names as arguments, so its error is longer
+    assert messages[1].startswith(says)
+    assert "\n" not in messages[0]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_recorded_and_load_refuse_with_the_same_sentence(tmp_path: Path, text: s
 def test_recorded_times_have_the_stated_unit(
     tmp_path: Path, column: str, unit: str | None, per_second: float
 ) -> None:
-    """By the column's name, or by `unit`. Without either, the error names the argument: seconds = "took"."""
+    """The unit is in the column's name or in `unit`. Without either, the error names the argument: seconds = "took"."""
     times = np.array([[0.05, 0.06], [0.07, 0.055]])
     rows = [
         {"worker": str(w), "step": str(t), column: repr(float(times[t, w] * per_second))}
@@ -210,9 +212,9 @@ def test_recorded_times_have_the_stated_unit(
 )
 def test_recorded_refuses_an_ambiguous_unit(tmp_path: Path, column: str, unit: str | None, says: str) -> None:
     path = write(tmp_path / "times.csv", [{"worker": "0", "step": "0", column: "1"}])
-    with pytest.raises(SettingError) as told:
+    with pytest.raises(SettingError) as raised:
         wb.traces.load(path, unit=unit, seconds=column)
-    assert says in str(told.value)
+    assert says in str(raised.value)
 
 
 def test_recorded_processor_times_have_their_own_unit(tmp_path: Path) -> None:
@@ -232,7 +234,7 @@ def test_recorded_keeps_whole_numbers_of_parquet_exact(tmp_path: Path) -> None:
     rows.to_parquet(path)
     with pytest.raises(SettingError, match="row 3: worker is empty"):
         wb.traces.load(path)
-    rows.set_index(["worker", "step"]).iloc[:2].to_parquet(path)  # names in the frame's index
+    rows.set_index(["worker", "step"]).iloc[:2].to_parquet(path)  # names of columns in the index of the frame
     assert as_loaded(path).columns.tolist() == [large, large + 1]
 
 
@@ -248,7 +250,7 @@ def test_recorded_phases_and_samples_are_read_alike(tmp_path: Path) -> None:
 
 
 def test_recorded_refuses_an_unknown_host(tmp_path: Path) -> None:
-    """A run's master has none. A missing host of a frame is refused like an empty field of a file."""
+    """The master of a run has no host. In a frame, a missing host is refused like an empty field of a file."""
     frame = pd.DataFrame({"worker": [0, 1, 2], "step": [0, 0, 0], "seconds": [1.0, 1.5, 1.2]})
     made = wb.traces.Recording.of_rows(frame.assign(host=["", "NA", "b"]), "mine")
     assert made.frame["host"].tolist() == ["", "NA", "b"]

@@ -60,7 +60,7 @@ class TestRing:
 
     @given(st.integers(3, 7), st.integers(1, 23), st.integers(0, 99))
     def test_ring_slice_that_overtakes_is_kept_for_its_step(self, n: int, floats: int, seed: int) -> None:
-        """Where a message's time depends on its length, a later message may arrive first."""
+        """If a message's time depends on its length, a later message may arrive first."""
         rng = np.random.default_rng(seed)
         X, y = rng.standard_normal((3 * n, floats)), rng.standard_normal(3 * n)
         plan, found = Explicit().plan(n, 3 * n), []
@@ -73,7 +73,7 @@ class TestRing:
 
 
 def test_ring_finish_without_latency_is_equal_for_all() -> None:
-    """2(N-1) steps of p/N after the last node entered, whichever was late (paper 1, section II-B)."""
+    """After the last node has entered, the ring takes 2(N-1) steps of p/N values (paper 1, section II-B)."""
     entry = np.array([0.0, 5.0, 1.0, 2.0])
     finish, _ = ring_finish(entry, np.zeros(4), 400, Link(bandwidth=800.0))
     np.testing.assert_allclose(finish, 5.0 + 6 * 1.0)
@@ -86,7 +86,7 @@ def test_ring_finish_without_latency_is_equal_for_all() -> None:
 def test_ring_finish_of_the_longest_path(
     n: int, floats: int, latency: float, bandwidth: float | None, seed: int
 ) -> None:
-    """Slices of no float or of different lengths, ports still busy, nodes that come early and late."""
+    """Slices may be empty or of different lengths, ports may be busy, and nodes may be early or late."""
     link = Link(latency=latency, bandwidth=bandwidth)
     entry, busy = 50 * np.random.default_rng(seed).exponential(size=(2, n)) ** 2
     steps = _by_steps(entry, busy, link.width * slice_sizes(floats, n) / (bandwidth or np.inf), latency)

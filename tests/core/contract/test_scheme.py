@@ -1,4 +1,4 @@
-"""What schemes were written after, and the marks of rankings."""
+"""Sources of the schemes, and the marks in rankings of schemes written after abstracts."""
 
 from __future__ import annotations
 

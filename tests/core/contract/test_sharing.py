@@ -1,4 +1,4 @@
-"""Workers that share cores, and late ones that continue: compared with loops that follow every worker."""
+"""Workers that share cores, and stragglers that continue: compared with loops over all workers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_sharing_conserves_work(times: np.ndarray, cores: float) -> None:
     ordered = np.take_along_axis(shared, np.argsort(times, axis=1), axis=1)
     assert (
         np.diff(ordered, axis=1) >= -1e-9 * shared.max()
-    ).all()  # who is done first alone is first, but for rounding
+    ).all()  # the order of the ends is that of the times alone, up to rounding
 
 
 def test_sharing_equal_tasks_end_together() -> None:
@@ -36,7 +36,7 @@ def test_sharing_equal_tasks_end_together() -> None:
 
 
 def wait(left: np.ndarray, rest: np.ndarray, cores: float) -> float:
-    """Return the wait until each task before the master has had a slice, or is done; zero where a core is idle."""
+    """Return the master's wait for a core: each task before it gets a time slice, or ends. 0 if a core is idle."""
     before = [min(a + b, TIME_SLICE_S) for a, b in zip(left, rest, strict=True) if a + b > 1e-12]
     return sum(before) / cores if len(before) >= cores else 0.0
 
@@ -45,7 +45,7 @@ def stepped(e: wb.Experiment, needed: int, piece: float, cores: float, step: flo
     """Simulate rounds of a star by a clock with fixed ticks: each busy worker gets the same share of the cores."""
     stream = DelayStream(e.delays, e.seed, e.workers)
     loads = e.built_scheme.loads(e.workers, e.shape()[0])
-    left, rounds = np.zeros(e.workers), []  # remaining work that is no longer needed
+    left, rounds = np.zeros(e.workers), []  # remaining work of cancelled tasks
     for r in range(e.rounds):
         tasks = stream.whole(r, loads)
         done, now = np.zeros(e.workers), 0.0
@@ -57,7 +57,7 @@ def stepped(e: wb.Experiment, needed: int, piece: float, cores: float, step: flo
             done, now = np.minimum(done + own, tasks), now + step
         turn = step * np.ceil(
             wait(left, tasks - done, cores) / step
-        )  # the master's turn, during which all workers continue
+        )  # wait of the master for its time slice; all workers continue
         share = turn * min(1.0, cores / max(np.count_nonzero((left > 0) | (done < tasks - 1e-12)), 1))
         own = np.maximum(share - left, 0.0)
         left, done, now = np.maximum(left - share, 0.0), np.minimum(done + own, tasks), now + turn
@@ -78,19 +78,19 @@ def test_sharing_cancelled_workers_finish_their_piece(cores: float, piece: float
 
 
 def test_sharing_short_tasks_finish_within_a_slice() -> None:
-    """The decision that the rest is not needed frees no core earlier; long tasks are unchanged."""
+    """A cancelled task ends within its time slice anyway. Long tasks are cancelled earlier."""
 
     def share(shift: float) -> float:
         fields: dict[str, Any] = {"problem_args": {"samples": 60, "features": 3}, "rounds": 8}
         delays = {"kind": "constant", "shift": shift}
         e = wb.Experiment(scheme="UC-MMC", scheme_args={"load": 6}, workers=6, delays=delays, **fields)
         found = forecast(e, sharing=Sharing((np.arange(6),), (2.0,), 1 / 6)).mean
-        return found / (6 * 60 * shift / 2)  # all that there is to compute
+        return found / (6 * 60 * shift / 2)  # total work over two cores
 
     assert share(1e-5) == pytest.approx(1.0)
     assert share(1e-2) == pytest.approx(
         2 / 6, rel=0.1
-    )  # the part that is needed, and the next, which was begun
+    )  # the needed part, and the next one, which was started
 
 
 def test_sharing_messages_use_cores() -> None:

@@ -75,7 +75,7 @@ def _asked(stale: object) -> list[tuple[object, int]]:
 def test_versioned_weights_of_several_models(rows: Array, models: tuple[int, int]) -> None:
     plan = replace(uncoded_plan(PARTS, PARTS), versions=VERSIONS)
     work = Work(np.arange(PARTS), rows, PARTS)
-    for asked, each in ((models, models), (models[0], [models[0]] * len(rows))):  # of one model, likewise
+    for asked, each in ((models, models), (models[0], [models[0]] * len(rows))):  # also for a single model
         for value, row, model in zip(
             Coefficients(plan).compute(1, Compute(work, asked, 0)), rows, each, strict=True
         ):

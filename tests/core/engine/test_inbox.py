@@ -21,11 +21,11 @@ def test_inbox_finds_the_first_match() -> None:
 
 def test_inbox_returns_messages_of_a_closed_round_in_order() -> None:
     inbox, dead = Inbox(), (message(4, 0, PEER_LOST),)
-    floor = inbox.floor  # each holder sees every change
+    floor = inbox.floor  # a reference sees later changes
     inbox += [(message(3, 0), "x"), dead, (message(1, 2),), (message(2, 1),)]
     assert inbox.close(CODED, 2) == [(message(3, 0), "x"), (message(2, 1),)]
     assert list(inbox) == [dead, (message(1, 2),)]
     assert [inbox.late(message(1, r)) for r in (1, 2)] == [True, False]
     assert not inbox.late(message(1, 0, PEER_LOST))
-    assert inbox.close(CODED, 1) == []  # closing an earlier one opens nothing
+    assert inbox.close(CODED, 1) == []  # an earlier round stays closed
     assert floor == {CODED: 2}

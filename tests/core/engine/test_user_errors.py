@@ -155,7 +155,7 @@ class Slowly(GradientDescent):
         fail("update")
         return super().update(state, model, gradient, problem, t)
 """
-SAYS = {  # which of a user's methods fails: on the virtual clock, on real ranks, in a forecast
+SAYS = {  # method of the user that fails -> error on the virtual clock, on real ranks, in a forecast
     "check": ("scheme = .*: `Half.check` failed",) * 3,
     "plan": ("`Half.plan` failed",) * 2,
     "round_times": ("", "", "`Half.round_times` failed"),
@@ -199,7 +199,7 @@ def test_user_error_names_method_and_line(tmp_path: Path, where: str) -> None:
             ):
                 way(wb.Experiment(**failing(tmp_path, where)))
     if where != "check":
-        run = wb.start(wb.Experiment(**failing(tmp_path, where)))  # in a thread it says the same
+        run = wb.start(wb.Experiment(**failing(tmp_path, where)))  # the error is the same in a thread
         assert run.wait(60)
         assert (run.state == "failed") == bool(SAYS[where][0])
 
@@ -235,7 +235,10 @@ def test_user_error_on_real_ranks_leaves_no_process(tmp_path: Path, workers: int
 
 
 def test_user_error_names_the_line_that_ctrl_c_interrupted(tmp_path: Path) -> None:
-    """Nothing else can: on the virtual clock all programs are in one thread. A timer presses the keys."""
+    """On the virtual clock, all programs are in one thread, so only the traceback has the line.
+
+    A timer sends SIGINT.
+    """
     e, line = spec(tmp_path, "Busy"), FILE[: FILE.index("        node.rank\n")].count("\n") + 1
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
@@ -245,4 +248,4 @@ def test_user_error_names_the_line_that_ctrl_c_interrupted(tmp_path: Path) -> No
         signal.signal(signal.SIGALRM, before)
     (note,) = caught.value.__notes__
     assert note.startswith("Busy: the program of rank 1 was at work in round 0 (")
-    assert any(f"mine.py, line {number})" in note for number in (line - 1, line))  # of the loop
+    assert any(f"mine.py, line {number})" in note for number in (line - 1, line))  # lines of the loop

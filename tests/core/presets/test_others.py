@@ -1,4 +1,4 @@
-"""Presets: the stated values follow from the papers' formulas."""
+"""Presets: the stated values agree with the papers' formulas."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from workbench.core.presets.codedreduce import presets
 from workbench.core.presets.others import others
 from workbench.core.theory import cegc_table
 
-TABLE3 = {"t1": 1.6, "lambda1": 0.8, "t2": 6.0, "lambda2": 0.1}  # of one of its 8 parts
+TABLE3 = {"t1": 1.6, "lambda1": 0.8, "t2": 6.0, "lambda2": 0.1}  # times of one of 8 parts
 
 
 def best(parts: int) -> list[dict[str, int]]:
-    """Uncoded, the best with m = 1, the best of all, by expected time; a part is 8/n of table 3's."""
+    """Return the best expected times: uncoded, with m = 1, and of all. A part is 8/n of a part of table 3."""
     share = 8 / parts
     times = {**TABLE3, "t1": TABLE3["t1"] * share, "lambda1": TABLE3["lambda1"] / share}
     table = cegc_table(parts, **times)
@@ -29,7 +29,7 @@ def test_presets_of_ye_and_abbe_are_the_best_of_their_table(name: str) -> None:
     found = others[name].experiments
     parts = found[0].workers
     assert [e.scheme_args for e in found] == best(parts)
-    each = 100 * parts / 8  # samples, so that a part takes as long as its share of table 3's data
+    each = 100 * parts / 8  # samples per part, so that a part takes its share of the time for table 3's data
     for e in found:
         assert e.problem_args["samples"] == 100 * parts
         assert e.delays == type(e.delays)(
@@ -45,7 +45,7 @@ def test_presets_are_listed(found: object) -> None:
     assert isinstance(found, type(presets))
     assert list(found.titles) == list(found)
     assert {name: preset.title for name, preset in found.items()} == found.titles
-    assert found[next(iter(found))] is found[next(iter(found))]  # made once
+    assert found[next(iter(found))] is found[next(iter(found))]  # the same object
     assert "fig1" not in found
     with pytest.raises(wb.SettingError, match=r"^preset = 'fig1': no such preset; choose one of \w+, "):
         found["fig1"]

@@ -1,4 +1,4 @@
-"""Augmentation: drawn by seed, round and sample, so that replicas of a part agree; off in evaluations."""
+"""Augmentation: drawn by seed, round and sample, so that replicas of a part agree. It is off in evaluations."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_exact_schemes_commit_the_same_augmented_gradient(batch: int | None, num
 
 
 def test_repeated_jobs_are_augmented_by_job() -> None:
-    """SR-SGC computes a job again in a later round; its images are those of the job."""
+    """SR-SGC computes a job again in a later round. The images are those of the job."""
     bursts = {"kind": "markov", "factor": 10.0, "p_slow": 0.2, "shift": 2e-4}
     args = {"burst": 2, "window": 5, "stragglers": 2}
     e = experiment("SR-SGC", scheme_args=args, delays=bursts, rounds=20, batch=50)

@@ -111,7 +111,7 @@ def test_cnn_start_has_the_stated_distribution() -> None:
     ],
 )
 def test_cnn_runs_with_every_exact_scheme(scheme: str, args: dict[str, Any], workers: int) -> None:
-    """Real vectors through messages; the same model as full gradient descent."""
+    """Messages are real vectors, and the model equals that of gradient descent."""
     e = exact(scheme=scheme, scheme_args=args, workers=workers)
     coded, plain = wb.run(e, numeric=True), wb.run(exact())
     np.testing.assert_allclose(coded.model, plain.model, rtol=1e-6, atol=1e-9)
@@ -120,7 +120,7 @@ def test_cnn_runs_with_every_exact_scheme(scheme: str, args: dict[str, Any], wor
 
 @needs_torch
 def test_cnn_runs_with_a_scheme_that_measures_smoothness() -> None:
-    """CADA asks for the curvature of every worker's shard."""
+    """CADA uses the smoothness of each worker's shard."""
     e = exact(
         scheme="CADA", scheme_args={"worker_batch": 5}, optimiser="amsgrad", optimiser_args={"rate": 1e-3}
     )
@@ -130,7 +130,7 @@ def test_cnn_runs_with_a_scheme_that_measures_smoothness() -> None:
 
 @pytest.fixture
 def dots(tmp_path: Path) -> Path:
-    """Two classes that differ in where the bright patch is: easy for a convolution."""
+    """Return two classes that differ in the position of a bright patch, which a convolution learns easily."""
     rng = np.random.default_rng(0)
     y = np.arange(200) % 2
     X = 0.1 * rng.standard_normal((200, 3, 32, 32))

@@ -1,4 +1,4 @@
-"""Held-out samples: which they are, that nothing is learnt from them, and their metrics on both engines."""
+"""Held-out samples: their choice, their absence from training, and their metrics on both engines."""
 
 from __future__ import annotations
 
@@ -43,14 +43,12 @@ def rows_of(X: Array, y: Array) -> list[tuple[float, ...]]:
 
 
 @given(st.lists(st.integers(2, 40), min_size=2, max_size=6), st.floats(0.05, 0.95), st.integers(0, 99))
-def test_held_out_has_of_each_class_its_share_within_one_sample(
-    sizes: list[int], share: float, seed: int
-) -> None:
+def test_held_out_share_of_each_class_is_within_one_sample(sizes: list[int], share: float, seed: int) -> None:
     y = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
     count = int(share * len(y) + 0.5)
     assume(0 < count < len(y))
     shares = np.array(sizes) * count / len(y)
-    if np.minimum(shares, sizes - shares).min() < 1:  # else a class may be too small, which is refused
+    if np.minimum(shares, sizes - shares).min() < 1:  # otherwise a class may be too small, which is refused
         return
     found = held_out(y, len(sizes), count, seed)
     assert found.sum() == count == held_out_count(share, len(y))
@@ -254,7 +252,7 @@ def test_held_out_file_that_does_not_fit_is_refused(files: tuple[Path, Path], tm
 
 
 @pytest.mark.parametrize("test", [0, 1, 0.0, 1.0, -0.2, 1.5, True])
-def test_held_out_share_that_is_none_is_refused(test: Any) -> None:
+def test_held_out_share_that_is_not_a_share_is_refused(test: Any) -> None:
     with pytest.raises(SettingError, match=rf"problem_args\.test = {test!r}: take a share between 0 and 1"):
         experiment(problem_args={**BINARY, "test": test})
 

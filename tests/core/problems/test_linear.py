@@ -1,4 +1,4 @@
-"""Losses and gradients against finite differences, blocks against one piece, smoothness against eigenvalues."""
+"""Losses and gradients: finite differences, blocks against one piece, smoothness against eigenvalues."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_linear_gradient_is_the_derivative(kind: str, seed: int, l2: float) -> N
 
 @given(KINDS, st.integers(0, 999), st.lists(st.integers(0, 35), min_size=1, max_size=9))
 def test_linear_slices_sum_in_any_order(kind: str, seed: int, starts: list[int]) -> None:
-    """Repeated, overlapping, sorted or not: the same as one slice after the other."""
+    """Repeated, overlapping and unsorted slices give the sum over single slices."""
     f = problem(kind, seed)
     rng = np.random.default_rng(seed)
     model = rng.standard_normal(f.size)
@@ -81,7 +81,8 @@ def test_linear_weighted_pass_equals_the_sum_of_workers(
     np.testing.assert_allclose(found[0].gradient, f.gradient([(0, 37, 1.0)], model), atol=1e-11)
     assert found[2].gradient is None
     alone = f.evaluate([Request(model, weights)])[0]
-    np.testing.assert_array_equal(alone.gradient, found[1].gradient)  # to the bit, whatever the company
+    # bit for bit, whatever else is computed in the same pass
+    np.testing.assert_array_equal(alone.gradient, found[1].gradient)
 
 
 @given(st.sampled_from(["least_squares", "logistic"]), st.integers(0, 99), st.integers(1, 5))
@@ -100,17 +101,19 @@ def test_linear_large_data_give_the_same_gradient(kind: str, seed: int, count: i
         if c.gradient is None:
             assert a.gradient is None
             continue
-        np.testing.assert_array_equal(a.gradient, b.gradient)  # to the bit, whatever the company
+        np.testing.assert_array_equal(
+            a.gradient, b.gradient
+        )  # bit for bit, whatever else is computed in the same pass
         np.testing.assert_allclose(a.gradient, c.gradient, atol=1e-10)
 
 
 def threads() -> list[int]:
-    """The pools of the linear algebra libraries; scikit-learn has another pool."""
+    """Return the thread pools of the linear algebra libraries. scikit-learn has another pool."""
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
 
 
 def test_linear_small_products_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two threads of the linear algebra wait for one another: 14 times the seconds on digits, two busy cores."""
+    """Two threads would wait for each other: 14 times the CPU seconds on the digits, with two busy cores."""
     used = []
     mine, losses = problem("softmax", 0), Softmax.losses
 

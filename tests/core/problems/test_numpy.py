@@ -1,4 +1,4 @@
-"""A loss written in NumPy: a problem like the others; `wb.check` finds a wrong gradient."""
+"""A loss written in NumPy: a problem like the others. `wb.check` finds a wrong gradient."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def squares(model: Any, X: Any, y: Any) -> Any:
 
 
 def sums(model: Any, X: Any, y: Any) -> Any:
-    """A slip: sums instead of means."""
+    """Return sums instead of means, which is wrong."""
     off = X @ model - y
     return 0.5 * float(off @ off), X.T @ off
 
 
 def slip(model: Any, X: Any, y: Any) -> Any:
-    """A slip: half the gradient."""
+    """Return half the gradient, which is wrong."""
     loss, gradient = squares(model, X, y)
     return loss, 0.5 * gradient
 

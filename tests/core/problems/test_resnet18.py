@@ -39,7 +39,7 @@ def test_groups_divide_the_channels(channels: int) -> None:
 
 def test_resnet18_forecast_needs_no_pytorch_and_no_data() -> None:
     e = resnet(args={}, link={"bandwidth": 1e9})
-    assert e.shape() == (1000, 11_173_962)  # of ResNet-18 for CIFAR-10
+    assert e.shape() == (1000, 11_173_962)  # parameters of ResNet-18 for CIFAR-10
     assert wb.forecast(e).bytes == 3 * 4 * 11_173_962
 
 
@@ -121,7 +121,7 @@ def test_local_batch_norm_uses_the_statistics_of_each_pass() -> None:
 
 @needs_torch
 def test_local_batch_norm_evaluates_with_statistics_of_the_training_samples() -> None:
-    """An evaluation follows from the model, whatever was computed before, and not from the held-out samples."""
+    """An evaluation depends on the model only: not on earlier computations, and not on the held-out samples."""
     problem: Any = resnet(args={**LOCAL, "samples": 60, "test": 10}).build_problem()
     model = problem.start() + 0.01
     before = problem.evaluate([Request(model, gradient=False, test=True)])[0]
@@ -133,7 +133,7 @@ def test_local_batch_norm_evaluates_with_statistics_of_the_training_samples() ->
     np.testing.assert_array_equal(np.asarray(held_out.population), np.asarray(problem.X))
     alone = held_out.evaluate([Request(model, gradient=False)])[0].loss
     held_out.X = held_out.X.clone()
-    held_out.X[5:] = 9.0  # other samples beside the first five
+    held_out.X[5:] = 9.0  # only the first five samples are compared
     few = [float(x) for x in _losses(held_out, model)[:5]]
     held_out.X[5:] = -9.0
     assert [float(x) for x in _losses(held_out, model)[:5]] == few
@@ -156,7 +156,7 @@ def test_local_batch_norm_is_marked_inexact_and_carries_vectors(tmp_path: Any) -
     assert wb.Trace.load(trace.save(tmp_path / "run")).info["inexact"] == INEXACT
     run = wb.start(e)
     run.result()
-    assert INEXACT in run.warnings  # the explorer shows them
+    assert INEXACT in run.warnings  # shown by the explorer
     with pytest.warns(RuntimeWarning, match="no scheme is exact"):
         other = wb.run(resnet("UMW", LOCAL))
     assert np.abs(other.model - trace.model).max() > 1e-5
@@ -233,7 +233,7 @@ class _Memory:
 
 
 def test_resnet18_without_room_is_refused_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A vector of 11,173,962 numbers takes 89 MB, and a run whose messages carry vectors holds one of each worker."""
+    """A vector of 11,173,962 numbers has 89 MB. If messages are vectors, a run holds one for each worker."""
     monkeypatch.setattr(psutil, "virtual_memory", _Memory)
     e = resnet(args={"samples": 200, "batch_norm": "local"}, workers=60)
     with pytest.raises(
@@ -246,7 +246,7 @@ def test_resnet18_without_room_is_refused_before_it_runs(monkeypatch: pytest.Mon
 def test_resnet18_under_many_schemes_without_room_is_refused_before_it_learns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Coefficients are cheap, but each different model has vectors of its own; exact schemes share one."""
+    """Coefficients need little memory, but each different model needs vectors. Exact schemes share one model."""
     monkeypatch.setattr(psutil, "virtual_memory", _Memory)
     different = [resnet(args={"samples": 40}, seed=0, optimiser_args={"step": 0.1 * k}) for k in range(1, 9)]
     with pytest.raises(

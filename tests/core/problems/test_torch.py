@@ -1,4 +1,4 @@
-"""User-defined networks: the sums of gradients of plain PyTorch, on both engines, under every scheme."""
+"""User-defined networks: the sums of gradients equal those of plain PyTorch, on both engines, for every scheme."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SCHEMES: dict[str, dict[str, Any]] = {
         "children": 2,
         "layers": 2,
         "stragglers": 1,
-    },  # 6 workers: of 8 there are regular trees of one layer only,
-    "CR of 8": {"children": 8, "layers": 1, "stragglers": 2},  # as n + n^2 = 8 has no whole n, or chains
+    },  # 6 workers, since 8 workers form regular trees of one layer only
+    "CR of 8": {"children": 8, "layers": 1, "stragglers": 2},  # no whole n solves n + n^2 = 8
     "CEGC": {"load": 3, "stragglers": 1, "reduction": 2},
     "RAR": {},
     "FRC": {
         "replication": 2,
         "wait_for": 7,
-    },  # the fewest of 8 workers such that each of four pairs has answered, whichever are late
+    },  # the least number of 8 workers that contains one of each pair, whichever are late
 }
 WORKERS = {"CR": 6}
 
@@ -50,7 +50,7 @@ def net(**args: Any) -> wb.Experiment:
 
 
 def plain(e: wb.Experiment) -> list[float]:
-    """Return the losses of a plain loop: all samples, their mean loss, one step, and again."""
+    """Return the losses of a plain loop: all samples, their mean loss, one step at a time."""
     args = e.problem_spec.model_args()
     kind = getattr(torch, e.problem_spec.precision)
     torch.manual_seed(0)
@@ -79,7 +79,7 @@ def under(scheme: str, **fields: Any) -> wb.Experiment:
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("args", [DIGITS, CHARS], ids=["convolutions", "transformer"])
 def test_torch_problem_learns_as_a_plain_loop_with_every_scheme(args: dict[str, Any], scheme: str) -> None:
-    """Real vectors through messages, on the virtual clock; the survivors differ from round to round."""
+    """Messages are real vectors on the virtual clock. The survivors differ from round to round."""
     e = under(scheme, **args)
     assert wb.run(e, numeric=True).rounds["loss"].to_numpy() == pytest.approx(plain(e), rel=1e-6)
 
@@ -113,7 +113,7 @@ def test_torch_problem_on_eight_real_ranks_with_every_scheme(
 def test_torch_problem_with_a_dead_worker_and_a_resumed_run(
     precision: str, workers: int, tmp_path: Path
 ) -> None:
-    """Classes of a test, or of a cell, are sent to the ranks by value; their source is stored with the run."""
+    """Classes of a test or a cell are sent to the ranks by value. Their source is stored with the run."""
 
     def tiny() -> nn.Module:
         return nn.Sequential(nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))
@@ -124,7 +124,9 @@ def test_torch_problem_with_a_dead_worker_and_a_resumed_run(
     faults = [{"worker": 3, "round": 2}]
     fields = {**DIGITS, "module": tiny, "loss": own_loss, "targets": "classes", "precision": precision}
     fields |= {"workers": workers, "rounds": 40}  # each rank imports PyTorch
-    e = net(**fields, faults=faults, delays={"kind": "constant", "shift": 2.5e-4 * workers})  # 0.08 s a round
+    e = net(
+        **fields, faults=faults, delays={"kind": "constant", "shift": 2.5e-4 * workers}
+    )  # 0.08 s per round
     run = start_real(e, folder=tmp_path / "run")
     while len(run.rows()["round"]) < 5:
         assert not run.wait(0.01), run
@@ -185,7 +187,7 @@ def test_torch_problem_dropout_is_drawn_by_round_and_sample() -> None:
     assert drawn.loss == calm.loss
     state = torch.get_rng_state()
     here.gradient([(0, 160, 1.0)], model)
-    assert torch.equal(torch.get_rng_state(), state)  # others' draws are left alone
+    assert torch.equal(torch.get_rng_state(), state)  # the global random state is unchanged
     assert wb.check(net(**{**DIGITS, "module": droppy}).problem_spec, examples=4).ok
 
 
@@ -274,7 +276,7 @@ def test_torch_problem_refuses_losses_that_are_not_sums(make: Any, says: str) ->
 
 @pytest.mark.filterwarnings("ignore:problem_args.batch_norm")
 def test_torch_problem_with_local_batch_norm_learns_as_plain_pytorch() -> None:
-    """One worker's pass has all samples, as the plain loop's."""
+    """The pass of one worker has all samples, like the plain loop."""
     e = net(**DIGITS, scheme="UMW", scheme_args={}, workers=1, at_once=160, rounds=5)
     e = e.replace(problem_args={**e.problem_args, "module": batch_norm, "batch_norm": "local"})
     torch.manual_seed(0)
@@ -290,7 +292,7 @@ def test_torch_problem_with_local_batch_norm_learns_as_plain_pytorch() -> None:
     trace = wb.run(e)
     np.testing.assert_allclose(trace.model, wanted, rtol=1e-9, atol=1e-12)
     module[1].momentum = 1.0
-    module(X)  # now its statistics are those of all samples
+    module(X)  # the statistics are now those of all samples
     loss = nn.functional.cross_entropy(module.eval()(X), y).item()
     assert trace.rounds["loss"].iloc[-1] == pytest.approx(loss, rel=1e-9)
     assert e.shape()[1] == 64 * 10 + 10 + 2 * 10
@@ -332,7 +334,7 @@ def test_torch_problem_refuses_wrong_arguments() -> None:
 
 
 class Pairs:
-    """A Dataset as PyTorch has them: samples one by one."""
+    """Dataset in PyTorch's form, with samples one by one."""
 
     def __len__(self) -> int:
         return 12
@@ -378,7 +380,7 @@ def make_hidden() -> nn.Module:
 
 
 def test_torch_problem_source_includes_what_a_module_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same function, and a dict that another cell has changed."""
+    """The function is the same, but another cell has changed a dict that it uses."""
     e = net(**{**DIGITS, "module": make_hidden})
     assert e.build_problem().size == e.shape()[1] == 1510
     monkeypatch.setitem(HIDDEN, "units", 10)

@@ -1,4 +1,4 @@
-"""Memory is checked before a run: a refusal is one sentence, and vectors that are not needed are not kept."""
+"""Memory is checked before a run: a refusal is one sentence, and unneeded vectors are not kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench.core.engine.virtual.arithmetic import Numbers
 from workbench.core.running.memory import LEARNING_VECTORS, check_memory, vectors_held
 from workbench.core.running.simulated import timeline
 
-WIDEST = 10**8  # numbers of a model
+WIDEST = 10**8  # parameters of a model
 
 
 def wide(scheme: str = "UMW", workers: int = 8, features: int = 4, **fields: Any) -> wb.Experiment:
@@ -33,18 +33,18 @@ def test_vectors_held_cover_an_answer_of_each_worker(spec: dict[str, Any]) -> No
 
 
 def too_wide() -> wb.Experiment:
-    """An experiment with twice as many vectors as there is memory for."""
+    """Return an experiment that needs twice the available memory."""
     workers = int(2 * psutil.virtual_memory().available // (8 * WIDEST))
     return wide(workers=workers, features=WIDEST)
 
 
-def test_check_memory_says_what_would_fit() -> None:
+def test_check_memory_names_what_would_fit() -> None:
     e = too_wide()
     with pytest.raises(
         SettingError, match=f"^workers = {e.workers}: UMW holds about {e.workers + 8} vectors"
-    ) as told:
+    ) as raised:
         check_memory(e)
-    words = str(told.value)
+    words = str(raised.value)
     assert "GB of memory are free; take " in words
     fewer, most = (int(words.split(before)[1].split()[0]) for before in ("take ", "at most "))
     assert 0 < fewer < 0.6 * e.workers
@@ -79,10 +79,10 @@ def test_a_longer_numeric_run_holds_no_more_vectors() -> None:
     peaks = []
     for rounds in (4, 40):
         e = wide(features=floats, rounds=rounds, optimiser_args={"step": 1e-9})
-        wb.run(e.replace(rounds=2), numeric=True, events=False)  # data and modules are there
+        wb.run(e.replace(rounds=2), numeric=True, events=False)  # load data and modules first
         tracemalloc.start()
         wb.run(e, numeric=True, events=False)
         peaks.append(tracemalloc.get_traced_memory()[1] / 8 / floats)
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + 4
-    assert peaks[1] < vectors_held(e).master + e.shape()[0]  # and the data's rows
+    assert peaks[1] < vectors_held(e).master + e.shape()[0]  # and a row of the data

@@ -34,7 +34,7 @@ def test_run_warns_once_of_a_badly_conditioned_code() -> None:
 
 
 def test_run_refuses_a_code_that_keeps_few_digits() -> None:
-    """It decoded with an error of 31 %, and its rounds counted as exact."""
+    """It used to decode with an error of 31 %, in rounds that counted as exact."""
     with pytest.raises(SettingError) as error:
         wb.run(gc("mds", 27).replace(workers=58))
     assert str(error.value) == (
@@ -47,9 +47,9 @@ def test_run_refuses_a_code_that_keeps_few_digits() -> None:
 
 def test_least_digits_zero_runs_any_code() -> None:
     e = gc("mds", 27).replace(workers=58)
-    told = e.replace(scheme_args={**e.scheme_args, "least_digits": 0})
+    unlimited = e.replace(scheme_args={**e.scheme_args, "least_digits": 0})
     with pytest.warns(PrecisionWarning, match="may lose 16 of 16 digits"):
-        assert len(wb.run(told).rounds) == 2
+        assert len(wb.run(unlimited).rounds) == 2
 
 
 @pytest.mark.parametrize("name", ["GC", "CR", "CEGC", "GC-MMC", "LCC", "LAGC", "CRC"])
@@ -64,7 +64,7 @@ Family = tuple[str, int, dict[str, Any]]
 
 @st.composite
 def coded(draw: st.DrawFn) -> Family:
-    """A scheme with a code, its workers and numbers; not all of them fit."""
+    """Draw a scheme with a code, its workers and parameters. Not all of them are valid."""
     n = draw(st.integers(4, 64))
     s = draw(st.integers(1, n - 1))
     name = draw(st.sampled_from(["mds", "tandon", "cyclic", "polynomial", "gaussian", "LCC", "joint", "CRC"]))
@@ -85,7 +85,7 @@ def coded(draw: st.DrawFn) -> Family:
 
 
 def hard(code: GradientCode, seed: int) -> Iterator[tuple[int, ...]]:
-    """Survivor sets that were drawn, and those that lost neighbours, every k-th row, or two regions."""
+    """Return drawn survivor sets, and sets without neighbours, without every k-th row, or without two regions."""
     n, s = code.workers, code.stragglers
     yield from some(n, s, 20, seed)
     yield from neighbours(n, s)
@@ -161,12 +161,14 @@ def test_code_decodes_within_the_judged_digits_or_the_advice_works(
     (code,) = scheme.codes(n)
     dtype = np.float64 if width == 8 else np.float32
     sets = [*some(n, scheme.stragglers, 10, seed), *strides(n, scheme.stragglers)]
-    judged = 10.0 ** (lost(code, dtype=dtype) + 1) * float(np.finfo(dtype).eps)  # a digit for unlucky sets
+    judged = 10.0 ** (lost(code, dtype=dtype) + 1) * float(
+        np.finfo(dtype).eps
+    )  # one digit more for unfavourable sets
     assert measured_error(code, dtype, sets) <= judged
 
 
 def test_default_code_decodes_without_every_seventh_worker() -> None:
-    """Of 70 workers with S = 10 and 90 with S = 6 it was off by 5 %, as some columns were exactly dependent."""
+    """With S = 10 of 70 and S = 6 of 90 workers, an earlier code had dependent columns and was off by 5 %."""
     for n, s in ((70, 10), (90, 6), (100, 10), (30, 12), (64, 6)):
         scheme = wb.schemes.get("GC")(stragglers=s)
         assert lost_digits(scheme, n) == ()
@@ -178,8 +180,8 @@ def test_default_code_decodes_without_every_seventh_worker() -> None:
 def test_digits_are_those_of_the_messages() -> None:
     scheme = wb.schemes.get("GC")(stragglers=6)
     assert lost_digits(scheme, 90) == ()
-    (told,) = lost_digits(scheme, 90, width=4)
-    assert "may lose 5 of 7 digits; take stragglers = 5" in told
+    (warning,) = lost_digits(scheme, 90, width=4)
+    assert "may lose 5 of 7 digits; take stragglers = 5" in warning
     e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 9, "code": "mds"}, workers=60)
     with pytest.raises(
         SettingError, match=r"keeps 0 of 7 digits, .*messages of 4 bytes; take code = 'cyclic'"

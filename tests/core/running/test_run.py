@@ -1,4 +1,4 @@
-"""Live runs: the same bits as an awaited run, stops between rounds, and stored errors."""
+"""Live runs: equal bits to an awaited run, stops between rounds, and stored errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_run_rows_equal_the_trace(scheme: str) -> None:
 
 
 def watched(experiments: list[wb.Experiment]) -> list[SimulatedRun]:
-    """Runs that note their own rows whenever they have something new to say."""
+    """Return runs that record their own rows at each publication."""
     return [Noting(e, False, True) for e in experiments]
 
 
@@ -62,13 +62,14 @@ def test_run_rows_appear_during_the_run_and_never_change(scheme: str) -> None:
     assert [len(rows["loss"]) for rows in run.seen] == [1] * 30
     final = run.result().columns
     settled = [n for n in final if n not in ("stale", "messages", "bytes", "downloads", "samples", "started")]
-    counts = [n for n in final if n not in settled] if scheme == "GC" else []  # simulated before it learns
+    # the simulation ends before the learning begins
+    counts = [n for n in final if n not in settled] if scheme == "GC" else []
     for name in settled + counts:
         np.testing.assert_array_equal(np.concatenate([rows[name] for rows in run.seen]), final[name])
 
 
 class Stopping(Noting):
-    """A run that stops itself in a given round."""
+    """Run that stops itself in a given round."""
 
     at = 11
 
@@ -178,14 +179,14 @@ print(found)
 
 
 def test_simulated_run_pauses_while_it_is_read() -> None:
-    """Otherwise the reader's NumPy calls wait for Python's lock: three pictures a second instead of ten."""
+    """Otherwise the reader's NumPy calls wait for Python's lock: three frames per second instead of ten."""
     run = live.start(wb.Experiment(workers=12, rounds=10**6, problem="unit"))
     assert isinstance(run, SimulatedRun)
     rounds = lambda: len(run.timeline.times)  # noqa: E731
     while not rounds():
         time.sleep(0.001)
     with run.resting:
-        time.sleep(0.1)  # the round that it is in
+        time.sleep(0.1)  # time for the current round
         before = rounds()
         time.sleep(0.1)
         assert rounds() == before
@@ -198,9 +199,9 @@ def test_simulated_run_pauses_while_it_is_read() -> None:
 def test_real_run_start_moves_a_bar_and_can_be_stopped(tmp_path: Path) -> None:
     run = RealRun(wb.Experiment(workers=12), tmp_path)
     stages = []
-    for told in (("starting", 0, 13), ("starting", 13, 13), ("connecting", 0, 0)):
-        run._said(*told)
-        stages.append((run.note, run.stage))  # None: the bar moves to and fro
+    for status in (("starting", 0, 13), ("starting", 13, 13), ("connecting", 0, 0)):
+        run._said(*status)
+        stages.append((run.note, run.stage))  # None: the progress bar moves without a length
     assert stages == [("starting: 0 of 13", None), ("starting: 13 of 13", 1.0), ("connecting", None)]
     run._begin("round 3 of 50")
     run.stop()

@@ -1,4 +1,4 @@
-"""Options of the engines: they are in the signature and the help of each function that takes them."""
+"""Options of the engines: in the signature and the help of each function that takes them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_start_refuses_options_of_other_engines(
 
 
 def test_run_raises_errors_in_the_calling_thread() -> None:
-    """And the others are not waited for."""
+    """The error is raised without waiting for the other runs."""
     dies = wb.Experiment(scheme="UMW", workers=3, rounds=9, faults=[{"worker": 3, "round": 2}])
     long = wb.Experiment(scheme="UMW", workers=3, rounds=10**8)
     with pytest.raises(wb.QuorumLost, match="lost worker 3"):
@@ -82,7 +82,7 @@ def test_options_of_equal_the_documentation() -> None:
 
 
 def test_start_options_are_available_without_docstrings() -> None:
-    """`python -OO` removes them, and PYTHONOPTIMIZE=2 does."""
+    """`python -OO` and PYTHONOPTIMIZE=2 remove docstrings."""
     code = (
         "import workbench as wb\n"
         "e = wb.Experiment(scheme='UMW', workers=3, rounds=3)\n"

@@ -23,12 +23,12 @@ from workbench.core.schemes.lazy import Laziness
 FAMILY = sorted(CASES)
 
 
-# ---------------------------------------------------------------- laws
+# ---------------------------------------------------------------- properties
 
 
 @given(experiments(FAMILY, rounds=12))
 def test_cada_with_whole_shards_commits_all_ones(spec: dict[str, Any]) -> None:
-    """Gradients that never change are right however old they are."""
+    """Gradients that do not depend on the model are correct at any age."""
     e = wb.Experiment(**spec)
     numbers = Numbers(e.plan, e.build_problem(), e.build_optimiser(), e.seed)
     simulated = timeline(e, numbers, events=False)
@@ -57,7 +57,7 @@ def test_cada_forecast_is_exact_or_an_upper_bound(
 
 
 def with_a_batch(e: wb.Experiment) -> wb.Experiment:
-    """Give two thirds of the schemes that have mini-batches one that fits."""
+    """Draw a batch that fits for two thirds of the schemes that have mini-batches."""
     shard = int(e.plan.sizes.min())
     if e.scheme == "LAGC" or shard == 0 or e.seed % 3 == 0:
         return e
@@ -77,7 +77,10 @@ def _line(e: wb.Experiment) -> Any:
 def test_cada_selection_is_condition_9(
     path: list[list[float]], smoothness: list[float], c: float, max_age: int
 ) -> None:
-    """Every term of the rule recomputed from the whole history of models; before the start nothing moved."""
+    """Each term of the rule is computed from the whole history of models.
+
+    Before the start, models count as unchanged.
+    """
     models = [np.array(m) for m in path]
     rule, age = Laziness(smoothness, c, max_age), dict.fromkeys(range(len(smoothness)), max_age)
     for k, model in enumerate(models):
@@ -101,25 +104,23 @@ def test_cada_selection_is_condition_9(
     ("groups", "batch", "c"), [(1, 20, 20.0), (3, 32, 20.0), (4, 32, 1.0), (6, None, 30.0), (12, 32, 20.0)]
 )
 def test_gcada_costs_are_the_papers(groups: int, batch: int | None, c: float) -> None:
-    """(5), (6), (19), (22): whole groups download, the fastest uploads, nobody else does anything."""
+    """By (5), (6), (19) and (22), selected groups download, their fastest worker uploads, and other groups are idle."""
     size = 12 // groups
     trace = run("G-CADA", {"groups": groups, "worker_batch": batch, "c": c})
     rounds, answered = trace.rounds, uploads(trace)
     assert [len(who) for who in answered] == rounds["messages"].tolist()
     for who in answered:
-        assert len({(rank - 1) // size for rank in who}) == len(who)  # one of each selected group
+        assert len({(rank - 1) // size for rank in who}) == len(who)  # one rank of each selected group
     assert (rounds["downloads"] == size * rounds["messages"]).all()
     if batch:
         assert (rounds["started"] == rounds["downloads"] * batch).all()
-        assert (
-            rounds["samples"] == rounds["messages"] * batch
-        ).all()  # the other workers were notified to stop
+        assert (rounds["samples"] == rounds["messages"] * batch).all()  # the other workers got a stop message
         communication = (rounds["downloads"] + rounds["messages"]).sum()
         computation = rounds["started"].sum() / batch
         assert communication / computation == theory.communication_ratio(size) == (size + 1) / size
     assert (rounds["stale"] == 0).all()
     assert rounds["messages"].iloc[0] == groups
-    assert rounds["messages"].sum() < 60 * groups or c == 1.0  # somebody was lazy
+    assert rounds["messages"].sum() < 60 * groups or c == 1.0  # at least one group was skipped
 
 
 def test_cada_costs_with_all_workers_selected() -> None:
@@ -130,7 +131,7 @@ def test_cada_costs_with_all_workers_selected() -> None:
 
 
 def test_cada_late_answers_are_refused_and_count_no_upload() -> None:
-    """With latency the stop comes too late for some; the port still takes one answer per group."""
+    """With latency, the stop message is too late for some workers. The port still takes one answer per group."""
     trace = run(
         "G-CADA",
         {"groups": 3, "max_age": 1, "worker_batch": 9},
@@ -194,7 +195,7 @@ def test_cada_refuses_wrong_settings(scheme: str, args: dict[str, Any], message:
 
 
 def test_cada_batch_above_the_shard_of_a_file_is_refused(tmp_path: Path) -> None:
-    """Making an experiment opens no data."""
+    """An experiment is created without opening its data."""
     np.savez(tmp_path / "mine.npz", X=np.ones((25, 2)), y=np.arange(25.0))
     e = wb.Experiment(
         scheme="CADA",

@@ -18,7 +18,7 @@ from workbench.core.running.simulated import timeline
 
 
 def test_cada_upload_frequency_is_between_the_bounds() -> None:
-    """A worker with L_m^2 <= c/d is left alone for d rounds at least, and for D at most: (12)."""
+    """By (12), a worker with L_m^2 <= c/d is not selected for at least d rounds, and for at most D rounds."""
     c, max_age, scheme = 300.0, 8, {"c": 300.0, "max_age": 8}
     trace = run("CADA", scheme, rounds=200, optimiser_args={"rate": 0.05})
     e, when = trace.experiment, {rank: [0] for rank in range(1, 13)}
@@ -32,7 +32,7 @@ def test_cada_upload_frequency_is_between_the_bounds() -> None:
         assert least <= min(gaps) <= max(gaps) <= max_age
     mean = trace.rounds["messages"].iloc[1:].mean()
     assert 12 / max_age <= mean <= theory.cada_selected(L, c, max_age) + 12 / 199
-    assert len({len(rounds) for rounds in when.values()}) > 1  # the smoothest are asked less often
+    assert len({len(rounds) for rounds in when.values()}) > 1  # the smoothest ones are selected less often
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,10 @@ def test_cada_upload_frequency_is_between_the_bounds() -> None:
     ],
 )
 def test_cada_times_are_the_papers(scheme: str, args: dict[str, Any], expected: float) -> None:
-    """(11), (13), (16) for everybody selected, within four standard errors; the event engine has the same rounds."""
+    """Equations (11), (13), (16) with all workers selected, within four standard errors.
+
+    The event engine has the same rounds.
+    """
     e = wb.Experiment(scheme=scheme, scheme_args=args, **DIGITS)
     f = wb.forecast(e, rounds=20_000)
     assert abs(f.mean - expected) < 4 * f.error
@@ -54,7 +57,7 @@ def test_cada_times_are_the_papers(scheme: str, args: dict[str, Any], expected: 
 
 
 def test_cada_times_of_selected_workers_are_the_papers() -> None:
-    """Given how many groups were selected, a round takes (eta / M_G) H_selected on average."""
+    """For a given number of selected groups, a round takes (eta / M_G) H_selected on average."""
     seconds, expected = [], []
     for seed in range(6):
         trace = run("G-CADA", {"groups": 6, "c": 30.0, "worker_batch": 20}, rounds=150, seed=seed)
@@ -69,7 +72,7 @@ def test_cada_times_of_selected_workers_are_the_papers() -> None:
 
 
 def test_dadam_is_amsgrad_as_published() -> None:
-    """Equations (8a) to (8c), written out; the product's loop gives the same model."""
+    """The loop of the workbench gives the model of equations (8a) to (8c), written out here."""
     trace = run("D-Adam", optimiser_args={"rate": 0.02, "eps": 1e-6})
     problem = trace.experiment.build_problem()
     theta = h = v_hat = np.zeros(64)
@@ -92,7 +95,7 @@ def test_cada_without_laziness_equals_dadam() -> None:
 
 
 def test_cada_estimate_is_fresh_plus_stale_gradients() -> None:
-    """Equation (3), from the recorded models and who uploaded when."""
+    """Equation (3), from the recorded models and uploads."""
     e = wb.Experiment(scheme="CADA", scheme_args={"c": 30.0}, **DIGITS)
     problem = e.build_problem()
     numbers = Numbers(e.plan, problem, e.build_optimiser())
@@ -107,7 +110,10 @@ def test_cada_estimate_is_fresh_plus_stale_gradients() -> None:
 
 
 def test_gcada_group_members_draw_their_own_batches() -> None:
-    """xi_m, not xi_g: who is fastest decides which mini-batch is used, and the same seed gives the same bits."""
+    """The samples are xi_m, not xi_g: the fastest member determines the mini-batch.
+
+    The same seed gives the same bits.
+    """
     args = {"groups": 3, "max_age": 1, "worker_batch": 5}
     first, again = run("G-CADA", args), run("G-CADA", args)
     assert first.same(again)
@@ -120,7 +126,7 @@ def test_gcada_group_members_draw_their_own_batches() -> None:
 
 
 def test_lagc_decodes_the_same_gradients_as_gcada() -> None:
-    """The code is exact, so with the same rule the iterates are those of uncoded groups."""
+    """The code is exact. With the same rule, the models are therefore those of uncoded groups."""
     args = {"c": 20.0, "groups": 3, "max_age": 6}
     plain = run("G-CADA", args)
     for late in range(4):

@@ -1,4 +1,4 @@
-"""CADA1 and CADA2 against a plain loop after their authors' programs, on both engines, and their rules."""
+"""CADA1 and CADA2: their rules, compared with a plain loop after their authors' programs, on both engines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def experiment(scheme: str, args: dict[str, Any] | None = None, **fields: Any) -
 
 
 def rows_of(e: wb.Experiment, worker: int, round: int, first: int, last: int) -> tuple[Array, float]:
-    """Return the samples of a worker in a round, and how many each of them stands for."""
+    """Return the samples of a worker in a round, and the weight of each."""
     if (batch := e.scheme_args.get("worker_batch")) is not None:
         drawn = (
             CounterRNG(3, BATCHES_STREAM).rng(round, worker + 1).choice(last - first, batch, replace=False)
@@ -51,8 +51,8 @@ def rows_of(e: wb.Experiment, worker: int, round: int, first: int, last: int) ->
 def loop(e: wb.Experiment) -> tuple[Array, list[list[int]]]:
     """Return the last model, and the workers that send in each round.
 
-    After `ijcnn.m` of CADA-master, commit 9aead8f: rounds count from 1, and the names are those of the program. The
-    update of the model is the workbench's gradient descent or AMSGrad. The program's delay bound is a round longer.
+    After `ijcnn.m` of CADA-master, commit 9aead8f: rounds count from 1, and names are those of the program. The
+    model is updated by the workbench's gradient descent or AMSGrad. The program's delay bound is one round longer.
     """
     problem = e.build_problem()
     whole = getattr(problem, "whole", problem)
@@ -113,7 +113,7 @@ def uploads(trace: wb.Trace) -> list[list[int]]:
 def test_models_and_uploads_are_those_of_the_authors_program(
     engine: Engine, scheme: Scheme, batches: dict[str, int], optimiser: str
 ) -> None:
-    """Two gradients over the same samples, whether the batch is the worker's own or that of the round."""
+    """The two gradients of a worker are over the same samples, with its own batches and with those of the round."""
     if engine == "mpi" and optimiser == "gd":
         pytest.skip("the workers' programs are those of the other case")
     own = {k: v for k, v in batches.items() if k == "worker_batch"}
@@ -123,13 +123,13 @@ def test_models_and_uploads_are_those_of_the_authors_program(
     model, sending = loop(e)
     np.testing.assert_allclose(trace.model, model, rtol=1e-9)
     assert uploads(trace) == sending
-    if optimiser == "amsgrad":  # some are sent, and some are not
+    if optimiser == "amsgrad":  # some gradients are sent, and some are not
         assert ROUNDS * WORKERS / 9 < sum(map(len, sending)) < ROUNDS * WORKERS
 
 
 @pytest.mark.parametrize("scheme", ["CADA1", "CADA2"])
 def test_threshold_of_zero_is_distributed_adam(scheme: Scheme) -> None:
-    """In twice the time, as each worker takes two gradients."""
+    """A round takes twice as long, since each worker computes two gradients."""
     e = experiment(scheme, {"c": 0.0, "worker_batch": 6})
     every = e.replace(scheme="D-Adam", scheme_args={"worker_batch": 6})
     mine, other = wb.run(e), wb.run(every)
@@ -146,7 +146,9 @@ def test_no_gradient_is_older_than_max_age(scheme: Scheme, most: int, seed: int)
     for rank in range(1, WORKERS + 1):
         rounds = [r for r, came in enumerate(sent) if rank in came]
         assert all(b - a <= most for a, b in zip(rounds, [*rounds[1:], 20], strict=True))
-        assert len(rounds) == -(-20 // most)  # with this threshold, none is sent before it is due
+        assert len(rounds) == -(
+            -20 // most
+        )  # with this threshold, a gradient is sent only at its maximum age
 
 
 @pytest.mark.parametrize("scheme", ["CADA1", "CADA2"])
@@ -168,7 +170,7 @@ def test_a_dead_worker_ends_the_run(engine: Engine) -> None:
 
 
 def test_empty_messages_are_no_wrong_answers() -> None:
-    """A fault that changes answers leaves them alone, as they have no content."""
+    """A message without content is not changed by such a fault."""
     e = experiment("CADA2", faults=[{"kind": "zeros", "worker": 1, "round": 1}])
     trace = wb.run(e)
     empty = trace.events.query("kind == 'send' and to == 0 and bytes == 0")

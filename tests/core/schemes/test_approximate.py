@@ -1,9 +1,9 @@
 """Approximate gradient coding against paper 4: expected errors, accesses, shuffling, deadlines.
 
-The paper prints 1.976 (FRC) and 0.5173 (CRC) for n=8, s=2 and concludes that CRC is ahead. 1.976 is n q, what Theorem 1
-gives for s=1; for s=2 it gives n q^2 = 0.4881. 0.5173 follows from no code that we tried: Theorem 2 gives 0.6244 for
-plain sums, and the random coefficients are worse. No code with s workers per part is below n q^s (a part that
-nobody brought costs 1), so FRC, which has exactly that, is ahead.
+The paper prints 1.976 (FRC) and 0.5173 (CRC) for n = 8, s = 2, and concludes that CRC is better. By Theorem 1, FRC has
+n q^2 = 0.4881. The printed 1.976 is n q, its value for s = 1. No code that we tried has an error of 0.5173: by Theorem
+2, plain sums have 0.6244, and random coefficients have more. A part without an answer costs 1, so no code with s
+workers per part is below n q^s. FRC has exactly that, and is better.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def enumerated(code: GradientCode, q: float) -> float:
 
 
 def test_agc_expected_errors_by_enumeration_and_theory() -> None:
-    """Both agree to the last digits, and neither is what the paper prints; see the module's docstring."""
+    """Both agree to the last digits. Neither equals the printed values (see the module's docstring)."""
     frc, crc = enumerated(fractional(N, S - 1), Q), enumerated(circulant(N, S), Q)
     assert frc == pytest.approx(THEORY["FRC"], rel=1e-12)
     assert crc == pytest.approx(THEORY["CRC"], rel=1e-10)
     assert wb.theory.frc_error(N, S, SLOW, P_SS, P_AS) == pytest.approx(frc, rel=1e-12)
     assert wb.theory.crc_error(N, S, SLOW, P_SS, P_AS) == pytest.approx(crc, rel=1e-10)
-    assert enumerated(fractional(N, 0), Q) == pytest.approx(PRINTED["FRC"], rel=1e-12)  # that is s = 1
+    assert enumerated(fractional(N, 0), Q) == pytest.approx(PRINTED["FRC"], rel=1e-12)  # the value for s = 1
     assert PRINTED["CRC"] < crc - 0.1
     worse = [enumerated(circulant(N, S, "random", seed), Q) for seed in range(4)]
     assert min(worse) > 1.0  # Tandon's random coefficients: 1.01 to 1.35 for these seeds
@@ -65,12 +65,12 @@ def test_agc_expected_errors_by_enumeration_and_theory() -> None:
     ("scheme", "shuffle"), sampled_cases("errors", 3, product(["FRC", "CRC"], ["random", "none", "cyclic"]))
 )
 def test_agc_expected_errors_by_simulation(scheme: str, shuffle: str) -> None:
-    """Slow workers are drawn for each run, so there are many short runs. Their number explains most of the spread."""
+    """Slow workers are drawn per run, so there are many short runs. Their number explains most of the variance."""
     runs = [experiment(scheme, rounds=8, seed=seed, shuffle=shuffle) for seed in range(250)]
     errors = np.array([np.mean(timeline(e, Coefficients(e.plan), events=False).residuals) for e in runs])
     assert errors.mean() == pytest.approx(THEORY[scheme], abs=4 * errors.std() / len(runs) ** 0.5)
     given = [GIVEN_SLOW[scheme](N, S, int(slow_workers(e).sum()), P_SS, P_AS) for e in runs]
-    rest = errors - given  # a mean of 0: Theorems 1 and 2, run by run
+    rest = errors - given  # by Theorems 1 and 2, the mean is 0 for each run
     assert abs(rest.mean()) < 4 * rest.std() / len(runs) ** 0.5
     if shuffle == "random":
         assert rest.std() / len(runs) ** 0.5 < 0.02
@@ -91,14 +91,14 @@ def test_agc_expected_errors_by_long_simulation(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["FRC", "CRC"])
 def test_agc_accesses_follow_proposition_1(scheme: str) -> None:
-    """p_ss^k p_as^(s-k) for a part with k slow holders; shuffled, the same for all parts."""
+    """p_ss^k p_as^(s-k) for a part with k slow holders. With shuffling, all parts have the same."""
     rounds, active = 1000, 0.3
     fixed = experiment(scheme, rounds, seed=4, active_straggles=active)
     slow = slow_workers(fixed)
     holders = fixed.plan.matrix()[1:] != 0
     count = (holders & slow[:, None]).sum(axis=0)
     expected = [wb.theory.missed_unshuffled(S, int(k), P_SS, active) for k in count]
-    assert len(set(expected)) > 1  # else shuffling could change nothing
+    assert len(set(expected)) > 1  # otherwise shuffling would have no effect
     _near(missed(fixed, simulated(fixed)[0]).mean(axis=0), np.array(expected), rounds)
     moved = experiment(scheme, rounds, seed=4, active_straggles=active, shuffle="random")
     even = wb.theory.missed_given_slow(N, S, int(slow.sum()), P_SS, active)

@@ -29,7 +29,7 @@ def test_erasure_head_stops_once_every_group_has_answered() -> None:
 
 
 def test_erasure_head_counts_answers_or_groups() -> None:
-    """As its authors' program does: k answers, or one of every group, whichever is first."""
+    """The authors' program ends a round with k answers or with one of every group, whichever is first."""
     line = simulated(experiment("ErasureHead", 60, wait_for=5, delays=EXPONENTIAL))[0]
     assert set(line.messages) == {4, 5}
     four = np.array(line.messages) == 4
@@ -47,7 +47,7 @@ def test_erasure_head_is_no_later_than_frc_and_as_good() -> None:
 
 
 def test_sgc_is_unbiased() -> None:
-    """Mean of the decoding vector over all sets of k of n survivors: all ones, for every draw of the code."""
+    """The mean of the decoding vector over all sets of k of n survivors is all ones, for any drawn code."""
     for seed, k in ((0, 5), (3, 2), (7, 8)):
         scheme = wb.schemes.get("SGC")(replication=3, wait_for=k, code_seed=seed, decoding="sum")
         code = scheme.build_code(N)
@@ -60,7 +60,7 @@ def test_sgc_is_unbiased() -> None:
 
 
 def test_sgc_with_a_deadline_is_unbiased() -> None:
-    """No worker is slow for good here, so every answer is late with the same probability."""
+    """No worker is permanently slow here, so each answer is late with the same probability."""
     delays = {"kind": "heterogeneous", "shift": 1.0, "slow": 0.0, "active_straggles": Q}
     e = experiment("SGC", 3000, deadline=9.0, straggling=Q, delays=delays, decoding="sum")
     weights = [np.ones(N) if w is None else w for w in simulated(e)[1].weights]
@@ -89,7 +89,7 @@ def test_scattered_parts_have_equal_copies_and_balanced_pairs() -> None:
 
 
 def test_bgc_one_step_weights_are_the_papers() -> None:
-    """n/(r s) for each of r answers (Charles et al. 2017, section 2)."""
+    """The weight is n/(r s) for each of r answers (Charles et al. 2017, section 2)."""
     scheme = wb.schemes.get("BGC")(replication=3, decoding="one_step")
     weights, residual = scheme.weigh(scheme.build_code(N), (1, 4, 6, 7))
     np.testing.assert_allclose(weights, N / (4 * 3))
@@ -97,7 +97,7 @@ def test_bgc_one_step_weights_are_the_papers() -> None:
     assert residual == pytest.approx(miss @ miss)
 
 
-def test_sparse_parts_without_a_holder_are_covered_or_unused() -> None:
+def test_sparse_codes_cover_or_omit_parts_without_a_holder() -> None:
     bare = [seed for seed in range(20) if not sparse(N, 2, seed, False).matrix.any(axis=0).all()]
     assert bare
     for seed in bare:
@@ -108,7 +108,10 @@ def test_sparse_parts_without_a_holder_are_covered_or_unused() -> None:
 
 
 def test_sgc_shuffling_spreads_the_missed_parts() -> None:
-    """Future work of paper 4: with fixed places the parts of slow workers are missed, with shuffling all equally."""
+    """Future work of paper 4: without shuffling, the parts of slow workers are missed.
+
+    With it, all are missed equally often.
+    """
     apart = {}
     for shuffle in ("none", "random"):
         own = {"straggling": Q, "decoding": "sum", "shuffle": shuffle}

@@ -12,7 +12,7 @@ from workbench.core.running.simulated import timeline
 
 
 def test_shuffling_moves_parts_but_not_stragglers() -> None:
-    """With this seed a fixed code loses a whole group of parts in most rounds; with shuffling this is rare."""
+    """With this seed, a fixed code loses a whole group of parts in most rounds. With shuffling, this is rare."""
     lines = {k: simulated(experiment("FRC", 40, shuffle=k, seed=0))[0] for k in ("none", "random", "cyclic")}
     lossy = {kind: np.array(line.residuals) > 0.5 for kind, line in lines.items()}
     for kind in ("random", "cyclic"):
@@ -29,7 +29,7 @@ def test_cyclic_shuffling_moves_every_worker_by_one() -> None:
 
 
 def test_cyclic_shuffling_of_a_circulant_code_keeps_every_error() -> None:
-    """Theorem 2's classes: shifting the workers shifts the parts that are missed, and no more."""
+    """Shifting the workers only shifts the missing parts, as in Theorem 2."""
     fixed, moved = (simulated(experiment("CRC", 60, seed=2, shuffle=k)) for k in ("none", "cyclic"))
     np.testing.assert_allclose(fixed[0].residuals, moved[0].residuals, atol=1e-10)
     assert max(fixed[0].residuals) > 0.5
@@ -43,7 +43,7 @@ def test_random_shuffling_is_a_seeded_permutation() -> None:
     rows = [e.built_scheme.rows(N, r) for r in range(300)]
     assert all(sorted(row) == list(range(N)) for row in rows)
     places = np.array([np.bincount(column, minlength=N) for column in np.array(rows).T])
-    assert places.min() > 15  # every worker is everywhere: 37.5 times on average
+    assert places.min() > 15  # each worker is at each place, 37.5 times on average
     assert places.max() < 65
     again = experiment(shuffle="random", seed=9).built_scheme
     assert all(np.array_equal(row, again.rows(N, r)) for r, row in enumerate(rows))
@@ -51,7 +51,7 @@ def test_random_shuffling_is_a_seeded_permutation() -> None:
 
 
 def test_shuffling_permutes_what_workers_compute() -> None:
-    """Sizes that do not divide: a worker's time is that of this round's parts."""
+    """The sizes of parts differ. A worker's time is that of its parts in this round."""
     e = experiment(
         "FRC", 20, shuffle="random", problem_args={"samples": 13}, delays={"kind": "constant", "shift": 1.0}
     )
@@ -61,14 +61,14 @@ def test_shuffling_permutes_what_workers_compute() -> None:
         np.testing.assert_allclose(
             [seconds.get((r, rank), 4.0) for rank in range(1, N + 1)],
             scheme.round_plan(e.plan, r).loads[1:],
-        )  # those with 4 samples are done at the deadline at the earliest
+        )  # workers with 4 samples finish at the deadline or later
     assert len({tuple(scheme.round_plan(e.plan, r).loads) for r in range(20)}) > 5
     np.testing.assert_allclose(wb.forecast(e).seconds, np.diff(line.times, prepend=0.0))
 
 
 @pytest.mark.parametrize("shuffle", ["none", "random"])
 def test_deadline_ends_a_round_exactly(shuffle: str) -> None:
-    for deadline in (4.0, 1.0, 30.0):  # some, nobody, everybody
+    for deadline in (4.0, 1.0, 30.0):  # some, none, all workers are in time
         e = experiment("CRC", 30, deadline=deadline, shuffle=shuffle)
         line, coefficients = simulated(e)
         np.testing.assert_allclose(line.times, deadline * np.arange(1, 31))
@@ -83,11 +83,11 @@ def test_deadline_ends_a_round_exactly(shuffle: str) -> None:
 
 
 def test_deadline_excludes_decoding_and_links() -> None:
-    link = {"latency": 0.1, "bandwidth": 8 * N / 0.5}  # half a second per answer through the port
+    link = {"latency": 0.1, "bandwidth": 8 * N / 0.5}  # 0.5 s per answer through the port
     e = experiment("CRC", 30, deadline=4.05, decode_rate=N / 0.25, link=link)
     line, f = simulated(e)[0], wb.forecast(e)
     messages = np.array(line.messages)
-    assert messages.max() == 3  # 2.1 s + 0.5 s each until 4.05 s; others straggle or queue
+    assert messages.max() == 3  # 2.1 s + 0.5 s each until 4.05 s; the others straggle or queue
     np.testing.assert_allclose(np.diff(line.times, prepend=0.0), 4.05 + 0.25 * messages)
     np.testing.assert_allclose(f.seconds, 4.05 + 0.25 * messages)
 
@@ -101,7 +101,7 @@ def test_deadline_works_with_dead_workers() -> None:
 
 @pytest.mark.parametrize("scheme", ["FRC", "CRC"])
 def test_wait_for_some_answers(scheme: str) -> None:
-    """wait_for = k ends a round with the k-th answer; all but s-1 answers decode exactly."""
+    """wait_for = k ends a round with the k-th answer. All but s - 1 answers decode exactly."""
     delays = {"kind": "shifted_exponential", "shift": 1.0, "rate": 1.0}
     for k in (1, 5, 7, None):
         own = {} if k is None else {"wait_for": k}

@@ -61,7 +61,7 @@ def test_asgd_stale_answers_have_less_weight() -> None:
 def test_asgd_forecast_counts_decoding(
     delays: dict[str, Any], link: dict[str, Any], buffer: int, seed: int
 ) -> None:
-    """Decoding delays the answers that arrive meanwhile."""
+    """While the master decodes, other answers wait."""
     spec = {**SPEC, "scheme": "FedBuff", "scheme_args": {"buffer": buffer}, "rounds": 12, "seed": seed}
     forecasts(FedBuff, {**spec, "delays": delays, "link": link, "decode_rate": 200.0})
 
@@ -98,7 +98,7 @@ def test_asgd_refused_worker_computes_again() -> None:
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 class TestRealProcesses:
-    """The very same program."""
+    """The same program on real ranks."""
 
     def test_asgd_staleness_is_as_in_theory(self, tmp_path: Path) -> None:
         e = wb.Experiment(**{**SPEC, "rounds": 300})
@@ -109,7 +109,7 @@ class TestRealProcesses:
         ages = np.arange(300) - taken["round"].to_numpy()[:300]
         assert (ages >= 0).all()
         assert ages[:5].max() <= 4
-        assert 3.6 < ages.mean() <= 4.0  # n - 1, but for those under way at the end
+        assert 3.6 < ages.mean() <= 4.0  # n - 1, minus the answers under way at the end
         assert np.bincount(taken["rank"], minlength=6)[1:].min() > 20
         loss = trace.rounds["loss"].to_numpy()
         sim = wb.run(e).rounds["loss"].to_numpy()

@@ -29,7 +29,10 @@ EXAMPLE = CR(children=3, layers=2, stragglers=1, matrix=B)
 
 
 def test_cr_worked_example_allocation() -> None:
-    """(3,2), s=1: D^T(1,1) = 1/2 D1 u D2 is cut in 5; (1,1) keeps two, its children get three (papers.md)."""
+    """(3,2), s = 1: D^T(1,1) = 1/2 D1 u D2 is cut into 5 pieces.
+
+    (1,1) keeps two, and its children get three (papers.md).
+    """
     held = EXAMPLE.allocate(15)  # D1 = 0..4, D2 = 5..9, D3 = 10..14; a fifth of 10 samples is 2
     pieces = [[(int(a), int(b), float(w)) for a, b, w in zip(*h, strict=True)] for h in held]
     assert pieces[0] == [(0, 4, 0.5)]  # (1,1): p1 and p2, both of 1/2 D1
@@ -42,14 +45,14 @@ def test_cr_worked_example_allocation() -> None:
 
 
 def test_cr_worked_example_decoding() -> None:
-    """A = [[0,1,2],[1,0,1],[2,-1,0]]; node (1,1) makes 2 m1 - m2 from its first two children."""
+    """A = [[0,1,2],[1,0,1],[2,-1,0]]. Node (1,1) makes 2 m1 - m2 from its first two children."""
     code = EXAMPLE.code()
     for answered, weights in {(1, 2): [1, 2], (0, 2): [1, 1], (0, 1): [2, -1]}.items():
         np.testing.assert_allclose(code.decode(answered).weights, weights, atol=1e-12)
 
 
 def test_cr_worked_example_by_hand() -> None:
-    """Without an engine: the messages that relay (1,1) receives and sends."""
+    """Without an engine: check the messages that relay (1,1) receives and sends."""
     plan = EXAMPLE.plan(12, 15)
     program = EXAMPLE.program(Node(1, plan, 1, 15, None, lambda: 0.0))
     assert isinstance(next(program), Recv)
@@ -68,7 +71,7 @@ def test_cr_worked_example_by_hand() -> None:
     m1[4], m1[5], m1[6:8] = 0.25, 0.5, 1.0
     m2[6:8], m2[8:10] = 1.0, -1.0
     assert isinstance(program.send(own), Recv)
-    assert isinstance(program.send(Message(5, CODED, 0, 0, m2)), Recv)  # the order of arrival does not matter
+    assert isinstance(program.send(Message(5, CODED, 0, 0, m2)), Recv)  # the order of arrival has no effect
     assert isinstance(program.send(Message(4, CODED, 0, 0, m1)), Close)
     assert isinstance(program.send(None), Decode)
     up = program.send(None)
@@ -96,7 +99,7 @@ def test_cr_load_meets_theorem_1(children: int, layers: int, data: st.DataObject
     scheme = CR(children=children, layers=layers, stragglers=late)
     q = Fraction(children, late + 1)
     load = 1 / sum(q**layer for layer in range(1, layers + 1))
-    samples = load.denominator * children**layers  # divides at every cut
+    samples = load.denominator * children**layers  # divisible at every cut
     workers = tree_size(children, layers)
     assert scheme.loads(workers, samples).tolist() == [int(load * samples)] * workers
     assert wb.theory.cr_load(children, layers, late) == pytest.approx(float(load), rel=1e-14)
@@ -113,7 +116,7 @@ def test_cr_parts_of_any_size_are_within_a_sample_for_each_cut(
     ideal = float(samples / sum(q**layer for layer in range(1, layers + 1)))
     cuts = sum(
         (late + 1.0) ** k for k in range(1, layers + 1)
-    )  # cuts whose rounding can add up in one worker's set
+    )  # cuts whose rounding can add up in one worker's samples
     assert np.abs(loads - ideal).max() <= cuts + layers
     held = scheme.allocate(samples)
     assert [int((h.stop - h.start).sum()) for h in held] == loads.tolist()

@@ -1,4 +1,4 @@
-"""CEGC: Table 3 of paper 2 by forecast and by events, lengths on the wire, every d, s, m."""
+"""CEGC: Table 3 of paper 2 by forecast and by events, message lengths, every d, s, m."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cell(d: int, m: int, rounds: int) -> wb.Experiment:
     )  # fmt: skip
 
 
-# A third of the cells is simulated. The test below compares the closed form of all cells.
+# A third of the cells is simulated. The next test compares the closed form of all cells.
 SOME = random.Random(46).sample(CELLS, 12)
 
 
@@ -49,7 +49,7 @@ def test_cegc_table_3_in_closed_form(d: int, m: int, published: float) -> None:
     ("d", "m", "published"), [c if c in SOME else pytest.param(*c, marks=pytest.mark.slow) for c in CELLS]
 )
 def test_cegc_table_3_simulated(d: int, m: int, published: float) -> None:
-    """Forecast and event engine to Monte-Carlo error."""
+    """Forecast and event engine agree within the Monte Carlo error."""
     f = wb.forecast(cell(d, m, 4000), seed=5)
     assert abs(f.mean - published) < 4 * f.error
     simulated = timeline(cell(d, m, 150), Coefficients(cell(d, m, 150).plan), events=False)
@@ -72,7 +72,7 @@ def test_cegc_messages_have_length_p_over_m(floats: int, m: int) -> None:
     ("d", "s", "m", "n"), [(3, 1, 2, 5), (5, 2, 2, 9), (4, 0, 4, 6), (7, 3, 3, 7), (6, 2, 3, 22)]
 )
 def test_cegc_model_equals_the_uncoded_one(d: int, s: int, m: int, n: int) -> None:
-    """Padding included: 23 parameters are not a multiple of 2, 3 or 4."""
+    """This includes padding: 23 parameters are not a multiple of 2, 3 or 4."""
     common: dict[str, Any] = {"workers": n, "rounds": 15, "problem_args": {"samples": 90, "features": 23}}
     args = {"load": d, "stragglers": s, "reduction": m}
     coded = wb.run(wb.Experiment(scheme="CEGC", scheme_args=args, **common), numeric=True)
@@ -99,7 +99,7 @@ def test_cegc_refuses_wrong_parameters(args: dict[str, Any], fields: list[str]) 
 
 
 def test_cegc_with_fewer_parameters_than_parts() -> None:
-    """Weights over parts are not cut to the length of a model: with m = 1 and p < n that was tried."""
+    """Weights over parts are not truncated to the length of a model, even with m = 1 and p < n."""
     e = wb.Experiment(
         scheme="CEGC",
         scheme_args={"stragglers": 1, "reduction": 1, "load": 2},

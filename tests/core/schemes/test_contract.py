@@ -1,4 +1,4 @@
-"""Properties of every scheme, for any delays, links and shapes: the same that `wb.check` tries."""
+"""Properties of every scheme, for any delays, links and shapes, as in `wb.check`."""
 
 from __future__ import annotations
 

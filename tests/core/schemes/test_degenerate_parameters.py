@@ -1,4 +1,4 @@
-"""Schemes with degenerate parameters that equal simpler ones: the same rounds, messages and models."""
+"""Schemes with degenerate parameters equal simpler schemes: the same rounds, messages and models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Named = tuple[str, dict[str, Any]]
 
 
 def pairs(n: int) -> list[tuple[Named, Named]]:
-    """Schemes on n workers that are one, each with the simpler one."""
+    """Return pairs of schemes on n workers that are equal, each with the simpler one."""
     umw: Named = ("UMW", {})
     all_wait = {"replication": 1, "wait_for": n}
     return [
@@ -48,7 +48,7 @@ def pairs(n: int) -> list[tuple[Named, Named]]:
 
 
 def per_task(delays: dict[str, Any]) -> bool:
-    """Return whether a worker's time is independent of the parts that its load is cut into."""
+    """Return whether a worker's time does not depend on how its load is divided into parts."""
     return delays.get("per") != "part"
 
 
@@ -65,7 +65,7 @@ def test_scheme_with_degenerate_parameters_equals_the_simpler_one(
 ) -> None:
     n, both = case
     args = next((args for name, args in both if name == "DropCompute"), None)
-    if args == {}:  # by default there are 12 micro-batches, none of which is empty
+    if args == {}:  # by default there are 12 micro-batches, and none may be empty
         samples = max(samples, 12 * n)
     fields = {"workers": n, "rounds": 4, "seed": seed, "delays": delays, "link": link}
     data = {"problem": "least_squares", "problem_args": {"samples": samples, "features": 3}}

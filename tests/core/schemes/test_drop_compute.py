@@ -1,4 +1,4 @@
-"""DropCompute: stops compared with a plain loop over the drawn times, omitted samples, and the gain."""
+"""DropCompute: stops compared with a plain loop, omitted samples, and the gain of a threshold."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def experiment(rounds: int = 40, **args: Any) -> wb.Experiment:
 
 
 def drawn(e: wb.Experiment, round: int) -> np.ndarray[Any, Any]:
-    """When each worker would be through with each micro-batch, (workers, micro-batches)."""
+    """Return when each worker would finish each micro-batch, (workers, micro-batches)."""
     return DelayStream(e.delays, e.seed, N).progress(round, np.ones((N, M)))
 
 
@@ -50,7 +50,7 @@ def test_drop_compute_starts_no_micro_batch_after_the_threshold() -> None:
 
 
 def test_drop_compute_weights_by_computed_samples() -> None:
-    """Micro-batches have one or two samples. Those computed represent all 43."""
+    """Micro-batches have one or two samples. The computed ones are scaled to all 43."""
     e = experiment(threshold=3.5).replace(problem_args={"samples": 43})
     commits = simulated(e)[1]
     sizes = e.plan.sizes
@@ -61,7 +61,7 @@ def test_drop_compute_weights_by_computed_samples() -> None:
 
 
 def test_drop_compute_with_few_samples_has_empty_micro_batches() -> None:
-    """Nobody requested this number; the whole gradient is committed nevertheless."""
+    """Nobody requested this number of micro-batches. The full gradient is committed nevertheless."""
     e = experiment(9).replace(scheme_args={}, problem_args={"samples": 8})
     assert (e.plan.sizes == 0).sum() == 52
     assert simulated(e)[1].weights == [None] * 9
@@ -75,7 +75,7 @@ def test_drop_compute_without_a_threshold_is_uncoded() -> None:
 
 
 def test_drop_compute_threshold_pays_if_few_workers_are_slow() -> None:
-    """Micro-batches a second, the authors' effective speedup: a straggler stops after its first one."""
+    """The authors' effective speedup is in micro-batches per second. A straggler stops after its first micro-batch."""
     delay_model = {
         "kind": "heterogeneous",
         "shift": 0.1,
@@ -104,7 +104,7 @@ def effective(e: wb.Experiment, rounds: int, threshold: float) -> float:
 
 @pytest.mark.parametrize("kind", ["markov", "heterogeneous", "shifted_exponential"])
 def test_drop_compute_threshold_equals_the_authors_program(kind: str) -> None:
-    """None of 150 other thresholds computes more in a second. Without slow workers nothing is omitted."""
+    """None of 150 other thresholds computes more micro-batches per second. Without slow workers, none is omitted."""
     delay_models: dict[str, dict[str, Any]] = {
         "markov": {"shift": 0.1, "p_slow": 0.1, "p_recover": 0.3, "factor": 8.0},
         "heterogeneous": {"shift": 0.1, "slow": 0.2, "factor": 10.0},

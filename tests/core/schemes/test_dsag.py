@@ -61,7 +61,7 @@ def test_dsag_commit_has_the_newest_gradient_of_every_piece(pieces: int) -> None
     e = experiment(pieces=pieces, samples=N * pieces, delays={"kind": "exponential", "mean": 1.0})
     line, commits = simulated(e)
     turns = dict.fromkeys(range(1, N + 1), 0)
-    came = []  # when, model, part
+    came = []  # arrival time, model, part
     for round, src, what, *_, end, to, _, _ in line.events:
         if what == "send" and to == 0:
             came.append((end, round, (src - 1) * pieces + turns[src] % pieces))
@@ -86,7 +86,7 @@ def test_dsag_commit_has_the_newest_gradient_of_every_piece(pieces: int) -> None
 
 def test_dsag_uses_late_gradients() -> None:
     line, commits = simulated(experiment())
-    assert np.diff(line.times, prepend=0) == pytest.approx(1.02)  # the little longer is waited in vain
+    assert np.diff(line.times, prepend=0) == pytest.approx(1.02)  # the margin of 2 % is waited without effect
     assert max(line.residuals[4:]) == pytest.approx(0, abs=1e-12)
     assert any(
         isinstance(w, VersionedWeights) and (w.versions < r - 1).any() for r, w in enumerate(commits.weights)

@@ -1,4 +1,4 @@
-"""AdaptiveK and DBW: their choices compared with plain loops, on runs and on synthetic rounds."""
+"""AdaptiveK and DBW: their choices compared with plain loops, in runs and on synthetic rounds."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_fastest_k_commit_is_the_scaled_first_answers() -> None:
 
 
 def own_loss(e: wb.Experiment, problem: Any, ranks: list[int], model: Any) -> float:
-    """Mean loss of the samples that some workers hold: half their squared errors."""
+    """Return the mean loss of the samples of some workers: half their squared errors."""
     data, bounds = e.problem_spec.open(), e.plan.bounds
     rows = np.concatenate([np.arange(bounds[rank - 1], bounds[rank]) for rank in ranks])
     return float(0.5 * np.mean((data.X[rows] @ model - data.y[rows]) ** 2))
 
 
 def test_dynamic_backup_workers_maximise_gain_per_second() -> None:
-    """The formulas once more, over what the events say; on this loss, which is quadratic, rises are exact."""
+    """The formulas are evaluated on the recorded events. On this quadratic loss, the increases are exact."""
     e = experiment("DBW", rounds=30, eta=0.8, window=3)
     line, numbers = simulated(e)
     problem, bounds, samples = numbers.problem, e.plan.bounds, e.plan.samples
@@ -110,7 +110,7 @@ def test_dynamic_backup_workers_maximise_gain_per_second() -> None:
                 )
                 for i in range(N)
             ]
-        )  # the means, made to rise by pooling
+        )  # means, made monotone by pooling
         k = N if max(gains) <= 0 else int(np.argmax(gains / seconds)) + 1
         k = min(N, max(k, k_before + 1)) if rise > 0 else k
     assert line.messages == chosen

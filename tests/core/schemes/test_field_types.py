@@ -20,7 +20,7 @@ FIELDS = [(name, field) for name in wb.schemes.names() for field in wb.schemes.g
 
 
 def wrong(kind: Any) -> list[Any]:
-    """Values that a field of that kind must refuse."""
+    """Yield values that a field of that kind must refuse."""
     members = get_args(kind) if get_origin(kind) not in (None, Literal, tuple) else (kind,)
     nothing = [] if type(None) in members else [None]
     if bool in members:
@@ -92,7 +92,7 @@ def test_scheme_fields_refuse_numbers_out_of_reach(
 
 
 def test_max_age_infinite_is_none() -> None:
-    """A deque of that length cannot be made."""
+    """A deque of infinite length cannot be created."""
     e = wb.Experiment(
         scheme="CADA", scheme_args={"max_age": 10**30}, workers=2, rounds=3, problem="least_squares"
     )

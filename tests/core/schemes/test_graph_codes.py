@@ -39,7 +39,7 @@ def test_ggc_error_decreases_with_the_number_of_holders() -> None:
 
 
 def test_ggc_with_a_hundred_thousand_workers() -> None:
-    """A row of all parts for each worker would be 40 GB."""
+    """With a full row for each worker, the messages would have 40 GB."""
     e = experiment(
         "GGC", 1, workers=100_000, replication=4, wait_for=80_000, problem_args={"samples": 50_000}
     )

@@ -23,7 +23,7 @@ from workbench.core.schemes.hierarchical import HSGD
 from workbench.core.schemes.local_steps import LocalSteps
 
 L2, RATE, WORKERS, ROUNDS = 0.05, 0.1, 8, 4
-LEVELS = ((2, 2), (4, 4))  # and all 8 after 8 steps
+LEVELS = ((2, 2), (4, 4))  # groups of 2 and 4, and all 8 workers after 8 steps
 SPEC: dict[str, Any] = {
     "scheme": "H-SGD",
     "workers": WORKERS,
@@ -95,7 +95,7 @@ def test_models_are_those_of_plain_loops(engine: Engine, batches: dict[str, int]
 def averaged_by_torch(e: wb.Experiment, rounds: int) -> Array:
     """Return the model after some rounds of PyTorch's averager, with one thread for each process.
 
-    Its counter is set to 1: it would also average after the first step of a run.
+    Its counter starts at 1. Otherwise it would also average after the first step.
     """
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     name = "torch.testing._internal.distributed.multi_threaded_pg"
@@ -137,13 +137,13 @@ def averaged_by_torch(e: wb.Experiment, rounds: int) -> Array:
 
 
 def test_models_are_those_of_the_averager_of_pytorch() -> None:
-    """The program itself, on the same gradients; all shards have 12 samples, as it does not weigh models."""
+    """PyTorch's averager runs on the same gradients. All shards have 12 samples, since it has no weights."""
     e = experiment(problem_args={"samples": 96, "features": 6, "l2": L2})
     np.testing.assert_allclose(wb.run(e).model, averaged_by_torch(e, ROUNDS), rtol=1e-12)
 
 
 def test_models_of_a_group_are_equal_bit_by_bit_after_its_average(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recorded where workers begin to step: equal in the group that averaged last, and different between groups."""
+    """Models at the start of each step are equal within the group that averaged last, and differ between groups."""
     begun: dict[int, dict[int, bytes]] = {}
     stepped = LocalSteps._stepped
 
@@ -183,7 +183,7 @@ def test_without_groups_it_is_local_sgd(levels: Any) -> None:
 def test_a_round_is_between_those_of_local_sgd_with_the_longest_and_the_shortest_period(
     case: Any, seed: int
 ) -> None:
-    """On free links: more averages make rounds longer, and averages of all workers more than those of groups."""
+    """With free links, more averages make rounds longer, and averages over all workers more so than over groups."""
     args, workers = case
     spec = {"workers": workers, "rounds": 6, "seed": seed, "problem": "unit", "problem_args": {"samples": 40}}
     spec["delays"] = {"kind": "pareto", "shift": 1e-3, "shape": 1.5}
@@ -207,7 +207,7 @@ def test_forecast_continues_over_batches(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("dead", [1, 4])
 def test_a_dead_worker_ends_the_run(engine: Engine, dead: int) -> None:
-    """The first worker of all groups, whose parent is the master, and a leaf, whose parent is worker 3."""
+    """Both the first worker of all groups, whose parent is the master, and a leaf, whose parent is worker 3."""
     e = experiment(faults=[{"worker": dead, "round": 1}])
     with pytest.raises(wb.QuorumLost, match=f"{dead}"):
         wb.run(e, engine=engine)

@@ -1,4 +1,4 @@
-"""Inexact schemes on real ranks: the simulator's iterates if all workers answer, else a decreasing loss."""
+"""Inexact schemes on real ranks: the simulator's models if all workers answer, otherwise a decreasing loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
 CASES: list[
     tuple[str, dict[str, Any], dict[str, Any]]
-] = [  # numbers that leave some behind, and that wait for all if any do
+] = [  # parameters with which some workers are not waited for, and with which all are
     ("AdaptiveK", {"threshold": 1, "burn_in": 1}, {"start": 6}),
     ("DBW", {}, None),
     ("DropCompute", {"threshold": 1e-3, "micro_batches": 10}, {"micro_batches": 5}),
@@ -47,7 +47,8 @@ def test_inexact_scheme_on_real_ranks_equals_the_simulator(
     assert len(trace.rounds) == 12
     assert np.isfinite(trace.columns["loss"]).all()
     assert trace.columns["loss"][-1] < trace.initial["loss"]
-    if e.built_scheme.clock_driven or scheme == "PGC":  # whose workers leave work, which changes later sums
+    # workers of these leave work unfinished, which changes the order of later sums
+    if e.built_scheme.clock_driven or scheme == "PGC":
         with pytest.raises(wb.RunError, match=f"{scheme}: .* arrivals"):
             replay_arrivals(tmp_path / "run")
     else:

@@ -1,4 +1,4 @@
-"""IS-GC: the largest independent sets against all sets, the authors' rules, unbiased weights, and refusals."""
+"""IS-GC: maximal independent sets, the authors' rules, unbiased weights, and refusals."""
 
 from __future__ import annotations
 
@@ -39,20 +39,21 @@ def test_largest_apart_is_maximal(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("workers", "apart", "waits"), [(7, 2, 4), (8, 3, 3), (9, 3, 6), (6, 4, 2)])
 def test_is_gc_weights_are_one_on_average(workers: int, apart: int, waits: int) -> None:
-    """Over all sets of w answers and all answers to start from, exactly."""
+    """The mean is over all sets of w answers and all answers to start from, exactly."""
     window = (np.arange(workers)[:, None] + np.arange(apart)) % workers
     mean, from_first = np.zeros(workers), np.zeros(workers)
     for answered in combinations(range(workers), waits):
         for first in range(waits):
             chosen = [answered[i] for i in largest_apart(answered, [apart] * workers, workers, first)]
             weights = np.bincount(window[chosen].ravel(), minlength=workers) * workers / (apart * len(chosen))
-            assert weights.max() == weights[weights > 0].min()  # nothing is counted twice
+            assert weights.max() == weights[weights > 0].min()  # no part counts twice
             mean += weights / waits
             from_first += weights * (first == 0)
     sets = len(list(combinations(range(workers), waits)))
     np.testing.assert_allclose(mean / sets, 1.0, atol=1e-12)
     if (workers, apart) == (7, 2):
-        assert np.ptp(from_first / sets) > 1e-3  # as the authors' program has it, which favours some parts
+        # the authors' program starts from a fixed answer, which favours some parts
+        assert np.ptp(from_first / sets) > 1e-3
 
 
 def settings(most: int) -> list[tuple[int, ISGC]]:
@@ -71,7 +72,7 @@ def settings(most: int) -> list[tuple[int, ISGC]]:
 
 
 def independent(cands: tuple[int, ...], conflicts: Array) -> int:
-    """Return the size of a largest set without a conflict, by trying all."""
+    """Return the size of a largest set without a conflict, by enumeration."""
     if not cands:
         return 0
     rest = cands[1:]
@@ -80,7 +81,7 @@ def independent(cands: tuple[int, ...], conflicts: Array) -> int:
 
 
 def test_hybrid_sets_are_largest_for_every_placement_and_every_answer() -> None:
-    """By enumeration: all placements of up to 8 workers, all sets of answers, all answers to start from."""
+    """This is enumerated for all placements of up to 8 workers, all sets of answers, and all answers to start from."""
     placed = settings(8)
     assert len(placed) > 100
     for n, scheme in placed:
@@ -97,7 +98,7 @@ def test_hybrid_sets_are_largest_for_every_placement_and_every_answer() -> None:
 
 
 class RayGc:
-    """Placement and decoding of `IS_GC_HR` in `ray_gc.py` of IS-GC/IS-GC, commit d54d386, written again."""
+    """Placement and decoding of `IS_GC_HR` in `ray_gc.py` of IS-GC/IS-GC, commit d54d386, reimplemented."""
 
     def __init__(self, n: int, c: int, c1: int, g: int) -> None:
         self.n, self.c, self.c2, self.c1, self.size = n, c, c - c1, c1, n // g
@@ -135,7 +136,10 @@ class RayGc:
     ("n", "c", "c1", "g"), [(8, 2, 1, 4), (9, 3, 1, 3), (12, 3, 1, 3), (12, 4, 2, 3), (10, 4, 2, 2)]
 )
 def test_hybrid_decodes_as_the_authors_program(n: int, c: int, c1: int, g: int) -> None:
-    """Same parts, and with the same drawn answer the same workers, wherever theirs are a largest set."""
+    """The parts are the same.
+
+    With the same drawn answer, the workers are the same whenever the program's set is maximal.
+    """
     scheme = ISGC(placement="hybrid", replication=c, group_replication=c1, groups=g)
     theirs, code = RayGc(n, c, c1, g), scheme.build_code(n)
     assert [sorted(np.flatnonzero(row)) for row in code.matrix] == [sorted(theirs.parts(w)) for w in range(n)]
@@ -161,7 +165,7 @@ def test_hybrid_decodes_as_the_authors_program(n: int, c: int, c1: int, g: int) 
 def test_hybrid_weights_are_one_on_average_in_groups_of_c_workers(
     n: int, c: int, c1: int, g: int, least: float
 ) -> None:
-    """Over all sets of 6 answers and all answers to start from, exactly; larger groups favour some parts."""
+    """The mean is exact, over all sets of 6 answers and all answers to start from. Larger groups favour some parts."""
     scheme = ISGC(placement="hybrid", replication=c, group_replication=c1, groups=g)
     stored, mean, sets = scheme.build_code(n).matrix, np.zeros(n), list(combinations(range(n), 6))
     for answered in sets:

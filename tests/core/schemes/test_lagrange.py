@@ -1,4 +1,4 @@
-"""Lagrange coded computing: the gradient of a linear regression from encoded data, to the digit."""
+"""Lagrange coded computing: the gradient of a linear regression from encoded data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def regression(workers: int, load: int, **fields: Any) -> wb.Experiment:
 )
 @pytest.mark.parametrize("seed", [0, 1])
 def test_lcc_gradient_is_exact(workers: int, load: int, seed: int) -> None:
-    """Blocks of unequal size, whichever workers answer first: 1e-8 relative."""
+    """With blocks of unequal sizes, and for any first answers, the relative error is at most 1e-8."""
     numbers, line = run(regression(workers, load, seed=seed))
     for gradient, model in zip(numbers.gradients, numbers.models[:-1], strict=True):
         exact = numbers.problem.gradient([(0, 403, 1.0)], model)
@@ -78,7 +78,7 @@ def test_lcc_encodes_data_once(monkeypatch: pytest.MonkeyPatch) -> None:
         LeastSquares, "constant", lambda self, slices: constants.append(slices) or constant(self, slices)
     )
     run(regression(12, 4, rounds=60))
-    assert len(made) == 12 * 4  # r blends of 12/r blocks for every worker
+    assert len(made) == 12 * 4  # each worker has r blends of 12/r blocks
     assert all(len(slices) == 3 for slices in made)
     assert len(constants) == 1
 
@@ -93,7 +93,7 @@ def test_lcc_worker_computes_r_blocks(workers: int, data: st.DataObject) -> None
     uneven = LCC(load=load).plan(workers, workers * size + 1)
     assert (
         uneven.loads[1:].tolist() == [load * size + 1] * workers
-    )  # a longer block sets the size of its blends
+    )  # the longest block sets the size of its blend
 
 
 def test_lcc_mean_time_equals_the_theory() -> None:
@@ -117,7 +117,7 @@ def test_lcc_too_many_deaths_raise_quorum_lost() -> None:
     def dead(count: int) -> list[dict[str, int]]:
         return [{"worker": w, "round": 1} for w in range(1, count + 1)]
 
-    _, line = run(regression(12, 4, rounds=3, faults=dead(7)))  # 5 of 12 are needed
+    _, line = run(regression(12, 4, rounds=3, faults=dead(7)))  # 5 of 12 workers are needed
     assert len(line.times) == 3
     with pytest.raises(wb.QuorumLost):
         run(regression(12, 4, rounds=3, faults=dead(8)))

@@ -44,7 +44,10 @@ def gradient(X: Array, y: Array, model: Array) -> Array:
 
 
 def local_sgd(rate: float | list[float], outer: float, batch: int | None = None) -> Array:
-    """`rate`: of all, or of each worker; `outer`: 1 sets the model to the average."""
+    """Return the model of a plain loop.
+
+    `rate`: of all workers, or of each. `outer`: 1 sets the model to the average.
+    """
     rates = np.broadcast_to(rate, WORKERS)
     Xs, ys = shards()
     model = np.zeros(6)
@@ -66,7 +69,7 @@ def local_sgd(rate: float | list[float], outer: float, batch: int | None = None)
 
 
 def diloco(rate: float, decay: float, outer: float, momentum: float) -> Array:
-    """Algorithm 1, with AdamW and Nesterov momentum as PyTorch has them."""
+    """Return the model of algorithm 1, with AdamW and Nesterov momentum as in PyTorch."""
     Xs, ys = shards()
     model, velocity = np.zeros(6), np.zeros(6)
     m, v, steps = np.zeros((WORKERS, 6)), np.zeros((WORKERS, 6)), 0
@@ -96,7 +99,7 @@ def test_local_sgd_equals_a_plain_loop(engine: Engine, outer: float, batch: int 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_diloco_equals_a_plain_loop(engine: Engine) -> None:
-    """Step 0.7 and momentum 0.9 outside, where nothing else is said (Douillard et al., section 3.1)."""
+    """By default, the outer step is 0.7 and the momentum 0.9 (Douillard et al., section 3.1)."""
     args = {"local_steps": STEPS, "rate": 0.02, "weight_decay": 0.1}
     for outer, step in (({}, 0.7), ({"step": 0.5}, 0.5)):
         e = experiment("DiLoCo", args, optimiser="nesterov", optimiser_args=outer)
@@ -104,7 +107,7 @@ def test_diloco_equals_a_plain_loop(engine: Engine) -> None:
 
 
 def test_local_sgd_with_one_step_is_gradient_descent() -> None:
-    """Whatever the inner step is, and whatever the outer optimiser makes of the gradient."""
+    """This holds for any inner step and any outer optimiser."""
     for optimiser in ("gd", "amsgrad"):
         one = wb.run(experiment("LocalSGD", {"local_steps": 1, "rate": 0.3}, optimiser=optimiser))
         np.testing.assert_allclose(
@@ -119,7 +122,7 @@ def test_local_sgd_averages_models_by_default() -> None:
 
 
 def test_local_sgd_averages_the_workers_that_answered() -> None:
-    """One worker is a hundred times slower: the others' models are averaged, weighted by their samples."""
+    """One worker is a hundred times slower. The models of the others are averaged, weighted by their samples."""
     slow = {"kind": "heterogeneous", "shift": 1e-4, "factor": 100.0, "slow": 0.25, "slow_straggles": 1.0}
     args = {"local_steps": 1, "stragglers": 1, "rate": 0.1}
     e = experiment("LocalSGD", args, optimiser_args={"step": 0.1}, delays=slow, rounds=1)
@@ -136,7 +139,7 @@ def test_local_sgd_round_takes_the_time_of_its_steps() -> None:
     e = experiment("LocalSGD", {"local_steps": 100}, rounds=20)
     steps = wb.forecast(experiment("UMW", {}, rounds=400))
     per_round = wb.forecast(e).mean
-    assert per_round < 100 * steps.mean  # a worker's own slow steps and fast ones make up for one another
+    assert per_round < 100 * steps.mean  # slow and fast steps of a worker average out
     mean = 23 * (1e-5 + 1e-5)
     assert 100 * mean < per_round < 1.3 * 100 * mean
 

@@ -1,4 +1,4 @@
-"""GC-MMC and UC-MMC against paper 5: its example, its figure, its limits; event engine and forecast alike."""
+"""GC-MMC and UC-MMC against paper 5: its example, its figure, its limits, on the event engine and in forecasts."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
 from workbench.core.schemes.multi_message import GCMMC, UCMMC
 
-DELAYS = {"kind": "shifted_exponential", "shift": 0.01, "rate": 10.0}  # alpha, mu; one sample a part
+DELAYS = {"kind": "shifted_exponential", "shift": 0.01, "rate": 10.0}  # alpha, mu; one sample per part
 FOUR = {"clusters": 4, "load": 10}
 FRC, ONE = ("GC-MMC", {**FOUR, "order": 10}), ("GC-MMC", {**FOUR, "order": 6})
 TWO, HYBRID = {**FOUR, "order": [6, 8, 10]}, {**FOUR, "order": [6, 8, 10], "hybrid": True}
-TABLE = [  # scheme, numbers, mean completion time, messages of a round (figure 1, recomputed)
+TABLE = [  # scheme, parameters, mean completion time, messages per round (figure 1, computed again)
     ("GC", {"stragglers": 9}, 1.548, 31),
     ("GC", {"stragglers": 9, "code": "fractional"}, 0.309, 7.5),
     ("GC-MMC", {**FOUR, "order": 10, "when_done": "stop"}, 0.309, 4),
@@ -51,7 +51,7 @@ TABLE = [  # scheme, numbers, mean completion time, messages of a round (figure 
 
 
 def of_the_paper(scheme: str, args: dict[str, Any], rounds: int, **fields: Any) -> wb.Experiment:
-    """K = 40 workers and parts of one sample."""
+    """Return an experiment with K = 40 workers and parts of one sample."""
     fixed: dict[str, Any] = {"workers": 40, "problem": "unit", "problem_args": {"samples": 40}}
     fixed |= {"delays": DELAYS, "rounds": rounds, "seed": 5}
     return wb.Experiment(scheme=scheme, scheme_args=args, **{**fixed, **fields})
@@ -126,7 +126,7 @@ def worker_program(scheme: GCMMC, rank: int) -> list[tuple[list[int], int, np.nd
 
 
 def test_example_1_correlated_messages() -> None:
-    """K = 6, r = 3, m = 2: worker i sends c_i after two computations and c_(i+1) after the third."""
+    """K = 6, r = 3, m = 2: worker i sends c_i after two computations, and c_(i+1) after the third."""
     scheme = GCMMC(load=3, order=2)
     first = {rank: worker_program(scheme, rank) for rank in range(1, 7)}
     for rank, sent in first.items():
@@ -140,7 +140,7 @@ def test_example_1_correlated_messages() -> None:
 
 
 def test_example_1_uncorrelated_messages() -> None:
-    """[3, 2]: the mask matrix of section III-B; any 8 of the 12 messages decode."""
+    """With [3, 2], the masks are those of section III-B. Any 8 of the 12 messages decode."""
     scheme = GCMMC(load=3, order=(3, 2), construction="joint")
     for rank in range(1, 7):
         i = rank - 1
@@ -151,7 +151,10 @@ def test_example_1_uncorrelated_messages() -> None:
 
 
 def received(scheme: GCMMC, arrivals: list[tuple[int, int]]) -> Commit | None:
-    """Feed the master messages (rank, number) in this order; its commit, if it commits with the last of them."""
+    """Send messages (rank, number) to the master in this order.
+
+    Return its commit if it commits with the last one, else None.
+    """
     sent = {rank: worker_program(scheme, rank) for rank in range(1, 7)}
     program = scheme.program(Node(0, scheme.plan(6, 6), 1, 6, None, lambda: 0.0))
     assert isinstance(next(program), Send)
@@ -171,7 +174,7 @@ def received(scheme: GCMMC, arrivals: list[tuple[int, int]]) -> Commit | None:
 
 @given(st.permutations([(1, 0), (1, 1), (2, 0), (2, 1), (4, 0), (4, 1)]))
 def test_example_1_workers_1_2_and_4_give_five_different_messages(arrivals: list[tuple[int, int]]) -> None:
-    """c1, c2, c2, c3, c4, c5 in any order; c2 twice counts once, so it takes all unless the last is a second c2."""
+    """c1, c2, c2, c3, c4, c5 in any order. A second c2 does not count, so all six are needed unless it is the last."""
     scheme = GCMMC(load=3, order=2)
     twice = [(1, 1), (2, 0)]
     enough = arrivals[:-1] if arrivals[-1] in twice else arrivals
@@ -194,7 +197,7 @@ def test_gc_mmc_example_1_uncorrelated_decodes_any_eight_messages(
 
 
 def test_mmc_example_1_timeline(tmp_path: Path) -> None:
-    """Workers 3, 5 and 6 are persistent stragglers: MMC does without them, GC with load 3 waits for a fourth."""
+    """Workers 3, 5 and 6 are permanently slow. MMC does not need them, and GC with load 3 waits for one of them."""
     table = tmp_path / "times.csv"
     paces = enumerate([1.0, 1.1, 1.2, 900.0, 900.0, 900.0])
     table.write_text("worker,iteration,seconds\n" + "\n".join(f"{w},0,{s}" for w, s in paces))
@@ -204,7 +207,9 @@ def test_mmc_example_1_timeline(tmp_path: Path) -> None:
         wb.Experiment(scheme="GC-MMC", scheme_args={"load": 3, "order": 2}, seed=seed, **spec)
         for seed in range(200)
     ]
-    pace = [DelayStream(e.delays, e.seed, 6).draw(0)[0] for e in mmc]  # who gets which record is drawn
+    pace = [
+        DelayStream(e.delays, e.seed, 6).draw(0)[0] for e in mmc
+    ]  # the assignment of records to workers is drawn
     seed = next(seed for seed, x in enumerate(pace) if max(x[0], x[1], x[3]) < 2)
     x = pace[seed]
     line, _ = simulated(mmc[seed])
@@ -243,7 +248,7 @@ def test_mmc_forecast_with_decoding_and_slow_links(per: str) -> None:
 
 
 def test_mmc_fractional_repetition_is_the_cluster_of_size_load() -> None:
-    """Section III-C: the same rounds, to the last bit of the time."""
+    """Section III-C: the round times are the same, bit for bit."""
     fractional = wb.forecast(of_the_paper("GC", {"stragglers": 9, "code": "fractional"}, 200))
     clustered = wb.forecast(of_the_paper("GC-MMC", {**FRC[1], "when_done": "go on"}, 200))
     np.testing.assert_array_equal(fractional.seconds, clustered.seconds)
@@ -265,7 +270,7 @@ def test_mmc_of_order_one_is_uncoded() -> None:
 
 
 def test_mmc_hybrid_sends_the_plain_sum_last() -> None:
-    """Section III-D, K = r = 5, [5, 3]: three coded messages, or one worker with everything done."""
+    """Section III-D, K = r = 5, [5, 3]: three coded messages, or one worker that has computed everything."""
     scheme = GCMMC(load=5, order=(5, 3), hybrid=True)
     agenda = scheme.agenda(5)
     assert agenda.code.needed == 3
@@ -293,7 +298,7 @@ def test_mmc_stopping_clusters_saves_messages_and_work() -> None:
         assert sum(stop.samples) < sum(goes_on.samples)
         if bandwidth is None:
             np.testing.assert_allclose(stop.times, goes_on.times, rtol=1e-12)
-            assert sum(stop.stale) == 0  # they were notified in time
+            assert sum(stop.stale) == 0  # the stop messages came in time
         else:
             assert stop.times[-1] < 0.97 * goes_on.times[-1]
 
@@ -315,7 +320,7 @@ def test_mmc_stop_message_is_not_a_download() -> None:
             6,
             [4, 5],
             [4, 5],
-        ),  # part 5 is lost: workers 4 and 5 held it
+        ),  # part 5 is lost, which workers 4 and 5 held
         ({"load": 3, "order": 3, "clusters": 2}, 6, [1, 2, 4, 5], None),
         ({"load": 3, "order": [2, 3]}, 6, [2, 5], None),
         ({"load": 3, "order": [2, 3]}, 6, [2, 5, 6], [2, 5, 6]),  # 6 messages are left, 8 are needed
@@ -365,7 +370,10 @@ def test_mmc_refuses_wrong_parameters(args: dict[str, Any], fields: list[str]) -
 
 @pytest.mark.parametrize("per", ["worker", "part"])
 def test_mmc_parts_take_as_long_as_the_whole_load(per: str) -> None:
-    """X a worker: s parts take s X. X a part: the sum of their draws. The last is done when the load is done."""
+    """A draw X per worker: s parts take s X.
+
+    A draw per part: the sum of the draws. The last part ends with the load.
+    """
     plan = GCMMC(load=4, order=2, clusters=2).plan(10, 37)
     stream = DelayStream(of_the_paper(*ONE, 1, delays={**DELAYS, "per": per}).delays, 3, 10)
     progress = stream.progress(0, plan.portions)

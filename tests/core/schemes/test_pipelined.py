@@ -12,10 +12,10 @@ from workbench.core.contract.weights import VersionedWeights
 
 
 def test_pgc_commit_has_the_newest_gradients_of_answering_workers() -> None:
-    """Compare with a plain table of the computed parts, made from the answers that were in time."""
+    """Compare with a plain table of the computed parts, filled from the answers that came in time."""
     e = experiment(40)
     line, commits = simulated(e)
-    newest = np.zeros((N, N), dtype=int)  # worker, part -> model of its newest gradient there
+    newest = np.zeros((N, N), dtype=int)  # worker, part -> model at which its newest gradient was computed
     answered = came(line, N)
     assert answered[0].all()
     for r, weights in enumerate(commits.weights):

@@ -1,4 +1,4 @@
-"""Refused settings of schemes that mix models, omit answers, or step locally: the suggested value works."""
+"""Refused settings of schemes that mix models, omit answers, or step locally: the suggested values are accepted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ADVICE = re.compile(
 
 
 def numbers(name: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Some of a scheme's fields that hold numbers."""
+    """Return some fields of a scheme that are numbers."""
     kinds = {
         field: WHOLE if "int" in str(info.annotation) else REAL
         for field, info in wb.schemes.get(name).model_fields.items()
@@ -36,21 +36,23 @@ def numbers(name: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def advised(sentence: str, args: dict[str, Any]) -> dict[str, Any]:
-    """The same numbers, but for what a refusal says."""
+    """Return the fields, changed as the refusal suggests."""
     found = re.fullmatch(r"scheme_args\.(\w+) = (\S+): [^\n]+", sentence)
     assert found, sentence
     field, value = found.groups()
-    told = ADVICE.search(sentence)
-    assert told, sentence
+    advice = ADVICE.search(sentence)
+    assert advice, sentence
     number = args.get(field, float(value))
-    if told["other"]:
-        return {**args, told["other"]: int(told["value"])}
-    if told["drop"]:
+    if advice["other"]:
+        return {**args, advice["other"]: int(advice["value"])}
+    if advice["drop"]:
         return {k: v for k, v in args.items() if k != field}
-    low, high = float(told["low"] or told["least"] or 0.5), float(told["high"] or 0.5)
-    near = min(map(float, told["some"].split(", ")), key=lambda x: abs(x - number)) if told["some"] else None
-    wanted = near if near is not None else low if number < low or told["least"] or told["above"] else high
-    wanted = low if told["high"] and "below" in sentence else wanted
+    low, high = float(advice["low"] or advice["least"] or 0.5), float(advice["high"] or 0.5)
+    near = (
+        min(map(float, advice["some"].split(", ")), key=lambda x: abs(x - number)) if advice["some"] else None
+    )
+    wanted = near if near is not None else low if number < low or advice["least"] or advice["above"] else high
+    wanted = low if advice["high"] and "below" in sentence else wanted
     return {**args, field: int(wanted) if isinstance(number, int) or wanted == int(wanted) else wanted}
 
 

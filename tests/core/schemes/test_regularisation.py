@@ -1,4 +1,4 @@
-"""Regularisation in the steps of every scheme: in the objective's proportion to the committed gradients."""
+"""Regularisation of every scheme: a step has it in proportion to the committed gradients."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def with_weights(e: wb.Experiment) -> Coefficients:
 
 
 def loop_sum(problem: Problem, e: wb.Experiment, weights: Any, models: list[Array], round: int) -> Array:
-    """Return the committed sum of weight * gradient, part by part at the model of each."""
+    """Return the committed sum of weight * gradient, part by part, each at its model."""
     bounds = e.plan.bounds
     if not isinstance(weights, VersionedWeights):
         one = np.ones(e.plan.parts) if weights is None else weights
@@ -53,11 +53,14 @@ def loop_sum(problem: Problem, e: wb.Experiment, weights: Any, models: list[Arra
 
 
 def mean_weight(e: wb.Experiment, weights: Any) -> float:
-    """Return the mean weight of the parts in a commit; 1 for the sums that are scaled to be unbiased."""
+    """Return the mean weight of the parts in a commit, or 1 if sums are scaled to be unbiased."""
     if weights is None or e.scheme_args.get("decoding") in {"sum", "one_step"}:
         return 1.0
     total = weights.total(e.plan.parts) if isinstance(weights, VersionedWeights) else weights
-    by_samples = e.scheme in {"DSAG", "DropCompute"}  # they scale by samples, the others by parts
+    by_samples = e.scheme in {
+        "DSAG",
+        "DropCompute",
+    }  # these schemes scale by samples, and the others by parts
     return float(total @ e.plan.sizes) / e.plan.samples if by_samples else float(np.mean(total))
 
 
@@ -80,14 +83,16 @@ def test_weights_and_vectors_give_the_same_models(spec: dict[str, Any]) -> None:
     e = on_data(spec)
     numbers, weights = with_vectors(e), with_weights(e)
     commits = Commits(e.build_optimiser(), weights.weights, e.plan.sizes, 1, weights.shares)
-    models = [learnt.model for (learnt,) in follow(e.build_problem(), [commits])][:-1]  # one update ahead
+    models = [learnt.model for (learnt,) in follow(e.build_problem(), [commits])][
+        :-1
+    ]  # without the last update
     scale = max(1.0, *(float(np.abs(model).max()) for model in numbers.models))
     np.testing.assert_allclose(models, numbers.models[1:], atol=1e-6 * scale, rtol=1e-6)
 
 
 @pytest.mark.parametrize("engine", ["weights", "vectors"])
 def test_sgd_with_a_longer_step_is_backup(engine: str) -> None:
-    """End at the same loss: without the proportion, SGD minimises another objective and ends 3 % above."""
+    """Both end at the same loss. Without the proportion, SGD would minimise another objective and end 3 % above."""
     args = {"samples": 120, "features": 6, "l2": 1e-2}
     common = {"problem": "logistic", "problem_args": args, "workers": 12, "rounds": 300, "optimiser": "gd"}
     ends = []
@@ -105,7 +110,7 @@ def test_sgd_with_a_longer_step_is_backup(engine: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["SGD", "Backup", "FRC", "CRC", "IS-GC"])
 def test_at_the_minimiser_the_steps_of_all_survivor_sets_add_up_to_zero(scheme: str) -> None:
-    """The sum over all sets of answers, each as likely as the others, is a multiple of the objective's gradient."""
+    """The sum over all equally likely sets of answers is a multiple of the objective's gradient, which is 0."""
     workers, data = 6, {"samples": 60, "features": FEATURES, "l2": L2}
     args = {"stragglers": S} if scheme in {"SGD", "Backup"} else {"replication": 2, "wait_for": workers - S}
     args |= {"placement": "fractional"} if scheme == "IS-GC" else {}

@@ -1,4 +1,4 @@
-"""Sequential codes: the seconds of the authors' simulator, whole gradients at stale models, loads, refusals."""
+"""Sequential codes: the times of the authors' simulator, full gradients at stale models, loads, refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLOW = settings(max_examples=60, deadline=None, suppress_health_check=list(Healt
 
 
 def recording(path: Path, delays: list[list[float]]) -> dict[str, Any]:
-    """A law that takes these seconds as they are; (workers, rounds)."""
+    """Write a recording. Return a delay model that replays these seconds, (workers, rounds)."""
     with path.open("w", newline="") as file:
         out = csv.writer(file)
         out.writerow(["worker", "iteration", "seconds"])
@@ -39,7 +39,7 @@ def recording(path: Path, delays: list[list[float]]) -> dict[str, Any]:
 
 
 def bursty(seed: int, workers: int, rounds: int, share: float) -> list[list[float]]:
-    """Seconds of workers that are slow for some rounds in a row."""
+    """Return the seconds of workers that are slow for several rounds in a row, (workers, rounds)."""
     rng = np.random.default_rng(seed)
     slow, rows = rng.random(workers) < share, []
     for _ in range(rounds):
@@ -97,7 +97,9 @@ def test_sequential_gc_equals_the_plain_algorithm(
     np.testing.assert_allclose(np.cumsum(forecast(e).seconds), wanted, rtol=1e-12)
     first = e.model_copy(update={"scheme_args": {"stragglers": spare}})
     usual = wb.Experiment(**first.model_dump())
-    assert (forecast(usual).seconds <= forecast(e).seconds * (1 + 1e-12)).all()  # it waits for nothing
+    assert (
+        forecast(usual).seconds <= forecast(e).seconds * (1 + 1e-12)
+    ).all()  # it waits for no worker in addition
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -188,7 +190,7 @@ def test_sequential_code_tolerates_dead_workers() -> None:
 
 @pytest.mark.parametrize(("burst", "window", "stragglers"), [(1, 2, 2), (2, 3, 3), (1, 3, 6), (1, 2, 4)])
 def test_selective_repeat_tolerates_deaths_up_to_the_code(burst: int, window: int, stragglers: int) -> None:
-    """Stragglers before a death may have used up the pattern of bursts: only the job's code counts from then on."""
+    """Earlier stragglers may exhaust the tolerated bursts. After a death, only the job's own code counts."""
     args = {"burst": burst, "window": window, "stragglers": stragglers}
     spare, ended = SRSGC(**args).spare, 0
     for seed in range(6):
@@ -203,7 +205,7 @@ def test_selective_repeat_tolerates_deaths_up_to_the_code(burst: int, window: in
         )
         with pytest.raises(wb.QuorumLost):
             wb.run(e)
-        with suppress(wb.QuorumLost):  # a worker that dies while it repeats a job ends the run
+        with suppress(wb.QuorumLost):  # if a worker dies while it repeats a job, the run ends
             rounds = wb.run(e.replace(faults=e.faults[:spare])).rounds
             assert len(rounds) == 20
             assert rounds["residual"].max() < 1e-6
@@ -232,9 +234,7 @@ def test_sequential_real_processes_equal_the_simulator(name: str, args: dict[str
         optimiser_args={"step": 1e-3},
         delays={"kind": "markov", "factor": 5.0, "p_slow": 0.3, "shift": 4e-4},
     )
-    wb.run(
-        e.replace(rounds=2), engine="mpi"
-    )  # ranks that have only just come up are late in their first round
+    wb.run(e.replace(rounds=2), engine="mpi")  # new ranks are late in their first round
     simulated, real = wb.run(e), wb.run(e, engine="mpi", emulate="all")
     np.testing.assert_allclose(real.columns["loss"], simulated.columns["loss"], rtol=1e-9)
     np.testing.assert_array_equal(real.columns["messages"], simulated.columns["messages"])
@@ -287,7 +287,7 @@ def test_sequential_with_recorded_times_equals_the_plain_algorithm(name: str) ->
 
 @pytest.mark.parametrize("name", CASES)
 def test_sequential_with_a_tuned_step_learns_as_gradient_descent(name: str) -> None:
-    """Stale gradients tolerate smaller steps: it diverges at the best step of gradient descent."""
+    """Stale gradients need smaller steps: with the best step of gradient descent, the run diverges."""
     e = wb.Experiment(
         scheme=name,
         scheme_args={"burst": 2, "window": 3},

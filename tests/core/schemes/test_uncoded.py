@@ -1,4 +1,4 @@
-"""Backup workers compared with SGD: the same rounds, an unbiased sum."""
+"""Backup workers compared with SGD: the same rounds, and an unbiased sum."""
 
 from __future__ import annotations
 

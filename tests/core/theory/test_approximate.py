@@ -32,7 +32,7 @@ codes = st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(1,
 
 
 def cyclic(n: int, s: int) -> NDArray[np.float64]:
-    """Plain sums of s parts, worker by worker."""
+    """Return plain sums of s parts, worker by worker."""
     return np.array([[1.0 if (j - i) % n < s else 0.0 for j in range(n)] for i in range(n)])
 
 
@@ -41,7 +41,7 @@ def repetition(n: int, s: int) -> NDArray[np.float64]:
 
 
 def tandon(n: int, s: int, seed: int) -> NDArray[np.float64]:
-    """The random cyclic code of Tandon et al. 2017 with s parts per worker."""
+    """Return the random cyclic code of Tandon et al. 2017 with s parts per worker."""
     H = np.random.default_rng(seed).standard_normal((s - 1, n))
     H[:, -1] = -H[:, :-1].sum(axis=1)
     B = np.zeros((n, n))
@@ -59,7 +59,7 @@ def error(B: NDArray[np.float64], survivors: list[int]) -> float:
 
 
 def enumerated(B: NDArray[np.float64], slow: int, p_ss: float, p_as: float) -> float:
-    """Mean error over all places of the slow workers and all sets of survivors."""
+    """Return the mean error over all places of the slow workers and all sets of survivors."""
     n, total = len(B), 0.0
     errors = {mask: error(B, [i for i in range(n) if mask >> i & 1]) for mask in range(2**n)}
     for places in combinations(range(n), slow):
@@ -74,7 +74,7 @@ def enumerated(B: NDArray[np.float64], slow: int, p_ss: float, p_as: float) -> f
 def drawn(
     rng: np.random.Generator, draws: int, n: int, p_slow: float, p_ss: float, p_as: float
 ) -> NDArray[np.bool_]:
-    """Survivors of every draw, (draws, n)."""
+    """Return the survivors of every draw, (draws, n)."""
     slow = rng.random((draws, n)) < p_slow
     return np.asarray(rng.random((draws, n)) >= np.where(slow, p_ss, p_as))
 
@@ -113,13 +113,15 @@ def test_the_three_ways_to_all_errors_agree(code: tuple[int, int]) -> None:
 
 
 def closed_form_of_two(n: int, q: float) -> float:
-    """CRC with two parts per worker: a run of l survivors between two missing covers l + 1 parts and misses them
-    by 1 / (l + 1) if l is even, else by 0.
+    """Return the error of CRC with two parts per worker.
+
+    A run of l survivors between two missing workers covers l + 1 parts. It misses them by 1 / (l + 1) if l is even,
+    and by 0 otherwise.
     """
     runs = sum((1 - q) ** run * q / (run + 1) for run in range(0, n - 1, 2))
     alone = (
         (1 - q) ** (n - 1) / n if n % 2 else 0.0
-    )  # one missing: the run of n - 1 has the same one at both ends
+    )  # with one missing worker, the run of n - 1 survivors has it at both ends
     return n * q * (runs + alone)
 
 
@@ -140,7 +142,10 @@ def test_frc_is_n_q_to_the_s(code: tuple[int, int], model: dict[str, float]) -> 
 def test_crc_error_is_at_least_that_of_repetition(
     code: tuple[int, int], model: dict[str, float], seed: int
 ) -> None:
-    """Every part without an answer costs 1, which alone is n q^s on average: CRC never beats FRC."""
+    """A part without an answer costs 1, and the mean number of such parts is n q^s.
+
+    CRC is therefore never better than FRC.
+    """
     n, s = code
     least = n * straggler_probability(**model) ** s
     random = np.where(cyclic(n, s) > 0, np.random.default_rng(seed).standard_normal((n, n)), 0.0)
@@ -163,7 +168,7 @@ def test_errors_grow_with_the_straggling(
 
 @pytest.mark.parametrize(("n", "s", "code"), [(8, 2, "crc"), (9, 3, "frc"), (9, 3, "crc"), (10, 4, "crc")])
 def test_frc_and_crc_errors_against_monte_carlo(n: int, s: int, code: str) -> None:
-    """Classes, straggling and shuffling drawn; decoded with NumPy's own least squares."""
+    """Slow workers, stragglers and shuffling are drawn. Decoding is by NumPy's least squares."""
     rng = np.random.default_rng(n)
     B = cyclic(n, s) if code == "crc" else repetition(n, s)
     expected = (crc_error if code == "crc" else frc_error)(n, s, 0.4, 0.7, 0.1)
@@ -172,13 +177,16 @@ def test_frc_and_crc_errors_against_monte_carlo(n: int, s: int, code: str) -> No
 
 
 def test_published_frc_error_is_that_of_one_part_per_worker() -> None:
-    """Printed 1.976 for s = 2: theorem 1 gives 0.4881; 1.976 = n q is its value for s = 1."""
+    """The paper prints 1.976 for s = 2. Theorem 1 gives 0.4881, and n q = 1.976 is its value for s = 1."""
     assert frc_error(s=2, **PUBLISHED) == pytest.approx(0.4881, abs=5e-5)
     assert frc_error(s=1, **PUBLISHED) == pytest.approx(1.976, abs=5e-4)
 
 
 def test_published_crc_error_is_not_theorem_2() -> None:
-    """Printed 0.5173: the plain sums give 0.6244, random codes with two parts per worker more than 0.75."""
+    """The paper prints 0.5173.
+
+    Plain sums have 0.6244, and random codes with two parts per worker have more than 0.75.
+    """
     assert crc_error(s=2, **PUBLISHED) == pytest.approx(0.6244, abs=5e-5)
     assert crc_error(s=2, **PUBLISHED) > frc_error(s=2, **PUBLISHED)
     random = [crc_error(s=2, **PUBLISHED, coefficients=tandon(8, 2, seed)) for seed in range(30)]
@@ -187,7 +195,7 @@ def test_published_crc_error_is_not_theorem_2() -> None:
 
 
 def test_crc_theorem_2_omits_cases_of_plain_sums() -> None:
-    """It sums to r = n - s. Three parts per worker and 8 workers: with 6 or 7 answers the sums still miss something."""
+    """The theorem sums to r = n - s. With 8 workers and three parts each, 6 or 7 answers still miss some parts."""
     errors = crc_errors(8, 3)
     whole = crc_error(s=3, **PUBLISHED)
     printed = sum(
@@ -196,11 +204,11 @@ def test_crc_theorem_2_omits_cases_of_plain_sums() -> None:
     )
     assert (whole, printed) == (pytest.approx(0.2971, abs=5e-5), pytest.approx(0.2248, abs=5e-5))
     assert errors[6] > 0.1
-    assert crc_errors(9, 3)[7:] == pytest.approx(0, abs=1e-9)  # 3 divides 9: two stragglers are tolerated
+    assert crc_errors(9, 3)[7:] == pytest.approx(0, abs=1e-9)  # 3 divides 9, so two stragglers are tolerated
 
 
 def test_crc_shifts_of_a_random_code_differ() -> None:
-    """The proof of theorem 2 wants columns that are shifts of one another; Tandon's code only has such zeros."""
+    """The proof of theorem 2 assumes columns that are shifts of each other. Only the zeros of Tandon's code are."""
     B = tandon(8, 2, 0)
     assert abs(error(B, [0, 1, 2, 5]) - error(B, [1, 2, 3, 6])) > 0.01
     assert error(cyclic(8, 2), [0, 1, 2, 5]) == pytest.approx(error(cyclic(8, 2), [1, 2, 3, 6]))
@@ -234,7 +242,7 @@ def test_survivors_against_enumeration(n: int, p_ss: float, p_as: float, data: s
 
 
 def printed_survivors(n: int, m: int, p_ss: float, p_as: float) -> list[float]:
-    """P_r as theorem 1 prints it, r'(i) = min(i, m)."""
+    """Return P_r as theorem 1 prints it, with r'(i) = min(i, m)."""
     return [
         sum(
             comb(m, min(i, m))
@@ -250,7 +258,7 @@ def printed_survivors(n: int, m: int, p_ss: float, p_as: float) -> list[float]:
 
 
 def test_published_survivor_distribution_is_none() -> None:
-    """The printed P_r add up to more than 1: terms with more slow survivors than slow workers are counted."""
+    """The printed P_r sum to more than 1, since they count terms with more slow survivors than slow workers."""
     assert sum(printed_survivors(8, 0, 0.8, 0.01)) == pytest.approx(1.00253, abs=1e-5)
     assert sum(printed_survivors(8, 2, 0.3, 0.2)) > 1.05
     assert survivor_distribution(8, 2, 0.3, 0.2).sum() == pytest.approx(1)

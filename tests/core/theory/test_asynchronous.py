@@ -1,4 +1,4 @@
-"""Asynchronous SGD's closed forms against the virtual clock, at any delays and links."""
+"""Closed forms of asynchronous SGD against the virtual clock, for any delays and links."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def ages(e: wb.Experiment) -> list[int]:
     timeline(e, commits, events=False)
     found = []
     for t, weights in enumerate(commits.weights):
-        if isinstance(weights, VersionedWeights):  # one answer, as it counts as many parts as there are
+        if isinstance(weights, VersionedWeights):  # a single answer, with the weights of all its parts
             share = weights.weights / e.workers * getattr(e.built_scheme, "size", 1)
             found += np.repeat(t - weights.versions, np.rint(share).astype(int)).tolist()
         else:
@@ -35,7 +35,7 @@ def ages(e: wb.Experiment) -> list[int]:
 def test_async_staleness_grows_with_every_commit(
     delays: dict[str, Any], link: dict[str, Any], workers: int, buffer: int, seed: int
 ) -> None:
-    """In a run of R commits the ages fall short of R (N - 1) by those of the N answers that it did not live to see."""
+    """The staleness of R commits sums to R (N - 1), minus that of the N answers that were under way at the end."""
     e = wb.Experiment(
         scheme="FedBuff", scheme_args={"buffer": buffer, "damping": 0.0}, workers=workers, rounds=40,
         seed=seed, delays=delays, link=link, problem="unit", problem_args={"samples": 50},

@@ -21,7 +21,10 @@ from workbench.core.theory import (
 
 
 def selections(models: list[float], smoothness: float, c: float, max_age: int) -> list[int]:
-    """Iterations in which rule (7) and the age limit of algorithm 1 select a worker; all know the first model."""
+    """Return the iterations in which rule (7) and the age limit of algorithm 1 select a worker.
+
+    The first model is the same for all.
+    """
     chosen, last = [0], 0
     for k in range(1, len(models)):
         recent = sum((models[k + 1 - d] - models[k - d]) ** 2 for d in range(1, max_age + 1) if k - d >= 0)
@@ -40,24 +43,24 @@ def selections(models: list[float], smoothness: float, c: float, max_age: int) -
 def test_cada_selected_is_the_maximal_frequency(
     steps: list[int], smoothness: float, c: float, max_age: int
 ) -> None:
-    """Whatever the models do, two selections are at least as far apart as the bound assumes."""
+    """For any models, two selections are at least as far apart as the bound assumes."""
     models = np.cumsum([0, *steps]).astype(float).tolist()
-    # A hair below c: at equality, rounding decides
+    # just below c, since rounding decides at equality
     chosen = selections(models, smoothness, c * (1 + 1e-9), max_age)
     least = 1 / cada_selected([smoothness], c, max_age)
     assert all(gap >= least - 1e-9 for gap in np.diff(chosen))
 
 
 def test_cada_selected_exceeds_the_published_bound() -> None:
-    """Equations (12) and (15) to the letter, and what the rule does on a straight path of 200 iterations."""
+    """Equations (12) and (15) as printed, compared with the rule on a straight path of 200 iterations."""
     straight = [float(k) for k in range(201)]
-    smooth = [0.01, 0.01, 0.01]  # never selected but for their age: every 10th iteration
+    smooth = [0.01, 0.01, 0.01]  # selected only at the maximum age, in every 10th iteration
     average = sum(len(selections(straight, L, 2.0, 10)) - 1 for L in smooth) / 200
     assert average == pytest.approx(0.3)
     assert cada_selected(smooth, 2.0, 10) == pytest.approx(0.3)
     assert cada_selected(smooth, 2.0, 10, form="published") == pytest.approx(3 / 11)
 
-    rough = [5.0, 5.0, 5.0]  # selected in every iteration; class 0, which Lbar_0 = 0 makes empty
+    rough = [5.0, 5.0, 5.0]  # selected in every iteration; class 0 is empty, since Lbar_0 = 0
     average = sum(len(selections(straight, L, 2.0, 10)) - 1 for L in rough) / 200
     assert average == cada_selected(rough, 2.0, 10) == 3
     assert cada_selected(rough, 2.0, 10, form="published") == 0
@@ -69,7 +72,7 @@ def test_cada_selected_exceeds_the_published_bound() -> None:
     max_age=st.integers(1, 20),
 )
 def test_cada_selected_is_between_its_limits(smoothness: list[float], c: float, max_age: int) -> None:
-    """Between M / D and M; a larger c never selects more, a rougher loss never less."""
+    """The number is between M / D and M. A larger c never selects more, and a rougher loss never less."""
     workers = len(smoothness)
     selected = cada_selected(smoothness, c, max_age)
     assert workers / max_age - 1e-9 <= selected <= workers + 1e-9
@@ -79,7 +82,7 @@ def test_cada_selected_is_between_its_limits(smoothness: list[float], c: float, 
 
 
 def test_cada_selected_published_form_by_hand() -> None:
-    """M = 2, c = 8, D = 2: Lbar_1^2 = 2, Lbar_2^2 = 1, Lbar_3 = 0, all limits excluded."""
+    """M = 2, c = 8, D = 2: Lbar_1^2 = 2, Lbar_2^2 = 1, Lbar_3 = 0, with all limits excluded."""
     assert cada_selected([1.2, 0.5], 8.0, 2, form="published") == pytest.approx(1 / 2 + 1 / 3)
     assert cada_selected([1.0, 2.0], 8.0, 2, form="published") == 0
 
@@ -102,7 +105,7 @@ def test_cada_time_equation_14(groups: int, size: int, mean: float) -> None:
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_gcada_time_with_varying_selection_is_shorter(size: int) -> None:
-    """(13) and (16) put the mean number into a concave H: the true mean is less."""
+    """Equations (13) and (16) apply a concave H to the mean number, which is an upper bound of the true mean."""
     rng = np.random.default_rng(8)
     selected = rng.binomial(6, 0.5, 40_000)
     times = rng.exponential(1.0, (40_000, 6, size)).min(2)
@@ -121,7 +124,7 @@ def test_gcada_computation_and_communication(selected: float, size: int, batch: 
 
 
 def test_gcada_is_faster_at_equal_cost_for_each_worker() -> None:
-    """Against CADA with as many workers downloading: less time, fewer messages, as much computing."""
+    """Compared with CADA with equally many downloading workers: less time, fewer messages, equal computing."""
     for size in (2, 3, 4):
         assert gcada_time(12 / size, size) < cada_time(12)
         assert gcada_communication(12 / size, size) < gcada_communication(12)
@@ -129,17 +132,20 @@ def test_gcada_is_faster_at_equal_cost_for_each_worker() -> None:
 
 
 def test_published_totals_mean_groups_of_three() -> None:
-    """Communication 12292 and computation 9219 at loss 0.1: M_G = 3 and 3073 uploads, not the stated M_G = 4."""
+    """The totals are communication 12292 and computation 9219 at loss 0.1.
+
+    They imply M_G = 3 and 3073 uploads, not the stated M_G = 4.
+    """
     assert pytest.approx(communication_ratio(3)) == 12292 / 9219
     assert gcada_communication(3073, 3) == 12292
     assert gcada_computation(3073, 3) == 9219
-    assert 12292 % (4 + 1) == 2  # no whole number of uploads fits M_G = 4
+    assert 12292 % (4 + 1) == 2  # no whole number of uploads gives 12292 for M_G = 4
     assert gcada_communication(9646) == 19292  # CADA: 9646 uploads
     assert gcada_computation(9646) == 9646
 
 
 def test_published_times_are_possible_with_groups_of_three_only() -> None:
-    """H_g <= g, so a run with U uploads takes at most U eta / M_G on average: 0.068 s fits M_G = 3, not M_G = 4."""
+    """H_g <= g, so a run with U uploads takes at most U eta / M_G on average: 0.068 s is possible for M_G = 3 only."""
     assert 3073 * gcada_time(1, 3, 1e-4) > 0.068
     assert 12292 / 5 * gcada_time(1, 4, 1e-4) < 0.068
     assert 9646 * cada_time(1, 1e-4) > 0.380

@@ -23,7 +23,7 @@ trees = st.integers(1, 30).flatmap(lambda n: st.tuples(st.just(n), st.integers(1
 
 
 def allocated(n: int, layers: int, s: int, r: Fraction) -> Fraction:
-    """What is left for the leaves' children when every node keeps r of what its subtree was given."""
+    """Return the samples left for the leaves' children if each node keeps r of its subtree's samples."""
     subtree = Fraction(1)
     for _ in range(layers):
         subtree = subtree * (s + 1) / n - r
@@ -32,7 +32,7 @@ def allocated(n: int, layers: int, s: int, r: Fraction) -> Fraction:
 
 @given(tree=trees)
 def test_cr_load_uses_the_whole_data_set(tree: tuple[int, int, int]) -> None:
-    """Allocate hands (s+1)/n to every child, which keeps r: with r_CR nothing is left below the leaves."""
+    """Each child gets (s+1)/n of the samples and keeps r. With r = r_CR, nothing is left below the leaves."""
     n, layers, s = tree
     q = Fraction(n, s + 1)
     exact = 1 / sum(q**layer for layer in range(1, layers + 1))
@@ -73,7 +73,7 @@ def test_stragglers_for_a_load(tree: tuple[int, int, int]) -> None:
 
 @given(alpha=st.sampled_from([0.125, 0.25, 0.5]), layers=st.integers(1, 4))
 def test_resiliency_with_many_children(alpha: float, layers: int) -> None:
-    """Table I: alpha = r^(1/L), in the limit up to the lower powers of 1/alpha, which the table drops."""
+    """Table I has alpha = r^(1/L) in the limit, up to lower powers of 1/alpha, which the table omits."""
     n = 100_000
     q = 1 / alpha
     limit = 1 / sum(q**layer for layer in range(1, layers + 1))
@@ -83,14 +83,14 @@ def test_resiliency_with_many_children(alpha: float, layers: int) -> None:
 
 
 def test_published_load_reduction() -> None:
-    """Remark 2: from one layer to three, alpha = 0.5 reduces the load 7 times."""
+    """Remark 2: from one layer to three, with alpha = 0.5, the load decreases by a factor of 7."""
     n = 1_000_000
     assert cr_load(n, 1, n // 2) / cr_load(n, 3, n // 2) == pytest.approx(7, rel=1e-5)
 
 
 @given(n=st.integers(2, 20), layers=st.integers(1, 5))
 def test_parallelisation(n: int, layers: int) -> None:
-    """N / n parents: GC's 1 with one layer, of the order N^(1 - 1/L), never more than the ring's N."""
+    """There are N / n parents: GC's 1 with one layer, of the order N^(1 - 1/L), and never more than the ring's N."""
     workers = cr_workers(n, layers)
     parents = cr_parallelisation(n, layers)
     assert parents * n == workers
@@ -100,7 +100,7 @@ def test_parallelisation(n: int, layers: int) -> None:
 
 
 def test_cr_workers_of_published_trees() -> None:
-    """The text gives (12, 2) for both clusters; 84 workers are (4, 3)."""
+    """The text has (12, 2) for both clusters, but 84 workers are (4, 3)."""
     assert cr_workers(12, 2) == 156
     assert cr_workers(4, 3) == 84
 
@@ -115,7 +115,7 @@ def test_cr_time_bounds_are_in_order(tree: tuple[int, int, int], transfer: float
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_cr_time_bounds_are_the_limit_of_the_exact_mean(layers: int) -> None:
-    """Without transfer times both bounds are the same number, and the exact mean tends to it."""
+    """Without transfer times, both bounds are equal, and the exact mean converges to them."""
     errors = []
     for n in (8, 64, 512, 4096):
         setting = (n, layers, n // 4, 1e4, 1e-4, 1e4)
@@ -126,8 +126,8 @@ def test_cr_time_bounds_are_the_limit_of_the_exact_mean(layers: int) -> None:
     assert errors[-1] < 0.03  # of the order n^(-1/2)
 
 
-def test_printed_lower_bound_is_no_bound_at_the_papers_own_size() -> None:
-    """Figure 13's CR: the leading terms of (7) say at least 1.1802 s, the exact mean is 1.1350 s."""
+def test_printed_lower_bound_is_not_a_bound_at_the_papers_own_size() -> None:
+    """CR of figure 13: the leading terms of (7) are at least 1.1802 s, and the exact mean is 1.1350 s."""
     setting = {
         "children": 12,
         "layers": 2,
@@ -142,7 +142,7 @@ def test_printed_lower_bound_is_no_bound_at_the_papers_own_size() -> None:
     assert cr_time(**setting) == pytest.approx(1.1350, abs=1e-4)
 
 
-def test_printed_lower_bound_is_no_bound_for_one_layer() -> None:
+def test_printed_lower_bound_is_not_a_bound_for_one_layer() -> None:
     """H_12 - H_3 = 1.270 < log(12 / 3) = 1.386."""
     setting = (12, 1, 3, 12.0, 0.0, 4.0)
     assert cr_time(*setting) == pytest.approx(1.2699, abs=1e-4)

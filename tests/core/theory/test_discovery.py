@@ -1,4 +1,4 @@
-"""Discovery of formulas: a new file is enough to add one."""
+"""Discovery of formulas: adding one file adds a formula."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LISTED = '__all__ = ["listed_time"]\ndef listed_time(): return 1\ndef helper(): 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Add a folder to the search path for a while."""
+    """Add a folder to the search path during a test."""
     before = set(vars(theory)), set(sys.modules)
     theory.__path__.append(str(tmp_path))
     yield tmp_path
@@ -48,19 +48,19 @@ def test_theory_finds_a_formula_in_a_new_file(folder: Path) -> None:
     (folder / "listed_time.py").write_text(LISTED)
     (folder / "_hidden.py").write_text("def hidden(): return 3\n")
     assert theory.halved_time(3.0) == 1.5
-    assert theory.listed_time() == 1  # not the module of that name
+    assert theory.listed_time() == 1  # the function, not the module of that name
     assert set(theory.__all__) - known == {"halved_time", "listed_time"}
-    assert set(dir(theory)) == set(theory.__all__)  # what the tab key offers
-    told = pydoc.render_doc(theory, renderer=pydoc.plaintext)
-    assert "halved_time(seconds: float) -> float" in told
-    assert "cr_load(" in told
+    assert set(dir(theory)) == set(theory.__all__)  # the names that tab completion offers
+    help_text = pydoc.render_doc(theory, renderer=pydoc.plaintext)
+    assert "halved_time(seconds: float) -> float" in help_text
+    assert "cr_load(" in help_text
     for name in ("sqrt", "positive", "_squared", "helper", "hidden"):
         with pytest.raises(AttributeError, match=name):
             getattr(theory, name)
 
 
 def test_theory_formula_with_the_name_of_its_module() -> None:
-    """The order in which modules are imported does not matter."""
+    """The order of imports has no effect."""
     code = "import workbench.core.theory.necklaces; from workbench import theory; print(theory.necklaces(2))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("(array(")

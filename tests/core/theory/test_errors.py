@@ -245,10 +245,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "umw_time": {"workers": 4, **TIME, "transfer": 0.1},
 }
 NO_NUMBERS = ["2", "0.5", "two", b"2", True, None, {}, [[1.0], [1.0, 2.0]], ["1"], float("nan"), 1j]
-OPTIONAL = {("cegc_achievable", "parts"), ("cegc_time", "stragglers")}  # None: another one's
+OPTIONAL = {
+    ("cegc_achievable", "parts"),
+    ("cegc_time", "stragglers"),
+}  # None means the value of another argument
 
 
-ODD: list[Any] = [  # that look like numbers in part, or that a sentence cannot hold as they are
+ODD: list[Any] = [  # values that resemble a number, or that cannot be quoted unchanged in a sentence
     np.arange(3), np.arange(4.0).reshape(2, 2), np.array(2.5), np.array([1]), (1,), np.True_, 10**400, -(10**400),
     10**5000, Fraction(10**400, 3), np.datetime64("2020"), "", set(), object(), lambda: 1,
 ]  # fmt: skip
@@ -256,7 +259,7 @@ ODD: list[Any] = [  # that look like numbers in part, or that a sentence cannot 
 
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_theory_of_odd_arguments_is_a_sentence_or_a_result(name: str) -> None:
-    """Arrays, whole numbers beyond all floats, functions of other arguments: never a traceback, never several lines."""
+    """Arrays, whole numbers beyond all floats, functions: never a traceback, and never several lines."""
     function, good, text = getattr(theory, name), GOOD[name], []
     for argument in good:
         for odd in ODD:
@@ -272,7 +275,7 @@ def test_theory_of_odd_arguments_is_a_sentence_or_a_result(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_theory_refuses_what_is_not_a_number(name: str) -> None:
-    """Text that reads like a number, truth values, lists: none is turned into a number."""
+    """Text that resembles a number, truth values and lists are not converted."""
     function, good = getattr(theory, name), GOOD[name]
     function(**good)
     for argument in good:
@@ -285,14 +288,14 @@ def test_theory_refuses_what_is_not_a_number(name: str) -> None:
 
 
 def test_theory_functions_have_a_case_and_documentation() -> None:
-    """Public functions all refuse something, as the package says once, and say what they take and give."""
+    """Each public function refuses some argument, and its docstring describes arguments and result."""
     assert {call.split("(")[0] for call, _ in WRONG} == set(theory.__all__) == set(GOOD)
     assert "An argument out of its range\nraises `SettingError`" in str(theory.__doc__)
     for name in theory.__all__:
         text = getattr(theory, name).__doc__
         for argument in signature(getattr(theory, name)).parameters:
-            told = rf"`{argument}`(,\s+`\w+`)*:\s|\n    (\w+, )*{argument}(, \w+)* : "
-            assert re.search(told, text), (name, argument)
+            pattern = rf"`{argument}`(,\s+`\w+`)*:\s|\n    (\w+, )*{argument}(, \w+)* : "
+            assert re.search(pattern, text), (name, argument)
         assert "    Returns" in text, name
         assert "    >>> " in text, name
 

@@ -1,4 +1,4 @@
-"""Paper 5: completion times against Monte Carlo of the messages, enumeration, one another and figure 1's setting."""
+"""Paper 5: completion times against Monte Carlo, enumeration, each other, and the setting of figure 1."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -33,17 +33,17 @@ SIMULATED = [
 
 
 def per_part(draws: int, workers: int, shift: float, rate: float) -> NDArray[np.float64]:
-    """X_i of every draw, s/part."""
+    """Return X_i of every draw, s per part."""
     return shift + np.random.default_rng(workers).exponential(1 / rate, (draws, workers))
 
 
 def cluster_times(
     x: NDArray[np.float64], load: int, order: int | Sequence[int], hybrid: bool
 ) -> NDArray[np.float64]:
-    """When a cluster is done, from its workers' X (draws, size), message by message."""
+    """Return when a cluster is done, from its workers' X (draws, size), message by message."""
     draws, size = x.shape
     if isinstance(order, int):
-        first = np.full((draws, size), np.inf)  # when each of the c_i came first
+        first = np.full((draws, size), np.inf)  # when each c_i first came
         for j in range(load - order + 1):
             first = np.minimum(first, np.roll((order + j) * x, j, axis=1))
         done = np.sort(first, axis=1)[:, size - order]
@@ -54,7 +54,7 @@ def cluster_times(
 
 
 def test_mmc_completion_figure_1() -> None:
-    """Our simulated means of the paper's setting, one message per worker and several."""
+    """These are simulated means at the paper's setting, with one message per worker and with several."""
     assert gc_completion(**FIGURE_1) == pytest.approx(1.548, rel=0.003)
     assert clustered_gc_completion(**FIGURE_1, clusters=4) == pytest.approx(0.309, rel=0.003)
     assert lcc_completion(**FIGURE_1) == pytest.approx(0.290, rel=0.003)
@@ -64,7 +64,7 @@ def test_mmc_completion_figure_1() -> None:
 
 
 def test_mmc_completion_supports_the_papers_claims() -> None:
-    """GC-MMC-1 is quicker than LCC; GC-MMC-2 comes near LCC (within 5 %) only with the hybrid rule."""
+    """GC-MMC-1 is faster than LCC. GC-MMC-2 is within 5 % of LCC only with the hybrid rule."""
     lcc = lcc_completion(**FIGURE_1)
     assert mmc_completion(**FIGURE_1, order=6, clusters=4) < lcc
     assert mmc_completion(**FIGURE_1, order=[6, 8, 10], clusters=4) > 1.5 * lcc
@@ -125,7 +125,7 @@ def test_several_messages_against_monte_carlo(
 def test_uncovered_and_too_few_against_enumeration(
     size: int, chances: list[float], data: st.DataObject
 ) -> None:
-    """Return every way in which `size` workers on a circle can have sent 0 to l messages."""
+    """Yield each way in which `size` workers on a circle can have sent 0 to l messages."""
     most = data.draw(st.integers(1, min(size, 3)))
     m, needed = data.draw(st.integers(1, size)), data.draw(st.integers(1, most * size))
     sent = np.array(chances[: most + 1]) / sum(chances[: most + 1])
@@ -146,7 +146,7 @@ clusterings = st.tuples(st.integers(1, 4), st.integers(1, 6)).flatmap(
 
 @given(case=clusterings, shift=st.floats(0, 1), rate=st.floats(0.1, 10))
 def test_completion_formulas_agree(case: tuple[int, int, int], shift: float, rate: float) -> None:
-    """Order r is gradient coding, whichever function says so; with r = 1 every way is the uncoded one."""
+    """With order r, all functions give gradient coding. With r = 1, all give the uncoded scheme."""
     workers, clusters, load = case
     one = clustered_gc_completion(workers, load, clusters, shift, rate)
     for order in (load, [load]):
@@ -161,7 +161,10 @@ def test_completion_formulas_agree(case: tuple[int, int, int], shift: float, rat
 
 @given(case=clusterings, shift=st.floats(0, 1), rate=st.floats(0.1, 10))
 def test_completion_limits(case: tuple[int, int, int], shift: float, rate: float) -> None:
-    """Messages in between and the hybrid rule never cost time; clusters neither, with one message; time scales."""
+    """Messages in between and the hybrid rule never cost time.
+
+    With one message, clusters do not either. Times scale linearly.
+    """
     workers, clusters, load = case
     setting = (clusters, shift, rate)
     gc = clustered_gc_completion(workers, load, *setting)
@@ -178,7 +181,7 @@ def test_completion_limits(case: tuple[int, int, int], shift: float, rate: float
 
 @given(workers=st.integers(1, 200), data=st.data())
 def test_lcc_threshold(workers: int, data: st.DataObject) -> None:
-    """Never more than the workers there are; all parts everywhere need one worker."""
+    """The threshold is at most the number of workers. If each worker stores all parts, one is enough."""
     load = data.draw(st.integers(1, workers))
     threshold = 2 * int(np.ceil(workers / load)) - 1
     if threshold <= workers:
@@ -190,13 +193,13 @@ def test_lcc_threshold(workers: int, data: st.DataObject) -> None:
 
 
 def test_uncovered_published_example_1() -> None:
-    """K = 6, m = 2: section III-A prints K - m - 1 = 5, which is K - m + 1; five of the six messages are enough."""
-    sent = np.array([[0.5, 0.5]])  # every worker sends its one message with probability 1/2
+    """K = 6, m = 2: section III-A prints K - m - 1 = 5, but 5 is K - m + 1. Five of the six messages are enough."""
+    sent = np.array([[0.5, 0.5]])  # each worker sends its only message with probability 1/2
     one_missing_at_most = (1 + 6) / 2**6
     assert _uncovered(sent, 6, 2)[0] == pytest.approx(1 - one_missing_at_most)
 
 
 def test_mmc_completion_published_speedup() -> None:
-    """The paper's "on average 10 partial gradients per second" leaves out alpha: 1 / (alpha + 1 / mu) = 9.09."""
+    """The paper's "on average 10 partial gradients per second" omits alpha: 1 / (alpha + 1 / mu) = 9.09."""
     assert mmc_completion(1, 1, 1, 1, 0.01, 10.0) == pytest.approx(0.11)
     assert pytest.approx(9.09, abs=1e-3) == 1 / 0.11

@@ -14,7 +14,7 @@ def shifts(word: int, n: int) -> set[int]:
 
 @pytest.mark.parametrize("n", range(1, 13))
 def test_necklaces_partition_all_words(n: int) -> None:
-    """Every word is a shift of exactly one representative, the smallest of its class; the orders are the sizes."""
+    """Each word is a shift of exactly one representative, the smallest of its class. The orders are the class sizes."""
     text, orders = necklaces(n)
     seen: set[int] = set()
     for word, order in zip(text.tolist(), orders.tolist(), strict=True):
@@ -28,7 +28,7 @@ def test_necklaces_partition_all_words(n: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 6, 8, 9, 12, 16, 20])
 def test_necklace_count_lemma_1(n: int) -> None:
-    """Number of classes of every weight and order."""
+    """Lemma 1 gives the number of classes for each weight and order."""
     text, orders = necklaces(n)
     weights = np.array([word.bit_count() for word in text.tolist()])
     for r in range(n + 1):

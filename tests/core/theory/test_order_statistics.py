@@ -33,14 +33,14 @@ def test_harmonic_numbers(n: int) -> None:
 
 @given(x=st.floats(0, 1e6))
 def test_harmonic_between_whole_numbers(x: float) -> None:
-    """H_(x+1) = H_x + 1/(x+1), H is increasing, and log(x + 1) <= H_x <= 1 + log(x) (the latter from 1 on)."""
+    """H_(x+1) = H_x + 1/(x+1), H is increasing, and log(x + 1) <= H_x <= 1 + log(x), the latter from 1 on."""
     assert harmonic(x + 1) == pytest.approx(harmonic(x) + 1 / (x + 1), abs=1e-12)
     assert harmonic(x) >= np.log1p(x) - 1e-12
     assert x < 1 or harmonic(x) <= 1 + np.log(x) + 1e-12
 
 
 def test_published_bound_on_harmonic_numbers_is_false() -> None:
-    """Paper 1, appendix D, prints log(i) < H_i < log(i+1): H_i is above log(i+1) for every i."""
+    """Paper 1, appendix D, prints log(i) < H_i < log(i+1), but H_i is above log(i+1) for every i."""
     for i in range(1, 100):
         assert np.log(i) < np.log(i + 1) < harmonic(i) <= 1 + np.log(i)
 

@@ -27,7 +27,7 @@ FIGURE_13 = {"samples": 49920, "shift": 5e-5, "rate": 2e4}
 
 
 def port(arrivals: NDArray[np.float64], k: int, transfer: float) -> NDArray[np.float64]:
-    """When the first k messages (last axis) are through a port that takes one at a time."""
+    """Return when the first k messages (last axis) have left a port that takes one at a time."""
     busy = np.full(arrivals.shape[:-1], -np.inf)
     for j in range(k):
         busy = np.maximum(busy, np.sort(arrivals, axis=-1)[..., j]) + transfer
@@ -82,7 +82,7 @@ def test_cr_time_against_monte_carlo(n: int, layers: int, s: int, transfer: floa
     transfer=st.sampled_from([0.0, 0.001, 0.02, 1.0]),
 )
 def test_cr_time_is_between_simple_bounds(n: int, layers: int, data: st.DataObject, transfer: float) -> None:
-    """At least its leaves' start and L (n-s) messages one by one; at most the slowest group plus the same."""
+    """At least the leaves' start plus L (n-s) transfers, and at most the slowest group plus the same."""
     s = data.draw(st.integers(0, n - 1))
     load = cr_load(n, layers, s) * 1000
     mean, shift, k = load / 5e3, 1e-4 * load, n - s
@@ -96,7 +96,7 @@ def test_cr_time_is_between_simple_bounds(n: int, layers: int, data: st.DataObje
 
 @given(n=st.integers(1, 40), data=st.data(), shift=st.floats(0, 1e-2), rate=st.floats(10, 1e4))
 def test_star_times_without_transfers(n: int, data: st.DataObject, shift: float, rate: float) -> None:
-    """GC, UMW, SGD are order statistics; a tree of one layer is GC."""
+    """GC, UMW and SGD are order statistics. A tree of one layer is GC."""
     s = data.draw(st.integers(0, n - 1))
     setting = {"samples": 500.0, "shift": shift, "rate": rate}
     load = 500 * gc_load(n, s)
@@ -118,7 +118,7 @@ def test_frc_time_against_monte_carlo(n: int, s: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_rar_time_against_a_stepwise_ring(n: int) -> None:
-    """Each step needs the neighbour's last one and takes `step`. After 2 (N-1) steps all workers have the sum."""
+    """Each step needs the neighbour's previous one and takes `step`. After 2 (N-1) steps, all workers have the sum."""
     times = (50 / n) * (0.01 + np.random.default_rng(4).standard_exponential((20_000, n)) / 20)
     for _ in range(2 * (n - 1)):
         times = np.maximum(times, np.roll(times, 1, axis=1)) + 0.02
@@ -126,12 +126,18 @@ def test_rar_time_against_a_stepwise_ring(n: int) -> None:
 
 
 def test_cr_time_of_large_transfers() -> None:
-    """n - s messages per layer one after another: theorem 2's lower term, n - s + L - 1 of them, is loose."""
+    """Each layer transfers n - s messages one after another.
+
+    The lower term of theorem 2, n - s + L - 1 of them, is smaller.
+    """
     assert cr_time(6, 3, 2, 1.0, 1.0, 1.0, 1e6) / 1e6 == pytest.approx(3 * 4, rel=1e-6)
 
 
 def test_round_times_of_figure_13() -> None:
-    """Round times over CR's: published 6.6 (UMW), 4.8 (GC), 4.0 (SGD); the ring's 1.8 needs about 6 ms a step."""
+    """Round times over CR's are published as 6.6 (UMW), 4.8 (GC), 4.0 (SGD).
+
+    The ring's 1.8 needs about 6 ms per step.
+    """
     cr = cr_time(12, 2, 5, **FIGURE_13, transfer=0.05)
     assert umw_time(156, **FIGURE_13, transfer=0.05) / cr == pytest.approx(6.886, abs=1e-3)
     assert gc_time(156, 65, **FIGURE_13, transfer=0.05) / cr == pytest.approx(4.945, abs=1e-3)
@@ -142,7 +148,7 @@ def test_round_times_of_figure_13() -> None:
 
 @pytest.mark.parametrize("transfer", [0.0, 0.05])
 def test_gc_time_of_figure_13_against_monte_carlo(transfer: float) -> None:
-    """The star of 156 workers, 65 of them not waited for."""
+    """The star has 156 workers, and does not wait for 65 of them."""
     load = 49920 * gc_load(156, 65)
     draws = load * (5e-5 + np.random.default_rng(5).standard_exponential((4000, 156)) / 2e4)
     agrees(port(draws, 91, transfer), gc_time(156, 65, **FIGURE_13, transfer=transfer))

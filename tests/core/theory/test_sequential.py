@@ -1,4 +1,4 @@
-"""Loads of sequential codes: the formulas against what the schemes' plans hold."""
+"""Loads of sequential codes: the formulas against the allocations of the schemes' plans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.core import schemes, theory
 
 
 @given(selective())
-def test_selective_repeat_holds_what_the_formula_says(case: tuple[dict[str, Any], int]) -> None:
+def test_selective_repeat_allocation_agrees_with_the_formula(case: tuple[dict[str, Any], int]) -> None:
     args, n = case
     numbers = {name: args[name] for name in ("burst", "window", "stragglers")}
     spare = theory.sr_sgc_stragglers(n, **numbers)
@@ -27,13 +27,13 @@ def test_selective_repeat_holds_what_the_formula_says(case: tuple[dict[str, Any]
 
 
 @given(multiplexed())
-def test_multiplexed_goes_through_what_the_formula_says(case: tuple[dict[str, Any], int]) -> None:
+def test_multiplexed_load_agrees_with_the_formula(case: tuple[dict[str, Any], int]) -> None:
     args, n = case
     numbers = {name: args[name] for name in ("burst", "window", "stragglers")}
     burst, own, late = numbers["burst"], numbers["window"] - 1, numbers["stragglers"]
-    samples = 2 * n * (own if late == n else burst + own * (late + 1))  # that divide evenly
+    samples = 2 * n * (own if late == n else burst + own * (late + 1))  # divisible without a remainder
     usual = schemes.get("M-SGC")(**args).loads(n, samples) / samples
-    idle = own / (own + burst) if late == n else 1.0  # the last B minitasks are empty
+    idle = own / (own + burst) if late == n else 1.0  # the last B mini-tasks are empty
     np.testing.assert_allclose(usual, theory.m_sgc_load(n, **numbers) * idle, rtol=1e-12)
 
 

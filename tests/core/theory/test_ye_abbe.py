@@ -44,7 +44,7 @@ def test_published_best() -> None:
 
 @given(n=st.integers(1, 8), model=models, data=st.data())
 def test_cegc_times_sum_to_n_means(n: int, model: dict[str, float], data: st.DataObject) -> None:
-    """The n order statistics of n workers add up to n mean times, exactly; s = 0..n-1 needs d = n, m = 1."""
+    """The n order statistics of n workers sum to n mean times, exactly: s = 0..n-1 with d = n, m = 1."""
     total = sum(cegc_time(n, n, 1, **model, stragglers=s) for s in range(n))
     mean = n * (model["t1"] + 1 / model["lambda1"]) + model["t2"] + 1 / model["lambda2"]
     assert total == pytest.approx(n * mean, rel=1e-9)
@@ -64,7 +64,10 @@ def test_survival_against_the_textbook_form(model: dict[str, float], d: int, m: 
 @pytest.mark.parametrize(("d", "m"), [(1, 1), (4, 2), (3, 1)])
 @pytest.mark.parametrize("off", [0.0, 1e-15, 1e-9, 1e-6])
 def test_cegc_survival_with_equal_rates(d: int, m: int, off: float) -> None:
-    """At lambda1 / d = lambda2 m the sum is an Erlang time, (1 + a x) exp(-a x), and nothing jumps around it."""
+    """At lambda1 / d = lambda2 m, the sum has an Erlang distribution, (1 + a x) exp(-a x).
+
+    The function is continuous there.
+    """
     a, x = 0.7, np.linspace(0, 50, 101)
     survival = cegc_survival(x, d, m, a * d * (1 + off), a / m, 0.0, 0.0)
     assert survival == pytest.approx((1 + a * x) * np.exp(-a * x), abs=2 * off + 1e-15)
@@ -100,7 +103,7 @@ def test_best_is_the_least_of_the_table(n: int, model: dict[str, float]) -> None
 
 
 def test_limits_of_the_best() -> None:
-    """Free sending wants m = 1; free computing wants all parts everywhere."""
+    """If sending is free, m = 1 is best. If computing is free, storing all parts everywhere is best."""
     assert cegc_best(6, 0.8, 1e6, 1.6, 0.0)[1] == 1
     assert cegc_best(6, 1e6, 0.1, 0.0, 6.0)[0] == 6
 

@@ -42,7 +42,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def spoil(folder: Path, rng: random.Random) -> None:
-    """Change a file of a folder, as accidents and attackers do."""
+    """Damage a file of a folder, by accident or by attack."""
     path = folder / rng.choice([*FILES, ABOUT, SUMS, "task.json", "ended.json", STATUS])
     small = path.is_file() and path.stat().st_size < 10**8  # an earlier change may have made it huge
     content = path.read_bytes() if small else b"{}"
@@ -73,7 +73,7 @@ def spoil(folder: Path, rng: random.Random) -> None:
 
 
 def readable(read: Callable[[Path], object], folder: Path) -> str:
-    """Return what a reader makes of a folder; raise anything but a value or a sentence."""
+    """Return "" if a reader accepts a folder, else its one-sentence error. Raises all other errors."""
     try:
         read(folder)
     except SENTENCES as error:
@@ -100,7 +100,7 @@ def test_load_returns_or_raises_one_sentence_for_foreign_folders(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if (folder / "task.json").is_file():
-            os.utime(folder / "task.json", (0, 0))  # else somebody might still take the run
+            os.utime(folder / "task.json", (0, 0))  # otherwise the run might still be submitted
         for read in READERS.values():
             readable(read, folder)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KB

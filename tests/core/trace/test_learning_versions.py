@@ -1,4 +1,4 @@
-"""Commits of gradients at several models: coefficients learn what real vectors learn, and keep few models."""
+"""Commits of gradients at several models: coefficients give the models of real vectors, and few models are kept."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_versioned_commits_are_sums_at_their_models() -> None:
             )
         )
         np.testing.assert_allclose(gradient, wanted, rtol=1e-12)
-    assert old > 20  # else nothing was shown
+    assert old > 20  # otherwise the test would show nothing
 
 
 @pytest.mark.parametrize("workers", [2, 6])

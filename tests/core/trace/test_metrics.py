@@ -1,4 +1,4 @@
-"""Which way a metric is to go, and when it is at a target."""
+"""The direction of a metric, and when it reaches a target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records in a run folder: what a resumed run finds there."""
+"""Records in a run folder, as a resumed run reads them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_rewind_keeps_only_the_second_answers_of_a_repeated_round(tmp_path: Path
 
 
 class Filling:
-    """A file on a disk that takes a number of bytes, then none until there is space again."""
+    """File on a disk that accepts a number of bytes, then none until there is space again."""
 
     def __init__(self, file: Any, room: int) -> None:
         self.file, self.room = file, room
@@ -55,7 +55,7 @@ class Filling:
 def test_records_are_not_written_twice_after_a_full_disk(tmp_path: Path, room: int) -> None:
     record = records.RunRecorder(tmp_path, 0, 1e9)
     record.files[records.MODELS] = disk = Filling(record.files[records.MODELS], room)  # type: ignore[assignment]
-    record.written = float("inf")  # nothing is written down before it is asked for
+    record.written = float("inf")  # rows are written only on request
     row = dict.fromkeys(records.LIVE_COLUMNS, 0.0)
     for round in range(3):
         record.add({**row, "round": round}, np.full(2, float(round)), None, {})
@@ -72,7 +72,7 @@ ROW = dict.fromkeys(records.LIVE_COLUMNS, 0.0)
 
 
 def saved(folder: Path, rounds: int = 4, begun: dict[str, str] | None = None) -> None:
-    """Make a run of two numbers that was saved after the given rounds, with its gradients."""
+    """Make a run with two parameters, saved after the given rounds, with its gradients."""
     record = records.RunRecorder(folder, 0, 1e9, gradients=True, begun=begun)
     for round in range(rounds):
         model = np.full(2, round + 1.0)
@@ -135,7 +135,7 @@ def test_read_checkpoint_returns_what_was_saved(tmp_path: Path, begun: dict[str,
 
 
 def test_read_checkpoint_refuses_damage_or_returns_the_same(tmp_path: Path) -> None:
-    """Every third byte is changed; a few have no meaning, such as a file's date in the archive."""
+    """Every third byte is changed. Some bytes have no effect, such as a file's date in the archive."""
     saved(tmp_path, begun={"spec": "{}", "data": "0"})
     path = tmp_path / records.CHECKPOINT
     whole, right, rng = path.read_bytes(), read_checkpoint(tmp_path), np.random.default_rng(0)
@@ -166,7 +166,7 @@ def test_read_checkpoint_refuses_a_torn_file(tmp_path: Path, left: float) -> Non
 
 
 def test_checkpoints_use_a_bounded_share_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long model on a slow disk is kept less often: a save of 1 s at most every 1 s / SAVING."""
+    """With a large model on a slow disk, checkpoints are rarer: a save of 1 s at most every 1 s / SAVING."""
     now, saved = 0.0, []
     monkeypatch.setattr(records.time, "monotonic", lambda: now)
     record = records.RunRecorder(tmp_path, 0, 2.0)
@@ -189,19 +189,19 @@ def test_records_write_events_only_for_a_watcher(tmp_path: Path) -> None:
     events = [(0, 1, "compute", 7.0, 7.0, 7.5, -1, 0, 0), (0, 0, "commit", 8.0, 8.0, 8.0, -1, 0, 0)]
     rank = records.LiveEventWriter(tmp_path, 1, events)
     rank.keep_up(1.0, 7.0)
-    assert list(tmp_path.iterdir()) == []  # nobody watches
+    assert list(tmp_path.iterdir()) == []  # nobody watches the run
     watcher = records.LiveEventReader(tmp_path)
     rank.keep_up(1.05, 7.0)
-    assert len(watcher()["round"]) == 0  # too soon to look again
-    rank.keep_up(2.0, 7.0)  # all since the beginning
+    assert len(watcher()["round"]) == 0  # polled too soon
+    rank.keep_up(2.0, 7.0)  # all events since the beginning
     found = watcher()
     assert found["kind"].tolist() == ["compute", "commit"]
-    assert found["end"].tolist() == [0.5, 1.0]  # from the run's beginning
+    assert found["end"].tolist() == [0.5, 1.0]  # times count from the beginning of the run
     events.append((1, 1, "compute", 8.0, 8.0, 9.0, -1, 0, 0))
     rank.deaths.append((1, 2, "dead", 9.0, 9.0, 9.0, -1, 0, 0))
     rank.keep_up(3.0, 7.0)
     rank.keep_up(4.0, 7.0)
-    found = watcher()  # what is new, once
+    found = watcher()  # each event is returned once
     assert sorted(zip(found["kind"], found["rank"], strict=True)) == [("compute", 1), ("dead", 2)]
     assert len(watcher()["round"]) == 0
     assert sorted(records.LiveEventReader(tmp_path)()["kind"]) == ["commit", "compute", "compute", "dead"]

@@ -1,4 +1,4 @@
-"""The stream of rounds: events in any order give the same picture, which agrees with the view of a round."""
+"""The stream of rounds: events in any order give the same image, which agrees with the view of a round."""
 
 from __future__ import annotations
 
@@ -126,6 +126,27 @@ def test_stream_of_a_slow_worker_is_late_and_busy(tmp_path: Path) -> None:
     assert np.delete(stream.lateness(), worst).max() == 0
 
 
+@pytest.mark.parametrize("scheme", ["ASGD", "FedBuff", "M-SGC"])
+def test_stream_of_work_over_several_rounds_is_the_time_of_computing(scheme: str) -> None:
+    """Workers of these schemes compute across the ends of rounds: no part of it counts as waiting."""
+    e = wb.Experiment(
+        scheme=scheme, workers=6, rounds=60, delays={"kind": "pareto"}, problem_args={"samples": 60}
+    )
+    trace = wb.run(e)
+    stream, end = Stream.of(trace), float(trace.columns["time"][-1])
+    events = trace.events[(trace.events["kind"] == "compute") & (trace.events["rank"] > 0)]
+    seconds = (events["end"].clip(upper=end) - events["start"]).clip(lower=0)
+    truth = seconds.groupby(events["rank"]).sum().reindex(range(1, 7)).to_numpy() / end
+    found = stream.utilisation()
+    assert (found >= truth - 1e-5).all()  # work that was under way at the end of the run is added to it
+    longest = (end - events.groupby("rank")["end"].max()).reindex(range(1, 7)).clip(lower=0).to_numpy() / end
+    assert (found <= truth + longest + 1e-5).all()
+    lengths = np.diff(stream.ends, prepend=stream.starts[0])
+    drawn = ((stream.grid == COMPUTES).mean(axis=2) * lengths[:, None]).sum(axis=0) / end
+    np.testing.assert_allclose(drawn, found, atol=0.25)  # a slice shows one state only
+    assert not stream.late.any()
+
+
 def test_stream_of_long_runs_has_fewer_slices() -> None:
     assert Stream(wb.Experiment(scheme="UMW", workers=4, rounds=MAX_SLICES)).slices == 2
 
@@ -146,18 +167,18 @@ def test_stream_shows_the_current_round(name: str, share: float, k: int) -> None
     column = stream.under_way(now)
     assert column is not None
     assert len(stream) == k
-    np.testing.assert_array_equal(stream.grid, before)  # it is not kept
+    np.testing.assert_array_equal(stream.grid, before)  # the current round is not stored
     over = (column != UNFINISHED).all(axis=0)
     assert over[0]
-    assert (over == (column != UNFINISHED).any(axis=0)).all()  # all workers up to one moment
+    assert (over == (column != UNFINISHED).any(axis=0)).all()  # all workers are shown up to the same time
     assert (np.diff(over.astype(int)) <= 0).all()
     states = column[:, over]
-    assert not (states == LATE).any()  # before its end nobody is late
+    assert not (states == LATE).any()  # before the end of the round, no worker is late
     dead = [w - 1 for w, at in stream.dead.items() if at <= k]
     assert (states[dead] == DEAD).all()
     mine = {column: values[known & (events["round"] == k)] for column, values in events.items()}
-    told = mine["to"][(mine["kind"] == "send") & (mine["rank"] == 0)]  # in a tree: the master's children
-    busy = {*told} - {*mine["rank"][mine["kind"] == "compute"]}
+    receivers = mine["to"][(mine["kind"] == "send") & (mine["rank"] == 0)]  # the master's children, in a tree
+    busy = {*receivers} - {*mine["rank"][mine["kind"] == "compute"]}
     assert all(states[worker - 1, -1] == COMPUTES for worker in busy if whole.asked[k, worker - 1])
     stream.add({column: values[~known] for column, values in events.items()})
     np.testing.assert_array_equal(stream.grid, whole.grid)

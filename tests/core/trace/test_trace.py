@@ -31,7 +31,7 @@ def five(**changes: Any) -> tuple[wb.Experiment, ...]:
 def test_run_repeated_with_its_seed_is_bit_identical(seed: int) -> None:
     together = wb.compare(five(seed=seed))
     for trace in together:
-        assert trace.same(wb.run(trace.experiment))  # company does not matter either
+        assert trace.same(wb.run(trace.experiment))  # also if it ran together with others
     other = wb.run(five(seed=seed + 1)[0])
     assert not other.same(together[0])
 

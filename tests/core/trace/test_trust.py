@@ -1,4 +1,4 @@
-"""Trust: folders are read without executing what they name, and executed only if signed or trusted."""
+"""Trust: folders are read without executing code that they name. Code is executed only if signed or trusted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Path("ran").touch()
 class Half(UMW):
     name = "Half"
 """
-# Other processes have other memories: in this one, what was run is known.
+# A separate process, because this one remembers which code was run.
 WRITTEN = """
 import workbench as wb
 from workbench.lab import batch
@@ -47,7 +47,7 @@ SWEPT = f"batch.sweep({PLAN}, 'sweep', progress=False)"
 
 
 def program(text: str, folder: Path, **more: str) -> str:
-    """Run a program in a separate process, in a folder; return what it prints."""
+    """Run a program in a separate process, in a folder. Return its output."""
     texts = [sys.executable, "-c", text]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **more}
     done = subprocess.run(texts, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
@@ -57,7 +57,7 @@ def program(text: str, folder: Path, **more: str) -> str:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run and a sweep that another process of this user's has written, and that name code; the key."""
+    """Write a run and a sweep that name code, in another process of this user, with the user's key."""
     folder = tmp_path_factory.mktemp("written")
     (folder / "mine.py").write_text(MINE)
     program(WRITTEN + SWEPT, folder, XDG_DATA_HOME=str(folder / "data"))
@@ -76,14 +76,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(home: Path, written: Path) -> Path:
-    """A copy of that run."""
+    """Return a copy of that run."""
     for name in ("run", "data"):
         shutil.copytree(written / name, home / name)
     return home / "run"
 
 
 def refused(folder: Path) -> None:
-    """Show that a folder is read, and not run."""
+    """Check that a folder can be read, and that running it is refused."""
     trace = wb.Trace.load(folder)
     assert (trace.label, trace.experiment.workers, len(trace.rounds)) == ("mine.py:Half", 3, 3)
     for use in (trace.replay, lambda: wb.run(trace.experiment), lambda: wb.forecast(trace.experiment)):
@@ -119,7 +119,7 @@ def test_load_shows_but_does_not_execute_a_name_in_a_spec(place: str, home: Path
     what = foreign_folders.NAMES.get(place.partition(".")[0], "Half")
     Path("plain/spec.json").write_text(json.dumps(foreign_folders.put(spec, place, f"mine.py:{what}")))
     foreign_folders.forged(Path("plain"))
-    if place in ("scheme_args.stragglers", "optimiser_args.step"):  # a number was asked for
+    if place in ("scheme_args.stragglers", "optimiser_args.step"):  # these fields require a number
         with pytest.raises(SettingError, match=f"{place} = 'mine.py:Half'|stragglers"):
             wb.Trace.load("plain")
         assert wb.runs(".", progress=False).table["state"].tolist() == ["damaged"]
@@ -130,7 +130,7 @@ def test_load_shows_but_does_not_execute_a_name_in_a_spec(place: str, home: Path
 
 
 def test_runs_table_shows_a_spec_without_executing_it(run: Path) -> None:
-    for _ in range(2):  # the second time what was read before
+    for _ in range(2):  # the second time from the cache
         (row,) = wb.runs(run.parent, progress=False).table.to_dict("records")
         text = (row["state"], row["scheme"], row["workers"], row["delays.kind"], row["problem"])
         assert text == ("done", "mine.py:Half", 3, "shifted_exponential", "logistic")
@@ -164,7 +164,7 @@ def test_load_calls_no_function_of_this_kernel(home: Path, monkeypatch: pytest.M
     wb.Experiment(
         **SMALL, problem="numpy", problem_args={"loss_and_gradient": first, "first": first, "samples": 30}
     )
-    assert not isinstance(wb.Trace.load("plain").experiment, Description)  # the user has named it
+    assert not isinstance(wb.Trace.load("plain").experiment, Description)  # the user named the function
 
 
 def test_sweep_folder_may_not_name_functions_of_this_kernel(
@@ -222,7 +222,10 @@ def test_code_names_are_found_anywhere(inner: Any) -> None:
 
 
 def test_load_folders_of_version_1_0(home: Path) -> None:
-    """Version 1.0 signed nothing: a folder without names of code is run, the other one is read, and needs trust."""
+    """Version 1.0 did not sign folders.
+
+    A folder without names of code can be run. One with names can be read, and needs trust to run.
+    """
     old = Path(__file__).with_name("old")
     (home / "mine.py").write_text(FILE)
     assert wb.runs(old, progress=False).table["state"].tolist() == ["done", "done"]
@@ -235,9 +238,7 @@ def test_load_folders_of_version_1_0(home: Path) -> None:
     )  # fmt: skip
     with pytest.raises(SettingError, match=r"= 'mine.py:\w+': names code, .*trust=True"):
         trace.replay()
-    again = trace.replay(
-        trust=True
-    )  # where modules of the package lie has changed since 1.0, and does not count
+    again = trace.replay(trust=True)  # the modules of the package have moved since 1.0, which has no effect
     assert again.rounds["loss"].to_numpy() == pytest.approx(trace.rounds["loss"].to_numpy())
 
 
@@ -303,11 +304,11 @@ def test_load_of_an_altered_folder_asks_once(alter: Callable[[Path], None], run:
     alter(run)
     refused(run)
     if alter is source_kept_changed:
-        return  # and it is not what the run began with
+        return  # the run did not begin with this class
     assert len(wb.Trace.load(run).replay(trust=True).rounds) == 3
     assert Path("ran").exists()
     if alter not in (spec_changed, source_changed, unsigned):
-        return  # one process for each would take long
+        return  # a process for each would take long
     replayed = "import workbench as wb; t = wb.Trace.load({!r}); print(type(t.experiment).__name__, t.replay().label)"
     assert program(replayed.format(str(run)), Path.cwd()).split() == ["Description", "mine.py:Half"]
 
@@ -367,7 +368,7 @@ def test_runs_are_written_and_read_without_a_key(home: Path, monkeypatch: pytest
 
 def test_load_trusts_a_read_only_folder(run: Path) -> None:
     (run / SIGNED).unlink()
-    (run / SIGNED).mkdir()  # nothing can be written there, by root either
+    (run / SIGNED).mkdir()  # nothing can be written in its place, even by root
     assert len(wb.Trace.load(run).replay(trust=True).rounds) == 3
 
 
@@ -384,7 +385,7 @@ def test_trust_is_a_flag_of_every_reader(run: Path) -> None:
 
 @pytest.fixture
 def swept(home: Path, written: Path) -> Path:
-    """A copy of that sweep, of which a run is missing."""
+    """Return a copy of that sweep without one of its runs."""
     for name in ("sweep", "data"):
         shutil.copytree(written / name, home / name)
     shutil.rmtree(next(Path("sweep").glob("scheme*")))
@@ -429,7 +430,7 @@ def test_sweep_folder_may_name_only_the_users_clusters(home: Path) -> None:
 
 
 def test_diagnose_of_a_run_with_code_uses_the_recorded_times(run: Path) -> None:
-    """Three workers, of which one is slow in all rounds."""
+    """There are three workers, of which one is slow in all rounds."""
     events = pd.read_parquet(run / "events.parquet")
     slow = (events["rank"] == 2) & (events["kind"] == "compute")
     events.loc[slow, "end"] = events["begun"] + 5 * (events["end"] - events["begun"]).max()

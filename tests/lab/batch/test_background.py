@@ -1,4 +1,4 @@
-"""Sweeps in a background process: any process reads their state from the folder."""
+"""Sweeps in a background process: any process can read their state from the folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG = {**QUICK, "rounds": 200_000}
 
 
 def folder_of(root: Path, states: dict[str, str], total: int | None = None, **more: Any) -> SweepRun:
-    """A sweep's folder as a process leaves it."""
+    """Make a sweep's folder in the state in which a process leaves it."""
     write_plan(root, {"base": QUICK}, [*states], total=total or len(states), jobs=1, **more)
     for name, state in states.items():
         if state != "missing":
@@ -87,7 +87,7 @@ def test_attach_refuses_folders_without_a_sweep(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SweepRun]:
-    """Two fast runs, one that fails, one that never ends."""
+    """Start a sweep with two fast runs, one that fails, and one that never ends."""
     cases = [{}, {"seed": 1}, {"faults": DEATHS}, {"rounds": 200_000}]
     plan = {"base": QUICK, "cases": cases}
     began = time.monotonic()
@@ -111,7 +111,7 @@ def test_start_accepts_a_stop_while_starting(tmp_path: Path) -> None:
 
 def test_sweep_run_is_attached_stopped_and_resumed_from_elsewhere(begun: SweepRun) -> None:
     other = wb.batch.attach(begun.folder)
-    assert other.progress().total == 4  # before anything has run
+    assert other.progress().total == 4  # before any run
     wait_for(lambda: other.progress().counts.get("done", 0) == 2 and other.progress().failures)
     p = other.progress()
     assert p.state == "running"
@@ -125,7 +125,7 @@ def test_sweep_run_is_attached_stopped_and_resumed_from_elsewhere(begun: SweepRu
     shown = CliRunner().invoke(cli, ["attach", str(begun.folder), "--once"])
     assert "running: 2 of 4 runs done" in shown.output
     assert "QuorumLost: round 1" in shown.output
-    assert f"{table['mean'].iloc[0]:.5g}" in shown.output  # the same numbers
+    assert f"{table['mean'].iloc[0]:.5g}" in shown.output  # equal numbers
     stopped = CliRunner().invoke(cli, ["stop", str(begun.folder)])
     assert "failed: 2 of 4 runs done, 1 failed, 1 interrupted" in stopped.output
     assert begun.wait(30)
@@ -160,13 +160,13 @@ def test_attach_after_a_kill_finds_the_finished_runs(begun: SweepRun) -> None:
     os.kill(again._process.pid, signal.SIGKILL)
     assert again.wait(30)
     assert again.progress().counts["done"] == 2
-    assert again.state in ("stopped", "failed")  # the run that fails was to be tried again
+    assert again.state in ("stopped", "failed")  # stopped before, or after, the failed run was repeated
 
 
 @sampled_test("a search", 0, 2)
 @pytest.mark.parametrize("tolerance", [0.8, pytest.param(0.3, marks=pytest.mark.slow)])
 def test_sweep_search_uses_earlier_results(tmp_path: Path, tolerance: float) -> None:
-    """Work costs GC twice UMW's samples; the more who straggle, the more it gains."""
+    """The work of GC costs twice the samples of UMW. Its gain grows with the share of stragglers."""
     slow = {"kind": "heterogeneous", "shift": 1e-4, "active_straggles": 0.0, "slow_straggles": 1.0}
     search = {
         "kind": "crossing",
@@ -183,7 +183,7 @@ def test_sweep_search_uses_earlier_results(tmp_path: Path, tolerance: float) -> 
     assert str(summary).endswith(found["text"])
     assert 4 <= len(summary.states) <= 60
     again = wb.batch.sweep(plan, tmp_path / "crossing", progress=False)
-    assert (again.found, again.states) == (summary.found, {})  # nothing is left to do
+    assert (again.found, again.states) == (summary.found, {})  # nothing is left to run
 
 
 @sampled_test("a search", 1, 2)
@@ -204,7 +204,10 @@ def test_optimum_of_a_real_sweep_is_the_best_of_all(tmp_path: Path) -> None:
     )
     assert sweep.wait(120)
     done = sweep.runs().done
-    assert (sweep.state, len(done)) == ("done", 8)  # 4 and 5 do not fit four workers, and cost no run
+    assert (sweep.state, len(done)) == (
+        "done",
+        8,
+    )  # 4 and 5 do not fit four workers, and are skipped without a run
     means = done.groupby("scheme_args.stragglers")["time"].mean()
     assert sweep.found["best"] == {"scheme_args.stragglers": means.idxmin()}
     assert sweep.found["mean"] == pytest.approx(means.min())

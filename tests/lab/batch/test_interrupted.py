@@ -1,4 +1,4 @@
-"""Interrupted sweeps (killed kernels, Ctrl-C, SIGKILL): finished runs are kept, others are marked and repeated."""
+"""Interrupted sweeps (killed kernels, Ctrl-C, SIGKILL): finished runs are kept, and others are marked and repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def states(folder: Path) -> dict[str, str]:
 
 
 def finished(folder: Path, *text: str) -> str:
-    """Resume a sweep to its end; return its output."""
+    """Resume a sweep to its end. Return its output."""
     process = start(folder, None, *text)
     out, errors = process.communicate(timeout=3600)
     assert process.returncode == 0, errors
@@ -83,7 +83,7 @@ def test_sweep_interrupted_by_ctrl_c_before_the_first_kernel(tmp_path: Path) -> 
     forkserver = wait_for(
         lambda: [p for p in psutil.Process(sweep.pid).children() if FORKSERVER in p.cmdline()]
     )[0]
-    forkserver.suspend()  # it has not imported everything yet
+    forkserver.suspend()  # stopped before it has imported everything
     wait_for(lambda: states(folder))
     others = psutil.Process(sweep.pid).children(recursive=True)
     sweep.send_signal(signal.SIGINT)
@@ -101,7 +101,7 @@ def test_sweep_killed_by_sigkill_leaves_no_process(tmp_path: Path) -> None:
     sweep = start(folder, plan)
     wait_for(lambda: held(sweep))
     others = psutil.Process(sweep.pid).children(recursive=True)
-    sockets = Path(kernels(sweep)[0].cmdline()[-1])  # a forked kernel has its forkserver's command line
+    sockets = Path(kernels(sweep)[0].cmdline()[-1])  # a forked kernel has the command line of its fork server
     assert sockets.is_dir()
     sweep.kill()
     sweep.communicate()
@@ -149,7 +149,7 @@ def test_sweep_killed_twenty_times_gives_the_same_table(tmp_path: Path) -> None:
         process.communicate()
         assert forked is True or psutil.wait_procs(forked, timeout=120)[1] == []
         unfinished += int((wb.runs(killed).table["state"] == "unfinished").sum())
-    assert unfinished >= 10  # it was at work when it was killed
+    assert unfinished >= 10  # runs were under way when the sweep was killed
     finished(killed)
     a, b = (wb.runs(folder).table.drop(columns="folder") for folder in (undisturbed, killed))
     assert len(a) == 100

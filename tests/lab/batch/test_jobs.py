@@ -49,7 +49,7 @@ def test_job_takes_a_scheme_parameter_by_its_name() -> None:
 def outcome(make: Any) -> Any:
     try:
         return make()
-    except SettingError as error:  # the defaults of some schemes do not fit 12 workers
+    except SettingError as error:  # some schemes' default parameters do not fit 12 workers
         return str(error)
 
 

@@ -1,4 +1,4 @@
-"""Forked kernels: private, separate, with their number of threads; a fork server that dies is replaced."""
+"""Forked kernels: private, separate, with a given number of threads. A fork server that dies is replaced."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ for i in range({times}):
 
 
 class SlowReader(NotebookClient):  # type: ignore[misc]
-    """Reads nothing for a while once there is output, as on a busy machine."""
+    """Client that does not read for a while once there is output, as on a busy machine."""
 
     waits: float | None = 3.0
 
@@ -98,8 +98,8 @@ def test_join_streams_keeps_text_and_order(pieces: list[tuple[str, str]]) -> Non
 
     cell = nbformat.v4.new_code_cell("", outputs=[output(*piece) for piece in pieces])
     join_streams(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("text"), cell]))
-    told = [(each.get("name", "figure"), each.get("text") or each.get("data")) for each in cell.outputs]
-    assert all(a[0] != b[0] or a[0] == "figure" for a, b in pairwise(told))
+    joined = [(each.get("name", "figure"), each.get("text") or each.get("data")) for each in cell.outputs]
+    assert all(a[0] != b[0] or a[0] == "figure" for a, b in pairwise(joined))
     letters = [
         (each.get("name"), letter)
         for each in cell.outputs
@@ -133,7 +133,7 @@ def test_kernels_are_forked_private_and_preloaded(tmp_path: Path, threads: int) 
             }
         )
         assert forkserver != os.getpid()
-        assert wait_for(lambda: kernels.code("a")) == -signal.SIGKILL  # ended as soon as its notebook had
+        assert wait_for(lambda: kernels.code("a")) == -signal.SIGKILL  # its notebook ended, so it was killed
         os.kill(forkserver, signal.SIGKILL)
         wait_for(lambda: not psutil.pid_exists(forkserver) or psutil.Process(forkserver).status() == "zombie")
         replaced = ask(kernels, "c", tmp_path / "c")["parent"]

@@ -1,4 +1,4 @@
-"""Pages of notebooks with any output, which need no network."""
+"""HTML pages of notebooks with any output, which need no network."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def test_write_script_writes_once(page: Path) -> None:
 
 
 def test_write_page_equals_nbconvert(tmp_path: Path) -> None:
-    """Ours shows nbconvert's parser neither styles nor code, and keeps highlighted code from page to page."""
+    """The fast writer skips styles and code in nbconvert's parser, and caches highlighted code.
+
+    The result is the same.
+    """
     from bs4 import BeautifulSoup
     from nbconvert import HTMLExporter
 
@@ -116,7 +119,7 @@ def test_write_page_closes_tags_at_the_next_figure(broken: str, tmp_path: Path) 
 
 
 def _parsed(soup: Any) -> list[Any]:
-    """Every element with its attributes, in order, and every text."""
+    """Return every element with its attributes, in order, and every text."""
     elements = [(tag.name, {**tag.attrs, "id": ""}) for tag in soup.find_all(True)]
     return [elements, " ".join(soup.get_text().split())]
 
@@ -176,7 +179,7 @@ def test_add_pictures_adds_one_for_each_figure(tmp_path: Path) -> None:
             (tmp_path / STOP).touch()
         return b"png"
 
-    assert add_pictures(files, draw) == 3  # of the first three notebooks
+    assert add_pictures(files, draw) == 3  # figures of the first three notebooks
     (tmp_path / STOP).unlink()
     assert add_pictures(files, draw) == 3
     assert [len(pictures(file)) for file in files] == [0, 1, 2, 3]
@@ -186,7 +189,7 @@ def test_add_pictures_adds_one_for_each_figure(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium to draw with")
 def test_sweep_notebooks_have_pictures(tmp_path: Path) -> None:
-    """From the sweep's settings to the executed notebook: a PNG beside each of its figures."""
+    """In a whole sweep, each executed notebook has a PNG beside each of its figures."""
     plan = {"base": {"scheme": "UMW", "workers": 4, "rounds": 5}}
     assert sweep(plan, tmp_path / "sweep", pictures=True, progress=False).found == ""
     (file,) = tmp_path.glob("sweep/*/run.ipynb")

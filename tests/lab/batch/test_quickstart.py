@@ -47,7 +47,7 @@ def test_quickstart_names_the_winner(traces: list[wb.Trace]) -> None:
 def test_quickstart_keep_writes_folders_and_a_page(traces: list[wb.Trace], tmp_path: Path) -> None:
     paths = quickstart.keep(traces, tmp_path)
     assert all(path.exists() for path in paths)
-    assert (tmp_path / "convergence.html").stat().st_size > 1e6  # self-contained
+    assert (tmp_path / "convergence.html").stat().st_size > 1e6  # contains all scripts
     assert wb.Trace.load(tmp_path / "CR").same(traces[-1])
 
 
@@ -70,13 +70,13 @@ def test_quickstart_tuning_never_increases_the_time(traces: list[wb.Trace]) -> N
 
 
 def test_quickstart_winner_is_independent_of_the_grid(traces: list[wb.Trace]) -> None:
-    """Whatever lies between the steps that were tried leaves hardly less."""
+    """The values between the tried steps have hardly lower losses."""
     for t in (traces[0], traces[3]):
         for times in np.geomspace(0.25, 4.0, 33):
             args = {**t.experiment.optimiser_args}
             name = "step" if "step" in args else "c1"
             other = t.experiment.replace(optimiser_args={**args, name: args[name] * times})
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # some of them diverge
+                warnings.simplefilter("ignore")  # some of these steps diverge
                 end = wb.run(other).rounds["loss"].iloc[-1]
             assert not end < 0.97 * t.rounds["loss"].iloc[-1]

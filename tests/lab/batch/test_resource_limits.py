@@ -1,4 +1,4 @@
-"""Sweeps with few resources: few open files, no short path for sockets."""
+"""Sweeps with few resources: few open files, or long paths for sockets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAN = {"base": {"rounds": 2, "problem": "unit"}, "seeds": 2}
 
 @pytest.fixture
 def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Temporary files go where a socket's path would be too long."""
+    """Set a folder of temporary files whose path is too long for a socket."""
     folder = tmp_path / ("d" * MAX_SOCKET_PATH_BYTES)
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))

@@ -16,12 +16,12 @@ from workbench.core.base.settings import SettingError
 from workbench.lab.batch import Summary, Sweep, sweep
 from workbench.lab.batch.run import NOTEBOOK
 
-ODD = 'it\'s "odd"\n{rounds}\\ \\n; import os #.csv'  # a value that is harmless only where it stays one
+UNUSUAL_TEXT = 'it\'s "odd"\n{rounds}\\ \\n; import os #.csv'  # could be code, a path, or a formula
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("data") / ODD
+    file = tmp_path_factory.mktemp("data") / UNUSUAL_TEXT
     rows = [f"{i % 7},{i % 5},{i % 3}" for i in range(40)]
     file.write_text("a,b,y\n" + "\n".join(rows) + "\n")
     return file
@@ -35,7 +35,7 @@ def plan(data: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def summary(plan: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Summary:
-    # Papermill substitutes words in braces in a path.
+    # Papermill replaces names in braces in a path.
     return sweep(plan, tmp_path_factory.mktemp("a") / "it's {scheme}", jobs=2, progress=False)
 
 
@@ -68,7 +68,7 @@ def test_sweep_run_has_notebook_page_and_run_folder(summary: Summary, plan: dict
             if "application/vnd.plotly.v1+json" in o.get("data", {})
         ]
         assert len(figures) == 3
-        assert (folder / "run.ipynb").stat().st_size < 200_000  # no script in it
+        assert (folder / "run.ipynb").stat().st_size < 200_000  # without plotly.js
         assert not (folder / "kernel.log").exists()
 
 
@@ -96,7 +96,7 @@ def test_sweep_table_has_all_runs(summary: Summary, data: Path) -> None:
     assert failed["time"].isna().all()
     assert all([fault["worker"] for fault in json.loads(faults)] == [1, 2] for faults in failed["faults"])
     assert failed["error"].str.contains("QuorumLost").all()
-    assert list(runs.table["seed"]) == [0, 1] * 3  # the sweep's order
+    assert list(runs.table["seed"]) == [0, 1] * 3  # in the sweep's order
 
 
 def test_sweep_repeats_only_failed_runs_or_one_alone(summary: Summary) -> None:
@@ -113,7 +113,7 @@ def test_sweep_finds_runs_again_if_reworded(summary: Summary, plan: dict[str, An
     base = {**QUICK, "delays": {"kind": "shifted_exponential", "rate": 1e3}}
     found = sweep({"base": base, "grid": {"seed": [1, 0]}}, summary.folder, progress=False)
     assert (found.before, dict(found.states)) == (2, {})
-    sweep(plan, summary.folder, only=summary.named("done"), progress=False)  # the plan as it was
+    sweep(plan, summary.folder, only=summary.named("done"), progress=False)  # the original plan
 
 
 def test_sweep_is_refused_before_it_starts(summary: Summary, tmp_path: Path) -> None:
@@ -150,12 +150,12 @@ def test_sweep_notebook_must_declare_its_parameters(tmp_path: Path, missing: str
         sweep({"base": QUICK}, tmp_path / "new", notebook=tmp_path / "yours.ipynb")
 
 
-ENDS = {  # by seed: what the notebook does, and why that is a failed run
+ENDS = {  # seed -> what the notebook does, and the error of the run
     0: ("", "without a run folder"),
     1: ("import workbench as wb; wb.run(wb.Experiment(scheme='UMW')).save(folder)", "another experiment"),
     2: ("import os; os._exit(3)", "the kernel ended by itself with status 3"),
     3: ("1 / 0", "ZeroDivisionError: division by zero"),
-    4: ("", "FileExistsError"),  # a file is where its folder should be
+    4: ("", "FileExistsError"),  # a file in place of its folder
     5: ("import sys; sys.exit(0)", "a cell ended the kernel (SystemExit: 0)"),
     6: ("import sys; sys.exit()", "a cell ended the kernel (SystemExit)"),
     7: ("import sys; sys.exit('no data')", "a cell ended the kernel (SystemExit: no data)"),
@@ -167,7 +167,7 @@ ENDS = {  # by seed: what the notebook does, and why that is a failed run
 
 
 def ending(folder: Path, code: str) -> Path:
-    """A notebook with the parameters of ours and one cell."""
+    """Write a notebook with the parameters of `run.ipynb` and one cell."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     cells = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     notebook.cells = [*cells, nbformat.v4.new_code_cell(code)]

@@ -23,7 +23,7 @@ def crossing(**more: Any) -> Crossing:
 
 
 def noisy(at: float, noise: float, number: int = 0) -> Callable[[Run], float]:
-    """CR is ahead from x = `at` on; equal seeds share what is drawn, as stragglers are."""
+    """Return a cost in which CR is better from x = `at` on. Equal seeds share a part of the noise, like stragglers."""
 
     def cost(run: Run) -> float:
         second = run["scheme"] == "CR"
@@ -34,12 +34,12 @@ def noisy(at: float, noise: float, number: int = 0) -> Callable[[Run], float]:
     return cost
 
 
-def searched_through(search: Search, cost: Callable[[Run], float]) -> tuple[Step, int]:
-    """Run what a search requests until it requests nothing, as a sweep does; return the number of requests."""
+def run_search(search: Search, cost: Callable[[Run], float]) -> tuple[Step, int]:
+    """Run all requested runs until there are no more, like a sweep. Return the last step and the number of requests."""
     known: dict[str, float] = {}
 
     def value(run: Run) -> float | None:
-        cost(run)  # refuses what does not fit, as making the experiment does
+        cost(run)  # raises for invalid settings, as an experiment does
         return known.get(repr(run))
 
     for asked in range(1, 500):
@@ -60,20 +60,20 @@ def test_crossing_bracket_without_noise_is_as_narrow_as_requested(
     unit = 100 if whole else 1
     cost = noisy(at, 0.0)
     search = crossing(span=span, tolerance=tolerance)
-    step, _ = searched_through(search, lambda run: cost({**run, "x": run["x"] / unit}))
+    step, _ = run_search(search, lambda run: cost({**run, "x": run["x"] / unit}))
     assert step.over
     low, high = step.numbers["low"] / unit, step.numbers["high"] / unit
-    if low < at < high:  # a point may lie on the crossing itself, where nobody is ahead
+    if low < at < high:  # a point may lie on the crossing, where neither is better
         assert high - low <= max(tolerance, 0.01) * 2 + 1e-9
     assert low <= at <= high
     assert (step.numbers["lower_first"], step.numbers["lower_then"]) == ("GC", "CR")
 
 
-@settings(max_examples=8)  # each goes through a search as often as it has steps
+@settings(max_examples=8)  # each example repeats the search for every step
 @given(st.floats(0.1, 0.9), st.floats(0.01, 1.0), st.integers(0, 10**6))
 def test_crossing_stepwise_equals_at_once(at: float, noise: float, number: int) -> None:
     search, cost = crossing(budget=10_000), noisy(at, noise, number)
-    step, asked = searched_through(search, cost)
+    step, asked = run_search(search, cost)
     again = search.step(cost)
     assert (step.text, step.numbers, step.runs) == (again.text, again.numbers, again.runs)
     assert asked > 1
@@ -91,7 +91,7 @@ def test_crossing_bracket_has_the_stated_coverage(many: int) -> None:
 @settings(max_examples=10)
 @given(st.integers(4, 60))
 def test_crossing_stays_within_the_budget(budget: int) -> None:
-    step, _ = searched_through(crossing(budget=budget), noisy(0.4, 0.5))
+    step, _ = run_search(crossing(budget=budget), noisy(0.4, 0.5))
     assert len(step.runs) <= budget
     assert f"the budget of {budget} runs is spent" in step.text or len(step.runs) < budget
 
@@ -133,10 +133,10 @@ def bowl(run: Run) -> float:
 
 def test_optimum_finds_the_best_parameters_within_the_budget() -> None:
     search = Optimum(fields={"x": {"low": 0.0, "high": 4.0}, "k": [1, 2, 3]}, budget=60, seeds=2)
-    step, _ = searched_through(search, bowl)
+    step, _ = run_search(search, bowl)
     assert step.over
     assert len(step.runs) <= 60
-    assert all(run["k"] != 3 for run in step.runs)  # what does not fit is passed over
+    assert all(run["k"] != 3 for run in step.runs)  # invalid settings are skipped
     assert step.numbers["best"]["k"] == 2
     assert abs(step.numbers["best"]["x"] - 2.2) < 0.5
     assert step == search.step(bowl)
@@ -152,8 +152,8 @@ def test_optimum_without_optuna_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 def test_crossing_of_an_accuracy_is_ahead_where_it_is_higher() -> None:
     cost = noisy(0.4, 0.0)
-    falling = searched_through(crossing(tolerance=0.1), cost)[0]
-    rising = searched_through(crossing(tolerance=0.1, of="test_accuracy"), lambda run: -cost(run))[0]
+    falling = run_search(crossing(tolerance=0.1), cost)[0]
+    rising = run_search(crossing(tolerance=0.1, of="test_accuracy"), lambda run: -cost(run))[0]
     assert rising.text == falling.text.replace("lower time", "higher test_accuracy")
     assert rising.numbers == falling.numbers
 

@@ -1,4 +1,4 @@
-"""The runs of a sweep, and settings that are refused before a run starts."""
+"""The runs of a sweep, and settings that are refused before any run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_sweep_converts_numpy_values() -> None:
     (item, *_) = Sweep(grid={"delays.rate": np.geomspace(1e3, 1e5, 3), "rounds": np.arange(1, 3)}).items()
     assert type(item.changes["delays.rate"]) is float
     assert type(item.changes["rounds"]) is int
-    json.dumps(item.spec)  # what a notebook is given
+    json.dumps(item.spec)  # the parameters of the notebook
 
 
 @given(st.integers(1, 20), st.integers(0, 2**32))

@@ -1,4 +1,4 @@
-"""Sweeps over classes of a cell, in forked and in fresh kernels; nothing that is stored holds code."""
+"""Sweeps with classes of a cell, in forked and in new kernels. Stored files contain no code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that the figures' tests share."""
+"""Runs shared by the tests of figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decode weights of a parent for its messages, for every scheme, independent of the recording run."""
+"""Decode weights of a parent, for every scheme, independent of the run that they are computed for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from workbench.lab.figures.decoding import decode_weights
 DECODING = [
     name
     for name in CASES
-    # A ring has no parent, and these have no weights of a round's own.
+    # In a ring there is no parent. These schemes have no weights per round.
     if not (
         wb.schemes.get(name).numeric
         or wb.schemes.get(name).clock_driven
@@ -32,7 +32,7 @@ DECODING = [
 
 
 class Overheard:
-    """A scheme that records the master's messages and commits during a run."""
+    """Wrapper of a scheme that records the master's messages and commits during a run."""
 
     def __init__(self, scheme: Any) -> None:
         self.scheme = scheme
@@ -113,7 +113,7 @@ def test_decode_weights_of_a_tree(parent: int) -> None:
 
 
 def sends(trace: wb.Trace, round: int, rank: int) -> bool:
-    """Did this rank's sum go out in that round?"""
+    """Return whether this rank sent its sum in that round."""
     rows = trace.events
     return bool(
         len(

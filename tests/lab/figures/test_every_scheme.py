@@ -1,4 +1,4 @@
-"""Every figure of every scheme, in both themes, with the scheme's style."""
+"""Every figure of every scheme, in both themes, with the style of the scheme."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench.core.base.settings import SettingError
 
 
 def default(name: str) -> wb.Experiment | None:
-    """Experiment of a scheme with its default numbers, on as many workers as fit."""
+    """Return an experiment with a scheme's default parameters, and a valid number of workers."""
     for workers, problem in product((12, *range(2, 41)), ("logistic", "least_squares")):
         spec = {**SPEC, "scheme": name, "workers": workers, "problem": problem, "rounds": 3}
         try:
@@ -47,7 +47,7 @@ def figures(trace: wb.Trace, theme: Any) -> Iterator[go.Figure]:
 def test_figures_of_every_scheme_can_be_drawn(trace: wb.Trace, theme: str) -> None:
     background = {"light": "#FFFFFF", "dark": "#111111"}[theme]
     for figure in figures(trace, theme):
-        spec = json.loads(figure.to_json())  # also checks that plotly.js can be given it
+        spec = json.loads(figure.to_json())  # raises for values that plotly.js cannot read
         assert spec["layout"]["template"]["layout"]["paper_bgcolor"] == background
         assert spec["layout"]["title"]["text"]
         assert 300 <= spec["layout"]["height"] <= 1500

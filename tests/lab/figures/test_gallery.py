@@ -51,10 +51,12 @@ def test_figure_file_function_and_test_share_a_name(name: str) -> None:
 
 
 def test_figure_is_loaded_lazily() -> None:
-    """The light parts of the package do without the planner's libraries, which one figure needs."""
+    """One figure needs the planner's libraries. Other parts of the package do not import them."""
     program = (
         "import sys, workbench.lab.figures as f; before = set(sys.modules); f.code;"
         " print([m for m in before if m.startswith('workbench.lab.figures.gallery.')], 'scipy.optimize' in sys.modules)"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert told.strip() == "[] False"
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    assert result.strip() == "[] False"

@@ -1,4 +1,4 @@
-"""Figures on every kind of page: no upload, and dark colours on a dark page of a notebook."""
+"""Figures on all kinds of pages: no upload, and dark colours on a dark page of a notebook."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ FIGURE = "application/vnd.plotly.v1+json"
 SOURCES = [Path(module.__file__ or "").parent for module in (wb, workbench_book, workbench_lectures)]
 
 
-def told(page: str) -> dict[str, Any]:
-    """Return the configuration that a page gives plotly.js, without the address that `pio.to_html` sets."""
+def config_of(page: str) -> dict[str, Any]:
+    """Return the configuration of plotly.js on a page, without the address that `pio.to_html` sets."""
     assert "_context.plotlyServerURL = ''" in page
     settings = page[page.index('{"displaylogo"') :]
     found: dict[str, Any] = json.JSONDecoder().raw_decode(settings)[0]
@@ -47,7 +47,7 @@ def figure() -> go.Figure:
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Make a kernel: IPython is there, and plotly draws in its notebook."""
+    """Start IPython, with plotly's renderer for notebooks."""
     monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")
     InteractiveShell.instance()
     yield
@@ -67,17 +67,19 @@ def test_figures_are_of_the_packages_class() -> None:
 
 def test_figure_saved_as_html_has_no_upload_button(figure: go.Figure, tmp_path: Path) -> None:
     expected = {"displaylogo": False, "showSendToCloud": False}
-    assert expected.items() <= told(figure.to_html(include_plotlyjs=False)).items()
+    assert expected.items() <= config_of(figure.to_html(include_plotlyjs=False)).items()
     figure.write_html(tmp_path / "written.html", include_plotlyjs=False)
-    assert expected.items() <= told((tmp_path / "written.html").read_text(encoding="utf-8")).items()
-    for each in (figure, go.Figure(go.Bar(y=[1]))):  # by any function
+    assert expected.items() <= config_of((tmp_path / "written.html").read_text(encoding="utf-8")).items()
+    for each in (figure, go.Figure(go.Bar(y=[1]))):  # figures of any function
         page = wb.figures.save(each, tmp_path / "saved.html").read_text(encoding="utf-8")
-        assert expected.items() <= told(page).items()
+        assert expected.items() <= config_of(page).items()
 
 
 def test_figure_config_of_the_user_has_priority(figure: go.Figure) -> None:
     page = figure.to_html({"displaylogo": True}, include_plotlyjs=False, post_script="1 + 1;")
-    assert told(page.replace('{"displaylogo": true', '{"displaylogo": false'))["showSendToCloud"] is False
+    assert (
+        config_of(page.replace('{"displaylogo": true', '{"displaylogo": false'))["showSendToCloud"] is False
+    )
     assert '"displaylogo": true' in page
     assert "1 + 1;" in page
 
@@ -95,7 +97,7 @@ def test_figure_in_a_cell_gets_config_and_dark_style(figure: go.Figure, shell: N
 def test_figure_with_a_dark_theme_is_unchanged(shell: None) -> None:
     with capture_output() as captured:
         EVERY["gantt"]("dark").show()
-    assert len(captured.outputs) == 1  # no style, which would turn its still in JupyterLab bright
+    assert len(captured.outputs) == 1  # no style, which would make the static image bright in JupyterLab
 
 
 def test_plotly_renderers_are_unchanged(shell: None) -> None:
@@ -130,7 +132,7 @@ def test_figure_config_in_pages_of_sweep_and_book(figure: go.Figure, tmp_path: P
 
 
 def test_figure_config_is_used_by_every_source() -> None:
-    """Each call of plotly.js gets its configuration from one module."""
+    """Each call of plotly.js uses the configuration of one module."""
     calls = re.compile(r"Plotly\.(?:react|newPlot)\((.*)")
     found = [
         (path.name, call)

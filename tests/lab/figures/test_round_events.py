@@ -1,4 +1,4 @@
-"""The moments of the events of a round."""
+"""The times of the events of a round."""
 
 from __future__ import annotations
 

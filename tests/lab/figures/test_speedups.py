@@ -1,4 +1,4 @@
-"""The table of speedups, against hand computation."""
+"""The table of speedups, compared with a computation by hand."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_speedups_over_seeds_are_means_with_their_interval() -> None:
     assert table["runs"].tolist() == [3, 3, 3]
     np.testing.assert_array_equal(table["seconds"], [2.0, 10.0, np.nan])
     np.testing.assert_array_equal(table["times_as_long"], [1.0, 5.0, np.nan])
-    half = 4.302652729911275 / np.sqrt(3)  # Student's t of two degrees of freedom
+    half = 4.302652729911275 / np.sqrt(3)  # Student's t with two degrees of freedom
     np.testing.assert_allclose(table["high"][:2], [2 + half, 10 + 2 * half])
     np.testing.assert_allclose(table["low"][:2], [2 - half, 10 - 2 * half])
 

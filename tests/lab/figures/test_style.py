@@ -19,7 +19,7 @@ from workbench.lab.figures.page import PALETTES, Palette
 
 PUBLISHED = ["UMW", "SGD", "RAR", "GC", "CR", "CEGC", "FRC", "CRC", "UC-MMC", "GC-MMC", "LCC"]
 PUBLISHED += ["D-SGD", "D-Adam", "CADA", "G-CADA", "LAGC", "BGC", "ErasureHead", "SGC"]
-COMPARED = [  # sets of schemes that a paper draws in one figure
+COMPARED = [  # sets of schemes in one figure of a paper
     ["UMW", "SGD", "RAR", "GC", "CR"],
     ["UMW", "GC", "CEGC"],
     ["FRC", "CRC", "BGC", "ErasureHead", "SGC", "GC", "UMW"],
@@ -29,7 +29,7 @@ COMPARED = [  # sets of schemes that a paper draws in one figure
 
 
 def luminance(color: str) -> float:
-    """Relative luminance of WCAG 2."""
+    """Return the relative luminance of WCAG 2."""
     c = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
     return float(linear @ [0.2126, 0.7152, 0.0722])

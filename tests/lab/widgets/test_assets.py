@@ -23,7 +23,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Widget]:
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, **metadata: str) -> None:
-    """A front end asks the kernel to run a cell."""
+    """Simulate the request of a page to run a cell."""
     kernel = SimpleNamespace(get_parent=lambda: {"metadata": metadata})
     monkeypatch.setattr(assets, "get_ipython", lambda: SimpleNamespace(kernel=kernel))
 

@@ -1,4 +1,4 @@
-"""Widgets of a cell that is run again: those of its last run are closed."""
+"""Widgets of a cell that is run again: those of the previous run are closed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = wb.baselines(2, 2, 1, problem_args={"samples": 40, "features": 3}, round
 
 @pytest.fixture
 def run_cell(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that begins a run of a cell."""
+    """Return a function that simulates the start of a cell."""
     request = {"metadata": {}, "header": {"msg_id": "0"}}
 
     def begin(number: int, cell: str | None = "one") -> None:
@@ -52,7 +52,7 @@ def test_closing_an_explorer_whose_cell_is_run_12_times(
         explorer.tabs.selected_index = explorer.tabs.titles.index("Runs")
         assert explorer.history.table.wait(30)
         counts.append(len(_instances))
-    assert max(counts[1:]) == min(counts[1:])  # no growth
+    assert max(counts[1:]) == min(counts[1:])  # the number of widgets does not grow
 
 
 def test_closing_frees_the_memory_of_an_explorer(run_cell: Callable[..., None], tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_closing_spares_widgets_of_the_same_run_and_of_other_cells(run_cell: Cal
     closing.of_cell(make)
     assert [each.comm is None for each in (first, first.children[0], first.layout, second)] == [True] * 4
     assert other.comm is not None
-    run_cell(4, None)  # a front end that names no cell
+    run_cell(4, None)  # a front end that does not identify cells
     last = closing.of_cell(make)
     run_cell(5, None)
     closing.of_cell(make)

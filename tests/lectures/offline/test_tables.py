@@ -1,4 +1,4 @@
-"""Tables of figures: each one is restored from the first and the differences."""
+"""Tables of figures: each one is restored from the first one and the differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translation of Python into JavaScript: what has no counterpart is refused with its line."""
+"""Translation of Python into JavaScript: code without an equivalent is refused with its line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_translate_includes_what_a_function_uses(tmp_path: Path, monkeypatch: py
     source = "LEAST = 2.5\ndef g(x): return x + LEAST\ndef f(new, k=3): return [g(i) for i in range(new) if i < k]\n"
     g, f = translated(tmp_path, monkeypatch, source)
     assert "2.5" in g
-    assert "new_" in f  # a name of JavaScript's own
+    assert "new_" in f  # `new` is a keyword of JavaScript
     assert "py.call(g$" in f
 
 

@@ -19,7 +19,7 @@ def _standing(folder: Path, count: int) -> Iterator[Hosts]:
 
 
 def _left_alone(hosts: Hosts) -> Iterator[Hosts]:
-    """Close all pools afterwards, and check that no process is left on the hosts."""
+    """After the test, close all pools, and check that no process is left on the hosts."""
     try:
         yield hosts
     finally:

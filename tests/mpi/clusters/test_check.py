@@ -1,4 +1,4 @@
-"""`workbench cluster`: the table of errors by host, and the commands up, status, run and down."""
+"""`workbench cluster`: the table of problems by host, and the commands up, status, run and down."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of the test's own for what is up since when."""
+    """Use a folder of the test for the times of `up`."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state"
 
@@ -56,7 +56,7 @@ def test_cluster_up_run_and_down(two: Hosts) -> None:
 
 
 def test_cluster_check_reports_each_host(two: Hosts, tmp_path: Path) -> None:
-    """The second host has another NumPy, a third is missing, and a fourth has another host key."""
+    """The second host has another NumPy, the third one is missing, and the fourth one has another host key."""
     first, second = two.hosts
     for host in two.hosts:
         wrapper = host.home / "python"
@@ -122,8 +122,8 @@ def test_cluster_check_reports_a_missing_python(two: Hosts) -> None:
 
 def test_cluster_up_interrupted_by_ctrl_c_leaves_nothing(two: Hosts, state: Path) -> None:
     path = write_yaml(two)
-    two.hosts[1].limit(1e6)  # bits per second: what is brought there takes a while
-    for _ in range(5):  # on a loaded machine it may be up before it is seen to begin
+    two.hosts[1].limit(1e6)  # bits per second: copying the package takes a while
+    for _ in range(5):  # on a loaded machine, `up` may end before it is interrupted
         called("down", path)
         process = subprocess.Popen(
             [str(Path(sys.executable).parent / "workbench"), "cluster", "up", str(path)],

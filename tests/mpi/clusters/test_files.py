@@ -1,4 +1,4 @@
-"""Cluster files: found by name, checked key by key; a wrong one starts nothing."""
+"""Cluster files: found by name, and checked key by key. A wrong file starts nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SSH = "kind: ssh\nhosts: [node1, node2]\n"
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a folder of clusters."""
+    """Make a folder with a folder of clusters, and enter it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "clusters").mkdir()
@@ -109,7 +109,7 @@ def test_cluster_file_with_wrong_types_is_refused(here: Path, text: str, found_t
 
 
 def test_cluster_file_keeps_words_that_yaml_converts(here: Path) -> None:
-    """As in a spec: no is the name of a host, and 1e1 a number."""
+    """As in a spec: no is the name of a host, and 1e1 is a number."""
     (here / "lab.yaml").write_text("kind: ssh\nhosts: [no, on]\ntimeout: 1e1\n")
     lab = clusters.load("lab")
     assert isinstance(lab, Ssh)
@@ -124,7 +124,7 @@ def test_cluster_file_that_is_not_a_file_is_named(here: Path) -> None:
             clusters.load(name)
 
 
-def test_cluster_list_says_that_files_are_code(here: Path) -> None:
+def test_cluster_list_states_that_files_are_code(here: Path) -> None:
     assert CliRunner().invoke(cli, ["cluster", "list"]).output == "local            local\n"
     (here / "config").write_text("Host *\n  ProxyCommand touch started\n")
     (here / "lab.yaml").write_text(SSH + "config: config\n")

@@ -16,11 +16,11 @@ from workbench.mpi.launch.client.remote import RemotePool
 
 pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.xdist_group("hosts")]
 
-SLOW: dict[str, Any] = {"kind": "shifted_exponential", "shift": 2e-3, "rate": 1e3}  # 0.3 s a round
+SLOW: dict[str, Any] = {"kind": "shifted_exponential", "shift": 2e-3, "rate": 1e3}  # 0.3 s per round
 
 
 def test_run_survives_a_host_without_power(pair: Hosts) -> None:
-    """Two of four workers are on it, and GC tolerates two. MPI gets no notice that they are gone."""
+    """The host has two of four workers, and GC tolerates two. MPI does not notice that they are gone."""
     e = experiment("GC", {"stragglers": 2}, workers=4, rounds=150, delays=SLOW)
     run = started(pair, e)
     until(lambda: len(run.rows()["round"]) >= 5, run)
@@ -45,7 +45,10 @@ def test_run_ends_with_the_names_of_too_many_lost_hosts(pair: Hosts) -> None:
 
 
 def test_run_survives_a_host_that_is_shut_down(pair: Hosts) -> None:
-    """Its daemon sends a good-bye, so mpiexec ends the job. The remaining hosts continue from the checkpoint."""
+    """The host's MPI daemon reports its end, so mpiexec ends the job.
+
+    The remaining hosts continue from the checkpoint.
+    """
     e = experiment("UMW", {}, workers=4, rounds=60, delays=SLOW)
     run = started(pair, e, checkpoint_every=0.1)
     until(lambda: len(run.rows()["round"]) >= 5, run)
@@ -83,7 +86,7 @@ def test_run_survives_a_short_network_cut(pair: Hosts) -> None:
 
 
 def test_pool_closed_after_a_network_cut_ends(pair: Hosts) -> None:
-    """The head learns of no end, and would wait two minutes for its client, and then for the run."""
+    """The head does not notice the end. It would wait two minutes for its client, and then for the run."""
     run = started(pair, experiment("UMW", {}, workers=2, rounds=5000, delays=SLOW))
     until(lambda: len(run.rows()["round"]) >= 3, run)
     pair.cut_client()

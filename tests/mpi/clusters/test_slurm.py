@@ -55,7 +55,7 @@ def test_slurm_job_endings_are_reported(
 @pytest.mark.mpi
 @pytest.mark.xdist_group("hosts")
 def test_slurm_local_cluster_inside_an_allocation(machine: SlurmMachine, tmp_path: Path) -> None:
-    """On the host where `salloc` was called, whatever nodes the allocation has."""
+    """`salloc` was called on this host, so runs stay here, whatever nodes the allocation has."""
     POOLS.close()
     until(lambda: not machine.jobs())
     code = (
@@ -106,7 +106,7 @@ def test_check_directive_accepts_other_directives(text: str) -> None:
         ("--comment=a # b", "one option"),
         ("--", "one option"),
         ("--partition=gpu", "--partition is set"),
-        ("--part=gpu", "--partition is set"),  # sbatch takes beginnings
+        ("--part=gpu", "--partition is set"),  # sbatch accepts prefixes of names
         ("--nodes 4", "--nodes is set"),
         ("--time=5", "--time is set"),
         ("--array=1-5", "--array is set"),

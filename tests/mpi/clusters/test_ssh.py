@@ -1,4 +1,4 @@
-"""Runs over two hosts by ssh: the simulator's iterates and order, real links, stop, resume, attach."""
+"""Runs on two hosts by ssh: the simulator's models and order of schemes, real links, stop, resume, attach."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_ssh_run_on_two_hosts_equals_the_simulator(two: Hosts, scheme: str, args
     assert 0 < trace.info["clock_error"] < 0.5
     assert run.pool is not None
     assert {host for _, host in run.pool.places} == {"w1", "w2"}
-    starts = trace.events["start"]  # on the master's clock, though the hosts' are 1000 s apart
+    starts = trace.events["start"]  # on the master's clock, although the hosts' clocks differ by 1000 s
     assert starts.between(-1.0, trace.rounds["time"].max() + 1.0).all()
     assert list(trace.rounds["round"]) == list(range(8))
 
@@ -51,7 +51,7 @@ def test_ssh_run_arrivals_reproduce_every_model(two: Hosts) -> None:
 
 
 def test_ssh_run_links_order_the_schemes_as_the_simulator(two: Hosts) -> None:
-    """All workers are on the second host, behind a link of 8 Mbit/s: the master's received bytes decide."""
+    """All workers are behind a link of 8 Mbit/s, so the bytes that the master receives determine the order."""
     path = write_yaml(
         two, "behind", hosts=f"[{{host: {two.hosts[0].address}, slots: 0}}, {two.hosts[1].address}]"
     )
@@ -112,7 +112,7 @@ def test_ssh_run_is_stopped_and_resumed(two: Hosts) -> None:
     until(lambda: np.isfinite(run.rows()["loss"]).any(), run)
     with pytest.raises(
         wb.SettingError, match="still under way"
-    ):  # of another machine, whose folder is followed here
+    ):  # like another machine that follows the folder
         resume(run.home)
     run.stop()
     stopped = run.result()
@@ -135,7 +135,7 @@ def test_ssh_run_is_attached_after_its_client_died(two: Hosts, tmp_path: Path) -
         "print('going', flush=True)\n"
         "time.sleep(600)\n"
     )
-    POOLS.close()  # what is left at the end is the client's
+    POOLS.close()  # the pool at the end is the client's
     client = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
     assert client.stdout is not None
     assert client.stdout.readline() == b"going\n"

@@ -59,7 +59,7 @@ def test_ssh_run_with_this_machine_as_head(two: Hosts) -> None:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder that stand-in hosts share: only /tmp and the home folder are separate."""
+    """Make a folder that stand-in hosts share, since only /tmp and the home folder are separate."""
     folder = Path(tempfile.mkdtemp(prefix="workbench-shared-", dir="/var/tmp"))
     yield folder
     shutil.rmtree(folder)

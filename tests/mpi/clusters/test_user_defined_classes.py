@@ -20,7 +20,7 @@ def test_user_defined_classes_over_ssh(two: Hosts, tmp_path: Path) -> None:
     assert_script_passes(program(THROUGH, cluster=str(write_yaml(two)), folder=str(tmp_path / "run")))
 
 
-@pytest.mark.slow  # what is sent there is what is sent to hosts, above; Slurm's own way is in slurm/test_kind.py
+@pytest.mark.slow  # the same data are sent to hosts, above; slurm/test_kind.py tests Slurm
 def test_user_defined_classes_in_a_slurm_job(lab: Callable[..., str], shared: Path) -> None:
     POOLS.close()
     assert_script_passes(program(THROUGH, cluster=lab(), folder=str(shared / "own-run")))

@@ -1,4 +1,4 @@
-"""Faults on real processes mean what they mean on the simulator."""
+"""Faults on real processes have the same effects as on the simulator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
 
 class Ladder(wb.DelayModel):
-    """Every worker has its own speed, so that the order of answers does not depend on the machine."""
+    """Delay model in which each worker has its own speed, so that the order of answers is always the same."""
 
     kind = "ladder"
 

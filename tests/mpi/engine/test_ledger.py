@@ -1,4 +1,4 @@
-"""Ledgers of ranks, and their sum."""
+"""Ledgers of ranks, and merged ledgers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links that differ by worker on real ranks: emulated messages take the time of the virtual clock."""
+"""Links that differ by worker, on real ranks: emulated messages take the times of the virtual clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ HOSTS = {"kind": "groups", "base": {"kind": "lognormal", "mu": -7.0}, "size": 3,
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=["UMW", "GC", "CR", "ring", "RAR"])
 def test_links_that_differ_are_the_same_on_both_engines(scheme: dict[str, Any]) -> None:
-    """A rank that its machine delays is late, and never early; so the times of the virtual clock are lower bounds."""
+    """A rank that its machine delays is late, and never early.
+
+    The times of the virtual clock are therefore lower bounds.
+    """
     e = wb.Experiment(
         workers=6, rounds=5, problem="least_squares", problem_args={"samples": 60, "features": 20},
         optimiser_args={"step": 0.05}, delays=HOSTS, link=LINK, **scheme,
@@ -43,5 +46,6 @@ def test_links_that_differ_are_the_same_on_both_engines(scheme: dict[str, Any]) 
     ]
     both = ends[0].index.intersection(ends[1].index)
     assert len(both) >= 10
-    later = (ends[1] - ends[0])[both].xs(0, level="round")  # of the first model, which comes over each link
+    # arrival times of the first model, which is sent over each link
+    later = (ends[1] - ends[0])[both].xs(0, level="round")
     assert (later >= -1e-6).all()

@@ -1,4 +1,4 @@
-"""Lookahead: answers that leaves send early are recorded and used as if they had waited; without MPI."""
+"""Lookahead: answers that leaves send early are recorded and used as if they had been sent in time. Without MPI."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ NAMES = ("started", "computed", "samples", "abandoned", "overrun")
 
 @given(st.lists(TIMES, min_size=1, max_size=5), TIMES)
 def test_lookahead_work_is_done_or_abandoned_by_the_next_model(ends: list[float], model: float) -> None:
-    """A load in parts, one after the other from 0 on."""
+    """A load has several parts, computed one after another from time 0."""
     ledger = Ledger(1, 1)
-    ahead = LookaheadWork(ledger)
+    lookahead = LookaheadWork(ledger)
     starts = [0.0, *sorted(ends)[:-1]]
     for start, end in zip(starts, sorted(ends), strict=True):
-        ahead.add(0, 10, 10, start, end, overrun=True)
-    ahead.resolve(model)
-    ahead.resolve(100.0)  # what is booked is booked
+        lookahead.add(0, 10, 10, start, end, overrun=True)
+    lookahead.resolve(model)
+    lookahead.resolve(100.0)  # recorded work is not changed
     counts = {name: ledger.counts[name][0] for name in NAMES}
     begun, done = sum(start <= model for start in starts), sum(end <= model for end in ends)
     assert list(counts.values()) == [10 * begun, done, 10 * done, begun - done, done]
@@ -43,13 +43,13 @@ MODELS = st.lists(st.tuples(st.sets(st.integers(1, 3)), st.floats(0.1, 2.0)), ma
 def test_model_arrivals_of_a_later_round(
     models: list[tuple[set[int], float]], child: int, round: int, moment: float
 ) -> None:
-    told, sent, now = ModelArrivals({1, 2}), [], 0.0
+    arrivals, sent, now = ModelArrivals({1, 2}), [], 0.0
     for k, (to, after) in enumerate(models):
         now += after
-        told.add(k, now, sorted(to))
+        arrivals.add(k, now, sorted(to))
         sent.append((k, now, to))
     there = [at for k, at, to in sent if k > round and child in to]
-    assert told.newer(child, round, moment) == (child in (1, 2) and any(at < moment for at in there))
+    assert arrivals.newer(child, round, moment) == (child in (1, 2) and any(at < moment for at in there))
 
 
 def answered(port: Port, src: int, round: int, sent: float) -> None:
@@ -58,7 +58,10 @@ def answered(port: Port, src: int, round: int, sent: float) -> None:
 
 @given(st.booleans(), TIMES, TIMES)
 def test_model_arrivals_drop_answers_that_would_not_be_sent(first: bool, model: float, sent: float) -> None:
-    """The order of its arrival and the model's departure does not matter; an answer on its way is late."""
+    """The answer may be received before the model is sent, or after.
+
+    An answer that was sent before the model arrived is late.
+    """
     floor = 0
     port = Port(
         FREE, lambda message: message.round < floor, DelayStream(Constant(), 0, 3).ties, ModelArrivals({1})

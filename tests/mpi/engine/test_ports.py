@@ -1,4 +1,4 @@
-"""The emulated port: each message has the time of the simulator."""
+"""The emulated port: each message passes at the time of the simulator."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from workbench.core.contract.protocol import CODED, MODEL, PEER_LOST, Message
 from workbench.mpi.engine.lookahead import ModelArrivals
 from workbench.mpi.engine.ports import Delivery, Port
 
-LINK = Link(latency=0.0, bandwidth=8.0)  # one float a second
+LINK = Link(latency=0.0, bandwidth=8.0)  # one float per second
 
 
 def level(round: int) -> Array:
-    """Order of messages without other differences: first noticed, first served."""
+    """Return equal tie-breaks, so that the first received message goes first."""
     return np.zeros(20)
 
 
@@ -39,18 +39,18 @@ TIMES = st.integers(0, 1000).map(lambda hundredths: hundredths / 100)
 
 
 @given(st.lists(st.tuples(TIMES, st.integers(0, 3)), max_size=12), st.floats(0.01, 3))
-def test_port_serves_one_message_at_a_time(parcels: list[tuple[float, int]], look_every: float) -> None:
-    """The times are those of a queue with one server, whatever the polling interval."""
+def test_port_serves_one_message_at_a_time(messages: list[tuple[float, int]], poll_every: float) -> None:
+    """The times are those of a queue with one server, for any polling interval."""
     port = Port(LINK, lambda message: False, level)
-    for src, (at, floats) in enumerate(parcels):
+    for src, (at, floats) in enumerate(messages):
         port.put(message(src), at, at, floats)
     found: list[Delivery] = []
     for k in count():
-        if len(found) == len(parcels):
+        if len(found) == len(messages):
             break
-        found += drained(port, k * look_every)
+        found += drained(port, k * poll_every)
     free = 0.0
-    for got, (at, floats) in zip(found, sorted(parcels, key=lambda p: p[0]), strict=True):
+    for got, (at, floats) in zip(found, sorted(messages, key=lambda p: p[0]), strict=True):
         assert got.begun == pytest.approx(max(free, at))
         assert got.end == pytest.approx(got.begun + floats)
         assert not got.late
@@ -59,13 +59,13 @@ def test_port_serves_one_message_at_a_time(parcels: list[tuple[float, int]], loo
 
 @given(st.permutations(range(1, 7)), st.integers(0, 99), st.lists(st.sampled_from([-4e-10, 0.0, 4e-10])))
 def test_port_breaks_ties_by_sender(come: list[int], round: int, off: list[float]) -> None:
-    """However they come in, and whatever rounding did to their times; as on the virtual clock."""
+    """The tie-break does not depend on the order of receiving, or on rounding of the times, as on the virtual clock."""
     ties = DelayStream(Constant(), 3, 6).ties
     port = Port(LINK, lambda message: False, ties)
     port.put(message(1), 0.0, 0.5, 1)
     for src, error in zip_longest(come, off[:6], fillvalue=0.0):
         port.put(message(int(src), round=round), 0.0, 1.0 + error, 1)
-    found = [got.parcel.message.src for got in drained(port, 10.0)]
+    found = [got.pending.message.src for got in drained(port, 10.0)]
     assert found == [1, *(1 + np.argsort(ties(round)))]
 
 
@@ -73,7 +73,7 @@ def test_port_time_of_unwanted_messages_is_zero() -> None:
     port = Port(LINK, lambda message: message.round < 1, level)
     port.put(message(1, round=0), 0.0, 0.0, 5)
     port.put(message(2, round=1), 0.0, 0.0, 2)
-    assert [(g.parcel.message.src, g.late, g.end) for g in drained(port, 10.0)] == [
+    assert [(g.pending.message.src, g.late, g.end) for g in drained(port, 10.0)] == [
         (1, True, 0.0),
         (2, False, 2.0),
     ]
@@ -96,7 +96,7 @@ def test_port_does_not_queue_models_behind_gradients() -> None:
     port = Port(LINK, lambda message: False, level)
     port.put(message(1), 0.0, 0.0, 100)
     port.put(message(0, MODEL), 0.0, 1.0, 100)
-    assert [g.parcel.message.kind for g in drained(port, 1.0)] == [MODEL]
+    assert [g.pending.message.kind for g in drained(port, 1.0)] == [MODEL]
     assert port.wake() == 100.0
 
 
@@ -104,15 +104,15 @@ def test_port_delivers_death_notices_at_once() -> None:
     port = Port(LINK, lambda message: False, level)
     port.put(message(1), 0.0, 0.0, 100)
     port.put(message(2, PEER_LOST), 0.0, 2.0, 0)
-    assert [g.parcel.message.kind for g in drained(port, 2.0)] == [PEER_LOST]
+    assert [g.pending.message.kind for g in drained(port, 2.0)] == [PEER_LOST]
 
 
 def test_port_waits_for_all_messages_of_a_sender() -> None:
-    """The first of them says nothing of the others, which a round's end would else leave out."""
+    """One message of a sender is not enough. Otherwise the end of a round would omit its later ones."""
     port = Port(LINK, lambda message: False, level, ModelArrivals({1, 2}))
     port.sent_down(3, 0.0, [1, 2])
     assert port.awaits(())
-    for number in (1, 2):  # in the first and last rounds some numbers are left out
+    for number in (1, 2):  # in the first and last rounds, some numbers are skipped
         port.put(Message(1, CODED, 3, number, None), 0.0, 0.0, 1)
     port.put(Message(2, CODED, 3, 1, None), 0.0, 0.0, 1)
     assert port.awaits(())

@@ -1,4 +1,4 @@
-"""Every scheme on real ranks: the Unit problem, and comparison with the simulator."""
+"""Every scheme on real ranks: on the problem "unit", and compared with the simulator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from workbench.mpi.running.real import RealRun, resume, start_real
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
-MAX_WORKERS = 20 if settings().max_examples > 50 else 12  # workers; a rank's start is most of a run
+# max workers, since the start of ranks takes most of the time of a run
+MAX_WORKERS = 20 if settings().max_examples > 50 else 12
 PATIENCE = 240.0  # s after which a run counts as hanging, on a loaded machine
 FAST_DELAYS = st.sampled_from(
     [
@@ -35,7 +36,7 @@ FAST_DELAYS = st.sampled_from(
 FAST_LINKS = st.sampled_from(
     [{}, {"latency": 1e-3}, {"latency": 1e-4, "bandwidth": 1e6}, {"bandwidth": 1e5, "downloads": True}]
 )
-LEARNING = {  # the defaults do for most schemes
+SETTINGS = {  # other settings than the defaults; most schemes need none
     "problem": "least_squares",
     "problem_args": {"samples": 240, "features": 20, "data_seed": 3},
     "workers": 12,
@@ -46,7 +47,7 @@ LEARNING = {  # the defaults do for most schemes
 
 @pytest.fixture(autouse=True, scope="module")
 def warm() -> None:
-    """Start the largest pool first. It serves all other tests, each of which would start its own ranks."""
+    """Start the largest pool first. It serves all other tests, so that they start no ranks."""
     POOLS.get(MAX_WORKERS + 1).await_ready()
 
 
@@ -64,7 +65,7 @@ def real_experiments(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
 
 
 def finished(spec: dict[str, Any], **options: Any) -> tuple[RealRun, np.ndarray[Any, Any]]:
-    """Run it on the module's ranks; the run and every committed gradient."""
+    """Run an experiment on the ranks of this module. Return the run and every committed gradient."""
     e = wb.Experiment(**spec)
     run = start_real(e, gradients=True, **options)
     assert run.wait(PATIENCE), f"still running: {run}"
@@ -73,10 +74,10 @@ def finished(spec: dict[str, Any], **options: Any) -> tuple[RealRun, np.ndarray[
     return run, records.read_gradients(run.home, run.result().model.size)
 
 
-FEW_EXAMPLES = settings(  # each is a run on real processes; all schemes have one below
+FEW_EXAMPLES = settings(  # each example is a run on real processes; every scheme has a test below
     max_examples=max(5, settings().max_examples // 20),
     deadline=None,
-    phases=[Phase.explicit, Phase.generate],  # a run cannot be shrunk: its timing is never the same
+    phases=[Phase.explicit, Phase.generate],  # runs cannot be shrunk, since their timing varies
     suppress_health_check=list(HealthCheck),
 )
 
@@ -112,7 +113,7 @@ def test_ranks_learn_as_the_simulator_for_every_scheme(name: str) -> None:
     own: dict[str, Any] = (
         {"optimiser_args": {"step": 0.02}} if name in ("ASGD", "AdaptiveK", "FedBuff") else {}
     )
-    e = wb.Experiment(scheme=name, **LEARNING, **own)  # of few answers, a step has to be shorter
+    e = wb.Experiment(scheme=name, **SETTINGS, **own)  # with few answers, the step has to be shorter
     run = start_real(e)
     assert run.wait(PATIENCE), f"still running: {run}"
     trace = run.result()
@@ -126,7 +127,7 @@ def test_ranks_learn_as_the_simulator_for_every_scheme(name: str) -> None:
 
 
 def test_ranks_break_ties_as_the_simulator() -> None:
-    """The first 9 of 12 that take the same time; where an answer came late physically, it had to wait."""
+    """Of 12 workers with equal times, the first 9 count. An answer that was physically early had to wait."""
     args = {"replication": 2, "wait_for": 9}
     delays = {"kind": "constant", "shift": 3e-2}
     spec: dict[str, Any] = {
@@ -143,10 +144,10 @@ def test_ranks_break_ties_as_the_simulator() -> None:
     sets = [trace.events.query("kind == 'send' and to == 0") for trace in (run.result(), virtual)]
     real, drawn = ([set(rows["rank"][rows["round"] == r]) for r in range(e.rounds)] for rows in sets)
     same = sum(a == b for a, b in zip(real, drawn, strict=True))
-    assert same >= e.rounds // 4  # by chance one of 220 is
+    assert same >= e.rounds // 4  # by chance, it is one in 220
 
 
-# The model itself overflows; answers do, long after the loss. One small case for each kind of program.
+# The model overflows itself, and answers do so long after the loss. There is one small case per kind of program.
 RING = {"algorithm": "ring"}
 LARGE = [
     *[(name, {}, 1e300) for name in ("CR", "CADA", "UMW", "SGD", "RAR")],
@@ -159,34 +160,34 @@ STEPS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")  # of the virtual clock's numbers
+@pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")  # numbers on the virtual clock
 @pytest.mark.parametrize(("name", "args", "step", "workers"), sampled_cases("large steps", 2, STEPS))
 def test_ranks_report_divergence_as_the_simulator(
     name: str, args: dict[str, Any], step: float, workers: int
 ) -> None:
     spec = {
-        **LEARNING,
+        **SETTINGS,
         "workers": workers,
         "rounds": 200,
         "scheme_args": args,
         "optimiser_args": {"step": step},
     }
     e = wb.Experiment(scheme=name, **spec)
-    with pytest.warns(RuntimeWarning, match="the loss is not finite") as told:
+    with pytest.warns(RuntimeWarning, match="the loss is not finite") as warned:
         wb.run(e)
-    sentence = next(str(w.message) for w in told if "the loss is not finite" in str(w.message))
+    sentence = next(str(w.message) for w in warned if "the loss is not finite" in str(w.message))
     run = start_real(e, patience=45.0)
     assert run.wait(PATIENCE), f"still running: {run}"
     trace = run.result()
     assert (run.state, run.note, run.warnings[-1]) == ("stopped", sentence, sentence)
     assert 0 < len(trace.rounds) < e.rounds
-    again = resume(run.home)  # its model takes no more steps
+    again = resume(run.home)  # its model cannot be updated
     assert again.wait(PATIENCE), f"still running: {again}"
     assert again.result().rounds["loss"].iloc[: len(trace.rounds)].equals(trace.rounds["loss"])
 
 
 def test_start_real_warns_while_waiting() -> None:
-    e = wb.Experiment(scheme="UMW", **{**LEARNING, "optimiser_args": {"step": 1e300}})
+    e = wb.Experiment(scheme="UMW", **{**SETTINGS, "optimiser_args": {"step": 1e300}})
     with pytest.warns(RuntimeWarning, match="UMW: the loss is not finite from round 0 on"):
         assert len(wb.run(e, engine="mpi", patience=20.0).rounds) == 2
 
@@ -196,7 +197,7 @@ def test_start_real_warns_while_waiting() -> None:
 def test_ranks_name_the_sender_of_a_bad_answer(
     scheme: str, args: dict[str, Any], how: str, reason: str
 ) -> None:
-    e = wb.Experiment(scheme=scheme, scheme_args=args, **LEARNING)
+    e = wb.Experiment(scheme=scheme, scheme_args=args, **SETTINGS)
     run = start_real(e, patience=20.0, substitutes=damaging({3: {4: how}}))
     assert run.wait(PATIENCE), f"hangs: {run}"
     with pytest.raises(wb.QuorumLost, match=reason) as lost:

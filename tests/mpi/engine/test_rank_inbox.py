@@ -1,4 +1,4 @@
-"""The inbox of a rank without emulated links: order and counts of messages, without MPI."""
+"""The inbox of a rank without emulated links: order and counts of messages. Without MPI."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ from workbench.mpi.engine.setup import Emulate, Setup
 ROUNDS = 5
 
 
-class Letters:
-    """A transport with messages that are ready, some per poll."""
+class GivenMessages:
+    """Transport with given messages: some are received at each poll."""
 
-    def __init__(self, *looks: list[tuple[int, int]]) -> None:
-        self.looks = list(looks)  # sender and round of each letter
+    def __init__(self, *received: list[tuple[int, int]]) -> None:
+        self.received = list(received)  # sender and round of the messages of each poll
         self.arrives = 0.5
         self.wakeup, self.dead, self.needs_polling = WakeupPipe(), set[int](), False
-        self.looked = 0
+        self.polls = 0
 
     def poll(self, now: float, awake: float = 0.0) -> list[tuple[Envelope, Any]]:
-        self.looked += 1
-        found = self.looks.pop(0) if self.looks else []
+        self.polls += 1
+        found = self.received.pop(0) if self.received else []
         return [(Envelope(1, r, src, 0, 1, 3, 0.5, self.arrives, CODED), (src, r)) for src, r in found]
 
 
-class Alone:
-    """Surroundings without any process around them."""
+class LoneContext:
+    """Context of a rank without a process."""
 
     rank, reduce = 0, None
 
-    def __init__(self, post: Any, learner: Learner) -> None:
-        self.transport, self.learner, self.ledger = post, learner, Ledger(0, ROUNDS)
+    def __init__(self, transport: Any, learner: Learner) -> None:
+        self.transport, self.learner, self.ledger = transport, learner, Ledger(0, ROUNDS)
 
     def idle(self) -> float:
         return float("inf")
@@ -71,13 +71,13 @@ class Alone:
     def crash(self, how: str) -> None: ...
 
 
-def master(post: Any, emulate: Emulate = "nothing", **more: Any) -> RankEngine:
+def master(transport: Any, emulate: Emulate = "nothing", **more: Any) -> RankEngine:
     e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=4, rounds=ROUNDS)
     problem, optimiser = e.build_problem(), e.build_optimiser()
     learner = Learner(e.plan, problem, optimiser, 0, problem.start(), optimiser.start(problem))
     delays = DelayStream(e.delays, 0, e.workers)
     setup = Setup(e.built_scheme, e.plan, ROUNDS, 3, delays, e.link, emulate, **more)
-    return RankEngine(setup, Alone(post, learner))
+    return RankEngine(setup, LoneContext(transport, learner))
 
 
 def taken(engine: RankEngine, round: int) -> tuple[int, int]:
@@ -90,13 +90,13 @@ def counts(engine: RankEngine, round: int) -> dict[str, int]:
 
 
 def test_rank_inbox_takes_messages_in_order_of_arrival() -> None:
-    engine = master(Letters([(3, 1), (1, 0)], [(2, 0), (4, 0)]))
+    engine = master(GivenMessages([(3, 1), (1, 0)], [(2, 0), (4, 0)]))
     assert [taken(engine, 0) for _ in range(4)] == [(3, 1), (1, 0), (2, 0), (4, 0)]
     assert counts(engine, 0) == {"messages": 3, "bytes": 72, "stale": 0}
 
 
 def test_rank_inbox_drops_messages_of_closed_rounds() -> None:
-    engine = master(Letters([(1, 0)], [(2, 0), (3, 1)]))
+    engine = master(GivenMessages([(1, 0)], [(2, 0), (3, 1)]))
     assert taken(engine, 0) == (1, 0)
     engine.handlers[Close](Close(CODED, 1))
     assert taken(engine, 1) == (3, 1)
@@ -105,7 +105,7 @@ def test_rank_inbox_drops_messages_of_closed_rounds() -> None:
 
 
 def test_rank_inbox_counts_unused_messages_of_closed_rounds() -> None:
-    engine = master(Letters([(1, 0), (2, 0), (3, 1)]))
+    engine = master(GivenMessages([(1, 0), (2, 0), (3, 1)]))
     assert taken(engine, 0) == (1, 0)
     engine.handlers[Close](Close(CODED, 1))
     assert counts(engine, 0) == {"messages": 2, "bytes": 48, "stale": 1}
@@ -113,9 +113,9 @@ def test_rank_inbox_counts_unused_messages_of_closed_rounds() -> None:
 
 
 def test_rank_inbox_does_not_count_a_death_notice() -> None:
-    post = Letters([])
-    engine = master(post)
-    post.dead.add(2)
+    transport = GivenMessages([])
+    engine = master(transport)
+    transport.dead.add(2)
     assert taken(engine, 0) == (2, 0)
     assert counts(engine, 0) == {"messages": 0, "bytes": 0, "stale": 0}
 
@@ -129,8 +129,8 @@ def compute(engine: RankEngine) -> None:
     assert not engine.computing.cut(Compute(work, None, 0), engine.clock.now + 0.2)
 
 
-class Rung(WakeupPipe):
-    """A wake-up pipe that was notified twice before it was read."""
+class NotifiedTwice(WakeupPipe):
+    """Wake-up pipe that was notified twice before it was read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,60 +142,60 @@ class Rung(WakeupPipe):
 
 
 def test_rank_inbox_keeps_the_second_of_two_merged_wakeups() -> None:
-    post = Letters([], [(1, 0)], [], [(2, 1)])  # the letter of the second ring is not to be seen at first
-    post.wakeup = Rung()
-    engine = master(post)
-    engine.handlers[Close](Close(CODED, 1))  # the first is too late
+    transport = GivenMessages([], [(1, 0)], [], [(2, 1)])  # the second message is not visible at first
+    transport.wakeup = NotifiedTwice()
+    engine = master(transport)
+    engine.handlers[Close](Close(CODED, 1))  # the first message is too late
     assert taken(engine, 1) == (2, 1)
-    assert post.wakeup.slept == [polling.WAKEABLE.max_s, polling.WAKEABLE.min_s]
+    assert transport.wakeup.slept == [polling.WAKEABLE.max_s, polling.WAKEABLE.min_s]
 
 
 @pytest.mark.parametrize("busy", [decode, compute])
 def test_rank_inbox_is_polled_rarely_while_busy(busy: Callable[[RankEngine], None]) -> None:
-    post = Letters([(1, 0)], [(2, 0)])
-    engine = master(post, "all", decode_rate=100.0)
+    transport = GivenMessages([(1, 0)], [(2, 0)])
+    engine = master(transport, "all", decode_rate=100.0)
     began = engine.clock.now
-    busy(engine)  # 0.2 s
+    busy(engine)  # takes 0.2 s
     assert time.monotonic() >= began + 0.199
-    assert post.looked < 100
+    assert transport.polls < 100
     assert [taken(engine, 0) for _ in range(2)] == [(1, 0), (2, 0)]
 
 
 @pytest.mark.parametrize("after", [-0.005, 0.005])
 def test_rank_inbox_delivers_after_decoding(after: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be it before the machine's clock, of which the rank's may be behind."""
+    """This holds for a message before or after the machine's time. The rank's clock may be behind the machine's."""
     monkeypatch.setattr("workbench.mpi.engine.setup.NodeClock.slack", 10.0)
-    post = Letters([(1, 0)])
-    engine = master(post, "all", decode_rate=1000.0)
+    transport = GivenMessages([(1, 0)])
+    engine = master(transport, "all", decode_rate=1000.0)
     engine.clock.start(time.monotonic() - 0.04)
     end = engine.clock.now + 0.01
-    post.arrives = end + after
+    transport.arrives = end + after
     engine.handlers[Decode](Decode(10))
     assert engine.clock.now == end
     assert len(engine.mailbox.inbox) == (after < 0)
     assert taken(engine, 0) == (1, 0)
 
 
-class Workers(Letters):
-    """Four that answer every model after a while, which is how long their answers take on the run's clock, too."""
+class Workers(GivenMessages):
+    """Transport with four workers that answer every model after some time, on both clocks."""
 
     seconds = 0.005
     due = float("inf")
 
     def send(self, to: Any, envelope: Envelope, value: Any, newest: bool) -> None:
         self.due, self.arrives = time.monotonic() + self.seconds, envelope.sent + self.seconds
-        self.letters = [(rank, envelope.round) for rank in to]
+        self.answers = [(rank, envelope.round) for rank in to]
 
     def poll(self, now: float, awake: float = 0.0) -> list[tuple[Envelope, Any]]:
         if now >= self.due:
-            self.due, self.looks = float("inf"), [self.letters]
+            self.due, self.received = float("inf"), [self.answers]
         return super().poll(now)
 
 
 @pytest.mark.parametrize("emulate", ["all", "nothing"])
 @pytest.mark.parametrize("behind", [0.0, 0.03, 0.3])
 def test_rank_inbox_deadline_after_the_master_was_delayed(emulate: Emulate, behind: float) -> None:
-    """Between two rounds, that is, where no wait makes up for it; by less than the slack, and by more."""
+    """The master is delayed between two rounds, where no wait hides it, by less and by more than the slack."""
     engine = master(Workers(), emulate)
     plan, start = engine.setup.plan, engine.learner.start()
     node = Node(0, plan, ROUNDS, 3, start, engine.clock.elapsed)
@@ -203,13 +203,13 @@ def test_rank_inbox_deadline_after_the_master_was_delayed(emulate: Emulate, behi
         engine.clock.now -= behind
         engine.handlers[Send](Send(node.children, MODEL, round, node.model))
         got, _ = engine.drive(gather(node, round, deadline(0.02), LostChildren()))
-        assert got  # all four, unless this test is held up itself
+        assert got  # all four, unless the test itself is delayed
 
 
 def test_rank_inbox_runs_deferred_actions_before_the_model_changes() -> None:
-    """Deferred actions run in order. Received messages are taken before them; a commit and the end of a run are not."""
-    post = Letters([(1, 0), (2, 0)], [], [(3, 0)])
-    engine, done = master(post), list[str]()
+    """Deferred actions run in order: after received messages are taken, and before a commit or the end of a run."""
+    transport = GivenMessages([(1, 0), (2, 0)], [], [(3, 0)])
+    engine, done = master(transport), list[str]()
     taken(engine, 0)
     engine.mailbox.deferred += [lambda: done.append("first"), lambda: done.append("second")]
     assert taken(engine, 0) == (2, 0)
@@ -222,17 +222,17 @@ def test_rank_inbox_runs_deferred_actions_before_the_model_changes() -> None:
     assert done[2:] == ["True"]
 
 
-class Held(Workers):
-    """The last of them is held up by its machine, far beyond the moment at which its answer was due."""
+class DelayedWorkers(Workers):
+    """Workers of which the last one is delayed by its machine, far beyond the time at which its answer is due."""
 
     late, last = 0.05, float("inf")
 
     def poll(self, now: float, awake: float = 0.0) -> list[tuple[Envelope, Any]]:
         if now >= self.due:
-            self.due, self.last, self.looks = float("inf"), now + self.late, [self.letters[:-1]]
+            self.due, self.last, self.received = float("inf"), now + self.late, [self.answers[:-1]]
         elif now >= self.last:
-            self.last, self.looks = float("inf"), [self.letters[-1:]]
-        return Letters.poll(self, now)
+            self.last, self.received = float("inf"), [self.answers[-1:]]
+        return GivenMessages.poll(self, now)
 
 
 @pytest.mark.parametrize(("slack", "taken"), [(10.0, 4), (0.0, 3)])
@@ -240,10 +240,10 @@ def test_rank_inbox_deadline_waits_for_lookahead_within_the_slack(
     slack: float, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workbench.mpi.engine.setup.NodeClock.slack", slack)
-    engine = master(Held(), "all")
+    engine = master(DelayedWorkers(), "all")
     node = Node(0, engine.setup.plan, ROUNDS, 3, None, engine.clock.elapsed)
     began = engine.clock.now
     engine.handlers[Send](Send(node.children, MODEL, 0, engine.learner.start()))
     got, _ = engine.drive(gather(node, 0, deadline(0.02), LostChildren()))
     assert len(got) == taken
-    assert time.monotonic() < began + 5.0  # nobody is waited for once all are heard of
+    assert time.monotonic() < began + 5.0  # it does not wait longer once all answers are here

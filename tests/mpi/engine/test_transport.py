@@ -17,18 +17,18 @@ from mpi4py import MPI
 from workbench.mpi.engine.transport import Transport
 from workbench.mpi.engine.wire import Envelope
 
-refused, letters = [], []
-post = Transport(MPI.COMM_SELF.Dup(), 7, [0], {floats}, lambda *what: refused.append(what))
+refused, received = [], []
+transport = Transport(MPI.COMM_SELF.Dup(), 7, [0], {floats}, lambda *what: refused.append(what))
 for round in range(4):
-    post.send([0], Envelope(7, round, 0, 0, 0, 0, 0.0, 0.0, "coded"), np.full({floats}, float(round)))
+    transport.send([0], Envelope(7, round, 0, 0, 0, 0, 0.0, 0.0, "coded"), np.full({floats}, float(round)))
 if {twice}:
-    post.comm.Send([post.outputs[-1][1], MPI.BYTE], 0, 1)
-post.send_goodbye()
+    transport.comm.Send([transport.outputs[-1][1], MPI.BYTE], 0, 1)
+transport.send_goodbye()
 until = time.monotonic() + 20
-while not post.drained and time.monotonic() < until:
-    letters += post.poll()
-post.free()
-print([envelope.round for envelope, _ in letters], [set(value.tolist()) for _, value in letters], refused)
+while not transport.drained and time.monotonic() < until:
+    received += transport.poll()
+transport.free()
+print([envelope.round for envelope, _ in received], [set(value.tolist()) for _, value in received], refused)
 """
 
 
@@ -62,20 +62,20 @@ from workbench.mpi.engine.wire import Envelope
 folder, floats, messages = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 comm = MPI.COMM_WORLD
 me, other = comm.rank, 1 - comm.rank
-bell = WakeupPipe(folder, me)
-post = Transport(comm.Dup(), 7, [other], floats, lambda *what: sys.exit(str(what)), bell)
+wakeup = WakeupPipe(folder, me)
+transport = Transport(comm.Dup(), 7, [other], floats, lambda *what: sys.exit(str(what)), wakeup)
 comm.Barrier()
 late = []
 for number in range(me, 2 * messages, 2):
     if number:
-        while not bell.sleep(20.0):
+        while not wakeup.sleep(20.0):
             sys.exit("not notified")
-        letters, looks = post.poll(), 1
-        while not letters and looks < 100_000:
-            letters, looks = post.poll(), looks + 1
-        if looks > 1:
+        received, polls = transport.poll(), 1
+        while not received and polls < 100_000:
+            received, polls = transport.poll(), polls + 1
+        if polls > 1:
             late.append(number)
-    post.send([other], Envelope(7, number, me, 0, 0, 0, 0.0, 0.0, "coded"), np.zeros(floats))
+    transport.send([other], Envelope(7, number, me, 0, 0, 0, 0.0, 0.0, "coded"), np.zeros(floats))
 print(late, flush=True)
 comm.Barrier()
 """
@@ -83,7 +83,10 @@ comm.Barrier()
 
 @pytest.mark.parametrize("floats", [3, 2048, 20_000])
 def test_transport_finds_the_message_after_a_wakeup(floats: int, tmp_path: Path) -> None:
-    """Else it would sleep on. Around the sixteenth, Open MPI goes over to a faster lane, where a look finds less."""
+    """Otherwise it would sleep.
+
+    After about 16 messages, Open MPI changes to a faster protocol, in which one poll may miss a message.
+    """
     (tmp_path / "pair.py").write_text(PAIR)
     run = [find_mpiexec(), "-n", "2", sys.executable, "pair.py", str(tmp_path), str(floats), "60"]
     done = subprocess.run(run, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)

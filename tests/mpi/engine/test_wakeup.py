@@ -1,4 +1,4 @@
-"""Wake-up pipes: they wake a sleeping rank, and are disabled where they cannot be made."""
+"""Wake-up pipes: they wake a sleeping rank, and are disabled where they cannot be created."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from workbench.mpi.engine import wakeup
 from workbench.mpi.engine.wakeup import CONTROL, WakeupPipe
 
-LONG = 60.0  # s; a test that really sleeps so long has failed
+LONG = 60.0  # s; a test that really sleeps this long has failed
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_wakeup_ends_the_sleep(folder: Path) -> None:
 
 def test_wakeup_merges_many_notifications(folder: Path) -> None:
     zero, one = WakeupPipe(folder, 0), WakeupPipe(folder, 1)
-    for _ in range(100_000):  # more than a pipe holds: the rest are not missed
+    for _ in range(100_000):  # more bytes than a pipe holds; the others are dropped
         one.notify([0])
     heard = 0
     while zero.sleep(0.0):

@@ -34,15 +34,15 @@ def envelope(**fields: Any) -> Envelope:
 
 
 def sealed(value: Any, **fields: Any) -> tuple[Any, int]:
-    sheet = Buffer(FLOATS)
-    return sheet, encode_message(sheet, envelope(**fields), value)
+    buffer = Buffer(FLOATS)
+    return buffer, encode_message(buffer, envelope(**fields), value)
 
 
 @given(VALUES, st.integers(-1, 10**9), st.integers(0, 2**62))
 def test_decode_message_round_trip(value: Any, round: int, run: int) -> None:
-    sheet, length = sealed(value, round=round, run=run)
-    assert decode_message(sheet, None, run, 2)[0] == decode_message(sheet, length, run, 2)[0]
-    found, back = decode_message(sheet, length, run, 2)
+    buffer, length = sealed(value, round=round, run=run)
+    assert decode_message(buffer, None, run, 2)[0] == decode_message(buffer, length, run, 2)[0]
+    found, back = decode_message(buffer, length, run, 2)
     assert found == envelope(round=round, run=run, floats=(length - HEADER) // 8)
     np.testing.assert_array_equal(back, value) if value is not None else None
     assert (back is None) == (value is None)
@@ -50,59 +50,59 @@ def test_decode_message_round_trip(value: Any, round: int, run: int) -> None:
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=FLOATS))
 def test_encode_message_of_float32_has_half_the_length(numbers: list[float]) -> None:
-    sheet, value = Buffer(FLOATS, 4), np.array(numbers, dtype=np.float32)
-    length = encode_message(sheet, envelope(), value.astype(float))
+    buffer, value = Buffer(FLOATS, 4), np.array(numbers, dtype=np.float32)
+    length = encode_message(buffer, envelope(), value.astype(float))
     assert HEADER + 4 * len(numbers) <= length <= HEADER + 4 * len(numbers) + 4
     for known in (length, None):
-        found, back = decode_message(sheet, known, 7, 2)
+        found, back = decode_message(buffer, known, 7, 2)
         assert found.floats == len(numbers)
         assert back.dtype == np.float32
         np.testing.assert_array_equal(back, value)
     long = Buffer(FLOATS)
-    long.words[: len(sheet.words)] = sheet.words[: len(long.words)]
-    with pytest.raises(MessageRejected):  # numbers of another length are never taken for float64
+    long.words[: len(buffer.words)] = buffer.words[: len(long.words)]
+    with pytest.raises(MessageRejected):  # numbers of another length are never read as float64
         decode_message(long, None, 7, 2)
 
 
 @given(st.data())
 def test_decode_message_detects_any_flipped_bit(data: st.DataObject) -> None:
-    sheet, length = sealed(np.arange(1.0, 6.0))
-    sheet.bytes[data.draw(st.integers(0, length - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    buffer, length = sealed(np.arange(1.0, 6.0))
+    buffer.bytes[data.draw(st.integers(0, length - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(MessageRejected):
-        decode_message(sheet, length, 7, 2)
+        decode_message(buffer, length, 7, 2)
 
 
 @given(st.integers(0, HEADER + 39))
 def test_decode_message_detects_any_truncation(length: int) -> None:
-    sheet, _ = sealed(np.arange(5.0))
-    sheet.bytes[length:] = 0
+    buffer, _ = sealed(np.arange(5.0))
+    buffer.bytes[length:] = 0
     for known in (length, None):
         with pytest.raises(MessageRejected):
-            decode_message(sheet, known, 7, 2)
+            decode_message(buffer, known, 7, 2)
 
 
 @pytest.mark.parametrize(("run", "sender", "reason"), [(8, 2, "of another run"), (7, 3, "of another sender")])
 def test_decode_message_names_foreign_messages(run: int, sender: int, reason: str) -> None:
-    sheet, length = sealed(np.arange(5.0))
+    buffer, length = sealed(np.arange(5.0))
     with pytest.raises(MessageRejected, match=reason):
-        decode_message(sheet, length, run, sender)
+        decode_message(buffer, length, run, sender)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_decode_message_refuses_numbers_that_are_not_finite(bad: float) -> None:
-    sheet, length = sealed(np.array([1.0, bad, 2.0]))
+    buffer, length = sealed(np.array([1.0, bad, 2.0]))
     with pytest.raises(NonFinitePayload) as error:
-        decode_message(sheet, length, 7, 2)
+        decode_message(buffer, length, 7, 2)
     assert error.value.envelope.round == 3
 
 
 def test_decode_message_checks_sums_that_overflow() -> None:
     large = np.array([1.7e308, 1.7e308])
-    sheet, length = sealed(large)
-    np.testing.assert_array_equal(decode_message(sheet, length, 7, 2)[1], large)
-    sheet, length = sealed(np.array([np.inf, -np.inf]))
+    buffer, length = sealed(large)
+    np.testing.assert_array_equal(decode_message(buffer, length, 7, 2)[1], large)
+    buffer, length = sealed(np.array([np.inf, -np.inf]))
     with pytest.raises(NonFinitePayload):
-        decode_message(sheet, length, 7, 2)
+        decode_message(buffer, length, 7, 2)
 
 
 @pytest.mark.parametrize("value", [np.zeros(FLOATS + 1), np.zeros((2, 2))])
@@ -111,21 +111,21 @@ def test_encode_message_refuses_what_does_not_fit(value: Any) -> None:
         sealed(value)
 
 
-LONG = 300  # numbers: enough for sums by rows and columns, few enough to go through all pairs
+LONG = 300  # values: enough for sums by rows and columns, and few enough to try all pairs
 KINDS = ("two bits", "three bits", "one bit of several", "swap", "reversal", "shift")
 LENGTHS = (2, 40, LONG, 1000, 5000)
 
 
-def is_seen(sheet: Buffer, length: int) -> bool:
+def is_seen(buffer: Buffer, length: int) -> bool:
     try:
-        decode_message(sheet, length, 7, 2)
+        decode_message(buffer, length, 7, 2)
     except MessageRejected:
         return True
     return False
 
 
 def spoil(words: Any, rng: np.random.Generator) -> None:
-    """Damage as nothing but chance, or a copy that went wrong, does it."""
+    """Damage words as random errors, or as errors in copying, do."""
     kind = rng.choice(KINDS)
     first, last = np.sort(rng.choice(len(words) + 1, 2, replace=False))
     if kind in ("two bits", "three bits"):
@@ -144,17 +144,17 @@ def spoil(words: Any, rng: np.random.Generator) -> None:
 
 
 def unseen(cases: int, seed: int) -> int:
-    """Count the damaged messages that are accepted."""
+    """Count damaged messages that are accepted."""
     rng, passed = np.random.default_rng(seed), 0
     for number in range(cases):
         if number % 1000 == 0:
             value = rng.standard_normal(LENGTHS[number // 1000 % len(LENGTHS)])
-            sheet = Buffer(len(value))
-            length = encode_message(sheet, envelope(), value)
-            sound = sheet.words.copy()
-        spoil(sheet.words[: length // 8], rng)
-        passed += not (is_seen(sheet, length) or np.array_equal(sheet.words, sound))
-        sheet.words[:] = sound
+            buffer = Buffer(len(value))
+            length = encode_message(buffer, envelope(), value)
+            sound = buffer.words.copy()
+        spoil(buffer.words[: length // 8], rng)
+        passed += not (is_seen(buffer, length) or np.array_equal(buffer.words, sound))
+        buffer.words[:] = sound
     return passed
 
 
@@ -169,37 +169,37 @@ def test_checksum_detects_a_million_errors() -> None:
 
 @pytest.mark.parametrize("bit", [0, 31, 32, 52, 62, 63])
 def test_checksum_detects_equal_bits_of_two_words(bit: int) -> None:
-    """A sum misses two of the highest bit wherever they are, and others where one is set and one is not."""
-    sheet = Buffer(LONG)
-    length = encode_message(sheet, envelope(), np.random.default_rng(bit).standard_normal(LONG))
-    for pair in combinations(range(len(sheet.words)), 2):
-        sheet.words[list(pair)] ^= np.uint64(1 << bit)
-        assert sheet.words[0] != sheet.checksum(length // 8), pair
-        sheet.words[list(pair)] ^= np.uint64(1 << bit)
+    """A plain sum misses two changes of the highest bit, and two opposite changes of another bit."""
+    buffer = Buffer(LONG)
+    length = encode_message(buffer, envelope(), np.random.default_rng(bit).standard_normal(LONG))
+    for pair in combinations(range(len(buffer.words)), 2):
+        buffer.words[list(pair)] ^= np.uint64(1 << bit)
+        assert buffer.words[0] != buffer.checksum(length // 8), pair
+        buffer.words[list(pair)] ^= np.uint64(1 << bit)
 
 
 def test_checksum_detects_swapped_words() -> None:
-    sheet = Buffer(LONG)
-    length = encode_message(sheet, envelope(), np.random.default_rng(0).standard_normal(LONG))
-    for i, j in combinations(range(len(sheet.words)), 2):
-        sheet.words[[i, j]] = sheet.words[[j, i]]
-        assert is_seen(sheet, length), (i, j)
-        sheet.words[[i, j]] = sheet.words[[j, i]]
+    buffer = Buffer(LONG)
+    length = encode_message(buffer, envelope(), np.random.default_rng(0).standard_normal(LONG))
+    for i, j in combinations(range(len(buffer.words)), 2):
+        buffer.words[[i, j]] = buffer.words[[j, i]]
+        assert is_seen(buffer, length), (i, j)
+        buffer.words[[i, j]] = buffer.words[[j, i]]
 
 
 @given(st.integers(0, 1200))
 def test_decode_message_from_a_larger_buffer(floats: int) -> None:
-    sheet, value = Buffer(1200), np.arange(float(floats))
-    sheet.numbers[:] = -1.0  # of the message before
-    length = encode_message(sheet, envelope(), value)
-    np.testing.assert_array_equal(decode_message(sheet, length, 7, 2)[1], value)
-    sheet.words[length // 8 - 1] ^= np.uint64(1)
-    assert is_seen(sheet, length)
+    buffer, value = Buffer(1200), np.arange(float(floats))
+    buffer.numbers[:] = -1.0  # values of the previous message
+    length = encode_message(buffer, envelope(), value)
+    np.testing.assert_array_equal(decode_message(buffer, length, 7, 2)[1], value)
+    buffer.words[length // 8 - 1] ^= np.uint64(1)
+    assert is_seen(buffer, length)
 
 
 def test_decode_message_refuses_a_kind_that_is_not_text() -> None:
-    sheet, length = sealed(np.arange(5.0))
-    sheet.bytes[HEADER - 27] = 0xFF
-    sheet.words[0] = sheet.checksum(length // 8)
+    buffer, length = sealed(np.arange(5.0))
+    buffer.bytes[HEADER - 27] = 0xFF
+    buffer.words[0] = buffer.checksum(length // 8)
     with pytest.raises(MessageRejected, match="damaged"):
-        decode_message(sheet, length, 7, 2)
+        decode_message(buffer, length, 7, 2)

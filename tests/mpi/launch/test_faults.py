@@ -1,4 +1,4 @@
-"""Faults of real runs: a seeded sample of the cases of `make faults`."""
+"""Faults of real runs: a random sample of the cases of `make faults`, by a fixed seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def held(tally: fault_cases.Tally) -> None:
     assert (tally.wrong, tally.hanging) == (0, 0), str(tally)
 
 
-# What changes nothing comes first: the same ranks do for it. What kills them follows, then what closes their pools.
+# Cases that leave the ranks alive come first, so that all use the same ranks. Cases that kill ranks or close pools
+# follow.
 
 
 @sampled_test("faults", 0, 3, 2)
@@ -53,7 +54,7 @@ def test_fault_full_disk_is_reported() -> None:
 
 
 def test_fault_closed_pools_leave_nothing() -> None:
-    run = start_real(wb.Experiment(scheme="UMW", workers=4, rounds=3))  # on ranks that were there before
+    run = start_real(wb.Experiment(scheme="UMW", workers=4, rounds=3))  # on existing ranks
     run.result()
     assert run.pool is not None
     pids = [pid for pid, _ in run.pool.places]

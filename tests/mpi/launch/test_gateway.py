@@ -1,4 +1,4 @@
-"""Peers that are not agents: silent ones are given up, and an invalid message is refused in one sentence."""
+"""Peers that are not agents: silent ones time out, and invalid messages are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def gateway(does: str) -> Gateway:
     return Gateway("far", (sys.executable, "-c", script), sys.executable, Package("key", bytes(10**7)), 0.5)
 
 
-def told(work: Any) -> str:
-    """Return the one sentence with which a connection ends; it may not wait for ever."""
+def sentence(work: Any) -> str:
+    """Return the error with which a connection ends, after a bounded time."""
     with ThreadPoolExecutor(1) as thread, pytest.raises(ClusterError) as caught:
         thread.submit(work).result(60)
     text = str(caught.value)
@@ -73,7 +73,7 @@ def told(work: Any) -> str:
 @pytest.mark.parametrize("name", FIRST)
 def test_gateway_gives_up_a_peer_that_is_not_an_agent(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MAX_FILE_BYTES, "1e6")
-    assert told(lambda: gateway(FIRST[name]).connect(AGENT)).startswith("far: ")
+    assert sentence(lambda: gateway(FIRST[name]).connect(AGENT)).startswith("far: ")
 
 
 @pytest.mark.parametrize("name", LATER)
@@ -81,7 +81,7 @@ def test_gateway_refuses_an_invalid_answer(name: str) -> None:
     answer = f"word({LATER[name]!r})"
     link = gateway(f"boot(); word(b'{{}}'); {answer}").connect(AGENT)
     try:
-        text = told(lambda: link.ask("news")[0]["pieces"])
+        text = sentence(lambda: link.ask("news")[0]["pieces"])
         assert text
     finally:
         link.close()

@@ -1,6 +1,6 @@
-"""Logins that write into the connection to an agent, or read from it: one sentence quotes them.
+"""Logins that write into the connection to an agent, or read from it: one sentence quotes their output.
 
-A shell stands for sshd and the login shell: it does what a ~/.bashrc may do, then runs the command that ssh would run.
+A shell replaces sshd and the login shell. It runs a script like a ~/.bashrc, then the command that ssh would run.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from workbench.mpi.launch.package import Package
 from workbench.mpi.launch.reports import unreached
 
 ROOT = Path(__file__).parents[3]
-LATER = 'while [ ! -e "${0%/*}/connected" ]; do sleep 0.05; done'  # once the agent has answered
+LATER = 'while [ ! -e "${0%/*}/connected" ]; do sleep 0.05; done'  # waits until the agent has replied
 SILENT = "~/.bashrc and the like must write and read nothing in shells without a terminal"
 
 
 def gateway(folder: Path, login: str, patience: float = 60.0) -> Gateway:
-    """A way to this machine, through a login that does this first."""
+    """Return a gateway to this machine, through a login that runs this script first."""
     (folder / "login.sh").write_text(f'{login}\neval "$1"\n')
     return Gateway("w1", ("bash", str(folder / "login.sh")), sys.executable, Package(str(ROOT)), patience)
 

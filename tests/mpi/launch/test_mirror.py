@@ -18,7 +18,7 @@ ROW = dict.fromkeys(records.LIVE_COLUMNS, 0.0)
 
 
 def fetched(there: Path, mirror: Mirror) -> bool:
-    """Send one request and its answer; return whether there is more."""
+    """Send one request, and apply the reply. Return whether there is more."""
     answer, data = DeltaRequest(**mirror.question()).read(there)
     mirror.take(answer, data)
     return bool(answer["more"])
@@ -45,7 +45,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
 def test_mirror_copies_a_growing_folder_end_last(
     folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(news, "BYTES_PER_PIECE", 100)  # bytes: several answers
+    monkeypatch.setattr(news, "BYTES_PER_PIECE", 100)  # bytes, so that there are several replies
     there, here = folders
     mirror = Mirror(here, {})
     fetched(there, mirror)
@@ -70,7 +70,7 @@ def test_mirror_copies_a_growing_folder_end_last(
 def test_mirror_copies_rounds_before_their_checkpoint(
     folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
-    monkeypatch.setattr(news, "BYTES_PER_PIECE", piece)  # bytes
+    monkeypatch.setattr(news, "BYTES_PER_PIECE", piece)  # bytes per reply
     there, here = folders
     record, mirror = records.RunRecorder(there, 0, 1e9), Mirror(here, {})
     for round in range(12):

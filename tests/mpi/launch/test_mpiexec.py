@@ -1,6 +1,6 @@
-"""The start of ranks on this machine, whatever batch job the environment describes.
+"""The start of ranks on this machine, for any batch job in the environment.
 
-Each run is a process of its own with these variables, limits, or file systems.
+Each run is a separate process with its own variables, limits, or file systems.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SLURM = {
     "SLURM_TASKS_PER_NODE": "1",
     "SLURM_CONF": "/none/slurm.conf",
 }
-JOBS = {  # by batch system, or launcher
+JOBS = {  # batch system or launcher -> its variables
     "slurm": SLURM,
     "slurm of MCA's choice": {**SLURM, "PRTE_MCA_ras": "slurm", "PRTE_MCA_plm": "slurm"},
     "pbs": {"PBS_JOBID": "77.head", "PBS_ENVIRONMENT": "PBS_INTERACTIVE", "PBS_NODEFILE": "nodes"},
@@ -66,7 +66,7 @@ JOBS = {  # by batch system, or launcher
 
 
 def call(command: list[str], folder: Path, before: str = "", **variables: str) -> tuple[int, str]:
-    """Run a command in a folder, after a line for the shell; its exit status, and its last line."""
+    """Run a command in a folder, after a line for the shell. Return its exit status, and its last line."""
     env = {**os.environ, **variables}
     shell = ["bash", "-c", f'{before}\n"$@"', "shell", *command]
     done = subprocess.run(shell, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
@@ -107,16 +107,16 @@ def test_mpiexec_environment_omits_variables_of_jobs(prefix: str, rest: str) -> 
         found = mpiexec.environment()
     kept = mpiexec.USER_CHOICES.fullmatch(name) or name in mpiexec.settings()
     assert (name in found) == bool(kept)
-    assert found["OMPI_MCA_btl_tcp_if_include"] == "eth0"  # the user's own choice
+    assert found["OMPI_MCA_btl_tcp_if_include"] == "eth0"  # a setting of the user
     assert found["PMIX_PREFIX"] == "/opt/openmpi"
 
 
 def test_mpiexec_error_log_is_kept(tmp_path: Path) -> None:
-    """A user's own setting keeps mpiexec from starting."""
+    """A setting of the user prevents mpiexec from starting."""
     code, text = call(
         REAL, tmp_path, PRTE_MCA_rmaps_default_mapping_policy="nonsense", PRTE_MCA_plm_ssh_agent="/none"
     )
-    if code == 0:  # mpiexec does without them
+    if code == 0:  # mpiexec may run without it
         code, text = call(REAL, tmp_path, PRTE_MCA_prte_tmpdir_base="/none", PMIX_MCA_gds="none")
     assert code == 2
     match = re.search(r"; see (\S+)$", text)
@@ -155,7 +155,7 @@ in_a_namespace = pytest.mark.skipif(
 
 
 def mounted(folder: Path, mount: str, command: list[str], **variables: str) -> tuple[int, str]:
-    """See `call`, with something mounted for this process alone."""
+    """Run a command as `call` does, with something mounted for this process alone."""
     inside = ["unshare", "-m", "bash", "-c", f'{mount} && shift && "$@"', "mount", str(folder), *command]
     return call(inside, folder, **variables)
 

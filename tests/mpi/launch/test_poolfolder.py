@@ -1,4 +1,4 @@
-"""The folder of a pool: what one side writes, the other reads."""
+"""The folder of a pool: fields are read back as written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workbench.mpi.launch.processes import ProcessId
 
 @pytest.fixture
 def pool(tmp_path: Path) -> PoolFolder:
-    """A new one."""
+    """Return a new pool folder."""
     found = PoolFolder(tmp_path / "1-abc.pool")
     found.make({"ranks": 3, "owner": None})
     return found

@@ -1,4 +1,4 @@
-"""Reports of hosts: they arrive unchanged and state what would help."""
+"""Reports on hosts: they are transferred unchanged, and name a solution."""
 
 from __future__ import annotations
 

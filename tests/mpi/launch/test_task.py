@@ -37,7 +37,7 @@ def test_pack_and_unpack_a_plan(spec: dict[str, Any]) -> None:
     np.testing.assert_array_equal(back["mean"], state["mean"])
 
 
-# A rank's own process, to see what it imports; the arrays come beside the words.
+# A rank in its own process, to list its imports. The arrays are in a separate file.
 RANK = """
 import json, pathlib, sys
 from workbench.mpi.launch.task import Task, unpacked
@@ -48,7 +48,7 @@ print(type(setup.scheme).__name__, *sorted(name for name in sys.modules if name.
 
 
 def test_task_imports_the_scheme_of_its_run(tmp_path: Path) -> None:
-    """Importing all schemes took a tenth of a second of every rank: four seconds of 85 ranks on two cores."""
+    """Importing all schemes took 0.1 s in each rank, and 4 s for 85 ranks on two cores."""
     spec = {"scheme": "CR", "scheme_args": {"children": 2, "layers": 2}}
     task = task_of(wb.Experiment(**spec, workers=6, rounds=3, problem="unit"), tmp_path)
     (tmp_path / "words").write_text(json.dumps(task.as_dict()))

@@ -1,4 +1,4 @@
-"""Adaptive real runs: one in which a change pays, one without a change; replayed and resumed."""
+"""Adaptive real runs: one with a useful change, and one without a change. They are replayed and resumed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLOW = {
     "at": 5,
     "worker": 3,
 }
-ROUNDS = 80  # long enough to be stopped well before the end
+ROUNDS = 80  # enough to be stopped before the end
 
 
 def experiment(**fields: Any) -> wb.Experiment:
@@ -31,7 +31,10 @@ def experiment(**fields: Any) -> wb.Experiment:
 
 @pytest.mark.parametrize("more", [0, 5])
 def test_adaptive_real_run_excludes_a_slow_worker(tmp_path: Path, more: int) -> None:
-    """Stopped at the change, or some rounds later, and resumed: the rounds of all three parts are there."""
+    """The run is stopped at the change, or some rounds later, and resumed.
+
+    The rounds of all three segments are in the trace.
+    """
     home = tmp_path / "run"
     first = wb.start(experiment(delays=SLOW, rounds=ROUNDS), "mpi", folder=home)
     while not first.changes or len(first.rows()["round"]) < first.changes[0].round + more:
@@ -48,7 +51,7 @@ def test_adaptive_real_run_excludes_a_slow_worker(tmp_path: Path, more: int) -> 
     np.testing.assert_allclose(trace.model, stays.model, rtol=1e-10)
     assert np.array_equal(replay_arrivals(home), read_models(home, len(trace.model)))
     assert wb.Trace.load(home).changes == trace.changes
-    assert trace.columns["time"][-1] < ROUNDS * 4e-3 * 50  # what waiting for that worker would have taken
+    assert trace.columns["time"][-1] < ROUNDS * 4e-3 * 50  # the time with that worker in each round
     assert set(trace.events["round"]) == set(range(ROUNDS))
     ends = trace.events[trace.events["kind"] == "commit"]["end"]
     np.testing.assert_allclose(ends, trace.columns["time"], atol=1e-3)

@@ -1,4 +1,4 @@
-"""Ownership of clusters: the user's own files are used, a folder's only where it is signed or trusted."""
+"""Ownership of clusters: the user's own files are used. Settings of a folder are used only if signed or trusted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def ssh(home: Path, **more: Any) -> dict[str, Any]:
 
 
 def folder_of(cluster: Any, **fields: Any) -> Path:
-    """A run that somebody's processes may have under way."""
+    """Make the folder of a run that other processes may be working on."""
     folder = Path("run")
     folder.mkdir(exist_ok=True)
     (folder / "spec.json").write_text(json.dumps(SMALL))
@@ -162,7 +162,7 @@ def test_cluster_of_is_trusted_once(home: Path) -> None:
 
 
 def test_cluster_of_accepts_what_this_users_processes_wrote(home: Path) -> None:
-    """The folder is of a run on a cluster whose file was elsewhere, or has changed since."""
+    """The cluster's file was elsewhere when the run started, or it has changed since."""
     folder = folder_of(ssh(home))
     sign_owner(folder, json.loads((folder / "owner.json").read_text()))
     assert isinstance(cluster_of(folder), Ssh)

@@ -1,4 +1,4 @@
-"""Real runs from a notebook: live rows, stop, a second run, attaching by the folder, resuming."""
+"""Real runs from a notebook: live rows, stop, a second run, attach, resume."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def test_real_run_equals_the_simulator(tmp_path: Path) -> None:
 
 def test_real_run_stream_is_complete() -> None:
     run = long_run()
-    other = attach(run.folder or "")  # another kernel, say
+    other = attach(run.folder or "")  # as in another kernel
     live, new = Stream(run.experiment), other.watcher()
     while run.state == "running" and len(live) < 40:
         live.add(new())
         time.sleep(0.02)
     assert len(live) >= 40
     assert abs(len(live) - len(run.rows()["round"])) <= 40
-    seen, until = len(live), time.monotonic() + 2.0  # the leaves' word comes a quarter of a second later
+    seen, until = len(live), time.monotonic() + 2.0  # reports of the leaves come 0.25 s later
     while run.state == "running" and time.monotonic() < until:
         live.add(new())
         time.sleep(0.02)
@@ -184,7 +184,7 @@ def test_start_real_refuses_wrong_options(options: dict[str, Any], fields: str) 
 def test_real_run_share_of_overruns_needs_no_events() -> None:
     e = wb.Experiment(
         **{**SPEC, "delays": {"kind": "constant", "shift": 1e-9}}
-    )  # nothing is as quick as that
+    )  # shorter than any real computation
     share = start_real(e, events=False).result().info["overrun_share"]
     assert 0.0 < share <= 1.0
 
@@ -200,7 +200,10 @@ def test_real_run_events_end_after_they_begin(emulate: Any) -> None:
 
 
 def test_real_run_late_workers_equal_the_simulator(tmp_path: Path) -> None:
-    """Four are quick, one's answers are on their way when the next model comes, one is never through with its work."""
+    """Four workers are fast.
+
+    The answer of one is under way when the next model comes, and one never finishes its work.
+    """
     seconds = [0.2, 0.2, 0.2, 0.2, 0.32, 2.0]
     table = tmp_path / "times.csv"
     rows = [f"{worker},0,{time}" for worker, time in enumerate(seconds)]
@@ -219,7 +222,10 @@ def test_real_run_late_workers_equal_the_simulator(tmp_path: Path) -> None:
 
 
 def test_real_run_damaged_answer_is_lost_in_its_round() -> None:
-    """A header that cannot be trusted does not say which; the answers are here long before they are due."""
+    """A damaged header does not contain the round.
+
+    It follows from the time, since answers come long before they are due.
+    """
     e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 6})
     e = e.replace(delays={"kind": "constant", "shift": 5e-3})
     run = start_real(e, substitutes=damaging({3: {4: "flip"}}))
@@ -230,7 +236,7 @@ def test_real_run_damaged_answer_is_lost_in_its_round() -> None:
 
 
 def test_real_run_injects_the_faults_of_an_experiment() -> None:
-    """Comes last here: it kills the ranks that the others use."""
+    """This test is last, since it kills the ranks of the others."""
     faults = [{"worker": 2, "round": 3, "kind": "exit"}, {"worker": 5, "round": 8}]
     trace = start_real(wb.Experiment(**SPEC, faults=faults)).result()
     assert sorted(trace.info["dead"]) == ["2", "5"]

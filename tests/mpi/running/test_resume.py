@@ -1,4 +1,4 @@
-"""Resumed runs: only with the spec and the data of the start, and without missing rounds."""
+"""Resumed runs: only with the spec and data of the start, and without missing rounds."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_resume_refuses_a_changed_spec(tmp_path: Path) -> None:
         ("delays.shift = 0.0002, and", {"delays": {**DELAYS, "shift": 2e-4}}),
     ]:
         spec.write_text(json.dumps({**json.loads(kept), **change}))
-        for each in ("run.json", "SHA256SUMS"):  # only the checkpoint can reveal it
+        for each in ("run.json", "SHA256SUMS"):  # so that only the checkpoint can reveal it
             (run.home / each).unlink(missing_ok=True)
         with pytest.raises(wb.SettingError, match=says):
             resume(run.home).result()
-    spec.write_text(json.dumps(json.loads(kept)))  # the same experiment in other words
+    spec.write_text(json.dumps(json.loads(kept)))  # the same experiment, formatted differently
     now = {k: v for k, v in contents(run.home).items() if k not in ("spec.json", "run.json", "SHA256SUMS")}
     assert now == {k: v for k, v in before.items() if k in now}
     assert len(resume(run.home).result().rounds) == 200
@@ -119,7 +119,7 @@ def test_resume_refuses_changed_recorded_delays(tmp_path: Path) -> None:
 
 
 def test_resume_from_a_checkpoint_of_an_older_version(tmp_path: Path) -> None:
-    """It has neither its origin nor its own hash, and is in a folder without hashes or a lock."""
+    """Its checkpoint has neither its origin nor its own hash, and its folder has no hashes or lock."""
     run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
     path = run.home / records.CHECKPOINT
     held = from_bytes(path.read_bytes())
@@ -161,7 +161,7 @@ def test_resume_refuses_a_damaged_checkpoint(tmp_path: Path) -> None:
         resume(run.home).result()
 
 
-# ---------------------------------------------------------------- stopped by the user
+# ---------------------------------------------------------------- runs stopped by the user
 
 
 def test_resume_a_run_stopped_before_it_started(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_resume_right_after_stop(tmp_path: Path, seconds: float) -> None:
     run = start_real(e.replace(rounds=3000), folder=tmp_path / "run")
     assert not run.wait(seconds)
     run.stop()
-    again = resume(run.home)  # at once: nobody waits for the first one here
+    again = resume(run.home)  # without waiting for the end of the first run
     while len(again.rows()["round"]) < 200:
         assert not again.wait(0.01), again
     again.stop()
@@ -217,7 +217,7 @@ def test_resume_stopped_early_keeps_the_rounds(tmp_path: Path) -> None:
     np.testing.assert_array_equal(kept.rounds["loss"][:done], run.result().rounds["loss"])
 
 
-# ------------------------------------------------------------------ what is lost during a run, or after it
+# ------------------------------------------------------------------ files lost during a run, or after it
 
 
 def cut_rows(home: Path) -> None:
@@ -247,7 +247,7 @@ LOSSES = [cut_rows, remove_rows, cut_models, make_again, make_again_empty]
 
 @pytest.mark.parametrize("lose", sampled_cases("losses in mid-run", 2, LOSSES))
 def test_resume_a_run_that_lost_rounds(tmp_path: Path, lose: Any) -> None:
-    """It used to report "finished, all 26 rounds" of 30."""
+    """An earlier version reported "finished, all 26 rounds" of 30."""
     run = start_real(
         wb.Experiment(**quick("UMW", rounds=120, samples=120, features=20)), folder=tmp_path / "run"
     )
@@ -258,7 +258,7 @@ def test_resume_a_run_that_lost_rounds(tmp_path: Path, lose: Any) -> None:
         run.result()
     assert "\n" not in str(caught.value)
     assert run.state == "failed"
-    if (run.home / "task.json").is_file():  # anybody else hears the same
+    if (run.home / "task.json").is_file():  # other functions raise the same error
         for again in (attach, wb.resume):
             with pytest.raises((wb.RunError, wb.SettingError), match="of the 120 rounds"):
                 again(run.home).result()
@@ -268,7 +268,7 @@ def test_resume_a_run_that_lost_rounds(tmp_path: Path, lose: Any) -> None:
 
 
 def test_load_refuses_a_trace_shorter_than_its_run(tmp_path: Path) -> None:
-    """The same without hashes."""
+    """The trace is checked even without hashes."""
     folder = wb.run(wb.Experiment(**quick("UMW", rounds=10, samples=120, features=20))).save(tmp_path / "run")
     rounds = pd.read_parquet(folder / "rounds.parquet")
     rounds[:7].to_parquet(folder / "rounds.parquet")
@@ -303,7 +303,7 @@ def over(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
 @pytest.mark.parametrize("how", ALTERED)
 @pytest.mark.parametrize("name", ["ended.json", "SHA256SUMS"])
 def test_resume_checks_every_file(name: str, how: str, over: Path, tmp_path: Path) -> None:
-    """A shortened replay was silent, and `attach` wrote new hashes over it."""
+    """In an earlier version, a shortened replay had no error, and `attach` wrote new hashes."""
     folder = shutil.copytree(over, tmp_path / "run")
     text = ALTERED[how]((folder / name).read_bytes())
     if text == (folder / name).read_bytes():
@@ -363,7 +363,7 @@ BATCHES: dict[str, Any] = {
 
 
 def resumed(e: wb.Experiment, home: Path) -> tuple[wb.Trace, int, tuple[int, ...]]:
-    """Trace of a run that was stopped and resumed, when it was stopped, and the steps that its workers had gone."""
+    """Return a resumed run's trace, the round of its stop, and the steps of its workers at that time."""
     run = start_real(e, folder=home, gradients=True)
     while len(run.rows()["round"]) < 5:
         assert not run.wait(0.01), run
@@ -418,7 +418,7 @@ def test_checkpoint_counts_the_answers_of_commits_only(tmp_path: Path) -> None:
 def test_resumed_run_has_the_optimiser_state_of_an_undisturbed_one(
     tmp_path: Path, optimiser: str, args: dict[str, Any]
 ) -> None:
-    """Moments and velocity are in the checkpoint, and the schedule goes by the round: bit for bit."""
+    """Moments and velocity are in the checkpoint, and the schedule depends on the round. They are equal bit for bit."""
     args |= {"schedule": {"kind": "cosine", "warmup": 20}}
     e = experiment(table(tmp_path / "own.npy", 1.0), optimiser=optimiser, optimiser_args=args)
     run = stopped(e, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""The lock of a run folder: one run at a time; the second one is refused, and nothing is written twice."""
+"""The lock of a run folder: one run at a time. The second one is refused, and nothing is written twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def going(run: RealRun, rounds: int = 5) -> RealRun:
 
 
 def both(work: Any) -> tuple[list[RealRun], list[str]]:
-    """Do the same twice at the same moment; return the runs that began, and the errors of the others."""
+    """Do the same twice at the same time. Return the runs that began, and the errors of the others."""
     together = Barrier(2)
 
     def one(_: int) -> RealRun | str:
@@ -60,9 +60,9 @@ class TestReal:
     @pytest.mark.parametrize("turn", sampled_cases("two starts", 1, range(3)))
     def test_run_lock_of_two_starts_in_one_folder(self, tmp_path: Path, turn: int) -> None:
         e = wb.Experiment(**{**SPEC, "rounds": 30})
-        runs, told = both(lambda: start_real(e, folder=tmp_path / "run"))
-        assert len(runs) == 1, told
-        assert "exists already" in told[0]
+        runs, errors = both(lambda: start_real(e, folder=tmp_path / "run"))
+        assert len(runs) == 1, errors
+        assert "exists already" in errors[0]
         assert len(runs[0].result().rounds) == 30
         assert rounds_written(tmp_path / "run") == list(range(30))
 
@@ -70,9 +70,9 @@ class TestReal:
         run = going(start_real(wb.Experiment(**SPEC), folder=tmp_path / "run"))
         run.stop()
         run.result()
-        runs, told = both(lambda: resume(run.home))
-        assert len(runs) == 1, told
-        assert "still under way" in told[0]
+        runs, errors = both(lambda: resume(run.home))
+        assert len(runs) == 1, errors
+        assert "still under way" in errors[0]
         assert len(runs[0].result().rounds) == 300
         assert rounds_written(run.home) == list(range(300))
         assert len(attach(run.home).result().rounds) == 300
@@ -94,7 +94,7 @@ class TestReal:
         assert rounds_written(run.home) == list(range(len(run.rows()["round"])))
 
     def test_run_lock_is_kept_by_ranks_without_a_client(self, tmp_path: Path) -> None:
-        """There is no record of the owner: owner.json is written a moment after the run was submitted."""
+        """There may be no record of the owner, because owner.json is written shortly after the run is submitted."""
         run = going(start_real(wb.Experiment(**{**SPEC, "rounds": 100_000}), folder=tmp_path / "run"))
         assert run.lock is not None
         run.lock.release()
@@ -123,7 +123,7 @@ def test_run_lock_of_a_dead_holder_can_be_taken(tmp_path: Path) -> None:
 
 
 def test_run_lock_of_two_runs_saved_to_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both find the name free; the second one's trace must not vanish without a word."""
+    """Both find the name free. The second run must not overwrite the first one's trace silently."""
     traces = [wb.run(wb.Experiment(rounds=3, workers=12, seed=seed)) for seed in range(2)]
     writing, write = Barrier(2), wb.Trace.write_into
 

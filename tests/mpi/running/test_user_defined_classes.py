@@ -51,7 +51,9 @@ def test_user_defined_file_runs_on_both_engines(mine: Path, tmp_path: Path) -> N
     real = wb.run(e, engine="mpi", folder=str(folder))
     assert real.rounds["loss"].to_numpy() == pytest.approx(simulated.rounds["loss"].to_numpy(), rel=1e-12)
     plain = wb.run(e.replace(optimiser="gd"))
-    assert real.rounds["loss"].iloc[-1] > plain.rounds["loss"].iloc[-1]  # half the step was taken
+    assert (
+        real.rounds["loss"].iloc[-1] > plain.rounds["loss"].iloc[-1]
+    )  # the user's optimiser takes half the step
     assert {path.name for path in folder.glob("own-*")} == {"own-Half.py", "own-Even.py", "own-Slowly.py"}
     assert (folder / "own-Half.py").read_text() == FILE
     assert "own-Half.py" in (folder / "SHA256SUMS").read_text()
@@ -76,7 +78,7 @@ def test_user_defined_classes_of_a_cell_through_a_run_life_cycle(tmp_path: Path)
     folder = tmp_path / "run"
     assert_script_passes(program(CHECKS + THROUGH, cluster="local", folder=str(folder)))
     assert "TIMES = 1.0" in (folder / "own-Half.py").read_text()
-    trace = wb.Trace.load(folder)  # nobody has defined it here: it is shown by name
+    trace = wb.Trace.load(folder)  # the class is not defined in this process, so its name is shown
     assert (trace.label, trace.experiment.delays.kind) == ("Half", "pauses")
     for use in (trace.replay, lambda: wb.attach(folder), lambda: wb.forecast(trace.experiment)):
         with pytest.raises(
@@ -107,7 +109,7 @@ def test_user_defined_file_names_that_are_wrong(mine: Path, tmp_path: Path) -> N
 
 
 def test_user_defined_schedule_and_nested_delays_run_on_both_engines(mine: Path, tmp_path: Path) -> None:
-    """What is nested in an optimiser or a delay model is sent to the ranks, and kept, like what is not."""
+    """Classes nested in an optimiser or a delay model are sent to the ranks and stored, like others."""
     mine.write_text(FILE + SCHEDULE)
     delays = {"kind": "changing", "before": {"kind": f"{mine}:Even"}, "after": {"kind": "constant"}, "at": 2}
     args = {"rate": 0.1, "schedule": {"kind": f"{mine}:Alternating"}}

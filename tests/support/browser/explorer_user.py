@@ -1,4 +1,4 @@
-"""What a user does with the explorer in a browser."""
+"""Actions of a user of the explorer in a browser."""
 
 from __future__ import annotations
 

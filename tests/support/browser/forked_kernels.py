@@ -1,4 +1,4 @@
-"""JupyterLab whose kernels are forked from one process that has imported all modules they need: 2 s less for each.
+"""JupyterLab whose kernels are forked from a process that has imported their modules, which saves 2 s for each.
 
 `python -m tests.support.browser.forked_kernels OPTIONS` is `python -m jupyterlab OPTIONS`. A notebook whose kernel is
 named `FRESH` has an ordinary kernel. With SOCKETS instead of OPTIONS, it is the process that forks
@@ -30,11 +30,11 @@ MORE = (
     "workbench.core.schemes",
     "workbench.lab.widgets",
     "workbench_lectures",
-)  # what notebooks import besides what a run does
+)  # modules that notebooks import in addition to those of a run
 
 
 class Warm(KernelForkServer):
-    """The process that forks, which has imported widgets as well."""
+    """The process that forks, which has also imported widgets."""
 
     module = "tests.support.browser.forked_kernels"
 
@@ -53,7 +53,9 @@ class Forked(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         request = {"arguments": cmd[cmd.index("-f") :], "environment": dict(kwargs["env"]), "log": os.devnull}
         folder = str(kwargs.get("cwd") or Path.cwd())
-        self.process = await to_thread(warm().fork, folder=folder, **request)  # it may still be importing
+        self.process = await to_thread(
+            warm().fork, folder=folder, **request
+        )  # the server may still be importing
         self.pid = self.pgid = self.process.pid
         return self.connection_info
 

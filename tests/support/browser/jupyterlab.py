@@ -1,7 +1,7 @@
 """Drive JupyterLab and Voila with an installed Chromium, on this machine only.
 
-`jupyter(root)` starts a server with a token of its own and folders of its own; `chromium()` starts a browser, `tab()`
-opens a page in it that keeps what goes wrong there; `Lab` is one notebook in that page, as a user sees it.
+`jupyter(root)` starts a server with a new token and separate folders. `chromium()` starts a browser, and `tab()` opens
+a page in it that records errors. `Lab` operates one notebook in that page.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ CHROMIUM = os.environ.get("BROWSER_PATH") or shutil.which("chromium") or shutil.
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"]
 PATIENCE = 120_000  # ms
 expect.set_options(timeout=PATIENCE)
-QUIET = {  # no pop-ups over what is tested
+QUIET = {  # settings without pop-ups, which would cover elements
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
 }
-# The toolbar says "idle" before the kernel is connected, and "run all" would then run nothing.
+# JavaScript: wait for the kernel. The toolbar shows "idle" before it is connected, and "run all" would then run
+# nothing.
 CONNECTED = """() => { const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel;
   return !!kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle'; }"""
-# Cells that are far away are hidden, and a hidden element's innerText is empty.
+# Distant cells are hidden, and the innerText of a hidden element is empty.
 ALL_DONE = """() => [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')]
   .every(prompt => /\\[\\d+\\]/.test(prompt.textContent)) || !!document.querySelector('[data-mime-type$="error"]')"""
 
@@ -52,16 +53,16 @@ RUN_CELL = """async (index) => { const { content, context } = window.jupyterapp.
   content.activeCellIndex = index; content.deselectAll();
   await window.jupyterapp.commands.execute('notebook:run-cell'); }"""
 
-# A page of JupyterLab costs ten times what a notebook opened in it does.
+# Loading a page of JupyterLab takes ten times as long as opening a notebook in it.
 CLEARED = """() => { const shell = location.pathname.startsWith('/doc/') && window.jupyterapp?.shell;
   for (const each of shell ? [...shell.widgets('main')] : []) each.dispose();
-  return !!shell; }"""  # Voila's page has a jupyterapp too
+  return !!shell; }"""  # a page of Voila also has a jupyterapp
 OPENED = """async ([path, address]) => { await window.jupyterapp.commands.execute('docmanager:open', { path });
   history.replaceState(null, '', address); }"""
 SHOWN = "(path) => window.jupyterapp.shell.currentWidget?.context?.path === path"
 
-# A view looks for its model for two seconds, in pauses, and not after the last one. On a busy machine
-# models arrive in that pause, and the error message then stays until the page is reloaded.
+# A view polls for its model for two seconds, and not after the last pause. On a busy machine,
+# models arrive in that pause. The error message then stays until the page is reloaded.
 SETTLED = """() => { const outputs = [...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output')];
   return outputs.length > 0 && !outputs.some(each => each.textContent === 'Loading widget...'); }"""
 GIVEN_UP = """() => [...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output')]
@@ -71,7 +72,7 @@ GO_TO = """async (index) => { const { content } = window.jupyterapp.shell.curren
   content.activeCellIndex = index;
   await content.scrollToItem(index, 'start'); }"""
 
-# For a cell: rounds on the virtual clock that take their time, but do not compute all the while.
+# Source of a cell: rounds on the virtual clock that take a while without computing all the time.
 PACED = """import time
 from workbench.core.problems.linear import LinearProblem
 evaluated = LinearProblem.evaluate
@@ -100,7 +101,7 @@ class Server:
             kernels = [kernel["id"] for kernel in json.load(answer)]
         for kernel in kernels:
             address = self.address(f"api/kernels/{kernel}")
-            with suppress(urllib.error.HTTPError):  # it has just ended by itself
+            with suppress(urllib.error.HTTPError):  # the kernel may have ended just now
                 urllib.request.urlopen(urllib.request.Request(address, method="DELETE")).close()
 
 
@@ -115,11 +116,11 @@ def free_port() -> int:
 def jupyter(
     root: Path, home: Path, *options: str, module: str = "jupyterlab", **environment: str
 ) -> Iterator[Server]:
-    """Start JupyterLab (with Voila at /voila) for the notebooks in `root`; its own files are in `home`."""
+    """Start JupyterLab (with Voila at /voila) for the notebooks in `root`. Its own files are in `home`."""
     port, token, log = free_port(), secrets.token_hex(16), home / "server.log"
     (home / "settings").mkdir(parents=True)
     (home / "settings" / "overrides.json").write_text(json.dumps(QUIET))
-    # Not "-m jupyter lab", which starts the first jupyter-lab on PATH, whosever that is.
+    # "-m jupyter lab" would start the first jupyter-lab on PATH, which may be another installation.
     command = [sys.executable, "-m", module, "--no-browser", "--allow-root", "--ip=127.0.0.1"]
     command += [f"--port={port}", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={root}"]
     command += [f"--IdentityProvider.token={token}", "--LabApp.news_url=None"]
@@ -156,7 +157,7 @@ def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    server.terminate()  # it ends its kernels too
+    server.terminate()  # also ends its kernels
     try:
         server.wait(20)
     except subprocess.TimeoutExpired:
@@ -171,7 +172,7 @@ class Noise:
     errors: list[str] = field(default_factory=list)
 
     def ours(self) -> list[str]:
-        """Return the errors without those of Voila and its extensions, such as requests of fonts from the internet."""
+        """Return the errors except those of Voila and its extensions, such as requests of fonts from the internet."""
         return [error for error in self.errors if not any(word in error for word in FOREIGN)]
 
     def after_reload(self) -> list[str]:
@@ -192,7 +193,7 @@ class Noise:
         self.errors.append(f"uncaught: {error}")
 
     def _console(self, message: ConsoleMessage) -> None:
-        # Tests beside make network interfaces; the page asks again.
+        # Other tests create network interfaces, which interrupts requests. The page repeats them.
         changed = "net::ERR_NETWORK_CHANGED" in message.text
         if message.type == "error" and not changed:
             self.errors.append(f"{message.text} ({message.location.get('url', '')})")
@@ -220,7 +221,7 @@ def chromium(width: int = 1280, height: int = 900, dark: bool = False) -> Iterat
 def tab(context: BrowserContext, first: bool = False) -> Iterator[tuple[Page, Noise]]:
     """Open a new page, or reuse the first one, where JupyterLab stays open without notebooks.
 
-    After it the browser has its first page only, and nobody is logged in.
+    At the end, only the browser's first page is open, and it is logged out.
     """
     page, noise = context.pages[0] if first else context.new_page(), Noise()
     page.set_viewport_size({"width": 1280, "height": 900})
@@ -254,7 +255,7 @@ def nameless(page: Page, selector: str) -> list[str]:
     reached = [n for n in found if any(p["name"] == "focusable" for p in n.get("properties", ()))]
     roles = [node["role"]["value"] for node in reached if not node.get("name", {}).get("value")]
     assert len(reached) > 3, "no controls were found"
-    return [role for role in roles if role != "row"]  # whose cells are read
+    return [role for role in roles if role != "row"]  # rows are named by their cells
 
 
 class Lab:
@@ -266,13 +267,13 @@ class Lab:
 
     @classmethod
     def of(cls, page: Page, server: Server, notebook: str) -> Lab:
-        """Return the notebook that a page shows already, whatever is beside it."""
+        """Return the notebook that a page shows, with or without side panels."""
         lab = cls.__new__(cls)
         lab.page, lab.server, lab.notebook = page, server, notebook
         return lab
 
     def open(self, fresh: bool = True) -> None:
-        """Open the notebook alone, without side panels, and wait for its kernel; `fresh` forgets the workspace."""
+        """Open only this notebook, without side panels, and wait for its kernel. `fresh`: reset the workspace."""
         address = self.server.address(f"doc/tree/{self.notebook}{'?reset' if fresh else ''}")
         if fresh and self.page.url.startswith(self.server.url) and self.page.evaluate(CLEARED):
             self.page.evaluate(OPENED, [self.notebook, address.replace("?reset&", "?")])
@@ -283,7 +284,7 @@ class Lab:
         self.page.wait_for_function(CONNECTED)
 
     def reload(self) -> int:
-        """Reload the page, as a user does with F5, once more if it gave up a widget; return the number of reloads."""
+        """Reload the page, as F5 does, once more if a widget failed to load. Return the number of reloads."""
         for times in range(1, 6):
             self.page.reload()
             self.page.wait_for_selector(".jp-NotebookPanel")
@@ -328,14 +329,14 @@ class Lab:
         return [text.strip() for text in self.page.locator(".jp-OutputArea-output pre").all_inner_texts()]
 
     def answer(self, cell: int) -> str:
-        """Run a cell, counted from 0, again, and return what it prints."""
+        """Run a cell again, counted from 0. Return its printed output."""
         self.page.evaluate(RUN_CELL, cell)
         self.page.wait_for_function(CONNECTED)
         found = self.page.locator(".jp-Notebook .jp-CodeCell").nth(cell).locator(".jp-OutputArea-output pre")
         return found.first.inner_text().strip()
 
     def await_answer(self, cell: int, good: Callable[[str], bool]) -> None:
-        """Run a cell until its output passes a check: messages of a page reach the kernel after some time."""
+        """Run a cell until its output passes a check, since messages of a page reach the kernel with a delay."""
         for _ in range(50):
             if good(found := self.answer(cell)):
                 return

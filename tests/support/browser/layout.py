@@ -1,6 +1,6 @@
-"""What is wrong with the layout of a page: text that is cut, covered, small or pale, and grounds that differ.
+"""Layout faults of a page: text that is cut, covered, small or pale, and different backgrounds.
 
-Bounding boxes and computed colours are measured in the page, by `FAULTS`.
+The JavaScript `FAULTS` measures bounding boxes and computed colours in the page.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ FAULTS = """([selector, least, wanted]) => {
     const text = over(rgba(svg ? style.fill : style.color), ground), [a, b] = [light(text), light(ground)];
     return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
   };
-  const strips = ".wb-tabs, .widget-toggle-buttons > div, .dt-scroll-head, .dt-scroll-body"; // they scroll sideways
+  const strips = ".wb-tabs, .widget-toggle-buttons > div, .wb-scroll, .wb-boxes"; // they scroll sideways
   const common = (a, b, from, to) => Math.min(a[to], b[to]) - Math.max(a[from], b[from]);
   const hit = (a, b) => common(a, b, "left", "right") > 2 && common(a, b, "top", "bottom") > 3;
   const beyond = (a, b) => a.left < b.left - 1 || a.right > b.right + 1;
   const boxes = [];
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-  const ignored = "option, style, script, .dt-scroll-body thead, .hoverlayer, .modebar, [aria-hidden=true]:not(svg)";
+  const ignored = "option, style, script, .hoverlayer, .modebar, [aria-hidden=true]:not(svg)";
   const hidden = (e) => !e.checkVisibility({ visibilityProperty: true, opacityProperty: true }) ||
     e.closest(ignored) || getComputedStyle(e).clipPath === "inset(50%)";
   while (walker.nextNode()) {
@@ -100,12 +100,12 @@ GROUNDS = """(selector) => {
 
 
 def faults(page: Page, selector: str = ".wb-explorer") -> list[str]:
-    """Return text that is cut, outside, covered by text, under 12 px or of a contrast under 4.5, with the reason."""
+    """Return text that is cut, outside, covered by text, below 12 px or of a contrast below 4.5, with the reason."""
     found: list[str] = page.evaluate(FAULTS, [selector, LEAST_PX, LEAST_CONTRAST])
     return found
 
 
 def grounds(page: Page, selector: str = ".wb-explorer") -> list[str]:
-    """Return the colours of all large grounds of a part of the page, and of the page behind it."""
+    """Return the background colours of all large elements of a part of the page, and of the page."""
     found: list[str] = page.evaluate(GROUNDS, selector)
     return found

@@ -1,4 +1,4 @@
-"""What a student does with a lecture in a browser."""
+"""Actions of a student with a lecture in a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures of runs in jobs: a throw-away Slurm or PBS for all tests that need one."""
+"""Fixtures of runs in jobs: a temporary Slurm or PBS for all tests that need one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SYSTEMS = ["slurm", "pbs", pytest.param("torque", marks=pytest.mark.slow)]
 
 
 def machine_of(system: str, folder: Path) -> Machine:
-    """A machine that is not up yet; skips the test where there can be none."""
+    """Return a machine that is not up yet. Skips the test if the batch system is not available."""
     if why := (slurm_machine if system == "slurm" else pbs_machine).missing():
         pytest.skip(why)
     return SlurmMachine(folder) if system == "slurm" else PbsMachine(folder, system)
@@ -27,7 +27,7 @@ def machine_of(system: str, folder: Path) -> Machine:
 
 @pytest.fixture(scope="session", params=SYSTEMS)
 def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """The batch system."""
+    """Start the batch system."""
     batch = machine_of(request.param, tmp_path_factory.mktemp(request.param))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in batch.variables.items():
@@ -42,14 +42,14 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def shared(machine: Machine) -> Path:
-    """What all nodes see."""
+    """Make a folder that all nodes see."""
     (machine.folder / "shared").mkdir()
     return machine.folder / "shared"
 
 
 @pytest.fixture(scope="session")
 def lab(machine: Machine, shared: Path) -> Callable[..., str]:
-    """Writes a cluster's file; its path."""
+    """Return a function that writes a cluster file and returns its path."""
 
     def write(name: str = "lab", **fields: Any) -> str:
         base = {
@@ -61,8 +61,8 @@ def lab(machine: Machine, shared: Path) -> Callable[..., str]:
         }
         path = shared / f"{name}.yaml"
         fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps({**base, **fields}))  # JSON is YAML, too
-        fresh.replace(path)  # whole at any moment: a run may be reading it
+        fresh.write_text(json.dumps({**base, **fields}))  # JSON is also YAML
+        fresh.replace(path)  # atomic, since a run may be reading the file
         return str(path)
 
     return write
@@ -70,7 +70,7 @@ def lab(machine: Machine, shared: Path) -> Callable[..., str]:
 
 @pytest.fixture
 def taken(machine: Machine) -> Iterator[str]:
-    """A foreign job that has all nodes, and no other."""
+    """Submit a job of another user that takes all nodes, without other jobs."""
     POOLS.close()
     until(lambda: not machine.jobs())
     job = machine.take()

@@ -1,4 +1,4 @@
-"""What tests of runs in jobs share."""
+"""Helpers for tests of runs in jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench.mpi.clusters.batch.pool import BatchPool
 from workbench.mpi.running.real import RealRun, start_real
 
 Machine = SlurmMachine | PbsMachine
-PATIENCE = 120.0  # s after which something counts as hanging
+PATIENCE = 120.0  # s after which a test counts as hanging
 SPEC: dict[str, Any] = {
     "scheme": "GC",
     "scheme_args": {"stragglers": 1},
@@ -49,6 +49,6 @@ def ended(run: RealRun) -> wb.Trace:
 
 
 def job_of(run: RealRun) -> str:
-    """Number of its job."""
+    """Return the number of a run's job."""
     assert isinstance(run.pool, BatchPool)
     return run.pool.job_status.number

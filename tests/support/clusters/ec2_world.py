@@ -1,6 +1,6 @@
-"""An EC2 on this machine: moto's server on loopback, credentials that open nothing, and clusters for tests.
+"""An EC2 on this machine: moto's server on loopback, invalid credentials, and clusters for tests.
 
-`ec2_world` is a fixture; import it where it is used. Nothing here reaches the internet.
+`ec2_world` is a fixture, to be imported by tests. It makes no connection to the internet.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from workbench.mpi.clusters.ec2.kind import Ec2
 from workbench.mpi.clusters.ssh import Ssh
 from workbench.mpi.launch.gateway import Gateway
 
-# Looked for in everything that is written or printed.
+# searched for in everything that is written or printed
 SECRETS = {
     "AWS_ACCESS_KEY_ID": "AKIALOOKFORTHISONE01",
     "AWS_SECRET_ACCESS_KEY": "look/for/this/one/too+0123456789abcdef01",
 }
-PRICES = {"t2.micro": 0.5, "m5.large": 0.25, "disk": 0.125, "address": 0.0625}  # no real ones
-REGION, IMAGE = "eu-central-1", "ami-03cf127a"  # one that moto has
+PRICES = {"t2.micro": 0.5, "m5.large": 0.25, "disk": 0.125, "address": 0.0625}  # not real prices
+REGION, IMAGE = "eu-central-1", "ami-03cf127a"  # an image of moto
 
 
 @pytest.fixture(scope="module")
 def moto() -> Iterator[str]:
     """Return the address of a server that has one image.
 
-    Making all images of EC2 for each account is most of its work.
+    Making all images of EC2 for each account would take most of its time.
     """
     server_of = pytest.importorskip("moto.server", reason="moto is not installed")
     from moto.ec2.models import amis
@@ -114,7 +114,7 @@ NOTHING = {"machines": 0, "volumes": 0, "interfaces": 0, "groups": 0, "keys": 0,
 
 
 class Calls:
-    """All calls to AWS, some of which can be made to fail. A hook of botocore: requests are real."""
+    """All calls to AWS, some of which can be made to fail. It uses a hook of botocore, so requests are real."""
 
     def __init__(self) -> None:
         self.made: list[tuple[str, dict[str, Any]]] = []
@@ -136,7 +136,7 @@ class Calls:
             client.meta.events.unregister(event, hook)
 
     def _begun(self, params: dict[str, Any], model: Any, **more: Any) -> None:
-        self.made.append((model.name, dict(params)))  # botocore encodes some of them later
+        self.made.append((model.name, dict(params)))  # copied, since botocore encodes some of them later
         self.before(model.name, params)
 
     def _answered(self, parsed: dict[str, Any], model: Any, **more: Any) -> None:
@@ -145,7 +145,7 @@ class Calls:
 
 @pytest.fixture
 def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Make an empty account. The cluster's name is typed when asked, ssh is omitted, and waits take no time."""
+    """Make an empty account. The cluster's name is typed for the user, ssh is skipped, and waits take no time."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
@@ -156,7 +156,7 @@ def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr("builtins.input", lambda: "lab")
     monkeypatch.setattr(fleet, "POLL_INTERVAL_S", 0.0)
     monkeypatch.setattr(fleet, "END_TIMEOUT_S", 60.0)
-    # moto's machines have no sshd, and their addresses are somebody's on the internet.
+    # moto's machines have no sshd, and their addresses belong to others on the internet.
     monkeypatch.setattr(ec2_access, "deliver", lambda *rest: None)
     monkeypatch.setattr(Ssh, "check", lambda *rest: [])
     monkeypatch.setattr(Cluster, "status", lambda *rest: Status((HostState("by ssh", "up"),)))
@@ -178,7 +178,7 @@ def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @cache
 def connection(whose: str, service: str, region: str, address: str) -> Any:
-    """Make a connection as the package does, once for all tests: each takes a sixth of a second of computing."""
+    """Return a connection as the package makes it, one for all tests, since each takes 0.17 s."""
     return client(service, region)
 
 

@@ -1,4 +1,4 @@
-"""A login host on this machine: an sshd of its own on loopback, and the files that a client needs to get in."""
+"""A login host on this machine: a separate sshd on loopback, and the files of a client."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ PATIENCE = 120.0  # s, on a loaded machine
 
 
 def missing() -> str | None:
-    """Return why there cannot be a login host here; None if there can."""
+    """Return why a login host is impossible here, or None."""
     absent = [name for name in ("ssh", "ssh-keygen") if shutil.which(name) is None]
     absent += [] if Path(SSHD).exists() else ["sshd"]
     return f"no {', '.join(absent)}: apt-get install openssh-client openssh-server" if absent else None
 
 
 class LoginHost:
-    """An sshd whose sessions have some more variables."""
+    """sshd whose sessions have further variables."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self.folder, self.environment = folder, environment
@@ -51,8 +51,8 @@ class LoginHost:
         for name in ("host_key", "key"):
             texts = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
             subprocess.run(texts, check=True)
-        told = " ".join(f"{name}={value}" for name, value in self.environment.items())
-        text = SETTINGS.format(port=self.port, folder=self.folder, environment=told)
+        assignments = " ".join(f"{name}={value}" for name, value in self.environment.items())
+        text = SETTINGS.format(port=self.port, folder=self.folder, environment=assignments)
         (self.folder / "sshd_config").write_text(text)
         public = (self.folder / "host_key.pub").read_text()
         (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {public}")

@@ -1,9 +1,8 @@
 """Stand-ins for qsub, qstat and qdel: `python pbs_commands.py FOLDER COMMAND ...`.
 
-Jobs are processes on this machine, each in a UTS namespace with the name of its first node. Every job has a process of
-its own (`run`) that waits for free nodes, starts the script, ends it at its time limit, and writes down how it ended.
-The
-output is that of PBS Pro, or of Torque where FOLDER/flavour says so.
+Jobs are processes on this machine, each in a UTS namespace with the name of its first node. For each job, a process
+(`run`) waits for free nodes, starts the script, ends it at its time limit, and writes how it ended. The output is that
+of PBS Pro, or of Torque if FOLDER/flavour says so.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from typing import Any, NoReturn
 import psutil
 
 NODES, TASKS = 3, 3  # virtual nodes, and tasks on each
-QUEUES = {"workq": 3600, "short": 60}  # names, and the longest job of each, s
-KILL_DELAY_S = 2.0  # between TERM and KILL
-ON_NODE = 'hostname "$0" && exec "$@"'  # in a UTS namespace
+QUEUES = {"workq": 3600, "short": 60}  # name -> max time of a job, s
+KILL_DELAY_S = 2.0  # s between TERM and KILL
+ON_NODE = 'hostname "$0" && exec "$@"'  # sets the name of the host, in a UTS namespace
 Fields = dict[str, Any]
 
 
@@ -108,7 +107,7 @@ class Server:
         elif option not in ("-r", "-S", "-j", "-o", "-A"):
             refuse(f"qsub: invalid option -- '{option[1:]}'\nusage: qsub [-a date_time] ...")
 
-    # --- a job's own process ---
+    # --- the process of a job ---
 
     def run(self, number: str) -> None:
         job, deleted = self._started(number)
@@ -148,7 +147,7 @@ class Server:
             )
 
     def _started(self, number: str) -> tuple[Fields | None, bool]:
-        """Return the job once it has nodes; and whether it was deleted before."""
+        """Wait until the job has nodes. Return it, and whether it was deleted before."""
         with self.locked():
             job = self.find(number)
             assert job is not None
@@ -167,7 +166,7 @@ class Server:
             return job, False
 
     def _end(self, number: str, process: subprocess.Popen[bytes]) -> None:
-        """TERM and KILL for all processes of a job, those that its daemons have started on other nodes as well."""
+        """End all processes of a job with TERM and KILL, also those that its daemons have started on other nodes."""
         for sig, patience in ((signal.SIGTERM, KILL_DELAY_S), (signal.SIGKILL, 10.0)):
             found = [p for p in psutil.process_iter(["environ"]) if self._of(p, number)]
             for p in found:
@@ -258,7 +257,7 @@ def clock(seconds: int) -> str:
 
 
 def wrapped(line: str) -> str:
-    """As qstat does it: at most 79 characters, continued after a tab."""
+    """Wrap lines as qstat does: at most 79 characters, continued after a tab."""
     parts = [line[:79], *(line[i : i + 71] for i in range(79, len(line), 71))]
     return "\n\t".join(parts)
 

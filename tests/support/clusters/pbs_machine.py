@@ -1,4 +1,4 @@
-"""A throw-away PBS on this machine: three virtual nodes, and stand-ins for qsub, qstat and qdel in one folder."""
+"""A temporary PBS on this machine: three virtual nodes, and stand-ins for qsub, qstat and qdel in one folder."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ COMMAND = '#!/bin/sh\nexec {python} {file} {folder} {name} "$@"\n'
 
 
 def missing() -> str | None:
-    """Why there can be no PBS here; None if there can."""
+    """Return why a PBS is impossible here, or None."""
     if shutil.which("unshare") is None or os.geteuid() != 0:
         return "a throw-away PBS needs unshare (util-linux) and root: every node has its host's name"
     return None
 
 
 class PbsMachine:
-    """The stand-ins, and what tests want to know of their jobs. Commands are found by PATH."""
+    """The stand-ins, and queries about their jobs. Commands are found by PATH."""
 
     nodes, tasks = NODES, TASKS
 
@@ -55,23 +55,23 @@ class PbsMachine:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Lines of a cluster's file."""
+        """Return the lines of a cluster file."""
         return {"kind": "pbs", "rsh": str(self.folder / "bin" / "rsh")}
 
     @property
     def variables(self) -> dict[str, str]:
-        """Variables by which commands are found."""
+        """Return the variables by which commands are found."""
         return {"PATH": self.environment["PATH"]}
 
     def call(self, *command: str) -> str:
-        """Run a command; its output. Raises with all that it said."""
+        """Run a command. Return its output, or raise an error with it."""
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def jobs(self) -> list[str]:
-        """Jobs that are queued or run."""
+        """Return the jobs that are queued or running."""
         server = pbs_commands.Server(self.folder)
         return [f"{job['number']}.{server.host}" for job in server.jobs() if job["state"] not in "CF"]
 
@@ -89,7 +89,7 @@ class PbsMachine:
         return self.call("qsub", str(script)).strip()
 
     def down(self) -> None:
-        """End the jobs; nothing is left when this returns."""
+        """End the jobs. Nothing is left when this returns."""
         for job in self.jobs():
             self.cancel(job)
         until = time.monotonic() + PATIENCE

@@ -1,5 +1,8 @@
-"""A throw-away Slurm on this machine: three virtual nodes from Debian's packages (slurm-wlm, munge), everything in one
-folder, all ports on loopback. No systemd, no cgroups, no accounting data base; it is there in about a second."""
+"""A temporary Slurm on this machine: three virtual nodes from Debian's packages (slurm-wlm, munge).
+
+All files are in one folder, and all ports are on loopback. No systemd, cgroups or accounting are needed. The start
+takes about a second.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ NODES, TASKS = 3, 3  # virtual nodes, and tasks on each
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "sinfo", "scontrol", "unshare")
 PATIENCE = 240.0  # s, on a loaded machine
 START = (
-    'hostname "$0" && exec slurmd -f "$1" -N "$0"'  # in a separate name space: every node has its host's name
+    # in a separate UTS namespace, so that each node has its own host name
+    'hostname "$0" && exec slurmd -f "$1" -N "$0"'
 )
 
 CONF = """\
@@ -67,7 +71,7 @@ NODE = (
 
 
 def missing() -> str | None:
-    """Return why there cannot be a Slurm here; None if there can."""
+    """Return why a Slurm is impossible here, or None."""
     absent = [name for name in PROGRAMS if shutil.which(name) is None]
     if absent:
         return f"no {', '.join(absent)}: apt-get install --no-install-recommends slurm-wlm munge"
@@ -77,15 +81,15 @@ def missing() -> str | None:
 
 
 class SlurmMachine:
-    """Slurm's daemons, and queries about its jobs. Commands find it by SLURM_CONF."""
+    """Slurm's daemons, and queries about its jobs. The variable SLURM_CONF names its configuration for commands."""
 
-    fields: ClassVar[dict[str, Any]] = {"kind": "slurm"}  # lines of a cluster's file
+    fields: ClassVar[dict[str, Any]] = {"kind": "slurm"}  # lines of a cluster file
     flavour = "slurm"
 
     def __init__(self, folder: Path, nodes: int = NODES, tasks: int = TASKS) -> None:
         self.folder, self.nodes, self.tasks = folder, nodes, tasks
         self.conf = folder / "slurm.conf"
-        self.variables = {"SLURM_CONF": str(self.conf)}  # by which commands find it
+        self.variables = {"SLURM_CONF": str(self.conf)}  # variables by which commands find it
         self.environment = {**os.environ, **self.variables}
 
     def up(self) -> None:
@@ -119,14 +123,14 @@ class SlurmMachine:
         self.conf.write_text(CONF.format(host=host, port=ports[-1], nodes="\n".join(nodes), **fields))
 
     def call(self, *command: str) -> str:
-        """Run a command of Slurm and return its output; raise with all its output if it fails."""
+        """Run a command of Slurm. Return its output, or raise an error with it."""
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def await_idle(self) -> None:
-        """Wait until every node accepts jobs; set nodes that are down to resume."""
+        """Wait until every node accepts jobs. Set nodes that are down to resume."""
         for node in self.call("sinfo", "-h", "-N", "-p", "debug", "-t", "down", "-o", "%N").split():
             self.call("scontrol", "update", f"nodename={node}", "state=resume")
         until = time.monotonic() + PATIENCE

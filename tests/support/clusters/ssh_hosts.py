@@ -1,8 +1,7 @@
-"""Stand-in hosts on this machine: a network namespace with an sshd each, on one bridge, links limited by `tc tbf`.
+"""Stand-in hosts on this machine: network namespaces, each with an sshd, on one bridge, with links limited by `tc tbf`.
 
-Each has a host name, a home folder, /tmp, /dev/shm, processes and a monotonic clock of its own and does not see the
-repository's package, so nothing is shared by accident; Python's environment is, as it would be installed there. Needs
-root, iproute2 and sshd.
+Each host has its own name, home folder, /tmp, /dev/shm, processes and monotonic clock. It does not see the repository's
+package, but shares Python's environment. Needs root, iproute2 and sshd.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from pathlib import Path
 from workbench.mpi.launch.processes import is_alive
 
 ROOT = Path(__file__).parents[3]
-HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)  # as sshd sees it, whatever $HOME says
+HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)  # as sshd uses it, whatever $HOME is
 PATIENCE = 120.0  # s, on a loaded machine
 
-# In separate namespaces: $1 folder, $2 name, $3 home, then what Python needs.
+# Shell script in separate namespaces: $1 folder, $2 name, $3 home, then folders that Python needs.
 INSIDE = r"""
 set -e
 folder=$1 name=$2 home=$3; shift 3
@@ -58,7 +57,7 @@ LogLevel ERROR
 
 
 def missing() -> str:
-    """Return why there cannot be stand-in hosts; empty if there can."""
+    """Return why stand-in hosts are impossible here, or ""."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "stand-in hosts need root on Linux"
     lacking = [name for name in ("ip", "tc", "ssh", "ssh-keygen", "unshare") if shutil.which(name) is None]
@@ -104,7 +103,7 @@ class Host:
         self.boot()
 
     def _prepare(self) -> None:
-        """Write the files of its home folder: keys, known hosts, sshd's settings."""
+        """Write the files of its home folder: keys, known hosts, settings of sshd."""
         ssh = self.folder / "ssh"
         ssh.mkdir(parents=True)
         for name in ("id_ed25519", "id_ed25519.pub"):
@@ -116,7 +115,7 @@ class Host:
     def boot(self) -> None:
         """Start sshd in separate namespaces."""
         kept = [str(Path(p).resolve()) for p in (sys.prefix, sys.base_prefix)]
-        ahead = str(1000 * self.number)  # s that its monotonic clock is ahead
+        ahead = str(1000 * self.number)  # s by which its monotonic clock is ahead
         apart = ["unshare", "-muipf", "--mount-proc", "-T", "--monotonic", ahead, "--boottime", ahead]
         sshd = ["bash", "-c", INSIDE, "inside", str(self.folder), self.name, str(HOME), *kept]
         with self.log.open("ab") as log:
@@ -151,7 +150,7 @@ class Host:
         return found
 
     def limit(self, bits: float | None) -> None:
-        """Limit what it sends and receives to a number of bits per second; None: no limit."""
+        """Limit the bits per second that it sends and receives. None removes the limit."""
         for way, device in ((("tc", "-n", self.space), "eth0"), (("tc",), self.link)):
             subprocess.run([*way, "qdisc", "del", "dev", device, "root"], capture_output=True, check=False)
             if bits is not None:
@@ -164,7 +163,7 @@ class Host:
         call("ip", "link", "set", self.link, "down")
 
     def power_off(self) -> None:
-        """Disconnect the host from the network for good."""
+        """Disconnect the host from the network permanently."""
         self.cut()
         self.kill()
 
@@ -187,7 +186,7 @@ class Host:
 
 
 class Hosts:
-    """Start stand-in hosts on a bridge; the machine that runs the tests has an address on it, too."""
+    """Stand-in hosts on a bridge, on which the machine that runs the tests has an address as well."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.folder = folder
@@ -201,7 +200,7 @@ class Hosts:
 
     def start(self) -> None:
         """Start all of them."""
-        Path("/run/sshd").mkdir(exist_ok=True)  # sshd wants it
+        Path("/run/sshd").mkdir(exist_ok=True)  # sshd needs this folder
         call("ip", "link", "add", self.bridge, "type", "bridge")
         call("ip", "addr", "add", f"{self.network}.1/24", "dev", self.bridge)
         call("ip", "link", "set", self.bridge, "up")
@@ -259,7 +258,7 @@ def free_network() -> int:
 
 @contextlib.contextmanager
 def standing(folder: Path, count: int) -> Iterator[Hosts]:
-    """Run stand-in hosts for the duration of the block."""
+    """Run stand-in hosts inside the context."""
     hosts = Hosts(folder, count)
     try:
         hosts.start()
@@ -269,7 +268,7 @@ def standing(folder: Path, count: int) -> Iterator[Hosts]:
 
 
 def write_yaml(hosts: Hosts, name: str = "lab", /, **fields: object) -> Path:
-    """Write the file of a cluster of stand-in hosts; `fields` are added to its lines or replace them, as YAML."""
+    """Write the cluster file of stand-in hosts. `fields` are added to its lines, or replace them, as YAML."""
     lines = {
         "kind": "ssh",
         "hosts": f"[{', '.join(host.address for host in hosts.hosts)}]",

@@ -1,4 +1,4 @@
-"""Runs over stand-in hosts, shared by the tests of ssh clusters."""
+"""Helpers for tests of runs over stand-in hosts."""
 
 from __future__ import annotations
 

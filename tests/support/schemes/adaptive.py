@@ -35,7 +35,7 @@ def _lazy(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _batch(draw: st.DrawFn) -> dict[str, Any]:
-    """Whole shards: a mini-batch above the smallest shard of the drawn data set would be refused."""
+    """Draw a batch: whole shards, or at most the size of the smallest shard, since larger ones are refused."""
     return draw(st.sampled_from([{}, {"worker_batch": None}]))
 
 

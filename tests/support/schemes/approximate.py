@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 Case = tuple[dict[str, Any], int]  # scheme_args, workers
 
-DEADLINES = [1e-3, 0.017, 0.33, 3.1, 47.0]  # seconds: from nobody to everybody in time
+DEADLINES = [1e-3, 0.017, 0.33, 3.1, 47.0]  # s: from no worker to all workers in time
 
 
 def _end(draw: st.DrawFn, workers: int) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def erasure_head(draw: st.DrawFn) -> Case:
 
 @st.composite
 def free(draw: st.DrawFn, **choices: st.SearchStrategy[Any]) -> Case:
-    """Draw a scheme whose replication need not be a divisor."""
+    """Draw a scheme whose replication need not be a divisor of the workers."""
     workers = draw(st.integers(1, 16))
     replication = draw(st.integers(1, min(5, workers)))
     own = {name: draw(values) for name, values in choices.items()}

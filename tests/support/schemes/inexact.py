@@ -13,7 +13,7 @@ def is_gc(draw: st.DrawFn) -> Case:
     kind = draw(st.sampled_from(["cyclic", "fractional", "hybrid"]))
     workers = size * draw(st.integers(1, 5)) + (draw(st.integers(0, 3)) if kind == "cyclic" else 0)
     args = {"replication": size, "placement": kind, "code_seed": draw(st.integers(0, 9))}
-    if kind == "hybrid":  # groups of c to c + c1 workers, below that if all copies are inside
+    if kind == "hybrid":  # groups have c to c + c1 workers, or fewer if all copies are inside
         inside = draw(st.integers(0, size))
         members, groups = (
             size + draw(st.integers(0, max(0, inside - (inside == size)))),

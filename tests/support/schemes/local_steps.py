@@ -22,7 +22,7 @@ def diloco(draw: st.DrawFn) -> Case:
 
 @st.composite
 def hierarchies(draw: st.DrawFn) -> Case:
-    """Up to three levels of groups, each a multiple of the one below, in periods and in sizes."""
+    """Draw up to three levels of groups, each a multiple of the previous one, in period and size."""
     levels, period, size = [], 1, 1
     for _ in range(draw(st.integers(0, 3))):
         period, size = period * draw(st.integers(1, 3)), size * draw(st.integers(1, 3))

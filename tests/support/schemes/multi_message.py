@@ -12,7 +12,7 @@ from tests.support.specs import Case
 def _shape(draw: st.DrawFn) -> tuple[dict[str, Any], int, int]:
     """Draw the fields that UC-MMC and GC-MMC share, the workers of a cluster, and all workers."""
     size, clusters = draw(st.integers(1, 8)), draw(st.integers(1, 4))
-    # Loads of four parts at most: ten times the time of one part, a straggler's, is then no tie with another's.
+    # At most four parts, so that a straggler's time for one part, ten times as long, equals no other worker's time.
     fields = {
         "load": draw(st.integers(1, min(size, 4))),
         "clusters": clusters,

@@ -233,8 +233,10 @@ class Advice:
             f" {quantity_of(best.per_round)} a round ({_made_of(best)}).",
         ]
         texts += [_against(best, other) for other in others[:1]]
+        unless = "" if self.trial is None or self.trial.holds else ", none of which this run confirms"
+        share = f"{best.sure:.0%} of the resampled predictions{unless}"
         texts.append(
-            f"Of all {len(self.choices)} choices it is the fastest in {best.sure:.0%} of the resampled predictions,"
+            f"Of all {len(self.choices)} choices it is the fastest in {share},"
             f" {best.scheme} with any parameters in {self.sure(best.scheme):.0%}."
         )
         if self.favourite is not best:
@@ -281,8 +283,9 @@ def name_of(e: Experiment) -> str:
 
 
 def settings_of(e: Experiment) -> str:
-    """Return the parameters of the scheme as text."""
-    return ", ".join(f"{name} {_plain(value)}" for name, value in e.scheme_args.items())
+    """Return the parameters of the scheme as text, and the size of mini-batches."""
+    batch = {} if e.batch is None else {"batch": e.batch}
+    return ", ".join(f"{name} {_plain(value)}" for name, value in {**e.scheme_args, **batch}.items())
 
 
 def _plain(value: Any) -> str:

@@ -340,7 +340,7 @@ def assess(times: Array, delay_model: Delays) -> FittedModel:
 
 
 def fitted_models(times: Array) -> list[FittedModel]:
-    """Fit every delay model to times of one task; return those that fit first, and the best fit first.
+    """Fit every delay model to times of one task. Return them, those that fit before the others, the best first.
 
     Raises `SettingError` for an invalid table of times.
     """

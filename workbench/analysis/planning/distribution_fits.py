@@ -173,7 +173,7 @@ def fit_groups(times: Array) -> Groups | None:
 
 
 def correlated(times: Array) -> list[NDArray[np.int64]] | None:
-    """Return groups of workers, from 0, whose times correlate; None if all workers are independent.
+    """Return groups of workers, from 0, whose times correlate, or None if all workers are independent.
 
     >>> host = np.random.default_rng(0).lognormal(size=(50, 2))
     >>> [group.tolist() for group in correlated(host[:, [0, 0, 1, 1]])]

@@ -1,10 +1,19 @@
-"""Coarse to fine: parameters between the best of those that were tried and its neighbours."""
+"""Coarse to fine: what the effort allows to try at first, then parameters between the best and its neighbours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from workbench.analysis.planning.predicting import MAX_SHARPENED, PREDICTION_SEEDS, Candidate
+from workbench.analysis.planning.targets import Target, price
+
+SETTINGS_PER_SCHEME = 4  # max configurations of an inexact scheme that are simulated at first
+FINER_SETTINGS = 4  # max configurations near the best ones of a scheme that are tried afterwards
+FINER_PASSES = 3  # passes near the best; the next begins near the best of the last
+MIN_SEEDS = 8  # min seeds of the best configurations, unless only one configuration is left
 Args = Mapping[str, Any]
 
 
@@ -34,3 +43,20 @@ def finer(grid: Sequence[Args], tried: Sequence[Args], best: Args) -> list[dict[
                     found.append(args)
                     break
     return found
+
+
+def affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int, int]:
+    """Return what the share of the effort allows: configurations, how many more near the best, and seeds.
+
+    The configurations are evenly spaced by round time. All get the seeds that choose a step; the best get all.
+    """
+    most = 1 if len(every) == 1 else SETTINGS_PER_SCHEME + FINER_SETTINGS
+    for count in range(most, 0, -1):
+        first = min(-(-count // 2), len(every))
+        places = sorted({round(k * (len(every) - 1) / max(first - 1, 1)) for k in range(first)})
+        some = [every[k] for k in places]
+        choosing, each = np.mean([price(c.experiment, aim) for c in some], axis=0)
+        seeds = int(min((share - count * choosing) / (min(count, MAX_SHARPENED) * each), PREDICTION_SEEDS))
+        if seeds >= (MIN_SEEDS if count > 1 else 1):
+            return some, count - first, seeds
+    return [], 0, 0

@@ -264,7 +264,7 @@ def fit_groups(found: Sequence[Messages], port: PortFit) -> PortFit:
 def _grouped(
     found: Sequence[Messages], port: PortFit, parts: Sequence[tuple[int, ...]], start: float
 ) -> PortFit:
-    """Return a link with a group for each part of the workers; parts whose links agree are merged.
+    """Return a link with a group for each part of the workers. Parts whose links agree are merged.
 
     `start`: first latency over the shortest time.
     """
@@ -308,7 +308,7 @@ def _settled(found: Sequence[Messages], part: tuple[int, ...], start: float) -> 
 
 
 def _link_of(found: Sequence[Messages], workers: list[int], latency: float) -> PortFit:
-    """Fit the link of some workers; `latency` decides which of their messages waited for the port."""
+    """Fit the link of some workers. `latency` decides which of their messages waited for the port."""
     from scipy.optimize import least_squares
 
     rows, longest = [], max(m.bytes for m in found)
@@ -333,7 +333,7 @@ def _link_of(found: Sequence[Messages], workers: list[int], latency: float) -> P
 
 
 def _end_before(messages: Messages) -> Array:
-    """Return when the message before each one had passed the port, (rounds, senders), s; -infinity for the first."""
+    """Return when the message before each one had passed the port, (rounds, senders), s, or -infinity for the first."""
     order = np.argsort(messages.end, axis=1, kind="stable")
     end, found = np.take_along_axis(messages.end, order, axis=1), np.empty_like(messages.end)
     before = np.concatenate([np.full((len(end), 1), -np.inf), end[:, :-1]], axis=1)

@@ -82,7 +82,7 @@ class Recorded(Settings):
 
 
 class Fitted(Settings):
-    """Parameters for forecasts; a profile has them as measured, and again for resampled rounds."""
+    """Parameters for forecasts. A profile has them as measured, and again for resampled rounds."""
 
     port: PortFit
     work: Work
@@ -181,7 +181,7 @@ class Measurements(Settings):
         return found
 
     def slow_for_good(self) -> Array | None:
-        """Return the probability that each worker is permanently slow, (workers,); None without such a delay model."""
+        """Return the probability that each worker is permanently slow, (workers,), or None if the model has none."""
         mixed = [isinstance(delay_model, Heterogeneous) for delay_model in self.fitted.delay_models]
         if not any(mixed):
             return None
@@ -216,7 +216,7 @@ class Measurements(Settings):
         return found if self.one_clock else [*found, clocks]
 
     def table(self) -> Path:
-        """Return the file of recorded times over each load's median, for `Replay`; write it on first use."""
+        """Return the file of recorded times over each load's median, for `Replay`. Write it on first use."""
         out = io.StringIO()
         out.write("recording,worker,step,seconds\n")
         for place, each in enumerate(self.recorded):

@@ -229,7 +229,7 @@ def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
 def _measured(
     experiments: Sequence[Experiment], ran: Ran, state: Status | None
 ) -> tuple[list[Observed], list[str]]:
-    """Run the experiments one after the other; return what their events show, and the host of each rank."""
+    """Run the experiments one after the other, and return what their events show, and the host of each rank."""
     found, hosts = [], [""]
     cores = {} if state is None else {each.host: each.cores for each in state.hosts}
     for e in experiments:
@@ -312,7 +312,7 @@ class Observed:
 
     @property
     def crammed(self) -> bool:
-        """Whether all ranks are on full cores of the master's host; messages then use worker time too."""
+        """Whether all ranks are on full cores of the master's host. Messages then use worker time too."""
         return self.full and not self.apart
 
     def seconds(self, port: PortFit, master: float) -> Array:
@@ -402,7 +402,7 @@ def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
 def fit_all(
     found: Sequence[Observed], near: PortFit | None = None, errors: Array | None = None
 ) -> tuple[Fitted, list[Array]]:
-    """Fit everything but the delay models; return also every load's times. `near`, `errors`: of similar rounds."""
+    """Fit everything but the delay models, and return also every load's times. `near`, `errors`: of similar rounds."""
     port = _port(found, near)
     master = np.array([float(np.median(each.after)) for each in found])
     added = np.array([float(each.floats * each.end.shape[1]) for each in found])

@@ -23,7 +23,7 @@ def step_notes(base: Experiment, effort: float) -> Iterator[str]:
 
 
 def notes(cluster: ClusterProfile, base: Experiment, aim: Target) -> Iterator[str]:
-    """Yield what a reader of a plan should know of its measurement, its sizes and its simulations."""
+    """Yield notes for readers of a plan: on its measurement, its sizes and its simulations."""
     yield from cluster.notes()
     chances = cluster.slow_for_good() if cluster.same_machines else None
     if chances is not None and (slow := (np.flatnonzero(chances[: base.workers] > 0.5) + 1).tolist()):

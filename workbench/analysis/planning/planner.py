@@ -16,12 +16,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from workbench.analysis.planning.advice import MAX_EQUAL_RATIO, Advice, Choice, Refusal
-from workbench.analysis.planning.breakdown import parts_of
-from workbench.analysis.planning.finer import finer
+from workbench.analysis.planning.advice import Advice, Refusal
+from workbench.analysis.planning.finer import FINER_PASSES, FINER_SETTINGS, MIN_SEEDS, affordable, finer
 from workbench.analysis.planning.plan_notes import notes, step_notes
 from workbench.analysis.planning.predicting import (
-    PREDICTION_SEEDS,
     Candidate,
     Resampling,
     by_scheme,
@@ -33,6 +31,7 @@ from workbench.analysis.planning.predicting import (
     told_apart,
 )
 from workbench.analysis.planning.profile import ClusterProfile, Task
+from workbench.analysis.planning.ranking import ranked
 from workbench.analysis.planning.targets import (
     MAX_NUMBERS,
     Target,
@@ -40,7 +39,6 @@ from workbench.analysis.planning.targets import (
     centre,
     leaves_step_open,
     portion,
-    price,
     reference,
     stepped,
     stretched,
@@ -57,13 +55,9 @@ from workbench.core.running.precision import lost_digits
 
 FORECAST_ROUNDS = 64  # rounds of a forecast for the comparison
 FORECAST_SEEDS = 4  # seeds of a forecast for the comparison
-MAX_BREAKDOWNS = 10  # max number of schemes whose rounds are split into parts
-SETTINGS_PER_SCHEME = 4  # max configurations of an inexact scheme that are simulated at first
-FINER_SETTINGS = 4  # max configurations near the best ones of a scheme that are tried afterwards, in one pass
-FINER_PASSES = 3  # passes near the best for exact schemes, which are not simulated
-MIN_SEEDS = 8  # min seeds of each configuration, unless only one configuration is left
 # max ratio of round times to the best exact one's; unbiased estimates cannot compensate for more
 MAX_ROUNDS_RATIO = 1.1
+MAX_BATCH_ROUNDS = 8  # max ratio of the rounds with mini-batches to those with full gradients
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 
 
@@ -84,6 +78,7 @@ def plan(
     seconds: float | None = None,
     machines: Literal["same", "new"] | None = None,
     replay: bool = False,
+    batches: Sequence[int] = (),
     progress: bool = False,
     **fields: Any,
 ) -> Advice:
@@ -96,15 +91,17 @@ def plan(
     rounds, target, metric, tolerance
         Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, less `tolerance`.
     schemes, effort
-        Names of schemes to consider; default: all.
-    effort Max numbers of data that simulations process, including those that choose steps. Every inexact scheme has the
-        same share, whether or not it is in `schemes`. 0: rank only exact schemes, at the automatic step.
+        Names of schemes to consider (default: all). `effort`: max numbers of data that simulations process, those that
+        choose steps included. Every inexact scheme has the same share, whether or not it is in `schemes`. 0: rank only
+        exact schemes, at the automatic step.
     seconds
         Max time of the search, s; candidates that were not tried by then are refused. None: unlimited.
     machines, replay
         "same": plan for the measured workers, each in its place; permanently slow ones stay slow. "new": plan for
         others of their kind, drawn from the fitted delay model. Default: "same" for as many as were measured.
         `replay`: use recorded times in place of fitted delay models; on new machines they are reassigned at random.
+    batches
+        Sizes of mini-batches, `Experiment.batch`, to compare as well, each with every scheme. All have the same target.
     progress, **fields
         Show a bar; other fields of an experiment. optimiser, optimiser_args: for all schemes, not each one's own.
 
@@ -125,9 +122,21 @@ def plan(
     count, args = cluster.workers if workers is None else workers, dict(problem_args or {})
     base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
     placed = _planned(cluster, machines, count, replay)
-    return _Search(placed, base, effort, progress, metric, _deadline(seconds)).advice(
-        schemes, "optimiser" in fields, target, tolerance
-    )
+    others = _with_batches(base, batches, effort)
+    search = _Search(placed, base, effort / (1 + len(others)), progress, metric, _deadline(seconds))
+    return search.advice(schemes, "optimiser" in fields, target, tolerance, others)
+
+
+def _with_batches(base: Experiment, batches: Sequence[int], effort: float) -> list[Experiment]:
+    """Return the experiment with each size of mini-batches, and more rounds for smaller ones."""
+    if batches and not effort:
+        raise SettingError(f"batches = {list(batches)}: their rounds must be simulated; take effort above 0")
+    found = []
+    for batch in batches:
+        other = base.replace(batch=batch)
+        more = max(min(round(base.share / other.share), MAX_BATCH_ROUNDS), 1)
+        found.append(other.replace(rounds=more * base.rounds))
+    return found
 
 
 def _deadline(seconds: float | None) -> float:
@@ -180,7 +189,7 @@ class _NotSimulated(Exception):
 
 @dataclass(frozen=True)
 class _Search:
-    """Selection from all schemes to the ranked ones; reasons for refusing the others are collected."""
+    """Selection from all schemes to the ranked ones. Reasons for refusing the others are collected."""
 
     cluster: ClusterProfile
     base: Experiment  # fields that all candidates have in common
@@ -189,19 +198,29 @@ class _Search:
     metric: str = "loss"
     deadline: float = float("inf")  # when the search ends, on the monotonic clock, s
     refusals: list[Refusal] = field(default_factory=list)
+    simulable: dict[str, list[Candidate]] = field(
+        default_factory=dict
+    )  # inexact ones by scheme, the shortest round first
 
     def refuse(self, name: str, reason: str) -> None:
         """Refuse a scheme, perhaps with its parameters."""
         self.refusals.append(Refusal(name, reason))
 
     def advice(
-        self, schemes: Sequence[str] | None, chosen: bool, target: float | None, tolerance: float
+        self,
+        schemes: Sequence[str] | None,
+        chosen: bool,
+        target: float | None,
+        tolerance: float,
+        others: Sequence[Experiment],
     ) -> Advice:
         """Collect candidates, choose a target, predict times and rank. `chosen`: the user chose the optimiser."""
         aim, found = self.aimed(self.candidates(schemes, chosen), target, tolerance)
         all_ = Resampling(self.cluster, aim, self.base.seed)
-        found = self.reaching(self.screened(all_, found), aim)
-        found = self.reaching(self.refined(all_, found, aim), aim)
+        found = self.refined(all_, self.screened(all_, found), aim)
+        for other in others:
+            found += replace(self, base=other, simulable={}).with_batch(schemes, chosen, aim)
+        found = self.reaching(found, aim)
         found = self.reaching(sharpened(all_, found, self.progress, self.deadline), aim)
         found = told_apart(all_, found) if not self.over else found
         doubt = doubted(all_, found) if not self.over else None
@@ -209,13 +228,29 @@ class _Search:
         found_notes = (*notes(self.cluster, self.base, aim), *step_notes(self.base, self.effort))
         aim_text = f"for {self.base.rounds} rounds" if aim.loss is None else f"to {_aim_text(aim)}"
         return Advice(
-            tuple(_ranked(self.cluster, found, aim)),
+            tuple(ranked(self.cluster, found, aim)),
             tuple(self.refusals),
             aim_text,
             found_notes,
             aim.loss,
             doubt,
         )
+
+    def with_batch(self, schemes: Sequence[str] | None, chosen: bool, aim: Target) -> list[Candidate]:
+        """Return the candidates with mini-batches that were tried to the target of the full gradients."""
+        try:
+            every = self.candidates(schemes, chosen)
+            own, found = self.aimed(every, aim.loss, 0.0, aim.samples)
+        except SettingError as error:
+            self.refuse(f"batch {self.base.batch}", str(error))
+            return []
+        all_ = Resampling(self.cluster, own, self.base.seed)
+        if alike := [c for c in found if c.trials is None]:
+            need = Trials(own, own.times).need([all_.again(alike[0], k) for k in range(MIN_SEEDS)], own.times)
+            found = [
+                replace(c, need=need, optimiser=need.optimiser) if c.trials is None else c for c in found
+            ]
+        return self.refined(all_, self.screened(all_, found), own)
 
     @property
     def over(self) -> bool:
@@ -235,16 +270,28 @@ class _Search:
         for scheme, some in by_scheme(found).items():
             grid = list(known.get(scheme).candidates(self.base.workers))
             tried = list(some)
-            for _ in range(FINER_PASSES if some[0].trials is None else 1):
-                best = min(tried, key=lambda c: c.mean)
-                args = [dict(c.experiment.scheme_args) for c in tried]
-                near = finer(grid, args, best.experiment.scheme_args)[:FINER_SETTINGS]
-                new = [] if self.over else self.screened(all_, self.like(best, near, aim))
+            for _ in range(FINER_PASSES):
+                more = FINER_SETTINGS if some[0].more is None else some[0].more + len(some) - len(tried)
+                if all(map(missed, tried)):
+                    more = max(more, 1)  # its seeds cost nothing
+                near = self.near(grid, tried)[: max(more, 0)]
+                new = [] if self.over else self.screened(all_, self.like(tried[0], near, aim))
                 if not new:
                     break
-                tried += [c for c in new if not missed(c)]
+                tried += new
                 known_ones += new
         return known_ones
+
+    def near(self, grid: Sequence[dict[str, Any]], tried: Sequence[Candidate]) -> list[dict[str, Any]]:
+        """Return parameters near the best of a scheme; if all miss the target, those that wait for more answers."""
+        args = [dict(c.experiment.scheme_args) for c in tried]
+        if reached := [c for c in tried if not missed(c)]:
+            best = min(reached, key=lambda c: c.mean)
+            return finer(grid, args, best.experiment.scheme_args)
+        slowest = max(c.forecast.mean for c in tried)
+        scheme = tried[0].experiment.scheme
+        rest = [c for c in self.simulable[scheme] if c.forecast.mean > slowest]
+        return [dict(rest[len(rest) // 2].experiment.scheme_args)] if rest else []
 
     def like(self, best: Candidate, near: Sequence[dict[str, Any]], aim: Target) -> list[Candidate]:
         """Return candidates with other parameters of a candidate's scheme, without those that do not fit."""
@@ -252,8 +299,11 @@ class _Search:
         for args in near:
             with suppress(SettingError):
                 c = _candidate(self.cluster, own, best.experiment.scheme, args)
-                found.append(replace(c, optimiser=best.optimiser, seeds=best.seeds))
-        return found if best.trials is None else self.with_trials(found, aim)
+                need = best.need if best.trials is None else None
+                found.append(
+                    replace(c, optimiser=best.optimiser, seeds=best.seeds, more=best.more, need=need)
+                )
+        return found if best.trials is None else self.with_trials(self.large_enough(found, aim), aim)
 
     # ------------------------------------------------------------ candidates
 
@@ -283,7 +333,7 @@ class _Search:
         return found
 
     def aimed(
-        self, found: list[Candidate], loss: float | None, tolerance: float
+        self, found: list[Candidate], loss: float | None, tolerance: float, samples: int | None = None
     ) -> tuple[Target, list[Candidate]]:
         """Choose the target. Return it, the exact candidates with their step, and other candidates worth simulating."""
         exact, others = list[Candidate](), list[Candidate]()
@@ -296,9 +346,8 @@ class _Search:
                 raise _NotSimulated("effort = 0: nothing is simulated")
             if loss is None and self.base.problem == "unit":
                 raise _NotSimulated("unit has no loss")
-            aim = reference(
-                self.base, self.base.rounds, loss, tolerance, share or MAX_NUMBERS, tuned, self.metric
-            )
+            effort, rounds = share or MAX_NUMBERS, self.base.rounds
+            aim = reference(self.base, rounds, loss, tolerance, effort, tuned, self.metric, samples)
         except (DataError, OSError, ImportError, _NotSimulated) as error:
             if loss is not None:
                 raise
@@ -316,12 +365,24 @@ class _Search:
         All schemes have the same share of the effort, so the result of one does not depend on other schemes.
         """
         chosen = []
-        for scheme, every in by_scheme(others).items():
-            some, seeds = _affordable(sorted(every, key=lambda c: c.forecast.mean), aim, share)
+        for scheme, every in by_scheme(self.large_enough(others, aim)).items():
+            self.simulable[scheme] = sorted(every, key=lambda c: c.forecast.mean)
+            some, more, seeds = affordable(self.simulable[scheme], aim, share)
             if not some:
                 self.refuse(scheme, "not simulated: it takes too long here; raise effort")
-            chosen += [replace(c, seeds=seeds) for c in some]
+            chosen += [replace(c, seeds=seeds, more=more) for c in some]
         return chosen
+
+    def large_enough(self, others: Sequence[Candidate], aim: Target) -> list[Candidate]:
+        """Return the candidates for which the samples of the simulations are enough."""
+        found = []
+        for c in others:
+            try:
+                c.experiment.built_scheme.check_samples(c.experiment.workers, aim.samples)
+                found.append(c)
+            except SettingError as error:
+                self.refuse(c.name, f"not simulated on {aim.samples} samples: {error}; raise effort")
+        return found
 
     def worth(self, others: Sequence[Candidate], exact: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates that could win with about as many rounds as an exact scheme."""
@@ -391,7 +452,7 @@ def _follows(scheme: type[Scheme]) -> bool:
 
 
 def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:
-    """Return the forecast over several seeds; permanently slow workers are drawn once per seed."""
+    """Return the forecast over several seeds. Permanently slow workers are drawn once per seed."""
     found = [
         cluster.forecast_of(e, task, FORECAST_ROUNDS // FORECAST_SEEDS, e.seed + k)
         for k in range(FORECAST_SEEDS)
@@ -431,70 +492,3 @@ def _too_far(aim: Target) -> str:
 def _aim_text(aim: Target) -> str:
     article = "an" if aim.metric[0] in "aeiou" else "a"
     return f"{article} {aim.metric.replace('_', ' ')} of {aim.loss:.4g}"
-
-
-def _affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int]:
-    """Return as many configurations and seeds as the share of the effort allows, evenly spaced by round time."""
-    for count in range(min(SETTINGS_PER_SCHEME, len(every)), 0, -1):
-        places = sorted({round(k * (len(every) - 1) / max(count - 1, 1)) for k in range(count)})
-        some = [every[k] for k in places]
-        choosing, each = np.sum([price(c.experiment, aim) for c in some], axis=0) * (
-            1 + FINER_SETTINGS / count
-        )
-        seeds = int(min((share - choosing) / each, PREDICTION_SEEDS))
-        if seeds >= (MIN_SEEDS if count > 1 else 1):
-            return some, seeds
-    return [], 0
-
-
-# ---------------------------------------------------------------- ranking
-
-
-def _ranked(cluster: ClusterProfile, found: Sequence[Candidate], aim: Target) -> list[Choice]:
-    """Return choices by expected time. The first choices of the best schemes get the parts of their rounds."""
-    found = sorted(found, key=lambda c: c.mean)
-    choices = [_choice(c, aim, sure) for c, sure in zip(found, _wins(found), strict=True)]
-    explained = list(dict.fromkeys(c.scheme for c in choices))[:MAX_BREAKDOWNS]
-    for k in [next(k for k, c in enumerate(choices) if c.scheme == scheme) for scheme in explained]:
-        choices[k] = replace(choices[k], parts=parts_of(cluster, found[k], choices[k].per_round))
-    return choices
-
-
-def _choice(c: Candidate, aim: Target, sure: float) -> Choice:
-    rounds, (low, high) = c.rounds(aim), c.interval
-    update = {
-        "rounds": int(np.ceil(np.quantile(rounds, 0.95))),
-        "optimiser": c.optimiser.name,
-        "optimiser_args": c.optimiser.model_dump(exclude_unset=True),
-    }
-    return Choice(
-        experiment=c.experiment.model_copy(update=update),
-        per_round=c.mean / float(rounds.mean()),
-        rounds=float(rounds.mean()),
-        source=aim.source if c.need is None else c.need.source,
-        seconds=c.mean,
-        low=min(low, c.mean),
-        high=max(high, c.mean),
-        sure=sure,
-        load=c.forecast.load,
-        messages=c.forecast.messages,
-        bytes=c.forecast.bytes,
-        exact=c.exact,
-    )
-
-
-def _wins(found: Sequence[Candidate]) -> list[float]:
-    """Return the share of resamples in which each candidate is the fastest, over those that all have.
-
-    Of equally good candidates, the one that is ranked first counts, so that similar ones do not split the share.
-    """
-    times = np.array(
-        [
-            c.seconds[:PREDICTION_SEEDS]
-            if len(c.seconds) >= PREDICTION_SEEDS
-            else np.full(PREDICTION_SEEDS, np.inf)
-            for c in found
-        ]
-    )
-    first = np.argmax(times <= MAX_EQUAL_RATIO * times.min(axis=0), axis=0)
-    return [float(share) for share in np.bincount(first, minlength=len(found)) / PREDICTION_SEEDS]

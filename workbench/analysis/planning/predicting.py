@@ -28,6 +28,7 @@ from workbench.core.forecasting import Forecast, first_rounds
 
 PREDICTION_SEEDS = 24  # number of resampled predictions
 FAR_BEHIND_SEEDS = 5  # number of resampled predictions for candidates far behind
+MAX_SHARPENED = 3  # max number of simulated configurations of a scheme that get all predictions
 FAR_BEHIND_RATIO = 2.0  # max ratio to the best choice's time up to which a choice gets all predictions
 MAX_FORECAST_ROUNDS = 300  # max rounds of a forecast; rounds of longer runs take equally long on average
 FORECAST_ERROR_RATIO = 1.02  # ratio of times that is within the error of a forecast
@@ -51,6 +52,8 @@ class Candidate:
     optimiser: Optimiser  # optimiser with its step
     trials: Trials | None = None  # simulations of an inexact scheme
     seeds: int = 0  # number of seeds of its simulations
+    # number of configurations of its scheme that may be simulated after the first ones; None: not limited
+    more: int | None = None
     need: RoundsNeeded | None = None
     seconds: Array = field(default_factory=lambda: np.zeros(0))  # seconds to the target, (resamples,)
     # seconds to the target as of the first round, (clusters, seeds)
@@ -125,7 +128,7 @@ class Resampling:
         return placed.model_copy(update={"seed": self.seed + 1 + k})
 
     def learnt(self, c: Candidate, seeds: int) -> Candidate:
-        """Return the candidate with its rounds under `seeds` seeds; its step is chosen at the first call."""
+        """Return the candidate with its rounds under `seeds` seeds. Its step is chosen at the first call."""
         assert c.trials is not None
         times = None if c.need is None else c.need.times
         need = c.trials.need([self.again(c, k) for k in range(seeds)], times)
@@ -213,12 +216,18 @@ def sharpened(
     After `deadline` (on the monotonic clock, s) only the first choice gets all predictions.
     """
     first = min(found, key=lambda c: c.mean)
-    front = FAR_BEHIND_RATIO * min(c.mean for c in found)
-    firsts = {id(min(of, key=lambda c: c.mean)) for of in by_scheme(found).values()}
+    front = FAR_BEHIND_RATIO * first.mean
+    orders = [sorted(of, key=lambda c: c.mean) for of in by_scheme(found).values()]
+    near = {
+        id(c)
+        for order in orders
+        for i, c in enumerate(order)
+        if i == 0 or (c.mean <= front and (c.trials is None or i < MAX_SHARPENED))
+    }
     sharp = []
     with Bar("resampling", "candidate", len(found), progress) as bar:
         for i, c in enumerate(found):  # one candidate after the other, so that its code is built once
-            if c is first or (time.monotonic() <= deadline and (c.mean <= front or id(c) in firsts)):
+            if c is first or (time.monotonic() <= deadline and id(c) in near):
                 c = c if c.trials is None else all_.learnt(c, _seeds(c, front))
                 c = c if missed(c) else all_.predicted(c, PREDICTION_SEEDS)
             sharp.append(c)
@@ -244,7 +253,7 @@ def _front(known: Sequence[Candidate]) -> list[int]:
 
 
 def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
-    """Return which other choice may be faster than the first; None if in 19 of 20 cases none is by more than 2 %.
+    """Return which other choice may be faster than the first, or None if in 19 of 20 cases none is by more than 2 %.
 
     The difference of two choices has two parts. One is sampling error of runs, on any cluster. The other is the
     difference between the clusters that the measurement allows, which a larger measurement would reduce.

@@ -91,7 +91,7 @@ class ClusterProfile(Measurements):
         return with_fixed(found, fixed)
 
     def link(self, floats: float, fitted: Fitted | None = None, workers: int | None = None) -> Link:
-        """Return the link for messages of that length; the port's time per message is part of the bandwidth.
+        """Return the link for messages of that length. The port's time per message is part of the bandwidth.
 
         `workers`: number of workers (default: the measured ones). If measured links differ, so do these, in the same
         proportions.
@@ -169,7 +169,7 @@ class ClusterProfile(Measurements):
         )
 
     def forecast(self, e: Experiment, rounds: int | None = None, seed: int | None = None) -> Forecast:
-        """Forecast an experiment on this cluster; its own delays and link are ignored.
+        """Forecast an experiment on this cluster. Its own delays and link are ignored.
 
         It is `wb.forecast` of `experiment(e)`, plus two delays of real workers: cores that they share, and work that
         they cannot cancel at once.
@@ -199,7 +199,7 @@ class ClusterProfile(Measurements):
         return e.model_copy(update={"delays": slowed})
 
     def sharing(self, workers: int, task: Task) -> Sharing | None:
-        """Return which of `workers` workers share cores, as the measured ones did; None if not measured on machines."""
+        """Return which of `workers` workers share cores, as the measured ones did, or None if simulated."""
         if not self.real:
             return None
         measured = self.host_of_each()
@@ -282,7 +282,7 @@ def with_fixed(delay_model: Delays, fixed: float) -> Delays:
 
 
 def _each_part(delay_model: Delays, change: Callable[[Delays], Delays]) -> dict[str, Any]:
-    """Return the fields of a delay model that hold others, changed; a factor common to a group stays as it is."""
+    """Return the fields of a delay model that hold others, changed. A factor common to a group stays as it is."""
     found: dict[str, Any] = {}
     for name in type(delay_model).model_fields:
         value = getattr(delay_model, name)

@@ -131,7 +131,7 @@ def _chosen(
     budget: int,
     progress: bool,
 ) -> list[Experiment]:
-    """Return each experiment with its best optimiser; experiments on the same data are tried together."""
+    """Return each experiment with its best optimiser. Experiments on the same data are tried together."""
     tuned, runs = list(experiments), [_run(e) for e in experiments]
     for key, problem in {key_of(p): p for p in problems}.items():
         members = [i for i, p in enumerate(problems) if key_of(p) == key]

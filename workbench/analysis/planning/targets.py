@@ -94,15 +94,18 @@ def reference(
     effort: float,
     tuned: bool = True,
     metric: str = "loss",
+    samples: int | None = None,
 ) -> Target:
     """Simulate exact schemes: return the target, the step that reaches it, and the number of rounds.
 
     `wanted`: the target. With None it is the value of the best step after `rounds` rounds, less the share `tolerance`
-    of its change. `tuned`: choose the step, else use the experiment's own.
+    of its change. `tuned`: choose the step, else use the experiment's own. `samples`: number of samples to
+    simulate; None: as many as the effort allows.
     Raises `SettingError` for an unknown metric, and for a target that is not reached in `rounds` rounds.
     """
     exact = e.replace(scheme=REFERENCE_SCHEME, scheme_args={}, rounds=rounds)
-    small = shortened(exact, rounds * (len(EXACT_STEPS) if tuned else 1), effort)
+    steps = len(EXACT_STEPS) if tuned else 1
+    small = reduced(exact, samples) if samples else shortened(exact, rounds * steps, effort)
     problem = small.build_problem()
     smoothness = problem.smoothness()
     first, values = _exact(small, problem, EXACT_STEPS if tuned else (None,), smoothness, rounds, metric)
@@ -325,7 +328,7 @@ class Trials:
         return min(-(-round(USUAL_ROUNDS_RATIO * self.aim.rounds) // every) * every, self.aim.longest)
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
-        """Return steps around the unbiased one, and mean seconds to the target with each; NaN if a seed misses it."""
+        """Return steps around the unbiased one, and mean seconds to the target with each (NaN if a seed misses it)."""
         timelines = [_timeline(e, longest) for e in small]
         tried, rounds = self._steps(small, [c for c, _ in timelines])
         ends = [
@@ -391,7 +394,7 @@ class Trials:
         return self._reached(small, [times], [_timeline(e, longest)[0] for e in small])[0]
 
     def _numeric(self, e: Experiment, times: float | None) -> tuple[float, float]:
-        """Return rounds and pace of a data dependent scheme; the simulation ends at the target, or if it diverges."""
+        """Return rounds and pace of a data dependent scheme. The simulation ends at the target, or if it diverges."""
         problem, metric, every = e.build_problem(), self.aim.metric, _interval(e)
         numbers = Numbers(e.plan, problem, self._optimiser(e, times), e.seed, keep=False)
         found, values = [float("nan")] * 2, list[float]()
@@ -424,7 +427,7 @@ def _timeline(e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
 
 
 def _end(timeline: Timeline, rounds: float) -> float:
-    """Return the time at the end of a round; NaN for NaN."""
+    """Return the time at the end of a round, or NaN for NaN."""
     return float("nan") if np.isnan(rounds) else timeline.times[int(rounds) - 1]
 
 

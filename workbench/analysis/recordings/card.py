@@ -144,7 +144,7 @@ class Card:
 
 
 def _parameters(delay_model: Mapping[str, Any]) -> str:
-    """Return the parameters of a delay model as text; those without a value are left out.
+    """Return the parameters of a delay model as text. Those without a value are left out.
 
     >>> _parameters({"kind": "pareto", "shift": 0.12345, "per": "worker", "who": None})
     'shift = 0.123, per = worker'

@@ -7,31 +7,25 @@ from the dependencies of operations (`pipeline`). All tests of workers, hosts an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.recordings.attribution import (
-    excess_over_median,
-    late_hosts,
-    p_values,
-    shapley_shares,
-    spells_of,
-)
+from workbench.analysis.recordings.attribution import p_values
 from workbench.analysis.recordings.averages import AVERAGED, Averages
-from workbench.analysis.recordings.card import Change, split
+from workbench.analysis.recordings.card import Change
 from workbench.analysis.recordings.hangs import dumps
 from workbench.analysis.recordings.hangs.hang import Hang
+from workbench.analysis.recordings.late_steps import Spells
 from workbench.analysis.recordings.loading import load
 from workbench.analysis.recordings.mitigations import Candidate, Mitigation, Steps, mitigations
-from workbench.analysis.recordings.phases import Phases
+from workbench.analysis.recordings.phases import STEP_PHASE_NAMES, Phases
 from workbench.analysis.recordings.pipeline import COMPUTING, OPTIMISER, TRANSFERS, Pipeline
 from workbench.analysis.recordings.recording import Recording
 from workbench.analysis.recordings.run_model import (
@@ -46,6 +40,8 @@ from workbench.analysis.recordings.run_model import (
     Rounds,
 )
 from workbench.analysis.recordings.sources import bytedance, runs
+from workbench.analysis.recordings.suspects import MIN_COST_SHARE, late_causes, longer, suspects
+from workbench.analysis.recordings.verdict import html, in_steps
 from workbench.core.base.plugins import registered
 from workbench.core.base.settings import SettingError, check_kind, user_path
 from workbench.core.base.types import Array
@@ -53,17 +49,15 @@ from workbench.core.contract.delays import resampled
 from workbench.core.experiment import Description
 from workbench.core.trace.trace import Trace
 
+UNEVEN = Cause("imbalance", name="uneven work")
+BALANCED = "the same work for every worker"
 CODE_LEFT_OUT = "the scheme's rule, as the folder names code (trust=True, --trust)"
 BOOTSTRAP_DRAWS, BAND_QUANTILES = 400, (0.05, 0.95)
 FALSE_ALARM_LEVEL = 0.01  # probability of naming a culprit if all are equal
-# share of the level for waiting for a processor: another busy process is easy to detect
-WAITING_LEVEL_SHARE = 0.2
-# min excess of waiting times over the others', as a share; a processor shared with three gives a quarter
-MIN_WAIT_RATIO = 0.2
-MIN_COST_SHARE = 0.01  # min cost of a culprit, as a share of the step
 CAUSE_TEXTS = {
     COMPUTE: "by computing",
     LINK: "on its way",
+    str(UNEVEN): "as its amount differs, for example the lengths of sequences",
     WAITING: "waiting for a processor that another process keeps busy",
     SLOWER: "its processor needs {more:.0%} longer for the same work",
 }  # other causes are described by their name
@@ -86,6 +80,13 @@ class Culprit(NamedTuple):
     what: str = COMPUTE  # cause: or link, waiting, slower core, a layer, or a component of that name
     more: float = np.nan  # excess of its waiting or computing over the other workers' median, as a share
     spells: tuple[tuple[int, int], ...] = ()  # first and last step of each spell; empty: all steps
+
+    @property
+    def why(self) -> str:
+        """Its cause as text; "" where there is none."""
+        reason = CAUSE_TEXTS.get(self.what, "").format(more=self.more)
+        inside = self.what.startswith("layer ") or self.what in STEP_PHASE_NAMES.values()
+        return f"in {self.what}" if inside else reason
 
     @property
     def label(self) -> str:
@@ -121,6 +122,13 @@ class Diagnosis:
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
+    def _repr_html_(self) -> str:
+        return self.card()
+
+    def card(self, more: Sequence[tuple[str, str]] = ()) -> str:
+        """Return the verdict as HTML: who, how much, since when, what to do. `more`: titles and folded texts."""
+        return html(self, list(self._lines()), self.culprits[0].why if self.culprits else "", more)
+
     def figure(self, theme: str = "light") -> Any:
         """Return bars of all costs, with bands for the culprits: see `culprits`."""
         return registered("workbench.displays", "Diagnosis")(self, theme)
@@ -132,9 +140,8 @@ class Diagnosis:
         for one in self.culprits:
             when = "in most steps" if one.chronic else "now and then"
             band = f"({one.low:.1%} to {one.high:.1%})"
-            reason = CAUSE_TEXTS.get(one.what, "").format(more=one.more)
-            why = f"in {one.what}, " if one.what.startswith("layer ") else reason + ", " * bool(reason)
-            yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{self._in_steps(one)}"
+            why = one.why + ", " * bool(one.why)
+            yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{in_steps(one, self.last)}"
         if self.harmless:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
         yield from map(str, self.mitigations or ())
@@ -142,18 +149,6 @@ class Diagnosis:
             yield "a code, or leaving out a worker, would save nothing"
         disk = any(one.what == WAITING for one in self.culprits)
         yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
-
-    def _in_steps(self, one: Culprit) -> str:
-        """Return the steps in which a culprit is late as text; "" if that is all of them."""
-        if not one.spells:
-            return ""
-        (first, end), *others = one.spells
-        if not others and end == self.last:
-            return f", since step {first}"
-        if not others and one.since is None:
-            return f", until step {end}"
-        spells = [f"from {a} on" if b == self.last else f"{a} to {b}" for a, b in one.spells]
-        return f", in steps {' and '.join(spells)}"
 
 
 def diagnose(
@@ -222,11 +217,14 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     parts = Phases.of(job)
     times, now = parts.own_seconds, parts.lasting()
     level = FALSE_ALARM_LEVEL / (1 + (len(parts.hosts) > 1))
-    causes = _suspects(parts.tested, float(now.sum()), parts.hosts, level, rng)
+    causes = suspects(parts.tested, float(now.sum()), parts.hosts, level, rng)
     players = {cause.name: list(cause.workers) for cause in causes if cause.name}
     gone = {i for who in players.values() for i in who}
     players |= {name: [i] for i, name in enumerate(parts.names) if i not in gone}
-    even = parts.even_without(causes)
+    even, like = parts.even_without(causes), "the median"
+    if parts.exchange.any() and causes:
+        late = sorted({i for cause in causes for i in cause.workers})
+        even, like = parts.like_others(late, rng), "the other workers"
     over = np.maximum(times - even[:, None], 0.0)
     share, *rest = parts.shares(
         np.stack([over[:, who].max(axis=1) for who in players.values()], axis=1), even
@@ -243,77 +241,38 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
             if what in FIX_TEXTS:
                 usual.append((found[-1], parts.without(shared_causes[what]).max(axis=1)))
         costs[_label(who, what if shared_causes else COMPUTE)] = gain
-    others = {str(cause): gain for cause, gain in zip((PORT, DECODING), rest, strict=True) if gain.any()}
+    parts_of_steps = zip((PORT, DECODING, UNEVEN), (*rest, parts.uneven), strict=True)
+    others = {str(cause): gain for cause, gain in parts_of_steps if gain.any()}
     found += [_culprit(who, gain, now, rng, who) for who, gain in others.items()]
-    tried = partial(mitigations, Steps(times, parts.names), times.max(axis=1), rng, _help(usual))
-    return _told(
+    links = {_link(parts.names, i): parts.exchange * share for i, share in parts.slow_links().items()}
+    found += [_culprit(who, gain, now, rng, LINK) for who, gain in links.items()]
+    repaired = parts.repaired(even) - sum(links.values())
+    # a promise is no larger than what it saves if the named workers are like the others
+    least = parts.least if like == "the median" else repaired
+    steps = Steps(times, parts.names, besides=parts.besides, least=least)
+    helped = _help(usual) + [Candidate(BALANCED, now - parts.uneven, "UMW", {})] * bool(parts.uneven.any())
+    tried = partial(mitigations, steps, times.max(axis=1) + parts.besides, rng, helped)
+    return _summary(
         job.names[0],
         now,
-        even,
-        costs | others,
+        repaired,
+        costs | others | links,
         found,
         left_out=parts.left_out,
         tried=tried,
         last=parts.steps[-1],
+        like=like,
     )
 
 
-def _suspects(
-    computing: Mapping[str, Array],
-    total: float,
-    hosts: Mapping[str, list[int]],
-    level: float,
-    rng: np.random.Generator,
-) -> list[Cause]:
-    """Return hosts, and workers of other hosts, that are significantly late: first by waiting, then by the rest.
-
-    Waiting times differ by a tenth in any case, because of how a machine assigns its cores. This is not reported.
-    """
-    times, waiting = computing[COMPUTE], computing.get(WAITING)
-    if waiting is None:
-        return _late(COMPUTE, times, total, hosts, level, rng)
-    tried = _late(WAITING, waiting, total, hosts, level * WAITING_LEVEL_SHARE, rng)
-    found = [each for each in tried if _longer(waiting, each.workers) >= MIN_WAIT_RATIO]
-    even = np.ones_like(times)
-    for who in (list(each.workers) for each in found):
-        even[:, who] = np.median(np.delete(waiting, who, axis=1), axis=1, keepdims=True) / waiting[:, who]
-    times, parts = times * even, {SLOWER: computing[SLOWER], WAITING: waiting * even}
-    for each in _late(COMPUTE, times, total, hosts, level * (1 - WAITING_LEVEL_SHARE), rng):
-        half = _longer(times, each.workers) / 2
-        what = next((phase for phase in parts if _longer(parts[phase], each.workers) >= half), COMPUTE)
-        found += [each._replace(what=what)] if what != WAITING else []
-    return found
-
-
-def _late(
-    what: str,
-    times: Array,
-    total: float,
-    hosts: Mapping[str, list[int]],
-    level: float,
-    rng: np.random.Generator,
-) -> list[Cause]:
-    """Return hosts, and workers of other hosts, that are significantly late, with the most expensive first.
-
-    Each worker is sometimes late. A worker that costs about as much as the median one is not reported.
-    """
-    known, cost = p_values(times, rng), shapley_shares(excess_over_median(times)).sum(axis=0) / total
-    costly = cost - np.median(cost) >= MIN_COST_SHARE
-    late = [host for host in late_hosts(times, hosts, level, rng) if costly[hosts[host]].any()]
-    gone = {i for host in late for i in hosts[host]}
-    slow = [int(i) for i in np.argsort(-cost) if known[i] <= level and costly[i] and i not in gone]
-    causes = [Cause(what, tuple(hosts[host]), f"host {host}") for host in late]
-    return causes + [Cause(what, (i,)) for i in slow]
+def _link(names: Sequence[str], worker: int) -> str:
+    """Return the name of the link from a worker to the next one."""
+    return f"the link from {names[worker]} to {names[(worker + 1) % len(names)]}"
 
 
 def _more(computing: Mapping[str, Array], what: str, who: Sequence[int]) -> float:
     """Return the excess of a worker's waiting or computing over the median of the other workers, as a share."""
-    return _longer(computing[what], who) if what in FIX_TEXTS else float("nan")
-
-
-def _longer(times: Array, who: Sequence[int]) -> float:
-    others = np.median(np.delete(times, who, axis=1), axis=1)
-    return float(times[:, [*who]].mean() / others.mean() - 1)
+    return longer(computing[what], who) if what in FIX_TEXTS else float("nan")
 
 
 def _help(usual: Iterable[tuple[Culprit, Array]], scheme: str = "UMW", **args: Any) -> list[Candidate]:
@@ -329,29 +288,6 @@ def _label(who: str, what: str) -> str:
     return f"{who} ({what})" if what in FIX_TEXTS else who
 
 
-class Spells(NamedTuple):
-    """Steps in which a worker or host is late: their places, first and last steps of spells, and the onset."""
-
-    late: Array | None = None  # whether each step is late; None: all are, or single ones
-    steps: tuple[tuple[int, int], ...] = ()
-    onset: Change | None = None
-
-    @classmethod
-    def of(cls, times: Array, who: Sequence[int], steps: Sequence[int]) -> Self:
-        """Find the spells in a worker's times, or in the mean of a host, relative to the usual time of the others."""
-        series, found = spells_of(times, who)
-        late = np.zeros(len(series), dtype=bool)
-        for first, end in found:
-            late[first:end] = True
-        if late.all() or not late.any():
-            return cls()
-        first, onset = found[0][0], None
-        if first:
-            factor = math.exp(float(np.median(series[late]) - np.median(series[:first])))
-            onset = Change(0, steps[first], factor, split(series[: found[0][1]])[1])
-        return cls(late, tuple((steps[a], steps[b - 1]) for a, b in found), onset)
-
-
 def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     """Diagnose a run: times show which workers are slow, and the scheme's round times what they cost."""
     run = Rounds.of(trace)
@@ -360,12 +296,12 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     e, now, hosts = trace.experiment, run.lasting(), runs.hosts_of(trace)
     late, transits, computing = run.late.astype(np.float64), run.transit.any(), run.computing
     level = FALSE_ALARM_LEVEL / (1 + run.late.any() + transits + (len(hosts) > 1))
-    causes = _suspects(computing, float(now.sum()), hosts, level, rng)
+    causes = suspects(computing, float(now.sum()), hosts, level, rng)
     if run.late.any():
         known = {i for cause in causes for i in cause.workers}
         cut = np.flatnonzero(p_values(late, rng) <= level).tolist()
         causes += [Cause(COMPUTE, (i,)) for i in cut if i not in known]
-    causes += _late(LINK, run.transit, float(now.sum()), {}, level, rng) if transits else []
+    causes += late_causes(LINK, run.transit, float(now.sum()), {}, level, rng) if transits else []
     others = [PORT] * (run.link != run.link.without(transfers=True)) + [DECODING] * (
         run.decode_rate is not None
     )
@@ -393,7 +329,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     waiting_share = float(now.sum() / run.lasted.sum())
     seen = run.decode_rate is not None or run.link == e.line
     unseen = "" if seen else "; decoding, which real runs do not record"
-    return _told(
+    return _summary(
         trace.label,
         now,
         even,
@@ -429,7 +365,7 @@ def _spells_of(run: Rounds, cause: Cause) -> Spells:
     return Spells.of(times, cause.workers, range(first, first + len(times)))
 
 
-def _told(
+def _summary(
     name: str, now: Array, repaired: Array, costs: Mapping[str, Array], found: list[Culprit], **more: Any
 ) -> Diagnosis:
     """Make a diagnosis from the seconds of the steps, recorded and without delays, and the cost of each cause."""
@@ -461,19 +397,20 @@ def _culprit(
 
 
 def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Diagnosis:
-    """Diagnose a job of stages and replicas; costs are what one recorded worker or stage adds to an even step.
+    """Diagnose a job of stages and replicas. Costs are what one recorded worker or stage adds to an even step.
 
-    If all replicas of the worst worker's stage cost half as much as it does, the stage is reported as too long.
+    If all replicas of the worst worker's stage cost half as much as it does, the stage is reported as too long. What
+    the work of micro-batches explains is reported apart.
     """
     job = Pipeline.of(rows)
     even = job.even()
-    real, ideal = job.seconds(job.durations), job.seconds(even)
+    real, ideal, work = job.seconds(job.durations), job.seconds(even), job.even_work()
     ranks = rows.groupby(["stage", "dp_rank"])["rank"].first()
 
     def cost(stage: int, replica: int | slice, kinds: Collection[str] = ()) -> Array:
         mixed = {
             k: _mixed(even[k], d, replica) if k[2] == stage and (not kinds or k[0] in kinds) else even[k]
-            for k, d in job.durations.items()
+            for k, d in (work or job.durations).items()
         }
         return np.asarray(job.seconds(mixed) - ideal)
 
@@ -489,9 +426,12 @@ def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Dia
     stage, replica = worst[0], slice(None) if long else worst[1]
     kinds = {COMPUTE: (*COMPUTING, OPTIMISER), LINK: tuple(TRANSFERS)}
     by = {what: float(cost(stage, replica, some).mean()) for what, some in kinds.items()}
-    found = _culprit(who, series, real, rng, max(by, key=by.__getitem__))
+    found = [_culprit(who, series, real, rng, max(by, key=by.__getitem__))]
+    if work is not None:
+        costs[str(UNEVEN)] = real - job.seconds(work)
+        found.append(_culprit(str(UNEVEN), costs[str(UNEVEN)], real, rng, str(UNEVEN)))
     left_out = "what the processor does between operations, and model chunks that share a stage"
-    return _told(name, real, ideal, costs, [found], left_out=left_out, like="the average of their kind")
+    return _summary(name, real, ideal, costs, found, left_out=left_out, like="the average of their kind")
 
 
 def _mixed(even: Array, real: Array, replica: int | slice) -> Array:

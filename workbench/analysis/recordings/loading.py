@@ -72,7 +72,8 @@ def load(
         Unit of the times in a table: "s", "ms", "us", "ns", "min" or "h". Default: the unit in the name of their
         column (`took_ms`), else seconds.
     columns
-        Names of a table's columns for worker, step, seconds, host, phase, recording, samples, processor_seconds.
+        Names of a table's columns for worker, step, seconds, host, phase, recording, samples, tokens, squares,
+        processor_seconds.
 
     Raises
     ------
@@ -92,11 +93,6 @@ def load(
     if wrong := sorted(set(columns) - set(COLUMNS)):
         raise SettingError(f"{wrong[0]} = {columns[wrong[0]]!r}: columns are {', '.join(COLUMNS)}")
     file = _found(path_of(path, "path"))
-    if source is None and dumps.tells(file):
-        why = (
-            "is of PyTorch's flight recorder, which has no times of steps; wb.diagnose tells which ranks hang"
-        )
-        raise SettingError(f"path = {str(file)!r}: {why}")
     kind = None
     try:
         kind = _kind(file, source)
@@ -125,7 +121,7 @@ def load(
 
 def _notes(rows: pd.DataFrame) -> dict[str, str]:
     """Return what a reader notes about its rows, and whether they are too few for a test."""
-    notes = {name: str(rows.attrs[name]) for name in ("left_out", AVERAGED) if name in rows.attrs}
+    notes = {name: str(rows.attrs[name]) for name in ("left_out", "cores", AVERAGED) if name in rows.attrs}
     if AVERAGED not in notes and rows["step"].nunique() == 1:
         notes["left_out"] = "; ".join(filter(None, [notes.get("left_out"), ONE_STEP]))
     return notes
@@ -153,7 +149,7 @@ def _found(file: Path) -> Path:
 
 
 def _place(name: str, source: Source) -> Path | None:
-    """Return where to put a public file that is asked for by its name, with or without ending; None for others."""
+    """Return where to put a public file that is asked for by its name, with or without ending, or None for others."""
     if name == source.name:
         return home()
     for pattern in source.files:

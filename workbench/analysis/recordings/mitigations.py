@@ -53,7 +53,7 @@ class Steps:
 
     `link`, `floats` (of a message), `decode_rate` and `transit` (time of a message beyond the latency, as `times`):
     if unknown, messages and decoding take no time. `besides` (steps,): time of a step beyond its scheme's rule, which
-    no mitigation changes.
+    no mitigation changes. `least` (steps,): what the processors need at least for the computing of a step.
     """
 
     times: Array
@@ -63,12 +63,13 @@ class Steps:
     decode_rate: float | None = None
     transit: Array | None = None
     besides: Array | float = 0.0
+    least: Array | float = 0.0
 
     def lasting(self, scheme: Scheme, seconds: Array, who: slice | list[int] = slice(None)) -> Array:
         """Return the seconds of a scheme's steps if its `who` workers take these times for all their samples."""
         known = (seconds, seconds.shape[1] * SAMPLES_PER_WORKER, self.link, self.floats, self.decode_rate)
         if self.transit is None or not self.transit.any():
-            return played(scheme, *known) + self.besides
+            return np.maximum(played(scheme, *known) + self.besides, self.least)
         transit = self.transit[:, who]
         return played(scheme, *known, lambda length: transit * (length / self.floats)) + self.besides
 

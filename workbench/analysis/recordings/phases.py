@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
+from workbench.analysis.recorder.steps import EXCHANGE
 from workbench.analysis.recordings.attribution import excess_over_median, shapley_shares
 from workbench.analysis.recordings.card import whole
 from workbench.analysis.recordings.recording import Recording
@@ -19,11 +20,25 @@ from workbench.analysis.recordings.run_model import (
     split,
     without_causes,
 )
+from workbench.analysis.recordings.uneven_work import Work, amounts
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
-from workbench.core.contract.recorded import LAYER_PREFIX
+from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
 
 PORT_PHASES = ("wait", "receive")
+MIN_PROBES, MIN_LINK_RATIO = 3, 3.0  # min number of probes, and min ratio to the usual time in all of them
+LIKE_DRAWS, MAX_SHIFT_STEPS = (
+    24,
+    5,
+)  # draws of a worker that is like the others, from so many steps before or after
+# names of phases of a training step, in sentences
+STEP_PHASE_NAMES = {
+    "data": "loading its data",
+    "forward": "the forward pass",
+    "backward": "the backward pass",
+    "optimiser": "the optimiser",
+    "other": "what is between its steps",
+}
 # phases that belong to each cause
 PHASES_OF_CAUSE = {"links": ("send",), "ports": PORT_PHASES, "decoding": ("decode",)}
 
@@ -35,7 +50,11 @@ class Phases:
     `phases`: (steps, workers) for each cause. `port`: time of an answer at its receiver, waiting or being received,
     (steps, workers). `decoding`: time of decoding, (steps,). `hosts`: columns of each host, if hosts were recorded.
     `computing`: by possible cause of long computing (see `split`). In that case `phases` has the excess of waiting
-    over its usual value separately.
+    over its usual value separately. Where work differs between workers, times are those with the mean work of a step.
+
+    `probes` (probes, workers): seconds of a message to the next worker, if links were probed.
+    `exchange` (steps,): what a step takes beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
+    what it takes longer because work differs. `least` (steps,): what its processors need at least.
     """
 
     names: list[str]
@@ -46,6 +65,10 @@ class Phases:
     hosts: dict[str, list[int]]
     left_out: str
     computing: dict[str, Array]
+    exchange: Array
+    uneven: Array
+    least: Array
+    probes: Array
 
     @classmethod
     def of(cls, job: Recording) -> Self:
@@ -55,28 +78,25 @@ class Phases:
             why = "has only one worker, which cannot be compared with others"
             raise SettingError(f"recording = {name!r}: {why}")
         first, full = whole(name, table), table.dropna()
-        if not np.all(first > 0):
-            raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")
         there = set(job.frame["phase"])
 
         def seconds(phase: str, workers: Any = full.columns) -> pd.DataFrame:
             found = job.table(phase) if phase in there else pd.DataFrame()
             return found.reindex(index=full.index, columns=workers).fillna(0.0)
 
-        decoders = list(job.table("decode")) if "decode" in there else []
-        phases = {
-            f"layer {p.removeprefix(LAYER_PREFIX)}": p for p in sorted(there) if p.startswith(LAYER_PREFIX)
-        }
+        phases = {layer_name(p): p for p in sorted(there) if p.startswith(LAYER_PREFIX)}
         phases |= {LINK: "send"} if "send" in there else {}
-        parts = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
+        lasted = first + seconds(EXCHANGE).to_numpy(float) if EXCHANGE in there else None
+        known = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
+        if lasted is None and not np.all(first > 0):
+            raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")
+        work = Work.of(first, known, lasted, amounts(job, full))
+        first, parts = work.seconds, work.parts
+        decoders = list(job.table("decode")) if "decode" in there else []
         own_seconds = {COMPUTE: first - sum(each for what, each in parts.items() if what != LINK), **parts}
         computing = split(first, None if phases.keys() - {LINK} else _processor(job, full))
         if SLOWER in computing:
             own_seconds |= {COMPUTE: computing[SLOWER], WAITING: first - computing[SLOWER]}
-        missing = [what for what, some in PHASES_OF_CAUSE.items() if there.isdisjoint(some)]
-        ends = "a step is taken to end with its slowest worker"
-        taken = f"{ends}, and to take twice as long with twice the samples"
-        skipped = f"{job.source['left_out']}; " if "left_out" in job.source else ""
         return cls(
             names=[f"worker {worker}" for worker in full.columns],
             steps=full.index.tolist(),
@@ -84,9 +104,12 @@ class Phases:
             port=np.asarray(sum(seconds(phase).to_numpy(float) for phase in PORT_PHASES)),
             decoding=seconds("decode", decoders).to_numpy(float).sum(axis=1),
             hosts=_hosts(job, list(full.columns)),
-            left_out=skipped
-            + (f"{' and '.join(missing)}, of which nothing was recorded; {taken}" if missing else taken),
+            left_out=_left_out(job, there),
             computing=computing,
+            exchange=work.exchange,
+            uneven=work.uneven,
+            least=_least(job, full),
+            probes=_probes(job, full),
         )
 
     @property
@@ -121,7 +144,42 @@ class Phases:
 
     def lasting(self) -> Array:
         """Return the seconds of every step, (steps,)."""
-        return np.asarray((self.own_seconds + self.port).max(axis=1) + self.decoding)
+        return np.asarray((self.own_seconds + self.port).max(axis=1) + self.decoding + self.besides)
+
+    @property
+    def besides(self) -> Array:
+        """Seconds of every step that no worker's slowness explains, (steps,)."""
+        return self.exchange + self.uneven
+
+    def like_others(self, who: list[int], rng: np.random.Generator) -> Array:
+        """Return the seconds of the slowest worker if some were like the others, fluctuations included, (steps,).
+
+        Each gets the times of another worker a few steps before or after. The mean over several such draws is taken.
+        """
+        seconds = self.own_seconds
+        others = np.delete(np.arange(seconds.shape[1]), who)
+        if not len(others):
+            return np.asarray(np.median(seconds, axis=1))
+        found = np.zeros((LIKE_DRAWS, len(seconds)))
+        for draw in range(LIKE_DRAWS):
+            for i in who:
+                shift = int(rng.integers(-MAX_SHIFT_STEPS, MAX_SHIFT_STEPS + 1))
+                seconds[:, i] = np.roll(self.own_seconds[:, rng.choice(others)], shift)
+            found[draw] = seconds.max(axis=1)
+        return np.asarray(found.mean(axis=0))
+
+    def slow_links(self) -> dict[int, float]:
+        """Return the workers whose message to the next one takes much longer than usual, and the share above usual."""
+        found = {}
+        for i in range(self.probes.shape[1] if len(self.probes) >= MIN_PROBES else 0):
+            usual = np.median(np.delete(self.probes, i, axis=1), axis=1)
+            if np.all(self.probes[:, i] > MIN_LINK_RATIO * usual):
+                found[i] = float(1 - usual.sum() / self.probes[:, i].sum())
+        return found
+
+    def repaired(self, even: Array) -> Array:
+        """Return the seconds of every step if its workers took `even`: no less than its processors need."""
+        return np.minimum(np.maximum(even + self.exchange, self.least), self.lasting())
 
     def shares(self, over: Array, even: Array) -> tuple[Array, Array, Array]:
         """Return Shapley values: of workers that exceed an even step by `over`, of the port, and of decoding.
@@ -159,12 +217,48 @@ class Phases:
         return SLOWER if why == COMPUTE and SLOWER in self.computing else why
 
 
+def layer_name(phase: str) -> str:
+    """Return the name of a part of the computing: "layer NAME", or that of a phase of a training step.
+
+    >>> layer_name("compute: encoder"), layer_name("compute: backward")
+    ('layer encoder', 'the backward pass')
+    """
+    name = phase.removeprefix(LAYER_PREFIX)
+    return STEP_PHASE_NAMES.get(name, f"layer {name}")
+
+
+def _least(job: Recording, full: pd.DataFrame) -> Array:
+    """Return the seconds that the processors of the busiest host need for each step, (steps,); 0 if unknown."""
+    cores, frame = float(job.source.get("cores", "inf")), job.job().frame
+    spent = frame.groupby(["host", "step"], observed=True)["processor_seconds"].sum().unstack("host")
+    return spent.reindex(full.index).fillna(0.0).max(axis=1).to_numpy(float) / cores
+
+
+def _probes(job: Recording, full: pd.DataFrame) -> Array:
+    """Return the seconds of messages to the next worker, (probes, workers); empty if links were not probed."""
+    there = (job.job().frame["phase"] == PROBE_PHASE).any()
+    return job.table(PROBE_PHASE)[full.columns].dropna().to_numpy(float) if there else np.zeros((0, 0))
+
+
 def _processor(job: Recording, full: pd.DataFrame) -> Array | None:
     """Return processor seconds of computing for the same steps and workers, if all are known."""
     if job.job().frame["processor_seconds"].isna().all():
         return None
     found = job.table(values="processor_seconds").reindex_like(full).to_numpy(float)
     return found if (found > 0).all() else None
+
+
+def _left_out(job: Recording, there: set[str]) -> str:
+    """Return what the model of a step leaves out, and what it takes to stay."""
+    skipped = f"{job.source['left_out']}; " if "left_out" in job.source else ""
+    if EXCHANGE in there:
+        return f"{skipped}an exchange is taken to last as long after its last worker, whoever that is"
+    missing = [what for what, some in PHASES_OF_CAUSE.items() if there.isdisjoint(some)]
+    ends = "a step is taken to end with its slowest worker"
+    taken = f"{ends}, and to take twice as long with twice the samples"
+    return skipped + (
+        f"{' and '.join(missing)}, of which nothing was recorded; {taken}" if missing else taken
+    )
 
 
 def _hosts(job: Recording, workers: list[Any]) -> dict[str, list[int]]:

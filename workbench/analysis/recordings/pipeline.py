@@ -32,6 +32,8 @@ TRANSFERS = frozenset(
     ("forward-send", "forward-recv", "backward-send", "backward-recv", GATHER, NORM, SUM, CLIP, EMBEDDING)
 )
 OPTIMISER = "optimizer"
+# min correlation of a micro-batch's forward and backward durations, if its work explains them
+MIN_CORRELATION = 0.9
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,30 @@ class Pipeline:
         }
         level = {k: float(np.median(d) if k in TRANSFERS else d.mean()) for k, d in pooled.items()}
         return {o: np.full_like(d, level[o[0]]) for o, d in self.durations.items()}
+
+    def even_work(self) -> Durations | None:
+        """Return the durations if all micro-batches had equal work; None if their work does not differ.
+
+        A long sequence makes the forward and the backward computation of its micro-batch longer, on every stage. So in
+        every stage these two correlate within each worker. The computations of a worker then get their mean duration.
+
+        J. Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", OSDI 2025.
+        """
+        found = dict(self.durations)
+        for stage in range(self.stages):
+            pairs = [
+                np.stack([each for o, each in self.durations.items() if o[0] == kind and o[2] == stage])
+                for kind in COMPUTING
+            ]
+            apart = [(each - each.mean(axis=(0, 1))).ravel() for each in pairs]
+            if pairs[0].shape != pairs[1].shape or not all(each.any() for each in apart):
+                return None
+            if np.corrcoef(*apart)[0, 1] < MIN_CORRELATION:
+                return None
+            for kind, each in zip(COMPUTING, pairs, strict=True):
+                mean = np.broadcast_to(each.mean(axis=(0, 1)), each.shape[1:])
+                found |= {o: mean for o in self.durations if o[0] == kind and o[2] == stage}
+        return found
 
     def alone(self, operations: pd.DataFrame) -> pd.Series[float]:
         """Return durations of the rows of its source table, of transfers without the wait for others."""

@@ -25,7 +25,14 @@ from workbench.core.base.settings import SettingError, check_ending, check_kind,
 from workbench.core.base.tables import TableError, in_order
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import DelayModel, DelayStream, Replay
-from workbench.core.contract.recorded import COLUMNS, COMPUTE_PHASE, checked_times, own_times, refuse
+from workbench.core.contract.recorded import (
+    COLUMNS,
+    COMPUTE_PHASE,
+    WORK_COLUMNS,
+    checked_times,
+    own_times,
+    refuse,
+)
 from workbench.core.contract.recorded import LAYER_PREFIX as LAYER_PREFIX  # for others
 from workbench.core.problems.data.cache import stored
 
@@ -41,8 +48,8 @@ class Recording:
     """Recorded times of one or several jobs.
 
     `frame`: one row per worker, step and phase, with columns recording, worker, host, step, phase, seconds, samples,
-    and processor_seconds (NaN if unknown). `units`: unit of all times ("s", or what they were normalised to).
-    `source`: name, title, origin, licence, file.
+    and processor_seconds (NaN if unknown), and if known tokens and squares (sum of squared lengths of sequences).
+    `units`: unit of all times ("s", or what they were normalised to). `source`: name, title, origin, licence, file.
 
     >>> import pandas as pd
     >>> rows = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [0.5, 0.7]})
@@ -56,7 +63,8 @@ class Recording:
 
     def __post_init__(self) -> None:
         """Raise `SettingError` with the field's name for an invalid table of recorded times."""
-        _check_frame("frame", self.frame, COLUMNS, "wb.traces.load reads a file, Recording.of_rows a table")
+        needed = tuple(name for name in COLUMNS if name not in ("tokens", "squares"))
+        _check_frame("frame", self.frame, needed, "wb.traces.load reads a file, Recording.of_rows a table")
         _check_text("units", self.units)
         if not isinstance(self.source, Mapping):
             raise SettingError(
@@ -75,12 +83,12 @@ class Recording:
         _check_frame("rows", rows, (), "its columns are worker, step and seconds at least")
         _check_text("name", name)
         file = source.get("file", name)
-        # made elsewhere; the first line of a .csv contains the names
+        # the frame is not from a file, in which the first line contains the names
         if rows.index.name not in ("line", "row"):
             first, kind = (2, "line") if file.endswith(".csv") else (1, "row")
             rows = rows.set_axis(pd.RangeIndex(first, len(rows) + first, name=kind), axis=0)
         defaults: dict[str, Any] = {"recording": name, "host": "", "phase": COMPUTE_PHASE}
-        defaults |= {"samples": np.nan, "processor_seconds": np.nan}
+        defaults |= dict.fromkeys((*WORK_COLUMNS, "processor_seconds"), np.nan)
         with _named(file):
             _check_names(rows)
             rows = checked_times(rows)
@@ -106,7 +114,7 @@ class Recording:
         return replace(self, frame=mine, source={**self.source, "recording": str(name)})
 
     def table(self, phase: str | None = None, values: str = "seconds") -> pd.DataFrame:
-        """Return seconds of every worker (columns) in every step (rows); NaN if not recorded.
+        """Return seconds of every worker (columns) in every step (rows), or NaN if not recorded.
 
         `phase`: by default the worker's own work ("compute" and the layers "compute: NAME"), if it was recorded;
         otherwise all phases together. Waiting for other workers would make all times of a step equally long. `values`:

@@ -21,7 +21,7 @@ from workbench.core.contract.round_times import SampledTimes
 from workbench.core.contract.scheme import Scheme
 from workbench.core.trace.trace import Trace
 
-ROUNDING_S = 1e-9  # s; transit times below this are rounding errors
+ROUNDING_S = 1e-9  # min transit time, s: smaller ones are rounding errors
 MAX_CAUSES = 8  # max number of causes whose interaction is computed: 2^8 rounds each
 
 
@@ -44,7 +44,7 @@ PORT, DECODING = Cause("port", name="the port"), Cause("decoding", name="decodin
 
 @dataclass(frozen=True)
 class Rounds:
-    """Rounds of one run with its scheme's rule; all arrays are (rounds, workers).
+    """Rounds of one run with its scheme's rule. All arrays are (rounds, workers).
 
     `seconds`: computing times. `transit`: time of answers on their way to a port, without the link's latency. `late`:
     whether work was interrupted. `lasted`: real duration of the rounds, (rounds,). `processor`: the part of `seconds`
@@ -60,7 +60,7 @@ class Rounds:
 
     @classmethod
     def of(cls, trace: Trace) -> Self:
-        """Build it from a run's events; raise `SettingError` without events, or if `round_times` does not fit."""
+        """Build it from a run's events. Raise `SettingError` without events, or if `round_times` does not fit."""
         e = trace.experiment
         if e.built_scheme.data_dependent or e.built_scheme.self_paced or e.built_scheme.delayed:
             why = "its draws alone do not determine which workers it waits for"
@@ -162,7 +162,7 @@ def without_causes(times: Array, what: str, causes: set[Cause]) -> Array:
 
 
 def _transits(known: Array, latency: float, least: float = 0.0) -> Array:
-    """Return transit times beyond the latency, (rounds, workers), at least `least` s; unknown ones get the usual value.
+    """Return transit times beyond the latency, (rounds, workers), at least `least` s. Unknown ones get the usual value.
 
     `latency`: the common one, s.
     """

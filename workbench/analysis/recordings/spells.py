@@ -38,7 +38,7 @@ ENDED_SHARE, ENDED_SHARE_FEW = (
     0.2,
     0.25,
 )  # min share of late steps of a spell that has ended; with few workers
-FEW_WORKERS = 6  # max number of workers that count as few, whose others may have no burst by chance
+FEW_WORKERS = 6  # max number of workers in a small job, in which by chance no other worker may have a burst
 NEAR_MAXIMUM_SHARE = 0.9  # share of the largest statistic from which on a window up to the end is preferred
 
 
@@ -192,7 +192,7 @@ def _counts(over: Array, worker: int, first: int, last: int) -> bool:
 
 
 def burst_p_value(late: NDArray[np.bool_], length: int) -> float:
-    """Return the probability that a burst of the other workers is at least that long; 0 if they have no bursts.
+    """Return the probability that a burst of the other workers is at least that long, or 0 if they have no bursts.
 
     The length of bursts is exponential. Its mean is estimated from the observed ones and `PRIOR_BURSTS` of their mean
     length. Consecutive late steps that are no more frequent than by chance are not bursts.

@@ -13,6 +13,7 @@ from workbench.core.base.settings import SettingError
 if TYPE_CHECKING:
     import pandas as pd
 
+EQUAL_SHARE = 1e-9  # range of a result, as a share of it, up to which it counts as the same in all runs
 MAX_GROUPS = 10  # groups of equally many runs, if a setting has more values than that
 
 
@@ -27,6 +28,8 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
     explain.
 
     `runs`: a table with finished runs. `of`: the result. Columns: setting, share (0 to 1), groups, n (runs).
+
+    A result that is the same in all runs gives an empty table.
 
     Raises `SettingError` if fewer than three runs have that result, or there is no such column.
 
@@ -47,7 +50,7 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
         raise SettingError(f"of = {of!r}: {len(done)} runs have it, and three are needed to compare settings")
     values = done[of].to_numpy(float)
     rows: list[dict[str, Any]] = []
-    for name in runs.differing:
+    for name in [] if is_constant(values) else runs.differing:
         groups = _groups(done[name])
         if name != "seed" and (count := len(np.unique(groups))) > 1:
             share = _explained(values, groups)
@@ -56,8 +59,13 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
     return found.sort_values("share", ascending=False, kind="stable", ignore_index=True)
 
 
+def is_constant(values: np.ndarray[Any, Any]) -> bool:
+    """Return whether all values are equal, but for rounding."""
+    return bool(np.ptp(values) <= EQUAL_SHARE * float(np.abs(values).max()))
+
+
 def _groups(column: pd.Series[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the number of each run's group; runs without the setting form a separate group."""
+    """Return the number of each run's group. Runs without the setting form a separate group."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column) and column.nunique() > MAX_GROUPS:

@@ -28,7 +28,7 @@ _ROWS_PER_WRITE = 500
 
 
 def file_of() -> Path:
-    """Return the file of the cache; other versions of the package use other files, as their rows may differ."""
+    """Return the file of the cache. Other versions of the package use other files, as their rows may differ."""
     name = hashlib.sha256(f"{__version__} 5".encode()).hexdigest()[:32]
     return cache_folder("index") / f"{name}.sqlite"
 
@@ -50,7 +50,7 @@ def rows(
                 try:
                     when: dict[str, float] = aimed.to(place, key, stamp, ask, dict)
                     row = replace(row, results={**row.results, **when})
-                # also of Arrow; not stored, so it is tried again next time
+                # includes Arrow's errors; the row is not stored, so it is read again next time
                 except (OSError, ValueError) as error:
                     row = replace(row, error=f"time_to: {' '.join(str(error).split())}")
             yield place, row

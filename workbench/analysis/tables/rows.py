@@ -23,12 +23,14 @@ from workbench.core.experiment import Description, Experiment, described
 from workbench.core.trace.definitions import experiment_of
 from workbench.core.trace.layout import (
     ABOUT,
+    ATTEMPTS,
     ENDED,
     FILES,
     OWN_SOURCE,
     PLAN,
     ROUNDS,
     RUN,
+    SHARDS,
     SPEC,
     STATUS,
     TASK,
@@ -36,7 +38,7 @@ from workbench.core.trace.layout import (
 )
 from workbench.core.trace.metrics import first_reached
 from workbench.core.trace.records import check_rounds
-from workbench.core.trace.trace import incomplete
+from workbench.core.trace.trace import Trace, incomplete
 
 # Sums over the rounds; of `residual`, the mean.
 _SUMMED_COLUMNS = (*COUNTS, "overrun", "rejected", "abandoned")
@@ -59,7 +61,7 @@ class Place:
         return self.folder if self.folder.is_dir() else self.home
 
     def stamp(self) -> str | None:
-        """Return a stamp that changes when anything in the row's sources does; None if that cannot be determined."""
+        """Return a stamp that changes when anything in the row's sources does, or None if that cannot be determined."""
         try:
             found = _stats(self.folder, _FILES_OF_A_ROW) if self.folder.is_dir() else {}
             outer = _stats(self.home, (STATUS, ABOUT)) if self.home != self.folder else {}
@@ -71,7 +73,7 @@ class Place:
 
 
 def _stats(folder: Path, names: Collection[str]) -> dict[str, list[int]]:
-    """Return time, size and inode of the existing files; OWN is included if there are user-defined classes."""
+    """Return time, size and inode of the existing files. OWN is included if there are user-defined classes."""
     found: dict[str, list[int]] = {}
     with os.scandir(folder) as entries:  # one system call for all names
         for entry in entries:
@@ -83,8 +85,11 @@ def _stats(folder: Path, names: Collection[str]) -> dict[str, list[int]]:
     return dict(sorted(found.items()))
 
 
-def places(root: Path) -> Iterator[Place]:
-    """Yield all runs below a folder, also incomplete ones: those of a sweep in its order, else by name."""
+def places(root: Path, shards: list[Path] | None = None) -> Iterator[Place]:
+    """Yield all runs below a folder, also incomplete ones: those of a sweep in its order, else by name.
+
+    Folders of sweeps with runs in shards are added to `shards`.
+    """
     unread: list[OSError] = []
     for here, below, files in os.walk(root, onerror=unread.append):
         folder = Path(here)
@@ -92,6 +97,9 @@ def places(root: Path) -> Iterator[Place]:
         if PLAN in files:
             order = {name: i for i, name in enumerate(run_names(folder))}
             below.sort(key=lambda name, order=order: (order.get(name, len(order)), name))  # type: ignore[misc]
+            if shards is not None and SHARDS in below:
+                shards.append(folder)
+            below[:] = [name for name in below if name not in (ATTEMPTS, SHARDS)]
         if is_run(files):
             below.clear()
         elif not remains(folder, files):
@@ -163,7 +171,7 @@ def _of_sweep(home: Path) -> Status:
 
 
 def _floats(folder: Path) -> int | None:
-    """Return the number of parameters of a run's model; None if that needs code, or data that must be opened."""
+    """Return the number of parameters of a run's model, or None if that needs code, or data that must be opened."""
     with suppress(Exception):  # a spec that is damaged, or of another version
         e = described(_spec(folder))
         if not isinstance(e, Description) and e.problem_spec.declared_samples() is not None:
@@ -221,6 +229,16 @@ def read(place: Place, target: float | None = None, metric: str = "loss") -> Row
         return Row("done", "", chosen, {**follows, **_results(rounds), **when}, notes, lasts)
     except Exception as error:  # whatever is there, the other runs have to be shown
         return Row("damaged", _words(error), chosen, {}, notes)
+
+
+def row_of(trace: Trace) -> Row:
+    """Return the row of a trace in memory, as it would be read from its run folder."""
+    rounds = {
+        name: column for name, column in trace.columns.items() if np.asarray(column).dtype.kind in "iuf"
+    }
+    asked, follows = _asked(trace.experiment, trace.info.get("load"))
+    chosen = {"engine": trace.engine, "cluster": "", **asked}
+    return Row("done", "", chosen, {**follows, **_results(rounds)}, {})
 
 
 def _words(error: Exception) -> str:

@@ -13,7 +13,18 @@ from workbench.core.base.locks import Lock
 from workbench.core.base.older import renamed
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import read_json
-from workbench.core.trace.layout import FILES, PLAN, RANKS_LOCK, RUN, RUN_LOCK, SPEC, STATUS, SWEEP_LOCK, TASK
+from workbench.core.trace.layout import (
+    ATTEMPTS,
+    FILES,
+    PLAN,
+    RANKS_LOCK,
+    RUN,
+    RUN_LOCK,
+    SPEC,
+    STATUS,
+    SWEEP_LOCK,
+    TASK,
+)
 
 
 def is_run(names: Collection[str]) -> bool:
@@ -92,8 +103,21 @@ def run_names(folder: Path) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
+def attempts(folder: Path) -> dict[str, Status]:
+    """Return the status of the runs that engines have begun and not completed, by name; the last attempt of each."""
+    found: dict[str, tuple[float, Status]] = {}
+    for path in (folder / ATTEMPTS).glob(f"*/*/{STATUS}"):
+        name = path.parent.name
+        with suppress(OSError):
+            begun = path.stat().st_mtime
+            status = Status.read(path.parent)
+            if status is not None and begun > found.get(name, (0.0,))[0]:
+                found[name] = begun, status
+    return {name: status for name, (_, status) in found.items()}
+
+
 def alone(folder: Path) -> AbstractContextManager[None]:
-    """Return a context that locks the folder against a second sweep; the lock ends with this process in any case."""
+    """Return a context that locks the folder against a second sweep. The lock ends with this process in any case."""
     other = f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
     return Lock(folder / SWEEP_LOCK).alone(SettingError(other))
 

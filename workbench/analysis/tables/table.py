@@ -13,6 +13,7 @@ import numpy as np
 from workbench.analysis.tables.exports import export
 from workbench.analysis.tables.index import rows
 from workbench.analysis.tables.rows import Place, places
+from workbench.analysis.tables.shards import frame, trace_of
 from workbench.core.base.bar import Bar
 from workbench.core.base.intervals import band
 from workbench.core.base.plugins import registered
@@ -72,6 +73,9 @@ class Runs:
         """
         table = self.table
         for name, wanted in {**(fields or {}), **more}.items():
+            if (simple := _equal(self._column(name, table), wanted)) is not None:
+                table = table[simple]
+                continue
             values = self._column(name, table).astype(object)
             missing = np.nan if callable(wanted) else None
             table = table[[_matches(value, wanted) for value in values.where(values.notna(), missing)]]
@@ -109,6 +113,7 @@ class Runs:
 
         by: columns that define the groups; default: every setting that differs, except the seed. Columns: those, n
         (runs counted), never (runs without a value, not counted), mean, low, high, std. A single run has no band.
+        `attrs["pooled"]` lists the settings, other than the seed, in which runs of one group may differ.
         Raises `SettingError` for an unknown column.
         """
         import pandas as pd
@@ -125,12 +130,14 @@ class Runs:
             groups = done.groupby(names, dropna=False, sort=False)[of] if names else [((), columns[0])]
             rows = [dict(zip(names, key, strict=True)) | _statistics(group, level) for key, group in groups]
         found = results(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
-        found.attrs.update(of=of, by=names, level=level)
+        pooled = [name for name in differing if name not in names]
+        found.attrs.update(of=of, by=names, level=level, pooled=pooled)
         return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
 
     def traces(self) -> list[Trace]:
-        """Load the run folders, for figures."""
-        return [Trace.load(folder) for folder in self.done["folder"]]
+        """Load the run folders, for figures. Runs in shards have their rounds, without events and model."""
+        folders = [Path(folder) for folder in self.done["folder"]]
+        return [Trace.load(at) if at.is_dir() else trace_of(at.parent, at.name) for at in folders]
 
     def export(self, path: str | Path, form: str = "") -> Path:
         """Write the table, or the runs with it.
@@ -225,7 +232,7 @@ def runs(
 
 
 class LazyRuns:
-    """Table in the course of reading: iteration reads one run at a time; `runs` returns the table of those read.
+    """Table in the course of reading: iteration reads one run at a time. `runs` returns the table of those read.
 
     Parameters and errors are those of `runs`.
 
@@ -249,7 +256,8 @@ class LazyRuns:
 
     @cached_property
     def _places(self) -> list[Place]:
-        return list(places(self.root))
+        self._shards: list[Path] = []
+        return list(places(self.root, self._shards))
 
     def __len__(self) -> int:
         """Return the number of runs, read or not."""
@@ -272,17 +280,29 @@ class LazyRuns:
         """Return the table of the runs read so far."""
         rows, target, metric = self._rows, self.target, self.metric
         table = results(rows, columns=None if rows else [*_FIRST_COLUMNS, "folder"])
+        for name in [name for name in self._settings if name in table]:
+            table[name] = _whole(table[name], [row.get(name) for row in rows])
+        table = self._with_shards(table)
         known = target is None or "time" not in table or metric in table
         if not known and len(rows) == len(self):
             raise unknown_name("metric", metric, [str(name) for name in table.select_dtypes("number")])
         found = [name for name in self._settings if name in table]
-        for name in found:
-            table[name] = _whole(table[name], [row.get(name) for row in rows])
         noted = [name for name in table if name in (*_NOTE_COLUMNS, "folder")]
         last = [name for name in table if name not in (*_FIRST_COLUMNS, *found, *noted)]
         first = [name for name in _FIRST_COLUMNS if name in table]
         shown = table[[*first, *(n for n in found if n not in first), *last, *noted]]
         return Runs(shown, tuple(found), self.root, target, metric)
+
+    def _with_shards(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the table with the runs in shards. Those that have a folder of their own are in it already."""
+        import pandas as pd
+
+        names = [place.name for place in self._places]  # it finds the shards, too
+        for folder in self._shards:
+            found, settings = frame(folder, self.root, set(names), self.target, self.metric)
+            self._settings.update(dict.fromkeys(settings))
+            table = pd.concat([table, found], ignore_index=True) if len(table) else found
+        return table
 
 
 def _whole(column: pd.Series[Any], values: Sequence[Any]) -> pd.Series[Any]:
@@ -294,6 +314,18 @@ def _whole(column: pd.Series[Any], values: Sequence[Any]) -> pd.Series[Any]:
         return column
     short = all(-(2**63) <= value < 2**63 for value in known)
     return pd.Series(list(values), index=column.index, dtype="Int64" if short else object)
+
+
+def _equal(column: pd.Series[Any], wanted: Any) -> pd.Series[bool] | None:
+    """Return which values match, for a text in a column of text and a number in one of numbers; None for all else."""
+    import pandas as pd
+
+    number = isinstance(wanted, int | float) and not isinstance(wanted, bool)
+    if number and pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        return column.eq(wanted).fillna(False).astype(bool)
+    if isinstance(wanted, str) and isinstance(column.dtype, pd.StringDtype):
+        return column.eq(wanted).fillna(False).astype(bool)
+    return None
 
 
 def _matches(value: Any, wanted: Any) -> bool:

@@ -44,7 +44,7 @@ def kinds_checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _misfit(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> str:
-    """Return the message for the first argument of the wrong type; empty if all fit, or if their number is wrong."""
+    """Return the message for the first argument of the wrong type, or empty if all fit, or if their number is wrong."""
     parameters = signature(function)
     try:
         given = parameters.bind(*args, **named).arguments

@@ -10,6 +10,7 @@ EXTRAS = {  # prefix of a module's name -> extra; the longest prefix counts
     "workbench.analysis.tables.mlflow_database": "mlflow",
     "workbench.cli": "lab",
     "workbench.core.checking": "check",
+    "workbench.ddp": "torch",
     "workbench.lab": "lab",
     "workbench.lab.batch.searches": "search",
     "workbench.mpi": "mpi",

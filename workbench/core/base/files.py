@@ -231,7 +231,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-SUMS, WRITER = "SHA256SUMS", "run.json"  # file of hashes; file with the version that wrote a folder
+SUMS, WRITER = "SHA256SUMS", "run.json"  # file of hashes; file that contains the version which wrote a folder
 FIRST_WITH_SUMS = 1  # first major version that writes hashes to every folder
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\n]+)\n")
 
@@ -256,7 +256,7 @@ def write_sums(folder: Path, names: Iterable[str], more: Mapping[str, bytes] | N
 
 
 def read_sums(folder: Path) -> dict[str, str] | None:
-    """Return the hash of each file by its name; None if the folder has no hashes.
+    """Return the hash of each file by its name, or None if the folder has no hashes.
 
     Raises `SettingError` if they are damaged.
     """

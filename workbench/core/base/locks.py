@@ -18,7 +18,7 @@ except ImportError:  # Windows
 
 _LOCKS = Path("/proc/locks")
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-# s before each attempt; another process that only checks the lock has released it by then
+# pauses before the attempts to take the lock, s: a process that only checks the lock has released it by then
 _PAUSES_BEFORE_LOOKS_S = (0.0, 0.1, 0.2)
 
 
@@ -88,7 +88,7 @@ class Lock:
         return handle
 
     def release(self) -> None:
-        """Release the lock; may be called several times."""
+        """Release the lock. Further calls have no effect."""
         handle, self._handle = self._handle, None
         if handle is not None:
             # The lock is released explicitly: a process that was forked meanwhile keeps the file open after a close.

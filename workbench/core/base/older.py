@@ -92,7 +92,7 @@ def without_unused(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(field: str, value: Any, names: Mapping[str, str]) -> Any:
-    """Return the value of a field; the names in a scheme's parameters are replaced."""
+    """Return the value of a field. The names in a scheme's parameters are replaced."""
     if field != "scheme_args" or not isinstance(value, Mapping):
         return value
     return {names.get(key, key): content for key, content in value.items()}

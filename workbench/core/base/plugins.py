@@ -293,7 +293,7 @@ class KindFamily(Family):
 
     @classmethod
     def from_fields(cls, value: Any, default: str = "") -> Any:
-        """Build an instance of the class that the key `kind` names; an instance is returned unchanged.
+        """Build an instance of the class that the key `kind` names. An instance is returned unchanged.
 
         `default`: kind for a dict without that key. Raises `SettingError`.
         """

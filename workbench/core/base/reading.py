@@ -56,10 +56,10 @@ def memory_limit() -> int:
     True
     """
     setting = os.environ.get(MAX_FILE_BYTES)
-    return int(MEMORY_SHARE * available_memory()) if setting is None else _told(setting)
+    return int(MEMORY_SHARE * available_memory()) if setting is None else _parsed_limit(setting)
 
 
-def _told(text: str) -> int:
+def _parsed_limit(text: str) -> int:
     try:
         limit = float(text)
     except ValueError:

@@ -149,7 +149,7 @@ class Settings(BaseModel, metaclass=Described):
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:
-        """Build settings from a dict; an instance is returned unchanged. Raises `SettingError`."""
+        """Build settings from a dict. An instance is returned unchanged. Raises `SettingError`."""
         with _one_sentence(cls):
             return super().model_validate(obj, **options)
 
@@ -320,7 +320,7 @@ def unknown_name(field: str, value: object, known: Mapping[str, object] | list[s
 
 
 def _close(word: str, known: Iterable[str]) -> list[str]:
-    """Return a list with the known name that is most similar to a word, in upper or lower case; empty if none is."""
+    """Return a list with the known name that is most similar to a word, in upper or lower case, or empty if none is."""
     names = {name.casefold(): name for name in known}
     return [names[found] for found in get_close_matches(word.casefold(), names, n=1)]
 
@@ -330,7 +330,7 @@ def _lower(text: str) -> str:
 
 
 def short(value: object, width: int = 60) -> str:
-    """Return a value as text for an error message, on one line; long text is cut.
+    """Return a value as text for an error message, on one line. Long text is cut.
 
     >>> short([1, 2]), short(10**5000)
     ('[1, 2]', 'a number of thousands of digits')

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def shadowed(error: BaseException) -> str:
-    """Return a sentence about the file that shadows a module and so caused an error; empty if there is none.
+    """Return a sentence about the file that shadows a module and so caused an error, or empty if there is none.
 
     >>> shadowed(ImportError("no module of that name"))
     ''

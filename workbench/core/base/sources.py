@@ -67,7 +67,7 @@ def source_of(cls: Any) -> Source:
 
 
 def digest_of(thing: Any) -> str:
-    """Return the hash of a user-defined class or function with all that it uses; empty if its source is unknown."""
+    """Return the hash of a user-defined class or function with all that it uses, or empty if its source is unknown."""
     try:
         return source_of(thing).digest if is_own(thing) else ""
     except SettingError:
@@ -75,7 +75,7 @@ def digest_of(thing: Any) -> str:
 
 
 def digest_in(text: str, name: str) -> str:
-    """Return the hash of a class or function in a source text, with all that it uses there; empty if not found."""
+    """Return the hash of a class or function in a source text, with all that it uses there, or empty if not found."""
     tree = _tree(text)
     found = [n for n in ast.walk(tree) if isinstance(n, _DEFINITIONS) and n.name == name]
     if not found:

@@ -119,7 +119,7 @@ def text_table(path: Path) -> Iterator[TextTable]:
 
 
 def read_texts(path: Path) -> "pd.DataFrame":
-    """Read all fields as text; the index has the line of each row. Raises the errors of `text_table`."""
+    """Read all fields as text. The index has the line of each row. Raises the errors of `text_table`."""
     import pandas as pd
 
     shared: dict[str, str] = {}
@@ -139,7 +139,7 @@ def read_texts(path: Path) -> "pd.DataFrame":
 
 
 def read_columns(path: Path) -> "pd.DataFrame":
-    """Read a Parquet table; whole numbers stay exact in columns with missing values. The index counts rows from 1.
+    """Read a Parquet table. Whole numbers stay exact in columns with missing values. The index counts rows from 1.
 
     Raises the errors of `open_parquet`.
     """
@@ -151,7 +151,7 @@ def read_columns(path: Path) -> "pd.DataFrame":
 
 
 def number(text: str) -> float | None:
-    """Convert a field to a float, which may be nan or inf; return None if it is not a number.
+    """Convert a field to a float, which may be nan or inf, and return None if it is not a number.
 
     >>> number("1e-3"), number("1,5"), number("1_000")
     (0.001, None, None)
@@ -165,7 +165,7 @@ def number(text: str) -> float | None:
 
 
 def whole_number(text: str) -> int | None:
-    """Convert a field to an exact whole number; return None if it is not a whole number.
+    """Convert a field to an exact whole number, and return None if it is not a whole number.
 
     >>> whole_number("9007199254740993"), whole_number("1e3"), whole_number("2.0"), whole_number("2.5")
     (9007199254740993, 1000, 2, None)
@@ -228,7 +228,7 @@ def texts(column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 def _text(value: Any) -> str | None:
-    """Convert one name to text, or None if it is blank; a whole float is written as a whole number."""
+    """Convert one name to text, or None if it is blank. A whole float is written as a whole number."""
     if isinstance(value, str):
         return value if value.strip() else None
     if isinstance(value, float) and value.is_integer():
@@ -341,7 +341,7 @@ def _before_header(lines: _Lines, delimiter: str) -> tuple[str, list[tuple[int, 
 
 
 def _check_separator(names: Sequence[str], delimiter: str, lines: _Lines) -> None:
-    """Raise `TableError` if the columns have another separator; the next lines are pushed back."""
+    """Raise `TableError` if the columns have another separator. The next lines are pushed back."""
     others = [mark for mark in ";\t|, " if mark != delimiter and len(names) == 1 and mark in names[0]]
     if not others:
         return

@@ -49,7 +49,7 @@ _limit: ContextVar[Limit | None] = ContextVar("limit", default=None)
 
 
 def limit() -> Limit | None:
-    """Return the current limit; None if the user has named the code."""
+    """Return the current limit, or None if the user has named the code."""
     return _limit.get() or _everywhere
 
 
@@ -89,7 +89,7 @@ def key_file() -> Path:
 
 
 def signature(fields: Mapping[str, Any]) -> str | None:
-    """Return the signature of some fields with the user's key; None without a usable key."""
+    """Return the signature of some fields with the user's key, or None without a usable key."""
     key = _key(make=True)
     return None if key is None else _signed(key, fields)
 

@@ -27,7 +27,7 @@ class TypeMismatch(NamedTuple):
 
 
 def find_mismatch(kind: Any, value: Any) -> TypeMismatch | None:
-    """Return the mismatch of a value and a type; None if the value fits, or if only pydantic can decide.
+    """Return the mismatch of a value and a type, or None if the value fits, or if only pydantic can decide.
 
     >>> find_mismatch(int, "2").text, find_mismatch(int, 2), find_mismatch(tuple[int, ...] | None, [1, 2.0]).where
     ('is text; write 2 without quotes', None, '[1]')

@@ -207,7 +207,7 @@ _files: dict[str, _Loaded] = {}  # path -> user file as it was last run
 
 
 def _module(name: str, field: str, file: Path) -> ModuleType:
-    """Return the module of a user file. It is run if it has changed; the bytes that are run are the hashed bytes."""
+    """Return the module of a user file. It is run if it has changed. The bytes that are run are the hashed bytes."""
     state, known, now = file.stat(), _files.get(str(file)), limit()
     stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
     if known is not None and known.stamp == stamp:
@@ -269,7 +269,7 @@ def source_hash(name: str) -> str:
 
 
 def run_hash(name: str) -> str | None:
-    """Return the hash of the source that was run in this process under that name; None if it was not run."""
+    """Return the hash of the source that was run in this process under that name, or None if it was not run."""
     text, _, _ = name.rpartition(":")
     if ".py:" not in name:
         return source_hash(name) if name in _imports or name in _named else None
@@ -331,7 +331,7 @@ class Fault(NamedTuple):
 
 
 def fault_of(error: BaseException) -> Fault | None:
-    """Return the origin of an error in user-defined code; None if there is none, or it is a workbench error."""
+    """Return the origin of an error in user-defined code, or None if there is none, or it is a workbench error."""
     codes, line, trace = [], "", error.__traceback__
     while trace is not None:
         code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__", ""))

@@ -83,7 +83,7 @@ def _drawn(model: DelayModel, case: Case, times: int) -> Array:
 
 
 def _error(model: DelayModel, values: Array) -> float:
-    """Return the standard error of the mean; the rounds of a worker may be correlated, and workers of a group."""
+    """Return the standard error of the mean. The rounds of a worker may be correlated, and workers of a group."""
     groups = values.mean(axis=0) if model.markovian or model.per_run else values.ravel()
     if isinstance(model, Groups):
         place = model.group_of(values.shape[1])

@@ -29,7 +29,7 @@ class PropertyFailed(AssertionError):
 
 @dataclass(frozen=True)
 class Property(Generic[T]):
-    """Property: `test(subject, case)` raises `PropertyFailed`; `but(subject)` returns why it does not apply, or ""."""
+    """Property: `test(subject, case)` raises `PropertyFailed`. `but(subject)` returns why it does not apply, or ""."""
 
     name: str
     test: Callable[[T, Case], None]
@@ -116,7 +116,7 @@ def run_property(
 
 
 def _fault(checked: Property[T], subject: T, case: Case) -> str:
-    """Return the reason why a case fails, in one line; empty if it passes."""
+    """Return the reason why a case fails, in one line, or empty if it passes."""
     try:
         checked.test(subject, case)
     except PropertyFailed as broken:

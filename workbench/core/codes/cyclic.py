@@ -31,7 +31,7 @@ Construction = Literal["stable", "tandon"]
 def cyclic(
     workers: int, stragglers: int, seed: int = 0, construction: Construction = "stable"
 ) -> GradientCode:
-    """Return a code of n workers and n parts that any n-s answers decode; `matrix` is (n, n).
+    """Return a code of n workers and n parts that any n-s answers decode. `matrix` is (n, n).
 
     Weights are found among the workers of one class, so fewer than n-s answers may be enough.
 
@@ -56,7 +56,7 @@ def cyclic(
 
 
 def coprime(n: int, window: int, seed: int) -> Dual:
-    """Return a cyclic code of n workers with windows of `window` parts; the two have no common factor."""
+    """Return a cyclic code of n workers with windows of `window` parts. The two have no common factor."""
     if window == 1:
         return Dual(np.eye(n), np.ones((1, n)), np.zeros((0, n)))
     return best_dual(perturbed(harmonics(n, window), 1, seed), 1, cyclic_holders(n, window))

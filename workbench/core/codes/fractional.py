@@ -8,7 +8,7 @@ from workbench.core.codes.checks import groups_divide, remembered, stragglers_fi
 
 @remembered
 def fractional(workers: int, stragglers: int) -> GradientCode:
-    """Return a code of n workers and n parts, (s+1) | n; one answer of every group decodes.
+    """Return a code of n workers and n parts, (s+1) | n. One answer of every group decodes.
 
     >>> fractional(4, 1).matrix.astype(int).tolist()
     [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]

@@ -17,7 +17,7 @@ from workbench.core.codes.base import Decoding
 from workbench.core.codes.checks import nearest, remembered, seed_fits
 
 Ints = NDArray[np.int64]
-# number of exchanges that each edge is offered; after 3 the expansion is that of a random graph
+# number of attempted exchanges per edge; after 3, the expansion is that of a random graph
 SWITCHES_PER_EDGE = 10
 
 
@@ -99,7 +99,7 @@ def _edge_weights(edges: Ints, totals: Array) -> Array:
 
 
 def _forest(edges: Ints, vertices: int) -> tuple[Ints, Ints, Ints]:
-    """Return the component, the vertex above and the depth of each vertex; one extra vertex is above all roots."""
+    """Return the component, the vertex above and the depth of each vertex. One extra vertex is above all roots."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order, connected_components
 

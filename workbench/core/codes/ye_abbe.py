@@ -28,7 +28,7 @@ MAX_MEASURED_ROWS = 60  # max number of rows of a Vandermonde matrix whose condi
 
 @dataclass(frozen=True, eq=False)
 class YeAbbe(GradientCode):
-    """Code whose messages have m coordinates each; `matrix` is (n, n*m), column i*m + u for coordinate u of part i.
+    """Code whose messages have m coordinates each. `matrix` is (n, n*m), column i*m + u for coordinate u of part i.
 
     Gradients are cut into blocks of m coordinates, where g[v*m : v*m+m] is block v, and padded with zeros. Block v of
     a worker's message is the sum over its parts i and u = 0..m-1 of encode(worker)[u, i] * g_i[v*m + u]. Weights (m,

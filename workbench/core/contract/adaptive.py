@@ -129,7 +129,7 @@ class Times:
         return float(np.mean(others)) if others else bound
 
     def typical(self) -> Array:
-        """Return the median seconds per sample of each worker over its newest times, (workers,); NaN without any."""
+        """Return the median seconds per sample of each worker over its newest times, (workers,), or NaN without any."""
         return np.array([np.median(list(times)[-RECENT_TIMES:]) if times else np.nan for times in self.full])
 
     def turn(self, loads: NDArray[np.int64]) -> None:
@@ -225,7 +225,7 @@ class AdaptiveController:
         self.sends: Array = np.zeros(self.workers)  # last measured time of sending a model, per worker, s
         # round -> each worker's seconds, and samples done in these seconds
         self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}
-        self.began: dict[int, tuple[float, float]] = {}  # round -> its begin and end, s
+        self.began: dict[int, tuple[float, float]] = {}  # round -> its start and end, s
         self.free = 0.0  # when the last message had passed the port, s
         self.costs: list[Array] = []  # for each round: forecast times of all candidates, s
         self.spent = self.got = 0.0  # forecast time (s) and full gradients of the run's own rounds

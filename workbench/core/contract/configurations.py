@@ -85,7 +85,7 @@ def _cut(has: NDArray[np.bool_], bounds: NDArray[np.int64], finer: NDArray[np.in
 
 
 def reason_fixed(scheme: Scheme, plan: Plan) -> str:
-    """Return the reason why a run of a scheme cannot change to another scheme between rounds; empty if it can."""
+    """Return the reason why a run of a scheme cannot change to another scheme between rounds, or empty if it can."""
     if scheme.self_paced or scheme.delayed or plan.versions > 1:
         return "its rounds overlap, so there is no time between them"
     if scheme.data_dependent or scheme.numeric:

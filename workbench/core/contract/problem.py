@@ -26,7 +26,7 @@ def rows_of(slices: Sequence[Slice]) -> tuple[NDArray[np.int64], Array]:
 
 
 def stretch(rows: NDArray[np.int64]) -> Any:
-    """Return consecutive samples as a slice, so that indexing copies nothing; other samples are returned unchanged.
+    """Return consecutive samples as a slice, so that indexing copies nothing. Other samples are returned unchanged.
 
     >>> stretch(np.array([3, 4, 5])), stretch(np.array([3, 5]))
     (slice(3, 6, None), array([3, 5]))
@@ -182,7 +182,7 @@ class Quadratic(Protocol):
     """Problem whose gradient sum is X^T X model + constant, so that its data can be encoded, not only its gradients."""
 
     def blend(self, slices: Sequence[Slice]) -> Array:
-        """Return the weighted elementwise sum of the slices, shape (rows, p); short slices are padded with zeros."""
+        """Return the weighted elementwise sum of the slices, shape (rows, p). Short slices are padded with zeros."""
 
     def curve(self, block: Array, model: Array) -> Array:
         """Return block^T (block @ model), shape (p,)."""

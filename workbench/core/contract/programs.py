@@ -100,7 +100,7 @@ def one_of_each(group: Callable[[int], int], groups: int) -> StopRule:
 
 
 def deadline(seconds: float) -> StopRule:
-    """Stop after that many seconds of the round; an answer that arrives exactly then still counts."""
+    """Stop after that many seconds of the round. An answer that arrives exactly then still counts."""
     return StopRule(lambda got, start, now: now >= start + seconds, (seconds,))
 
 
@@ -357,7 +357,7 @@ def answer(
 
 
 def worker_program(node: Node, answer: Callable[[Node, Message], Program]) -> Program:
-    """Run a worker of a star; `answer(node, model message)` computes and sends its answers."""
+    """Run a worker of a star. `answer(node, model message)` computes and sends its answers."""
     ask = Recv({MODEL: 0}, latest=True)
     while True:
         job = yield ask

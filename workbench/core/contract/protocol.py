@@ -36,7 +36,7 @@ from workbench.core.contract.plan import Plan, Work
 Match = Mapping[str, int]
 
 REL_TOL = 1 + 2.0**-50  # two times whose quotient is smaller differ only by rounding, and are simultaneous
-# s; two times whose difference is smaller are simultaneous as well, because conversions between clocks round
+# max difference of simultaneous times, s, because conversions between clocks round
 ABS_TOL = 1e-9
 
 MODEL, CODED, PEER_LOST = "model", "coded", "lost"
@@ -189,7 +189,7 @@ class Commit(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Pause the node for `seconds`, as a fault; messages wait. With 0 s, only an event is recorded.
+    """Pause the node for `seconds`, as a fault. Messages wait. With 0 s, only an event is recorded.
 
     >>> Hold(0.5, round=3)
     Hold(seconds=0.5, round=3)

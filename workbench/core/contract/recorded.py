@@ -30,7 +30,8 @@ from workbench.core.base.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
+WORK_COLUMNS = ("samples", "tokens", "squares")  # amounts of work that a time is for
+COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", *WORK_COLUMNS, "processor_seconds")
 # alternative names of columns; of two that differ, neither is chosen
 OTHER_NAMES = {"step": ("iteration", "global_step"), "recording": ("experiment",)}
 # names of columns in logs, which count if there is no column of the usual name
@@ -38,6 +39,7 @@ LOG_NAMES = {"worker": ("rank", "global_rank"), "host": ("hostname",)}
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 # Phases of a worker's computing: as a whole, and in one layer of the model.
 COMPUTE_PHASE, LAYER_PREFIX = "compute", "compute: "
+PROBE_PHASE = "probe"  # time of a message to the next worker
 MIN_TIMESTAMP_S = 1e8  # s; larger values (over three years) are points in time, not durations
 MAX_STEP = 2**63 - 1
 _SPELLINGS = {
@@ -192,7 +194,7 @@ def timed(names: Sequence[str]) -> str | None:
 
 
 def _per_second(name: str, unit: str | None, ours: str, chosen: bool) -> float:
-    """Return the number of a column's units per second; raises `TableError` if its name is ambiguous."""
+    """Return the number of a column's units per second. Raises `TableError` if its name is ambiguous."""
     named_unit = None if name in ("seconds", "processor_seconds") else unit_of(name)
     if named_unit and unit and named_unit != unit:
         raise TableError(
@@ -213,7 +215,7 @@ def _lacks(missing: list[str], names: Sequence[str]) -> str:
 
 
 def _names(frame: pd.DataFrame, given: pd.Series[Any], name: str, from_file: bool) -> pd.Series[Any]:
-    """Convert names to text; an optional name that is missing in all rows becomes "".
+    """Convert names to text. An optional name that is missing in all rows becomes "".
 
     Whole numbers that name workers are normalised. In a file, an empty field is a missing name. In a frame, "" is a
     name, such as the host of a master.
@@ -257,7 +259,7 @@ def _step(value: Any) -> int | None:
 
 
 def _amounts(frame: pd.DataFrame, given: pd.Series[Any], name: str) -> pd.Series[Any]:
-    """Convert numbers, which must be at least 0. A time is required in each row; other numbers may be empty."""
+    """Convert numbers, which must be at least 0. A time is required in each row. Other numbers may be empty."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(given.dtype) and not pd.api.types.is_bool_dtype(given.dtype):
@@ -270,9 +272,9 @@ def _amounts(frame: pd.DataFrame, given: pd.Series[Any], name: str) -> pd.Series
     if name == "seconds":
         why = "times are finite and at least 0; did the clock step back? Leave such rows out"
         refuse(frame, wrong, given, why)
-    elif name == "samples":
+    elif name in WORK_COLUMNS:
         wrong = ~empty & ~(np.isfinite(found) & (found > 0))
-        refuse(frame, wrong, given, "a time is for more than 0 samples; leave it empty if unknown")
+        refuse(frame, wrong, given, f"a time is for more than 0 {name}; leave it empty if unknown")
     else:
         why = "a processor's seconds are finite and at least 0; leave them empty if unknown"
         refuse(frame, wrong & ~empty, given, why)

@@ -100,7 +100,7 @@ class SampledTimes:
         return cls(seconds, send, link, floats, tie_order, decode_rate, samples=samples, progress=progress)
 
     def decode_seconds(self, answers: Any) -> Any:
-        """Return the seconds that combining `answers` messages takes; `answers` may be an array."""
+        """Return the seconds that combining `answers` messages takes. `answers` may be an array."""
         return 0.0 if self.decode_rate is None else answers * self.floats / self.decode_rate
 
     def arrival_times(self, length: float) -> Array:
@@ -179,7 +179,7 @@ def star_round_times(
 
 
 def arrival_order(arrivals: Array, ties: TieOrder) -> NDArray[np.int64]:
-    """Return the indices of the messages in order of arrival, (rounds, messages); `ties` orders simultaneous ones.
+    """Return the indices of the messages in order of arrival, (rounds, messages). `ties` orders simultaneous ones.
 
     `arrivals` (rounds, workers * k): the k messages of a worker are adjacent, in the order in which it sends them.
     """

@@ -68,7 +68,7 @@ class Scheme(Family):
 
     @property
     def is_exact(self) -> bool:
-        """Whether it commits the full gradient with these parameters; always True if `exact` is."""
+        """Whether it commits the full gradient with these parameters. Always True if `exact` is."""
         return self.exact
 
     @classmethod
@@ -85,7 +85,7 @@ class Scheme(Family):
         return None
 
     def with_step(self, step: float) -> dict[str, Any]:
-        """Return the parameters (`scheme_args`) with which its workers take a step of that size; {} if they take none.
+        """Return the parameters (`scheme_args`) with which workers take a step of that size, or {} if they take none.
 
         `tune` chooses them together with the optimiser's step.
         """
@@ -109,13 +109,13 @@ class Scheme(Family):
         """Raise `SettingError` if that number of workers does not fit. The message contains numbers that fit."""
 
     def check_problem(self, problem: str) -> None:
-        """Raise `SettingError` if the scheme does not support the problem of that name; the message has the reason."""
+        """Raise `SettingError` if the scheme does not support the problem of that name. The message has the reason."""
 
     def check_samples(self, workers: int, samples: int) -> None:
         """Raise `SettingError` if that many samples cannot be divided. The message contains numbers that can be."""
 
     def check_batch(self, plan: Plan, sampler: BatchSampler) -> None:
-        """Raise `SettingError` if rounds cannot use mini-batches; the message has the reason or a batch that fits.
+        """Raise `SettingError` if rounds cannot use mini-batches. The message has the reason or a batch that fits.
 
         By default every part of the data needs a sample in each batch, and encoded data are refused.
         """
@@ -140,7 +140,7 @@ class Scheme(Family):
 
     @abstractmethod
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Return the round times for drawn computing times, vectorised over rounds; `forecast` uses it."""
+        """Return the round times for drawn computing times, vectorised over rounds. `forecast` uses it."""
 
     def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
         """Return for each worker, (workers,), the worker of the plan whose parts it computes in a round.
@@ -156,7 +156,7 @@ class Scheme(Family):
         return plan if rows is None else plan.shuffled(rows)
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """Return the codes whose decoding may lose digits; `wb.run` warns before a run that would lose too many."""
+        """Return the codes whose decoding may lose digits. `wb.run` warns before a run that would lose too many."""
         return []
 
     def encoding(self, plan: Plan, round: int) -> Array:
@@ -168,7 +168,7 @@ class Scheme(Family):
         return self.plan(workers, samples).loads[1:]
 
     def tolerated(self, workers: int) -> tuple[int, int] | None:
-        """Return the number of tolerated stragglers, and among how many workers; None if no number is tolerated.
+        """Return the number of tolerated stragglers, and among how many workers, or None if no number is tolerated.
 
         In a tree, both numbers are about the children of one parent.
 
@@ -194,7 +194,7 @@ def decoded_together(names: Mapping[str, Any], args: Mapping[str, Any], workers:
 
 
 def follows(scheme: str) -> str:
-    """Return the kind of source of the scheme of that name; empty if the name is not registered, as of a user file.
+    """Return the kind of source of the scheme of that name, or empty if the name is not registered, as of a user file.
 
     Names come from files of others, too, so this never loads code that they name.
 
@@ -215,7 +215,7 @@ def marked(label: str, scheme: str) -> str:
 
 
 def mark_note(schemes: Iterable[str]) -> str:
-    """Return the footnote of a ranking of these schemes; empty if none of them is marked.
+    """Return the footnote of a ranking of these schemes, or empty if none of them is marked.
 
     >>> mark_note(["GC", "LAGC"])
     '†: written after the abstract of its paper, not after the whole paper'

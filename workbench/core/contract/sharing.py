@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from workbench.core.base.types import Array
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 
-TIME_SLICE_S = 4e-3  # s; default time slice of Linux (one tick of its clock at 250 Hz)
+TIME_SLICE_S = 4e-3  # default time slice of Linux, s: one tick of its clock at 250 Hz
 
 
 def slowed(alone: Array, cores: float) -> Array:

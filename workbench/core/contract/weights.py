@@ -21,7 +21,7 @@ VERSION_STRIDE = 2**44  # greater than every number v * parts + p
 
 
 class SparseWeights:
-    """Value of a message with few parts, added and scaled like a vector; a part may occur twice.
+    """Value of a message with few parts, added and scaled like a vector. A part may occur twice.
 
     >>> import numpy as np
     >>> value = 0.5 * SparseWeights(np.array([7, 2]), np.ones(2)) + SparseWeights(np.array([2]), np.ones(1))
@@ -117,7 +117,7 @@ class VersionedWeights:
             yield version, version + lag, list(zip(self.parts[at], self.weights[at], strict=True))
 
     def gradient(self, of: Callable[[Any, int], Array]) -> Any:
-        """Return the sum of `of([(part, weight), ...], version)` over the versions; 0 without any."""
+        """Return the sum of `of([(part, weight), ...], version)` over the versions, or 0 without any."""
         return sum((of(weighted, version) for version, _, weighted in self.sums()), start=0)
 
 

@@ -30,7 +30,7 @@ class ComputeTimes:
         self.scheme, self.plan, self.delays = scheme, plan, delays
         self.computing: dict[int, tuple[Plan, list[float]]] = {}  # round -> plan, seconds of whole loads
         self.progress: dict[int, list[list[float]]] = {}  # round -> worker -> seconds until each part is done
-        self.stretches: dict[int, tuple[Any, ...]] = {}  # rank -> round, next part, now, begin of its load
+        self.stretches: dict[int, tuple[Any, ...]] = {}  # rank -> round, next part, now, start of its load
         self.places: dict[int, tuple[Work, Work, int, bool]] = {}  # id of a work -> result of `_place`
 
     def end(self, now: float, r: int, effect: Compute) -> float:
@@ -64,7 +64,7 @@ class ComputeTimes:
     def _stretch_end(self, now: float, r: int, effect: Compute, draw: int, first: int, plan: Plan) -> float:
         """Return the time at which a rank will have finished consecutive parts of its load, from part `first` on, s.
 
-        If the rank has computed without a pause, the time is counted from the begin of its load. Workers of the same
+        If the rank has computed without a pause, the time is counted from the start of its load. Workers of the same
         speed then finish the same number of samples at exactly the same time, whatever the sizes of their parts.
         """
         if draw not in self.progress:

@@ -29,7 +29,7 @@ class Inbox(list[tuple[Any, ...]]):
         return message.round < self.floor.get(message.kind, 0)
 
     def close(self, kind: str, round: int) -> list[tuple[Any, ...]]:
-        """Close the rounds before `round` for messages of a kind; remove and return the messages of these rounds."""
+        """Close the rounds before `round` for messages of a kind. Remove and return the messages of these rounds."""
         if round > self.floor.get(kind, 0):
             self.floor[kind] = round
         gone = (

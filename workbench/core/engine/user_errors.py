@@ -28,7 +28,7 @@ def program_of(scheme: Scheme, node: Node, faults: Iterable[Fault] = ()) -> Gene
 
 
 def reraise_as_user_error(error: Exception, scheme: Scheme, rank: int, round: int) -> None:
-    """Raise an error from user-defined code as a `RunError` of one sentence; ignore other errors."""
+    """Raise an error from user-defined code as a `RunError` of one sentence. Ignore other errors."""
     if (fault := fault_of(error)) is None:
         return
     program = fault.code.co_flags & CO_GENERATOR or fault.code.co_name == "program"

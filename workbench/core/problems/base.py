@@ -81,7 +81,7 @@ class ProblemArgs(Family):
         return ""
 
     def check_exact(self, call: str) -> None:
-        """Raise `SettingError` if no scheme is exact with the problem; `call` is what needs exact ones."""
+        """Raise `SettingError` if no scheme is exact with the problem. `call` is what needs exact ones."""
         if self.inexact:
             why = f"and {call} compares exact ones; take GroupNorm, with which round times are the same"
             raise SettingError(f"{self.inexact}, {why}")
@@ -103,7 +103,7 @@ class ProblemArgs(Family):
         return ()
 
     def prepared(self) -> DataSet | None:
-        """Return the data, prepared once and mapped into memory; None if the problem needs no data."""
+        """Return the data, prepared once and mapped into memory, or None if the problem needs no data."""
         return None
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The convolutional network of paper 1 (section IV-B, table II) behind a flat vector of parameters; needs PyTorch.
+"""The convolutional network of paper 1 (section IV-B, table II) behind a flat vector of parameters. Needs PyTorch.
 
 Table II gives the layers: Conv 3 -> 16 (3 x 3, padding 1), Conv 16 -> 64 (4 x 4), Linear 64-384-192-10. It omits how
 32 x 32 pixels become the 64 inputs of the first Linear layer. Here, the first convolution and its ReLU are followed
@@ -103,7 +103,7 @@ def _drawn(shape: tuple[int, ...], weight: tuple[int, ...], random: Any, t: Any)
 
 
 class CnnArgs(NetworkArgs):
-    """The convolutional network of paper 1, table II, on images of 3 x 32 x 32 (CIFAR-10's shape); needs PyTorch."""
+    """The convolutional network of paper 1, table II, on images of 3 x 32 x 32 (CIFAR-10's shape). Needs PyTorch."""
 
     name: ClassVar[str] = "cnn"
     task: ClassVar[str] = "multiclass"

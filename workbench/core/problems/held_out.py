@@ -28,7 +28,7 @@ class Tested(Around):
 
     @cached_property
     def held_out(self) -> Problem:
-        """Problem on the held-out samples; ranks of a run never use it."""
+        """Problem on the held-out samples. Ranks of a run never use it."""
         return self._make()
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:

@@ -229,6 +229,11 @@ class LeastSquares(LinearProblem):
         return self.gradient(slices, self.start())
 
 
+def _sigmoid(z: Array, small: Array) -> Array:
+    """Return 1 / (1 + exp(-z)) without overflow. `small`: exp(-|z|)."""
+    return np.where(z >= 0, 1.0, small) / (1.0 + small)
+
+
 class Logistic(LinearProblem):
     """Sample loss log(1 + exp(-t x.model)), t = -1 or 1 for labels 0 and 1."""
 
@@ -238,8 +243,11 @@ class Logistic(LinearProblem):
         """Return losses and the slope sigmoid(z) - y, both computed without overflow."""
         small = np.exp(-np.abs(z))
         loss = np.log1p(small) + np.maximum(z, 0.0) - y * z
-        probability = np.where(z >= 0, 1.0, small) / (1.0 + small)
-        return loss.sum(axis=-1), probability - y, ((z > 0) == (y > 0.5)).sum(axis=-1)
+        return loss.sum(axis=-1), _sigmoid(z, small) - y, ((z > 0) == (y > 0.5)).sum(axis=-1)
+
+    def slope(self, z: Array, y: Array) -> Array:
+        """Return sigmoid(z) - y."""
+        return _sigmoid(z, np.exp(-np.abs(z))) - y
 
     def scores(self, model: Array) -> Array:
         """Return the score of class 1 for each sample, (samples,)."""

@@ -181,7 +181,7 @@ class Network:
         return np.concatenate(found)
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
-        """Estimate the largest curvature at the start model, on some of the samples; no bound holds everywhere."""
+        """Estimate the largest curvature at the start model, on some of the samples. No bound holds everywhere."""
         rows, _ = rows_of([(0, self.samples, 1.0)] if slices is None else slices)
         return self.l2 + (
             self._curvature(rows[:: -(-len(rows) // self.curvature_samples)]) if len(rows) else 0.0

@@ -74,7 +74,7 @@ class Function:
         return Evaluation(loss + penalty, gradient if request.gradient else None)
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
-        """Estimate the largest curvature at the first model; no bound holds everywhere."""
+        """Estimate the largest curvature at the first model. No bound holds everywhere."""
         ranges = [(a, b, 1.0) for a, b, _ in slices or [(0, self.samples, 1.0)]]
         number = sum(b - a for a, b, _ in ranges)
         if not number:

@@ -1,4 +1,4 @@
-"""ResNet-18 (He et al. 2016) for small images, behind a flat vector of parameters; needs PyTorch.
+"""ResNet-18 (He et al. 2016) for small images, behind a flat vector of parameters. Needs PyTorch.
 
 The form is that for CIFAR: a first convolution of 3 x 3 without max pooling, four stages of two blocks, the mean over
 all pixels, and a linear layer. Normalisation is GroupNorm (Wu and He 2018), with which a sample's gradient does not
@@ -110,7 +110,7 @@ class ResNet18(Network):
 
 
 class ResNet18Args(BatchNormArgs):
-    """ResNet-18 for small images, with GroupNorm unless `batch_norm` is given; needs PyTorch."""
+    """ResNet-18 for small images, with GroupNorm unless `batch_norm` is given. Needs PyTorch."""
 
     name: ClassVar[str] = "resnet18"
     task: ClassVar[str] = "multiclass"

@@ -83,7 +83,7 @@ class TorchArgs(BatchNormArgs):
         return "regression" if targets == "numbers" else "multiclass"
 
     def prepared(self) -> DataSet | None:
-        """Return the data of the workbench; None if the user gives the samples."""
+        """Return the data of the workbench, or None if the user gives the samples."""
         return None if self.dataset else self.open()
 
     def count(self) -> int:
@@ -100,7 +100,7 @@ class TorchArgs(BatchNormArgs):
         return size_of(module, digest_of(module), bool(self.batch_norm))
 
     def description(self) -> str:
-        """Return a sentence on the data; empty if the user gives the samples."""
+        """Return a sentence on the data, or empty if the user gives the samples."""
         return "" if self.dataset else super().description()
 
     def _image(self, X: Any) -> tuple[int, int, int] | None:

@@ -115,7 +115,7 @@ class Run:
         return new
 
     def stop(self) -> None:
-        """Ask the run to end after the current round; return at once."""
+        """Ask the run to end after the current round, and return at once."""
         self._wanted.clear()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -123,7 +123,7 @@ class Run:
         return self._over.wait(timeout)
 
     def result(self) -> Trace:
-        """Wait for the trace and return it; a stopped run has fewer rounds. Raises the error of a failed run."""
+        """Wait for the trace and return it. A stopped run has fewer rounds. Raises the error of a failed run."""
         self.wait()
         if self.error is not None:
             raise self.error

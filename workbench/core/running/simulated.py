@@ -16,6 +16,7 @@ from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.engine.virtual.sim import SimSetup, simulate
 from workbench.core.experiment import Experiment
 from workbench.core.problems.base import Evaluation, Problem, Request
+from workbench.core.running.growing import Simulation, grow
 from workbench.core.running.memory import LEARNING_VECTORS, check_memory, check_trajectories, room_for
 from workbench.core.running.run import Rows, Run, failing, in_background, no_rows, tell, warnings_before
 from workbench.core.trace.assembled import assemble, columns_of, diverged
@@ -145,7 +146,7 @@ class SimulatedRun(Run):
         return e.build_problem()
 
     def simulate(self, arithmetic: Arithmetic) -> bool:
-        """Simulate all rounds; return False if the run was stopped before the last one."""
+        """Simulate all rounds, and return False if the run was stopped before the last one."""
         try:
             self.timeline = timeline(self.experiment, arithmetic, self.events, self.watch(arithmetic))
         except _Halt:
@@ -157,11 +158,14 @@ class SimulatedRun(Run):
 
         def look(timeline: Timeline) -> None:
             self.timeline = timeline
-            self.note = f"simulating round {len(timeline.times)} of {self.experiment.rounds}"
-            self.stage = len(timeline.times) / self.experiment.rounds
+            if not self._done:
+                self.note = f"simulating round {len(timeline.times)} of {self.experiment.rounds}"
+                self.stage = len(timeline.times) / self.experiment.rounds
             if isinstance(arithmetic, _Evaluating):
                 k = len(timeline.times)
                 self.publish(arithmetic.learnt, arithmetic.models[-1], k)
+            if isinstance(arithmetic, Simulation):
+                arithmetic.pause(timeline)
             if not self.wanted():
                 raise _Halt
             # Pause while another thread reads the run. Otherwise each of its NumPy calls would wait for the GIL.
@@ -169,6 +173,11 @@ class SimulatedRun(Run):
                 pass
 
         return look
+
+    @property
+    def grows(self) -> bool:
+        """Whether its models can be computed while it is simulated: no commit needs a model of long before."""
+        return self.experiment.plan.versions == 1
 
     def publish(self, learnt: Learnt, model: Array, rounds: int) -> None:
         """Publish the first `rounds` rounds; `model`: model after the last of them."""
@@ -194,6 +203,8 @@ class SimulatedRun(Run):
 
 class _AwaitedRun(SimulatedRun):
     """Run whose caller waits: it is not watched during simulation, and errors are raised at once."""
+
+    grows = False
 
     def watch(self, arithmetic: Arithmetic) -> Look | None:
         return super().watch(arithmetic) if isinstance(arithmetic, _Evaluating) else None
@@ -232,9 +243,12 @@ class _Evaluating(Numbers):
 def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
     """Simulate all runs, and compute the models of runs with equal problems together.
 
-    Then run those with real vectors.
+    Models of watched runs are computed meanwhile. Runs with real vectors come last.
     """
-    together = [r for r in runs if not r.numeric]
+    growing = [r for r in runs if r.grows and not r.numeric]
+    if growing:
+        grow(growing)
+    together = [r for r in runs if not r.grows and not r.numeric]
     ready: list[tuple[SimulatedRun, Problem, Commits]] = []
     with Bar("simulating", "scheme", len(together), progress) as bar:
         for i, run in enumerate(together):

@@ -28,7 +28,7 @@ from workbench.core.schemes.uncoded import total
 
 
 class MiniBatches(Scheme):
-    """Groups of workers that store the same shard and draw mini-batches from it; here each group has one worker.
+    """Groups of workers that store the same shard and draw mini-batches from it. Here each group has one worker.
 
     A mini-batch is drawn without replacement, from a generator keyed by (seed, round, rank). Members of a group
     therefore draw different mini-batches. In the paper, worker m computes on its own xi_m, and the group's xi_g is that

@@ -196,7 +196,7 @@ class _Moments:
         heappush(self.ahead, (time, self.serial, what, who))
 
     def next(self) -> tuple[int, tuple[int, ...]]:
-        """Remove the next event; return its kind and its workers."""
+        """Remove the next event, and return its kind and its workers."""
         ahead, due = self.ahead, self.due
         if not due:
             time, _, what, who = first = heappop(ahead)
@@ -277,7 +277,7 @@ class _Master:
             self.events.add(self.events.now + self.decode, DECODED, (self.inbox[0],))
 
     def taken(self) -> bool:
-        """Take the oldest answer from the inbox; return whether it completes a commit."""
+        """Take the oldest answer from the inbox, and return whether it completes a commit."""
         worker = self.inbox.popleft()
         self.stored += 1
         if full := self.stored == self.size:

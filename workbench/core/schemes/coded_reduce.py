@@ -175,7 +175,7 @@ class CR(Scheme):
 
 
 def comp_alloc(data: Segments, B: Array) -> list[Segments]:
-    """Run CompAlloc (section III-A): cut the set evenly into n parts; child i gets b[i,k] * part k, in order of k."""
+    """Run CompAlloc (section III-A): cut the set evenly into n parts. Child i gets b[i,k] * part k, in order of k."""
     n = len(B)
     ends = np.cumsum(even_sizes(int((data.stop - data.start).sum()), n))
     parts = [data.take(int(a), int(b)) for a, b in zip(np.concatenate([[0], ends[:-1]]), ends, strict=True)]
@@ -196,7 +196,7 @@ def tree_size(children: int, layers: int) -> int:
 
 
 def tree_parents(children: int, layers: int) -> NDArray[np.int64]:
-    """Return the parent of every rank. Ranks are numbered layer by layer; the master is rank 0 with parent -1."""
+    """Return the parent of every rank. Ranks are numbered layer by layer. The master is rank 0 with parent -1."""
     ranks = np.arange(1, tree_size(children, layers) + 1)
     return np.concatenate([[-1], (ranks - 1) // children])
 

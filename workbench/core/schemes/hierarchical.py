@@ -246,7 +246,7 @@ class _Times:
         return np.asarray(self.now[rank] + self.sending[sync][:, rank - 1] + self.link.latency)
 
     def advance(self, rank: int, sync: int) -> int:
-        """Move a worker and its subtree on from one average until it sends a sum to its parent; return that average."""
+        """Move a worker and its subtree on from one average until it sends a sum to its parent. Return that average."""
         scheme = self.scheme
         at_port = {child: self.sent(child, self.advance(child, sync)) for child in self.below[rank]}
         before: list[tuple[int, Array]] = []  # senders and arrivals of messages that were taken

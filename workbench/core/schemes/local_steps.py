@@ -35,7 +35,7 @@ Inner = Callable[[Array, Array], Array]
 
 
 class LocalSteps(MiniBatches):
-    """Base of schemes whose workers take H steps on their own models; every step takes its own drawn time."""
+    """Base of schemes whose workers take H steps on their own models. Every step takes its own drawn time."""
 
     self_paced: ClassVar[bool] = True
     local_steps: int = setting(8, "steps that a worker takes on its own model in a round (H)", ge=1)
@@ -78,7 +78,7 @@ class LocalSteps(MiniBatches):
     def _stepped(
         self, node: Node, model_message: Message, model: Array, steps: range, step: Inner
     ) -> Generator[Any, Any, Array | None]:
-        """Take steps, numbered from the begin of the run. Return the last model, or None if a newer one came."""
+        """Take steps, numbered from the start of the run. Return the last model, or None if a newer model arrived."""
         samples, unless = max(node.work.samples, 1), {MODEL: model_message.round + 1}
         for draw in steps:
             value = yield Compute(

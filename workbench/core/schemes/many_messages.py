@@ -279,7 +279,7 @@ def _outcomes(
     flat = times.reshape(len(place), -1)
     through = port_departures(
         flat, transfer, lambda which: place[which].astype(float)
-    )  # in the order of arrival
+    )  # the port takes messages in the order of arrival
     return np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0], count, combined.sum(axis=1)
 
 

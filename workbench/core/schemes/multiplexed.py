@@ -107,7 +107,7 @@ class MSGC(Sequential):
         return [] if self.stragglers == workers else [cyclic(workers, self.stragglers)]
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Return a plan with W - 1 own chunks per worker and B groups of n smaller parts; minitasks have one size."""
+        """Return a plan with W - 1 own chunks per worker and B groups of n smaller parts. Minitasks have one size."""
         own, codes = self.window - 1, self.codes(workers)
         groups, size = (self.burst, self.stragglers + 1) if codes else (0, 1)  # size of a chunk, in parts
         pieces = even_sizes(samples, workers * (own * size + groups))

@@ -85,7 +85,7 @@ def choice(name: str, value: Any, *options: str) -> None:
 
 
 def divides(name: str, value: int, total_name: str, total: int) -> None:
-    """Raise unless `value` divides `total`; the sentence lists what does."""
+    """Raise `SettingError` unless `value` divides `total`. The message lists the divisors."""
     if total % value:
         fitting = ", ".join(str(i) for i in range(1, total + 1) if total % i == 0)
         raise SettingError(f"{name} = {value}: must divide {total_name} = {total}; use one of {fitting}")

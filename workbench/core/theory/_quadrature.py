@@ -61,7 +61,7 @@ def _edges(survival: Survival) -> Array:
 
 
 def _integrate(f: Survival, a: Array, b: Array, before: float) -> float:
-    """Return the integral over all panels a..b; a panel whose two pieces disagree with it is replaced by them."""
+    """Return the integral over all panels a..b. A panel whose two pieces disagree with it is replaced by them."""
     total, coarse = 0.0, _panels(f, a, b)
     tolerance = TOLERANCE * (before + float(coarse.sum()))
     for _ in range(MAX_SPLITS):

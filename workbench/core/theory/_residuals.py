@@ -15,9 +15,10 @@ from workbench.core.theory.necklaces import necklaces
 Integers = NDArray[np.int64]
 Errors = Callable[[Integers], Array]  # survivor sets (b, r), by their workers -> squared distances (b,)
 
-MAX_WORKERS_SUMS, MAX_WORKERS_CIRCULANT, MAX_WORKERS_ANY = 26, 20, 16  # workers; half a minute each
+# max numbers of workers; each takes half a minute
+MAX_WORKERS_SUMS, MAX_WORKERS_CIRCULANT, MAX_WORKERS_ANY = 26, 20, 16
 ENTRIES_PER_BATCH = 200_000  # matrix entries at once: what the processor's cache holds
-RIDGE = 1e-8  # makes dependent rows solvable; the relative error is its square over that of an eigenvalue
+RIDGE = 1e-8  # regularisation, so that dependent rows can be solved; relative error: its square over an eigenvalue's
 RELATIVE_ZERO = 1e-10  # singular values below this share of the largest count as zero
 
 
@@ -70,7 +71,7 @@ def _checked(n: int, s: int, coefficients: object) -> Array:
 
 
 def _mean_by_size(n: int, sets: Integers, times: Integers, errors: Errors) -> Array:
-    """Return the weighted mean error of the sets of each size; a set is an n-bit word that stands for `times` sets."""
+    """Return the weighted mean error of the sets of each size. A set is an n-bit word that stands for `times` sets."""
     totals = np.zeros(n + 1)
     totals[0] = n  # nothing arrived
     for rows, weights in _batches(n, sets, times):
@@ -89,7 +90,7 @@ def _batches(n: int, sets: Integers, times: Integers) -> Iterator[tuple[Integers
 
 
 def _by_gram(gram: Array, rows: Integers) -> Array:
-    """Return errors from inner products of 0/1 rows; |x B - 1|^2 is flat at its minimum, so a ridge hardly shows."""
+    """Return errors from inner products of 0/1 rows. |x B - 1|^2 is flat at its minimum, so a ridge hardly shows."""
     inner = gram[rows[:, :, None], rows[:, None, :]]
     sums = gram[rows, rows]  # a 0/1 row times the all-ones vector is its number of ones
     x = np.linalg.solve(inner + RIDGE * np.eye(rows.shape[1]), sums[:, :, None])[:, :, 0]

@@ -109,7 +109,7 @@ def cr_resiliency(load: float, layers: int) -> float:
 
 
 def checked_tree(children: int, layers: int, stragglers: int) -> tuple[int, int, int]:
-    """Return (n, L, s) as ints within their ranges; raises `SettingError`."""
+    """Return (n, L, s) as ints within their ranges. Raises `SettingError`."""
     n, depth = whole("children", children, 1), whole("layers", layers, 1, MAX_LAYERS)
     return n, depth, whole("stragglers", stragglers, 0, n - 1, f"fewer than children = {n}")
 

@@ -96,7 +96,7 @@ def lcc_completion(workers: int, load: int, shift: float, rate: float) -> float:
 
 
 def cluster_size(workers: int, clusters: int) -> int:
-    """Return the number of workers per cluster, K / P; raises `SettingError` unless P divides K."""
+    """Return the number of workers per cluster, K / P. Raises `SettingError` unless P divides K."""
     workers = whole("workers", workers, 1)
     divides("clusters", whole("clusters", clusters, 1, workers), "workers", workers)
     return workers // clusters

@@ -228,7 +228,7 @@ def _poisson(mean: Array, most: int) -> Array:
 
 
 def _add(counts: Array, more: Array, least: int) -> Array:
-    """Return the distribution of a sum, column by column and cut off at the last row; counts are at least `least`."""
+    """Return the distribution of a sum, column by column and cut off at the last row. Counts are at least `least`."""
     total = np.zeros_like(counts)
     for extra in np.flatnonzero((more > NEGLIGIBLE_PROBABILITY).any(1)):
         total[least + extra :] += counts[least : len(counts) - extra] * more[extra]

@@ -32,7 +32,7 @@ def assemble(e: Experiment, timeline: Timeline, learnt: Learnt, **how: Any) -> T
 
 
 def changes_as_info(changes: Sequence[Change]) -> dict[str, Any]:
-    """Return changes of scheme in the form of run.json; empty if there were none."""
+    """Return changes of scheme in the form of run.json, or empty if there were none."""
     return {"changes": [change._asdict() for change in changes]} if changes else {}
 
 

@@ -65,7 +65,7 @@ def experiment_of(folder: Path) -> Experiment:
 
 
 def where_kept(folder: Path) -> str:
-    """Return a sentence that names the files with the sources of undefined names; empty if there are none."""
+    """Return a sentence that names the files with the sources of undefined names, or empty if there are none."""
     files = ", ".join(map(str, kept_in(folder)))
     return f" (the run's own definitions are kept in {files}; run that first)" if files else ""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from workbench.core.base.files import WRITER
 
 # Run folders of every engine; base/files adds SHA256SUMS.
-SPEC, RUN = "spec.json", WRITER  # the the experiment; the engine, versions and other facts, written last
+SPEC, RUN = "spec.json", WRITER  # file of the experiment; file of engine, versions and results, written last
 ROUNDS, EVENTS, MODEL = "rounds.parquet", "events.parquet", "model.npy"
 FILES = (SPEC, RUN, ROUNDS, EVENTS, MODEL)
 OWN_SOURCE = "own-{}.py"  # source of a user-defined class, by its name
@@ -14,12 +14,12 @@ ABOUT = "about.json"  # name, note and tags that the user has given
 SIGNATURE = "signature.json"
 
 # Additional files of a run on real processes, from its start ...
-TASK, OWNER = "task.json", "owner.json"  # arguments of the run; the process that has its lock
+TASK, OWNER = "task.json", "owner.json"  # file of the run's arguments; file of the process that has its lock
 OWNER_1_0 = "holder.json"  # the name of OWNER in version 1.0
 # Two locks, because one lock cannot be passed on without a gap. The first is that of the process that started or
 # resumed the run, the second that of the master's rank.
 RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"
-STOP = "stop"  # request to end the run; in a sweep's folder as well
+STOP = "stop"  # file that requests the end of a run, or of a sweep
 # ... during the run ...
 # changes of scheme in an adaptive run, with the state for the next segment
 CHANGES = "changes.json"
@@ -35,11 +35,16 @@ LEDGERS, ENDED = "ledgers.npz", "ended.json"
 LEDGERS_1_0 = "books.npz"  # the name of LEDGERS in version 1.0
 
 # Folder of a sweep ...
-# the sweep and its runs, in order; lock of the process that works on it
+# file of a sweep and its runs, in order; lock of the process that works on it
 PLAN, SWEEP_LOCK = "sweep.json", ".lock"
-# state of a search; output of a sweep in a separate process
+# file with the state of a search; file with the output of a sweep in a separate process
 SEARCH_STATE, SWEEP_LOG = "found.json", "sweep.log"
 SCRIPT = "plotly.min.js"  # library that draws the figures of every page without a network
+# A folder: attempts of engines, each in a folder of its own until it is complete, the owner's token, and the address of
+# the executor's dashboard.
+ATTEMPTS, ATTEMPTS_OWNER, LINK = ".attempts", "owner", "link"
+# A folder, of a sweep without notebooks: Parquet files with one row for each run, its settings, results and rounds.
+SHARDS = "shards"
 # ... and in it one folder per run, by its name. It contains the executed notebook, its page, its status and the run
 # folder. Output of the kernel outside the notebook is added, if any. The status "done" means that all files are
 # complete.

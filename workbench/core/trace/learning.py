@@ -5,9 +5,12 @@ vectors have the same iterates. All exact schemes are therefore computed togethe
 every pass over memory.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +29,7 @@ Progress = Callable[[int], None]
 class Commits:
     """Commits of one run: decoding vectors (see `Decoding`) over parts of these sizes.
 
-    `shares`: share of the regularisation in the step of each round (see `Commit`); empty: 1 in all rounds.
+    `shares`: share of the regularisation in the step of each round (see `Commit`). If it is empty, all are 1.
     """
 
     optimiser: Optimiser
@@ -34,6 +37,12 @@ class Commits:
     sizes: NDArray[np.int64]
     every: int = 1  # rounds from one evaluation of the loss to the next
     shares: Sequence[float] = ()
+    rounds: int = 0  # rounds in all, where more commits will be added; 0: as many as there are
+
+    @property
+    def total(self) -> int:
+        """Number of rounds in all."""
+        return self.rounds or len(self.weights)
 
     def key(self) -> tuple[object, ...]:
         """Return a key that is equal for runs with the same iterates."""
@@ -41,13 +50,19 @@ class Commits:
         sizes = self.sizes.tobytes() if any(bytes_) else None
         return (self.optimiser, self.every, bytes_, sizes, tuple(self.share(t) for t in range(len(bytes_))))
 
+    def key_of(self, round: int) -> tuple[object, ...]:
+        """Return a key that is equal for runs with the same step in a round, if their models are equal before it."""
+        weights = self.weights[round]
+        own = None if weights is None else (weights.tobytes(), self.sizes.tobytes())
+        return (own, self.share(round))
+
     def share(self, round: int) -> float:
         """Return the share of the regularisation in the step of a round."""
         return self.shares[round] if self.shares else 1.0
 
     def evaluated(self, round: int) -> bool:
         """Return whether the loss is evaluated after a round."""
-        return evaluated(round, len(self.weights), self.every)
+        return evaluated(round, self.total, self.every)
 
 
 def evaluated(round: int, rounds: int, every: int) -> bool:
@@ -117,37 +132,103 @@ def follow(problem: Problem, runs: Sequence[Commits]) -> Iterator[list[Learnt]]:
 
     After round t the losses of rounds 0 to t - 1 are known, and the model is one update ahead of them.
     """
-    keys = [run.key() for run in runs]
-    first = {key: i for i, key in reversed(list(enumerate(keys)))}
-    unique = {key: _Trajectory(problem, runs[i]) for key, i in first.items()}
-    for t in range(max((len(run.weights) for run in runs), default=0) + 1):
-        active = [tr for tr in unique.values() if t <= len(tr.commits.weights)]
+    trajectories = Trajectories(problem, runs)
+    for _ in range(max((run.total for run in runs), default=0) + 1):
+        yield trajectories.step()
+
+
+class Trajectories:
+    """Iterates of several runs, whose commits may still be added; runs share them while their commits are equal.
+
+    >>> from workbench.core.experiment import Experiment
+    >>> e = Experiment(scheme="UMW", workers=4)
+    >>> weights = [None]
+    >>> runs = Commits(e.build_optimiser(), weights, e.plan.sizes, rounds=2)
+    >>> both = Trajectories(e.build_problem(), [runs, runs])
+    >>> both.ready(), both.step()[0].loss, both.ready()
+    (True, [], False)
+    """
+
+    def __init__(self, problem: Problem, runs: Sequence[Commits]) -> None:
+        self.problem, self.runs, self.rounds_done = problem, runs, 0
+        self._going = set(range(len(runs)))
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for i, run in enumerate(runs):
+            old = any(isinstance(weights, VersionedWeights) for weights in run.weights)
+            groups.setdefault((run.optimiser, run.every, run.total, run.key() if old else None), []).append(i)
+        self._groups = [(_Trajectory(problem, runs[who[0]]), who) for who in groups.values()]
+
+    def ready(self) -> bool:
+        """Return whether the commits for the next step are there, for all runs that go on."""
+        t, runs = self.rounds_done, [self.runs[i] for i in self._going]
+        return all(t < len(run.weights) or t >= run.total for run in runs)
+
+    def drop(self, run: int) -> None:
+        """Leave out a run that was stopped."""
+        self._going.discard(run)
+        kept = [(trajectory, [i for i in who if i != run]) for trajectory, who in self._groups]
+        self._groups = [(trajectory, who) for trajectory, who in kept if who]
+
+    def step(self) -> list[Learnt]:
+        """Compute one round; return one `Learnt` per run that goes on, in order."""
+        t, self.rounds_done = self.rounds_done, self.rounds_done + 1
+        self._groups = [part for group in self._groups for part in self._split(*group, t)]
+        active = [tr for tr, _ in self._groups if t <= tr.commits.total]
         # a step that is too large shows as a loss of inf or NaN
         with np.errstate(over="ignore", invalid="ignore"):
             requests = [trajectory.request(t) for trajectory in active]
-            found = iter(problem.evaluate([request for request in requests if request is not None]))
+            found = iter(self.problem.evaluate([request for request in requests if request is not None]))
             for trajectory, request in zip(active, requests, strict=True):
                 trajectory.take(t, None if request is None else next(found))
-        yield [unique[key].learnt for key in keys]
+        learnt = {i: trajectory.learnt for trajectory, who in self._groups for i in who}
+        return [learnt[i] for i in sorted(learnt)]
+
+    def _split(
+        self, trajectory: _Trajectory, who: list[int], t: int
+    ) -> Iterator[tuple[_Trajectory, list[int]]]:
+        """Yield the runs of a trajectory by their commit of round t; each group has a trajectory of its own."""
+        if len(who) == 1 or t >= trajectory.commits.total:
+            yield trajectory, who
+            return
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for i in who:
+            groups.setdefault(self.runs[i].key_of(t), []).append(i)
+        for n, members in enumerate(groups.values()):
+            own = trajectory if n == len(groups) - 1 else trajectory.copy()
+            own.follow(self.runs[members[0]])
+            yield own, members
 
 
 class _Trajectory:
     def __init__(self, problem: Problem, commits: Commits) -> None:
-        self.problem, self.commits = problem, commits
+        self.problem = problem
         self.batched = isinstance(problem, Batched)
         self.state: State = commits.optimiser.start(problem)
         self.learnt = Learnt(problem.start())
-        self.bounds = np.concatenate([[0], np.cumsum(commits.sizes)]).tolist()
         self.wanted = last_uses(commits.weights)
         self.models: dict[int, Array] = {}  # models by version, stored while a later commit needs them
+        self.follow(commits)
+
+    def follow(self, commits: Commits) -> None:
+        """Take the commits of a run from now on."""
+        self.commits = commits
+        self.bounds = np.concatenate([[0], np.cumsum(commits.sizes)]).tolist()
+
+    def copy(self) -> _Trajectory:
+        """Return a trajectory that continues from here."""
+        other = copy(self)
+        metrics = {name: [*values] for name, values in self.learnt.metrics.items()}
+        other.learnt = replace(self.learnt, loss=[*self.learnt.loss], metrics=metrics)
+        other.models = dict(self.models)
+        return other
 
     def request(self, t: int) -> Request | None:
-        """Return the request to evaluate at the model after t rounds; None if there is none."""
+        """Return the request to evaluate at the model after t rounds, or None if there is none."""
         if t in self.wanted:
             self.models[t] = self.learnt.model
-        weights = self.commits.weights[t] if t < len(self.commits.weights) else None
+        weights = self.commits.weights[t] if t < self.commits.total else None
         due = t == 0 or self.commits.evaluated(t - 1)
-        if t == len(self.commits.weights) or self.batched or isinstance(weights, VersionedWeights):
+        if t == self.commits.total or self.batched or isinstance(weights, VersionedWeights):
             return Request(self.learnt.model, gradient=False, test=True) if due else None
         by_sample = None if weights is None else np.repeat(weights, self.commits.sizes)
         return Request(self.learnt.model, by_sample, round=t, test=due)
@@ -157,7 +238,7 @@ class _Trajectory:
             self.learnt.first = evaluation
         else:
             self.learnt.add(evaluation if self.commits.evaluated(t - 1) else None)
-        if t == len(self.commits.weights):
+        if t == self.commits.total:
             return
         before, gradient = self.learnt.model, evaluation.gradient if evaluation else None
         weights = self.commits.weights[t]

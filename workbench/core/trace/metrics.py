@@ -43,7 +43,7 @@ def at_target(values: Any, target: float, metric: str) -> Any:
 
 
 def smoothed(values: Any, batch: int | None) -> Array:
-    """Return the values to compare with a target after each round, (rounds,); NaN if not evaluated.
+    """Return the values to compare with a target after each round, (rounds,), or NaN if not evaluated.
 
     Without mini-batches (`batch` None) these are the values themselves. With mini-batches, values are noisy. Each
     result is then the mean of the last five evaluated values, or of fewer at the beginning.
@@ -62,7 +62,7 @@ def smoothed(values: Any, batch: int | None) -> Array:
 
 
 def first_reached(values: Any, target: float, metric: str, batch: int | None = None) -> int | None:
-    """Return the first round after which a metric, `smoothed`, is `at_target`; None for never.
+    """Return the first round after which a metric, `smoothed`, is `at_target`, or None for never.
 
     >>> first_reached([0.5, 0.8, 0.9], 0.8, "test_accuracy"), first_reached([0.5, 0.3], 0.1, "loss")
     (1, None)
@@ -72,7 +72,7 @@ def first_reached(values: Any, target: float, metric: str, batch: int | None = N
 
 
 def best_of(values: Any, metric: str, batch: int | None = None) -> float:
-    """Return the best value of a metric, as it is compared with a target; NaN if it was never evaluated.
+    """Return the best value of a metric, as it is compared with a target, or NaN if it was never evaluated.
 
     >>> best_of([0.5, 0.9, 0.8], "accuracy")
     0.9

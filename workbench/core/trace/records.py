@@ -52,8 +52,8 @@ SCHEME_CHANGED = "turned"  # reason for the end of a segment: the run continues 
 WATCH_INTERVAL_S = 0.1  # s between checks whether the run is followed
 EVENTS_PER_BATCH = 20_000  # max number of events that are handed on at once
 EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead", "fault")
-MAX_WRITE_DELAY_S = 0.02  # s; rounds that finish within this time are written together
-# bytes; rounds with longer models are written one by one, because several would take milliseconds
+MAX_WRITE_DELAY_S = 0.02  # max time from the end of a round until it is written, s
+# min bytes of a long model: rounds with long models are written one by one, because several would take milliseconds
 LONG_MODEL_BYTES = 2**14
 
 
@@ -386,7 +386,7 @@ def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
 
 
 def arrivals_of(folder: Path, rank: int) -> list[tuple[int, int, int]]:
-    """Return round, rank and number of all answers in order; deadlines of plans that mix models have `NO_RANK`."""
+    """Return round, rank and number of all answers in order. Deadlines of plans that mix models have `NO_RANK`."""
     return [(int(a), int(b), int(c)) for a, b, c in _arrivals(folder / ARRIVALS / f"{rank}.i64")]
 
 

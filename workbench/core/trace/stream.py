@@ -20,17 +20,20 @@ UNFINISHED = 255  # state of an unfinished slice of the current round
 SLICES_PER_ROUND = 8  # number of equal slices of a round; fewer if there are many rounds
 MAX_SLICES = 160_000  # max number of slices of one worker, unless rounds would have fewer than two
 REDRAWN_ROUNDS = 64  # number of newest rounds that are drawn again if late events change them
+REDRAWN_ANSWERS = 4  # the same for schemes whose rounds are single answers, as a multiple of the workers
+SAME_MOMENT = 1e-6  # share of a round within which an event counts as at the round's end
 Events = Mapping[str, NDArray[Any]]
 _INTEGER_COLUMNS = ("round", "rank", "to", "bytes", "messages")
 
 
 class Stream:
-    """States of workers 1 to n, round by round. `add` takes events in any order; `grid` has the states.
+    """States of workers 1 to n, round by round. `add` takes events in any order. `grid` has the states.
 
     A slice has the last state in this list that applies: waits, computes, queues, sends, late, dropped, dead. A worker
     waits for a model, for the end of the round, or without work. Its message queues on the link or at the receiver's
     port, and sends while it passes the port. It is late if its answer had not arrived when the round ended, and dropped
-    if its answer was refused. A round is complete when all committers have committed it.
+    if its answer was refused. A round is complete when all committers have committed it. States are drawn at the time
+    at which they were, so work that lasts several rounds, as in asynchronous schemes, is in each of them.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=3, rounds=4))
@@ -41,10 +44,12 @@ class Stream:
 
     def __init__(self, experiment: Experiment) -> None:
         self.plan, self.rounds = experiment.plan, experiment.rounds
+        self.endless = experiment.built_scheme.self_paced  # whether no round's end cuts off work
         self.workers, self.slices = (
             self.plan.ranks - 1,
             max(2, min(SLICES_PER_ROUND, MAX_SLICES // experiment.rounds)),
         )
+        self.redrawn = max(REDRAWN_ROUNDS, REDRAWN_ANSWERS * self.workers * self.endless)
         self.dead = {
             f.worker: f.round for f in experiment.faults if f.for_good
         }  # first round without each dead worker
@@ -59,11 +64,12 @@ class Stream:
         self.starts, self.ends = np.zeros(0), np.zeros(0)  # times, s
         # Rows of the newest rounds.
         self._rows = {name: np.zeros(0, object if name == "kind" else float) for name in EVENT_COLUMNS}
+        self._undrawn = np.inf  # time of the first event that is not drawn yet, s
         self._base = -1  # number of the first round; a resumed run has no events of earlier rounds
 
     @classmethod
     def of(cls, trace: Trace) -> Stream:
-        """Return the stream of a finished run; a worker that died unexpectedly is dead from its last event on."""
+        """Return the stream of a finished run. A worker that died unexpectedly is dead from its last event on."""
         stream, events = cls(trace.experiment), events_as_columns(trace.event_rows)
         for rank in map(int, trace.info.get("dead", ())):
             mine = (events["rank"] == rank) | (events["to"] == rank)
@@ -92,12 +98,21 @@ class Stream:
         if self._base < 0:
             self._base = oldest
         closed = self._closed()
+        self._undrawn = min(self._undrawn, float(events["start"].min()))
         if closed <= before and oldest - self._base >= before:
             return None
-        first = max(0, min(before, oldest - self._base), before - REDRAWN_ROUNDS)
+        begun = int(np.searchsorted(self.ends, self._undrawn, "right"))
+        ahead = (
+            self._rows["round"] >= self._base + closed
+        )  # a rank may begin a round before the last one ends
+        self._undrawn = float(self._rows["start"][ahead].min(initial=np.inf))
+        first = max(0, min(before, oldest - self._base, begun), before - self.redrawn)
         self._grow(closed)
         self._paint(first)
-        keep = self._rows["round"] >= self._base + len(self) - REDRAWN_ROUNDS
+        settled = max(len(self) - self.redrawn, 0)
+        keep = self._rows["round"] >= self._base + settled
+        if settled:
+            keep |= self._rows["end"].astype(float) > self.ends[settled - 1]
         self._rows = {name: column[keep] for name, column in self._rows.items()}
         return first
 
@@ -128,10 +143,10 @@ class Stream:
     def recent(self) -> tuple[Events, int]:
         """Return events of the newest rounds, for a chart of one round, and the number of the first of these rounds."""
         whole = {name: self._rows[name].astype(np.int64) for name in _INTEGER_COLUMNS}
-        return {**self._rows, **whole}, max(self.first, self.first + len(self) - REDRAWN_ROUNDS)
+        return {**self._rows, **whole}, max(self.first, self.first + len(self) - self.redrawn)
 
     def _closed(self) -> int:
-        """Return how many rounds all committers have committed; store their times."""
+        """Return how many rounds all committers have committed, and store their times."""
         commits = self._rows["kind"] == "commit"
         rounds = self._rows["round"][commits].astype(int) - self._base
         last = int(rounds.max(initial=-1)) + 1
@@ -166,18 +181,20 @@ class Stream:
         for table in (self.grid, self.busy, self.late, self.asked):
             table[first:] = 0
         place = self._rows["round"].astype(int) - self._base
-        rows = {name: column[(place >= first) & (place < len(self))] for name, column in self._rows.items()}
-        kind, to, rank = rows["kind"], rows["to"].astype(int), rows["rank"].astype(int)
-        sent = kind == "send"
-        down = sent & (to >= 0) & (self.plan.parent[np.maximum(to, 0)] == rank)
-        down &= rows["bytes"].astype(float) > 0
-        up, dropped, computed = sent & ~down & (rank > 0), (kind == "drop") & (rank > 0), kind == "compute"
-        self._asked(first, rows, to, down)
-        self._bars(rows, computed, "start", "end", COMPUTES)
-        self._cut_off(first, rows, computed, up, dropped, (LATE, LATE) if over else (COMPUTES, QUEUES))
-        self._bars(rows, up, "start", "begun", QUEUES)
-        self._bars(rows, up, "begun", "end", SENDS)
-        self._bars(rows, dropped, "start", "", DROPPED)
+        every = {name: column[(place >= 0) & (place < len(self))] for name, column in self._rows.items()}
+        here = place[(place >= 0) & (place < len(self))] >= first
+        down, up, dropped, computed = kinds = self._kinds(every)
+        rows, mine = {name: column[here] for name, column in every.items()}, [kind[here] for kind in kinds]
+        self._asked(first, rows, mine[0])
+        self._bars(first, every, computed, "start", "end", COMPUTES)
+        if self.endless:
+            self._mark(first, rows, mine[3], mine[1], mine[2])
+            self._open_work(first, every, down, up | dropped, computed)
+        else:
+            self._cut_off(first, rows, *mine[1:], (LATE, LATE) if over else (COMPUTES, QUEUES))
+        self._bars(first, every, up, "start", "begun", QUEUES)
+        self._bars(first, every, up, "begun", "end", SENDS)
+        self._bars(first, every, dropped, "start", "", DROPPED)
         for worker, round in self.dead.items():
             since = max(round - self._base, first)
             if 1 <= worker <= self.workers and since < len(self):
@@ -185,9 +202,17 @@ class Stream:
                 self.late[since:, worker - 1] = self.asked[since:, worker - 1] = False
                 self.busy[since:, worker - 1] = 0
 
-    def _asked(self, first: int, rows: Events, to: NDArray[Any], down: NDArray[np.bool_]) -> None:
+    def _kinds(self, rows: Events) -> tuple[NDArray[np.bool_], ...]:
+        """Return which rows are models on their way down, accepted answers, refused answers, and computing."""
+        kind, to, rank = rows["kind"], rows["to"].astype(int), rows["rank"].astype(int)
+        sent = kind == "send"
+        down = sent & (to >= 0) & (self.plan.parent[np.maximum(to, 0)] == rank)
+        down &= rows["bytes"].astype(float) > 0
+        return down, sent & ~down & (rank > 0), (kind == "drop") & (rank > 0), kind == "compute"
+
+    def _asked(self, first: int, rows: Events, down: NDArray[np.bool_]) -> None:
         """Mark workers that have work: they were sent a model, or they need none."""
-        loads = np.asarray(self.plan.loads)[1:] > 0
+        loads, to = np.asarray(self.plan.loads)[1:] > 0, rows["to"].astype(int)
         alone = np.asarray(self.plan.parent)[1:] < 0
         self.asked[first:] = loads & alone
         receiver = down & (to > 0)
@@ -196,61 +221,116 @@ class Stream:
         self._since = np.broadcast_to(self.starts[first:, None], self.asked[first:].shape).copy()
         self._since[place - first, to[receiver] - 1] = rows["end"][receiver].astype(float)
 
-    def _cut_off(
+    def _mark(
         self,
         first: int,
         rows: Events,
         computed: NDArray[np.bool_],
-        up: NDArray[Any],
-        dropped: NDArray[Any],
-        states: tuple[int, int],
-    ) -> None:
-        """Mark workers that have not answered by the end of a round, from the start of their computing on.
-
-        `states`: the states of such a worker, before it has computed and after.
-        """
+        up: NDArray[np.bool_],
+        dropped: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.bool_], ...]:
+        """Mark late workers. Return which workers did not answer, and of these who computed and who was refused."""
         heard, done, refused = (np.zeros_like(self.asked[first:]) for _ in range(3))
         for table, mask in ((heard, up), (done, computed), (refused, dropped)):
             _, r, w = self._places(rows, mask)
             table[r - first, w] = True
         self.asked[first:] |= done
         silent = self.asked[first:] & ~heard
-        self.late[first:] = silent
+        self.late[first:] = refused & ~heard if self.endless else silent
+        return silent, done, refused
+
+    def _cut_off(
+        self,
+        first: int,
+        rows: Events,
+        up: NDArray[np.bool_],
+        dropped: NDArray[np.bool_],
+        computed: NDArray[np.bool_],
+        states: tuple[int, int],
+    ) -> None:
+        """Mark workers that have not answered by the end of a round, from the start of their computing on.
+
+        `states`: the states of such a worker, before it has computed and after.
+        """
+        silent, done, refused = self._mark(first, rows, computed, up, dropped)
         r, w = np.nonzero(silent & ~done)
-        ends = self.ends[first:][r]
+        after = np.concatenate(
+            [self._since[1:], np.full((1, self.workers), np.inf)]
+        )  # the next model, if any
+        ends = np.minimum(self.ends[first:][r], after[r, w])
         since = np.minimum(self._since[r, w], ends)
-        self.busy[first + r, w] += ends - since
+        self._compute(first, w, since, ends)
         keep = ~refused[r, w]
-        self._fill(first + r[keep], w[keep], since[keep], ends[keep], states[0])
+        self._fill(first, w[keep], since[keep], ends[keep], states[0])
         r, w = np.nonzero(silent & done & ~refused)  # computed, but its answer did not arrive in time
         last = np.zeros(silent.shape)
         mine, *at = self._places(rows, computed)
         np.maximum.at(last, (at[0] - first, at[1]), rows["end"][mine].astype(float))
-        self._fill(first + r, w, last[r, w], self.ends[first:][r], states[1])
+        self._fill(first, w, last[r, w], self.ends[first:][r], states[1])
+
+    def _open_work(
+        self,
+        first: int,
+        rows: Events,
+        down: NDArray[np.bool_],
+        answered: NDArray[np.bool_],
+        computed: NDArray[np.bool_],
+    ) -> None:
+        """Draw work that no round's end cuts off: a worker computes since its last model, or its answer is on its way."""
+        asked, done, heard = (np.full(self.workers, -np.inf) for _ in range(3))
+        for table, mask, whose in ((asked, down, "to"), (done, computed, "rank"), (heard, answered, "rank")):
+            who = rows[whose][mask].astype(int)
+            np.maximum.at(table, who[who > 0] - 1, rows["end"][mask][who > 0].astype(float))
+        end = self.ends[-1] if len(self) else 0.0
+        computes = np.flatnonzero((asked > done) & (asked < end))
+        ends = np.full(self.workers, end)
+        self._fill(first, computes, asked[computes], ends[computes], COMPUTES)
+        self._compute(first, computes, asked[computes], ends[computes])
+        sends = np.flatnonzero((done > asked) & (done > heard) & (done < end))
+        self._fill(first, sends, done[sends], ends[sends], QUEUES)
 
     def _places(self, rows: Events, mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return which rows belong to workers, and of these rows the round (from the first) and the worker (from 0)."""
         mine = mask & (rows["rank"].astype(int) > 0)
         return mine, rows["round"][mine].astype(int) - self._base, rows["rank"][mine].astype(int) - 1
 
-    def _bars(self, rows: Events, mask: NDArray[np.bool_], since: str, until: str, state: int) -> None:
+    def _bars(
+        self, first: int, rows: Events, mask: NDArray[np.bool_], since: str, until: str, state: int
+    ) -> None:
         mine, r, w = self._places(rows, mask)
         start = rows[since][mine].astype(float)
         end = rows[until][mine].astype(float) if until else self.ends[r]
-        self._fill(r, w, start, end, state)
+        self._fill(first, w, start, end, state)
         if state == COMPUTES:
-            length = np.clip(end, self.starts[r], self.ends[r]) - np.clip(start, self.starts[r], self.ends[r])
-            np.add.at(self.busy, (r, w), length)
+            self._compute(first, w, start, end)
 
-    def _fill(self, r: NDArray[Any], w: NDArray[Any], start: Array, end: Array, state: int) -> None:
-        """Fill bars of one state. Each has at least one slice, unless it is outside of its round."""
+    def _compute(self, first: int, w: NDArray[Any], start: Array, end: Array) -> None:
+        """Add the seconds of computing to every round that they are in."""
+        bar, r = self._rounds_of(first, start, end)
+        length = np.minimum(end[bar], self.ends[r]) - np.maximum(start[bar], self.starts[r])
+        np.add.at(self.busy, (r, w[bar]), np.maximum(length, 0.0))
+
+    def _rounds_of(self, first: int, start: Array, end: Array) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return pairs of a bar and a round that it is in, from a round on."""
+        if not len(self) or not len(start):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        low = np.searchsorted(self.ends, start, "right").clip(first, len(self))
+        high = np.searchsorted(self.ends, end, "left").clip(-1, len(self) - 1)
+        count = np.maximum(high - low + 1, 0)
+        bar = np.repeat(np.arange(len(start)), count)
+        return bar, np.arange(len(bar)) - np.repeat(np.cumsum(count) - count - low, count)
+
+    def _fill(self, first: int, w: NDArray[Any], start: Array, end: Array, state: int) -> None:
+        """Fill bars of one state, in every round that they are in. Each has at least one slice there."""
+        bar, r = self._rounds_of(first, start, end)
         length = np.maximum(self.ends[r] - self.starts[r], 1e-12)
-        a, b = ((moment - self.starts[r]) / length * self.slices for moment in (start, end))
-        inside = (b > 0) & (a < self.slices) & (end > start)
-        low, high = np.floor(a).clip(0, self.slices - 1), np.ceil(b).clip(1, self.slices)
+        a, b = ((moment[bar] - self.starts[r]) / length for moment in (start, end))
+        inside = (b > SAME_MOMENT) & (a < 1 - SAME_MOMENT) & (end > start)[bar]
+        low = np.floor(a * self.slices).clip(0, self.slices - 1)
+        high = np.ceil(b * self.slices).clip(1, self.slices)
         for s in range(self.slices):
             here = inside & (low <= s) & (s < np.maximum(high, low + 1))
-            self.grid[r[here], w[here], s] = state
+            self.grid[r[here], w[bar][here], s] = state
 
     # ------------------------------------------------------------------ sums over rounds
 
@@ -266,7 +346,7 @@ class Stream:
     def _sum(self, name: str) -> Array:
         """Return sums over the rounds for each worker. Rounds that can no longer change are added up once."""
         table, (first, sums) = getattr(self, name), self._sums[name]
-        settled = max(len(self) - REDRAWN_ROUNDS, first)
+        settled = max(len(self) - self.redrawn, first)
         sums = sums + table[first:settled].sum(axis=0, dtype=float)
         self._sums[name] = settled, sums
         return np.asarray(sums + table[settled:].sum(axis=0, dtype=float))

@@ -198,7 +198,7 @@ class Trace:
 
 
 def incomplete(e: Experiment, run: Mapping[str, Any], rounds: int) -> str:
-    """Return what is missing in a trace whose run was not stopped; "" if nothing is missing.
+    """Return what is missing in a trace whose run was not stopped, or "" if nothing is missing.
 
     >>> incomplete(Experiment(rounds=30), {"state": "finished"}, 26)
     'rounds.parquet has 26 of 30 rounds, and the run was not stopped; run it again'

@@ -4,13 +4,14 @@
 >>> len(plan.items())
 10
 
-`sweep(plan, "runs/first", jobs=2)` runs them and waits, `start` runs them in a process of their own, which `attach`
-finds again; `wb.runs("runs/first")` is the table of what came out.
+`sweep(plan, "runs/first", jobs=2)` runs them and waits. `start` runs them in a process of their own, which `attach`
+finds again. `wb.runs("runs/first")` is the table of the results.
 """
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
+from workbench.lab.batch.executors import ExecutorSettings
 from workbench.lab.batch.jobs import Job, job
 from workbench.lab.batch.sampling import Sample, Span
 from workbench.lab.batch.searches import Crossing, Optimum
@@ -18,17 +19,17 @@ from workbench.lab.batch.sweeps import Item, Sweep
 
 if TYPE_CHECKING:
     from workbench.lab.batch.background import Progress, SweepRun, attach, start
-    from workbench.lab.batch.run import Summary, sweep
+    from workbench.lab.batch.run import Summary, report, sweep
 
-_LATER = dict.fromkeys(("Summary", "sweep"), "run") | dict.fromkeys(
+_LATER = dict.fromkeys(("Summary", "report", "sweep"), "run") | dict.fromkeys(
     ("Progress", "SweepRun", "attach", "start"), "background"
 )
 __all__ = ["Crossing", "Item", "Job", "Optimum", "Progress", "Sample", "Span", "Summary", "Sweep", "SweepRun"]
-__all__ += ["attach", "job", "start", "sweep"]
+__all__ += ["ExecutorSettings", "attach", "job", "report", "start", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load `sweep` at first use: a kernel, which needs only `job`, runs without papermill."""
+    """Load `sweep` at first use, because kernels need only `job`, and run without papermill."""
     if name not in _LATER:
         raise AttributeError(f"module 'workbench.lab.batch' has no attribute {name!r}")
     return getattr(_import_module(f"workbench.lab.batch.{_LATER[name]}"), name)

@@ -14,11 +14,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.analysis.tables.status import Status, is_running, read_plan, run_names
+from workbench.analysis.tables import shards
+from workbench.analysis.tables.status import Status, attempts, is_running, read_plan, run_names
 from workbench.analysis.tables.table import Runs, runs
 from workbench.core.base.by_value import register
 from workbench.core.base.errors import RunError
@@ -28,8 +30,9 @@ from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_writable, path_of
 from workbench.core.base.text import duration, read_json
 from workbench.core.base.trust import limit_to
-from workbench.core.trace.layout import PLAN, SEARCH_STATE, STOP, SWEEP_LOG
-from workbench.lab.batch.run import NOTEBOOK, allowed, check_options, named, note, opened, own_of, room, sweep
+from workbench.core.trace.layout import ATTEMPTS, LINK, PLAN, SEARCH_STATE, STOP, SWEEP_LOG
+from workbench.lab.batch.folders import opened
+from workbench.lab.batch.run import NOTEBOOK, allowed, check_options, named, note, own_of, room, sweep
 from workbench.lab.batch.sweeps import Sweep
 
 
@@ -40,7 +43,7 @@ class Progress:
     `state`: starting, running, drawing (the notebooks' pictures), stopping, done (all runs are), failed (some runs,
     or the sweep itself) or stopped (runs are missing). `counts`: runs by their state. `total`: number of runs (of a
     search at most). `left`: s until the end, NaN if unknown. `failures`: reasons by name. `found`: findings of a
-    search.
+    search. `hosts`: names of the runs under way, by host. `link`: address of the executor's own dashboard, or "".
 
     >>> print(Progress("running", {"done": 3, "running": 1}, 10, 12.0))
     running: 3 of 10 runs done, 1 running; about 12 s left
@@ -52,10 +55,12 @@ class Progress:
     left: float = math.nan
     failures: Mapping[str, str] = field(default_factory=dict)
     found: str = ""
+    hosts: Mapping[str, list[str]] = field(default_factory=dict)
+    link: str = ""
 
     @property
     def share(self) -> float:
-        """Share of the runs that are over; 1 once a search is complete."""
+        """Share of the runs that have ended. It is 1 if a search is complete."""
         over = self.counts.get("done", 0) + self.counts.get("failed", 0)
         return 1.0 if self.state == "done" else over / max(self.total, 1)
 
@@ -69,9 +74,9 @@ class Progress:
 
 
 class SweepRun:
-    """Sweep in its own process, under way or over; shown live as a cell's value.
+    """Sweep in its own process, running or ended. As a cell's value, it is shown live.
 
-    `folder`: of the sweep. Every method may be called from any kernel that can read the folder.
+    `folder`: folder of the sweep. Every method may be called from any kernel that can read the folder.
 
     >>> import tempfile
     >>> SweepRun(Path(tempfile.mkdtemp())).state
@@ -85,27 +90,38 @@ class SweepRun:
     def progress(self) -> Progress:
         """Read the current state from the folder."""
         noted, alive = read_plan(self.folder), self._alive()
-        states, failures = Counter[str](), {}
+        counted, failures = shards.counts(self.folder)
+        states, hosts = Counter[str](counted), dict[str, list[str]]()
+        begun = attempts(self.folder) if alive else {}
         for name in run_names(self.folder):
             if name in self._done:
                 states["done"] += 1
                 continue
-            status = Status.read(self.folder / name) or Status("missing")
+            status = Status.read(self.folder / name) or begun.get(name) or Status("missing")
             state = "unfinished" if status.state == "running" and not alive else status.state
             states[state] += 1
+            if state == "running":
+                hosts.setdefault(str(status.host.get("name", "")), []).append(name)
             if state == "done":
                 self._done.add(name)
             elif state == "failed":
                 failures[name] = status.error
         total = max(int(noted.get("total", 0)), sum(states.values()))
+        if counted and not alive and total > sum(states.values()):
+            states["missing"] = total - sum(states.values())
         found = self.found
         state = self._state(alive, states, bool(found.get("over")))
         if state == "failed" and not failures:
             failures[self.folder.name] = self._last_line()
         left = _left(noted, states, total) if state == "running" else math.nan
-        return Progress(
-            state, dict(states), total, left, failures, str(found.get("text", found.get("words", "")))
-        )
+        text = str(found.get("text", found.get("words", "")))
+        link = self._link() if alive else ""
+        return Progress(state, dict(states), total, left, failures, text, hosts, link)
+
+    def _link(self) -> str:
+        with suppress(OSError):
+            return read_text(self.folder / ATTEMPTS / LINK)
+        return ""
 
     def _alive(self) -> bool:
         begins = self._process is not None and self._process.poll() is None
@@ -128,32 +144,32 @@ class SweepRun:
         return "stopped" if missing or searching else "done"
 
     def _last_line(self) -> str:
-        """Return the last line of its process's log; errors of runs are stored with the runs."""
+        """Return the last line of the log of its process. Errors of runs are stored with the runs."""
         log = self.folder / SWEEP_LOG
         lines = read_text(log, errors="replace").split("\n") if log.is_file() else []
         return next((line for line in reversed(lines) if line.strip()), "it ended without a word")
 
     @property
     def state(self) -> str:
-        """State: see `Progress`."""
+        """State of the sweep, one of those of `Progress`."""
         return self.progress().state
 
     @property
     def found(self) -> dict[str, Any]:
-        """Findings of a search so far: words, over, and its parameters; empty for a sweep without one."""
+        """Findings of a search so far: text, whether it is complete, and numbers. Empty without a search."""
         try:
             return read_json(self.folder / SEARCH_STATE)
         except (OSError, SettingError):
             return {}
 
     def stop(self) -> None:
-        """Ask it to stop; runs under way are marked as interrupted; returns at once."""
+        """Ask the sweep to stop, and return at once. Unfinished runs are marked as interrupted."""
         if self._alive():
             whom = "" if self._process is None else str(self._process.pid)  # it may not be ready yet
             write_file(self.folder / STOP, whom)
 
     def resume(self, jobs: int | None = None, pictures: bool = True, trust: bool = False) -> SweepRun:
-        """Run what is missing, interrupted or failed. Raises `SettingError` where it is under way.
+        """Run missing, interrupted and failed runs. Raises `SettingError` if the sweep is running.
 
         `trust`: as in `wb.batch.sweep`.
         """
@@ -167,7 +183,7 @@ class SweepRun:
         return self
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is over, at most that many seconds; return whether it is."""
+        """Wait until the sweep has ended, at most that many seconds. Return whether it has ended."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self._alive() and time.monotonic() < until:
             time.sleep(0.1)
@@ -180,6 +196,8 @@ class SweepRun:
     def __repr__(self) -> str:
         p = self.progress()
         lines = [f"{self.folder}: {p}", *([p.found] if p.found else [])]
+        lines += [f"  {host}: runs {', '.join(names)}" for host, names in p.hosts.items() if len(p.hosts) > 1]
+        lines += [f"  dashboard of the executor: {p.link}"] if p.link else []
         return "\n".join(lines + [f"  {name}: {why}" for name, why in p.failures.items()])
 
     def _ipython_display_(self) -> None:
@@ -205,13 +223,14 @@ def start(
     notebook: str | Path = NOTEBOOK,
     pictures: bool = True,
     trust: bool = False,
+    walltime: float | None = None,
 ) -> SweepRun:
-    """Start a sweep in its own process and return at once; it continues when this kernel ends.
+    """Start a sweep in its own process and return at once. The sweep continues if this kernel ends.
 
-    `plan`, `folder`, `jobs`, `timeout`, `fresh`, `notebook`, `pictures`, `trust`: as in `wb.batch.sweep`. As a cell's
-    value the sweep is shown live: means with bands, the time left, failures, Stop and Resume.
+    `plan`, `folder`, `jobs`, `timeout`, `fresh`, `notebook`, `pictures`, `trust`, `walltime`: as in `wb.batch.sweep`.
+    As a cell's value the sweep is shown live: means with bands, the time left, failures, Stop and Resume.
 
-    Raises `SettingError`: something in the plan cannot run, or a sweep is at work in the folder.
+    Raises `SettingError` if a run of the plan is invalid, or if a sweep is running in the folder.
 
     >>> import tempfile
     >>> where = tempfile.mkdtemp() + "/two"
@@ -224,6 +243,7 @@ def start(
     room(jobs)
     file = str(path_of(notebook, "notebook").resolve())
     options = {"jobs": jobs, "timeout": timeout, "fresh": fresh, "notebook": file, "pictures": pictures}
+    options["walltime"] = walltime
     with opened(plan, folder, trust) as (chosen, target):
         items = named(chosen.items(), target)
         order = {"own": own_of(items), "allowed": allowed(), "folder": str(target), "options": options}
@@ -232,13 +252,13 @@ def start(
             why = "a sweep is running in it; wb.batch.attach follows it"
             raise SettingError(f"folder = {str(target)!r}: {why}")
         (target / STOP).unlink(missing_ok=True)
-        note(chosen, target, items, jobs)  # observers that attach now see what there is to do
+        note(chosen, target, items, jobs)  # observers that attach now see the list of runs
         order["plan"] = chosen.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return SweepRun(target, _begin(order, target))
 
 
 def _begin(order: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
-    """Start the process in its own session: it outlives this kernel, and Ctrl-C does not reach it."""
+    """Start the process in its own session, so that it survives this kernel, and Ctrl-C does not reach it."""
     command = [sys.executable, "-P", "-m", "workbench.lab.batch.background"]
     with (folder / SWEEP_LOG).open("wb") as log:
         process = subprocess.Popen(
@@ -251,9 +271,9 @@ def _begin(order: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
 
 
 def attach(folder: str | Path) -> SweepRun:
-    """Watch a sweep by its folder, wherever it was started, under way or over.
+    """Watch a running or ended sweep by its folder, wherever it was started.
 
-    Raises `SettingError` where the folder holds no sweep, or its plan is damaged.
+    Raises `SettingError` if the folder has no sweep, or if its plan is damaged.
 
     >>> attach("no-sweep-here")
     Traceback (most recent call last):

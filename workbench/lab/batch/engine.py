@@ -36,7 +36,7 @@ class WriteOnce(NBClientEngine):
 
 
 def join_streams(notebook: NotebookNode) -> None:
-    """Join consecutive pieces of text of one stream: every flush makes one."""
+    """Join consecutive pieces of text of one stream, because every flush makes a piece."""
     for cell in notebook.cells:
         outputs: list[NotebookNode] = []
         for stream, some in groupby(cell.get("outputs", []), lambda output: output.get("name")):

@@ -36,7 +36,7 @@ class Slot:
         self._places, self._kernels, self._mine = places, kernels, False
 
     def wait(self, **_: Any) -> None:
-        """Wait for a slot; called when the kernel is ready, before the first cell; a stopped batch does not wait."""
+        """Wait for a slot. It is called when the kernel is ready. A stopped batch does not wait."""
         while not self._mine and not self._kernels.stopping:
             self._mine = self._places.acquire(timeout=0.2)
 
@@ -49,8 +49,8 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Executor:
-    """Shared state of the runs of a sweep.
+class NotebookRunner:
+    """Shared state of the runs of a sweep that one process executes.
 
     places: number of runs that may compute at a time, while other kernels start and pages are written. timeout:
     seconds that a cell may take.
@@ -86,7 +86,7 @@ class Executor:
         return status
 
     def _attempt(self, item: Item, folder: Path) -> str | None:
-        """Try to run; return what went wrong, None when everything was written; the page shows where it failed."""
+        """Run the notebook. Return the error, or None if all files were written. The page shows the failed cell."""
         why: str | None = None
         log = folder / LOG
         try:
@@ -125,7 +125,7 @@ class Executor:
                 raise_on_iopub_timeout=True,
                 kernel_name="python3",
                 kernel_manager_class=self.kernels.manager(item.name, log),
-                # Other engines have their own processes to end; on the virtual clock nothing is lost.
+                # Other engines must end their own processes. On the virtual clock, the kernel can be killed.
                 shutdown_kernel="immediate" if item.engine == "sim" else "graceful",
                 store_widget_state=False,
                 on_notebook_start=slot.wait,
@@ -133,7 +133,7 @@ class Executor:
 
 
 def _forget() -> None:
-    """Cancel the tasks of nbclient that wait for a dead kernel; asyncio would complain about them later."""
+    """Cancel the tasks of nbclient that wait for a dead kernel. Otherwise asyncio warns about them later."""
     loop = ensure_event_loop()
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
@@ -142,12 +142,12 @@ def _forget() -> None:
 
 
 def literal(path: Path) -> str:
-    """Escape braces: papermill replaces {parameters} in paths, and these paths have none."""
+    """Escape braces, because papermill would replace {parameters} in paths."""
     return str(path.resolve()).replace("{", "{{").replace("}", "}}")
 
 
 def _check(item: Item, folder: Path, notebook: NotebookNode) -> None:
-    """Raise `RunError` or `SettingError` where a notebook ended without an error and without its result."""
+    """Raise `RunError` or `SettingError` if a notebook ended without an error and without its result."""
     spec = folder / TRACE / SPEC
     if not spec.is_file():
         for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
@@ -159,7 +159,7 @@ def _check(item: Item, folder: Path, notebook: NotebookNode) -> None:
 
 
 def reason(error: Exception, code: int | None = None, log: Path | None = None) -> str:
-    """Return one sentence: why a run failed. code: the kernel's exit status, if it has ended; log: its log."""
+    """Return in one sentence why a run failed. `code`: exit status of an ended kernel. `log`: its log."""
     from nbclient.exceptions import CellTimeoutError
     from papermill.exceptions import PapermillExecutionError
 

@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def end(pid: int) -> None:
-    """End a kernel and all processes that it has started: the supervisor of a real run has its own group."""
+    """End a kernel and all processes that it has started. The supervisor of a real run has its own group."""
     import psutil
 
     with suppress(psutil.Error, OSError):
@@ -72,8 +72,8 @@ def end(pid: int) -> None:
 
 
 def _prepare() -> None:
-    """Import, and execute a small run, so that modules that are imported late are loaded as well."""
-    # These kernels are never debugged: without a debugger they start sooner.
+    """Import modules, and execute a small run, so that modules that are imported late are loaded as well."""
+    # Without a debugger, kernels start sooner.
     sys.modules.setdefault("debugpy", None)  # type: ignore[arg-type]
     with grammar_put_off():
         for name in PRELOADED:
@@ -121,7 +121,7 @@ def _fork(request: dict[str, Any], alive: dict[int, int]) -> None:
 
 
 def _run_kernel(request: dict[str, Any]) -> None:
-    """Run a kernel in this child process; never returns.
+    """Run a kernel in this child process. It does not return.
 
     It has its own group, so that a kernel's children can be ended with it.
     """

@@ -33,7 +33,7 @@ CODE_FILE = "own"  # a file in the folder of the sockets
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Environment variables that NumPy and plotly read at import; figures are stored as data, which the page draws."""
+    """Return variables that NumPy and plotly read at import. Figures are stored as data, which the page draws."""
     return {"PLOTLY_RENDERER": "plotly_mimetype", **dict.fromkeys(THREADS, str(threads))}
 
 
@@ -48,22 +48,22 @@ class Kernel:
         self.born, self.ended = Event(), Event()
 
     def poll(self) -> int | None:
-        """Return the exit status, None while it runs."""
+        """Return the exit status, or None while the kernel runs."""
         return self.code
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait for its end."""
+        """Wait for the end of the kernel."""
         self.ended.wait(timeout)
         return self.code
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to it and to its children."""
+        """Send a signal to the kernel and to its children."""
         if self.code is None and self.pid > 0:  # 0 would be this process's own group
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
     def kill(self) -> None:
-        """Kill it at once."""
+        """Kill the kernel at once."""
         self.send_signal(signal.SIGKILL)
 
     terminate = kill
@@ -98,7 +98,7 @@ class KernelForkServer:
         Thread(target=self._listen, name="workbench-forkserver", daemon=True).start()
 
     def fork(self, **request: Any) -> Kernel | None:
-        """Fork a kernel; return None when the fork server is gone."""
+        """Fork a kernel. Return None if the fork server has ended."""
         kernel, number = Kernel(), next(self._numbers)
         self.kernels[number] = kernel
         try:
@@ -125,7 +125,7 @@ class KernelForkServer:
             kernel.update({"code": -signal.SIGKILL} if kernel.code is None else {})
 
     def close(self) -> None:
-        """Close it with its kernels; while it is still importing it has no kernels, and is killed."""
+        """End the fork server with its kernels. While it is still importing, it has no kernels, and is killed."""
         with suppress(OSError):
             assert self.process.stdin is not None
             self.process.stdin.close()
@@ -136,7 +136,7 @@ class KernelForkServer:
 
 
 class Kernels:
-    """Kernels of a batch; leaving the block ends them all.
+    """Kernels of a batch. Leaving the block ends all of them.
 
     threads: number of linear-algebra threads of each kernel. fresh: start every kernel instead of forking it. code:
     user-defined classes, by value. They are in the folder of the sockets during the batch. allowed: names of code that
@@ -175,13 +175,13 @@ class Kernels:
                 self._forkserver.close()
 
     def started(self, name: str, process: Any) -> None:
-        """Register a kernel; it is ended at once if the batch is stopping."""
+        """Register a kernel. If the batch is stopping, the kernel is ended at once."""
         self.processes[name] = process
         if self.stopping:
             process.kill()
 
     def fork(self, **request: Any) -> Kernel:
-        """Fork a kernel; a fork server that was killed is replaced."""
+        """Fork a kernel. A fork server that was killed is replaced."""
         for _ in range(3):
             if kernel := self._warm().fork(**request):
                 return kernel
@@ -190,7 +190,7 @@ class Kernels:
         )
 
     def warm(self) -> None:
-        """Start to import, some seconds before the first kernel is needed."""
+        """Start the fork server some seconds before the first kernel is needed, because it imports for seconds."""
         if not self.fresh:
             self._warm()
 
@@ -204,13 +204,13 @@ class Kernels:
 
     @property
     def arguments(self) -> list[str]:
-        """Arguments that a kernel processes first: keep its output, load user-defined classes, restrict code."""
+        """Return a kernel's first arguments: they keep its output, load user-defined classes, and restrict code."""
         options = [run_first(register_file, str(self.folder / CODE_FILE))] if self.code_sent else []
         limit = [] if self.allowed is None else [run_first(limit_to, dict(self.allowed))]
         return [run_first(keep_output), *options, *limit]
 
     def code(self, name: str) -> int | None:
-        """Return the exit status of a run's kernel; None while it runs, or if there never was one."""
+        """Return the exit status of a run's kernel, or None while it runs, or if none was started."""
         process = self.processes.get(name)
         return None if process is None else process.poll()
 

@@ -37,13 +37,13 @@ _STYLES_ASIDE = "{% block notebook_css %}{{ super() | aside }}{% endblock %}"
 
 
 def write_page(notebook: Path, page: Path) -> None:
-    """Write the page of a notebook; its figures are drawn by the script in the parent folder."""
+    """Write the page of a notebook. The script in the parent folder draws its figures."""
     body = _page(notebook, page.parent.name)
     write_file(page, body)
 
 
 def preload(notebook: Path) -> None:
-    """Make a page and discard it: the first page of a process takes a second or more, later ones 35 ms."""
+    """Make a page and discard it. The first page of a process takes a second or more, later ones take 35 ms."""
     _page(notebook, notebook.stem)
 
 
@@ -130,7 +130,7 @@ PNG, WIDTH, HEIGHT = "image/png", 960, 540
 
 
 def add_pictures(notebooks: Iterable[Path], draw: Callable[[dict[str, Any]], bytes]) -> int:
-    """Put a PNG beside every figure without one, until the sweep is stopped; return how many were added."""
+    """Add a PNG to every figure without one, until the sweep is stopped. Return how many were added."""
     made = 0
     for path in notebooks:
         if (path.parent.parent / STOP).exists():
@@ -156,7 +156,7 @@ def picture(figure: dict[str, Any]) -> bytes:
 
 
 def illustrate(notebooks: Iterable[Path]) -> str:
-    """Add pictures with one browser for all; return why some are missing, or an empty text."""
+    """Add pictures with one browser for all. Return why some are missing, or an empty text."""
     from choreographer.errors import ChromeNotFoundError
 
     try:

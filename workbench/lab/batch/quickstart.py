@@ -23,7 +23,7 @@ NOTEBOOK = shipped("notebooks/01-quickstart.ipynb")
 
 
 def summary(traces: Sequence[Trace], target: float | None = None, metric: str = "loss") -> pd.DataFrame:
-    """Return scheme, seconds to the target and how many times as long as CR; by default all reach the target.
+    """Return each scheme with its seconds to the target, also over those of CR. By default, all reach the target.
 
     `traces` of one problem; `metric`: the column of their rounds that is compared.
 
@@ -36,9 +36,9 @@ def summary(traces: Sequence[Trace], target: float | None = None, metric: str = 
 
 
 def story(traces: Sequence[Trace]) -> str:
-    """Describe in words (Markdown) what the comparison shows, from its numbers.
+    """Describe the results of the comparison as text (Markdown).
 
-    `traces`: of one problem, one a scheme.
+    `traces`: traces of one problem, one for each scheme.
 
     >>> import workbench as wb
     >>> traces = wb.compare(wb.baselines(2, 2, 1, rounds=5))
@@ -91,7 +91,7 @@ def __dir__() -> list[str]:
 def main(folder: Path | None = None) -> int:
     """Execute the notebook, then print the locations of the results and the summary.
 
-    `folder`: default runs/quickstart- and the time. Raises `SettingError` where the notebook does not exist.
+    `folder`: by default, runs/quickstart- and the time. Raises `SettingError` if the notebook does not exist.
     """
     if not NOTEBOOK.is_file():
         why = "not found; install the whole wheel, or run this from a clone"

@@ -2,13 +2,14 @@
 
 import logging
 import os
+import secrets
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -17,30 +18,34 @@ from threading import Semaphore
 from typing import Any
 
 from workbench.analysis.tables.rows import Place, read
-from workbench.analysis.tables.status import Status, alone, is_run, read_plan, write_plan
+from workbench.analysis.tables.status import Status, alone, write_plan
 from workbench.analysis.tables.table import Runs, runs
 from workbench.core.base.bar import Bar
 from workbench.core.base.by_value import sent
-from workbench.core.base.files import sha256, write_json
+from workbench.core.base.files import write_json
 from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
-from workbench.core.base.trust import limit, limited
-from workbench.core.base.user_code import run_hash
+from workbench.core.base.trust import limit
 from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import NOTEBOOK as EXECUTED
 from workbench.core.trace.layout import PLAN, SEARCH_STATE, STOP, TRACE
-from workbench.core.trace.trust import code_names, permitted, sign_code
-from workbench.lab.batch.execution import Executor, literal
+from workbench.core.trace.trust import sign_code
+from workbench.lab.batch.dispatch import Dispatcher, run_notebooks
+from workbench.lab.batch.execution import NotebookRunner, literal
+from workbench.lab.batch.executors import ExecutorSettings, Given, connected, executor_of
+from workbench.lab.batch.folders import noted, opened, signed
 from workbench.lab.batch.jobs import OTHER_PARAMETERS
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import illustrate, preload, write_script
+from workbench.lab.batch.sharded import Tally, made_whole, run_chunks, wanted
 from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep
+from workbench.lab.batch.task import Order
 from workbench.lab.notebooks import grammar_put_off, shipped
-from workbench.mpi import clusters
 
-# files that one run under way has open here (sockets of its kernel), and those of all runs
+# numbers of files that are open here: for each active run (sockets of its kernel), and for all runs together
 FILES_PER_RUN, SPARE_FILES = 28, 40
 NOTEBOOK = shipped("notebooks/run.ipynb")
+Work = Callable[[list[Item], int], dict[str, Status]]  # runs to do, and the total number of runs
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class Summary:
     """Result of a sweep.
 
     before: number of runs that were done already. states: state of every other run, by name. folder: folder of the
-    sweep. found: result of a search as text. It also has the reason if requested pictures are missing.
+    sweep. found: result of a search as text. It also has the reason if requested pictures are missing. counts:
+    number of runs in shards by their state, of which `states` has those that failed.
 
     >>> Summary(Path("runs"), before=3, states={}).failed
     []
@@ -58,6 +64,7 @@ class Summary:
     before: int
     states: Mapping[str, Status]
     found: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def named(self, *states: str) -> list[str]:
         """Return the names of the runs in one of these states."""
@@ -74,14 +81,14 @@ class Summary:
 
     def __str__(self) -> str:
         """Return counts, then for every failure its name, its reason and how to run it alone."""
-        counts = Counter(status.state for status in self.states.values())
-        texts = [f"{counts[s]} {s}" for s in ("done", "failed", "interrupted", "missing") if counts[s]]
+        counts = self.counts or Counter(status.state for status in self.states.values())
+        texts = [f"{counts[s]} {s}" for s in ("done", "failed", "interrupted", "missing") if counts.get(s)]
         texts += [f"{self.before} done before"] if self.before else []
         lines = [f"{self.folder}: {', '.join(texts) or 'nothing to do'}"]
         for name in self.failed:
             alone = f"workbench sweep {shlex.quote(str(self.folder))} --only {shlex.quote(name)}"
             lines += [f"  {name}", f"    why: {self.states[name].error}", f"    alone: {alone}"]
-        if self.named("interrupted", "missing"):
+        if self.named("interrupted", "missing") or self.counts.get("missing"):
             lines.append(f"resume: workbench sweep {shlex.quote(str(self.folder))}")
         lines += [self.found] if self.found else []
         return "\n".join(lines)
@@ -101,6 +108,8 @@ def sweep(
     notebook: str | Path = NOTEBOOK,
     pictures: bool = False,
     trust: bool = False,
+    executor: Any = None,
+    walltime: float | None = None,
 ) -> Summary:
     """Run every experiment of a sweep that is not done yet, each in its own notebook.
 
@@ -114,9 +123,12 @@ def sweep(
     - `notebook`: notebook to run; it must declare the parameters that `notebooks/run.ipynb` does.
     - `pictures`: put a PNG beside every figure once all runs are over, which takes about a second per run.
     - `trust`: run code that an earlier sweep's folder names and that somebody else has written or changed; needed once.
+    - `executor`: a `concurrent.futures.Executor`, a function that makes one, or the fields of `executor:` in a SWEEP
+      file. It replaces the plan's; None and no such field: kernels of this process, `jobs` at a time.
+    - `walltime`: seconds from now until the executor's engines end. A run that would take longer is not begun.
 
-    Raises `SettingError`: something in the plan cannot run, or too few files may be open; nothing has been started.
-    KeyboardInterrupt: finished runs are kept, runs under way are marked, and the summary is printed.
+    Raises `SettingError` before the first run, if a run of the plan is invalid, or if too few files may be open.
+    KeyboardInterrupt: finished runs are kept, unfinished ones are marked, and the summary is printed.
 
     >>> sweep({"grid": {"scheme": ["UMW"]}}, jobs=0)
     Traceback (most recent call last):
@@ -129,42 +141,129 @@ def sweep(
         raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
     notebook = path_of(notebook, "notebook")
     with opened(plan, folder, trust) as (chosen, target):
-        return _swept(chosen, target, names, notebook, jobs, timeout, fresh, progress, pictures)
+        use = executor_of(chosen.executor if executor is None else executor)
+        if use is not None and fresh:
+            raise SettingError("fresh = True: kernels of an executor are forked; drop one of the two")
+        options = Options(names, notebook, jobs, timeout, fresh, progress, pictures, walltime)
+        if not chosen.notebooks:
+            return _sharded(chosen, target, options, use or ExecutorSettings(kind="processes"))
+        return _swept(chosen, target, options) if use is None else _dispatched(chosen, target, options, use)
 
 
-def _swept(
-    plan: Sweep,
-    target: Path,
-    names: Sequence[str],
-    notebook: Path,
-    jobs: int,
-    timeout: float | None,
-    fresh: bool,
-    progress: bool,
-    pictures: bool,
-) -> Summary:
-    getting_ready = room(jobs)
-    items = named(plan.items(), target)
-    chosen = _chosen(items, names)
+@dataclass(frozen=True)
+class Options:
+    """Options of `sweep`, checked."""
+
+    only: Sequence[str]
+    notebook: Path
+    jobs: int
+    timeout: float | None
+    fresh: bool
+    progress: bool
+    pictures: bool
+    walltime: float | None
+
+
+def _swept(plan: Sweep, target: Path, options: Options) -> Summary:
+    """Run a sweep in kernels of this process."""
+    getting_ready, jobs = room(options.jobs), options.jobs
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    with Kernels(threads, fresh, own_of(chosen), allowed()) as kernels:
+    items, chosen = _items(plan, target, options)
+    with Kernels(threads, options.fresh, own_of(chosen), allowed()) as kernels:
         if not all(_done(target, item) for item in chosen):
             kernels.warm()
-            _check(notebook, {name for item in chosen for name in item.spec})
-        check_writable(target, "folder", target)
-        with alone(target):
-            if not _meant(target / STOP):
-                (target / STOP).unlink(missing_ok=True)
-            executor = Executor(notebook.resolve(), target.resolve(), kernels, Semaphore(jobs), timeout)
-            work = partial(_work, executor, getting_ready=getting_ready, progress=progress)
-            if plan.search is not None and not names:
-                summary = _searched(plan, target, jobs, work)
-            else:
-                summary = _all_at_once(plan, target, jobs, items, chosen, work)
-            return _illustrated(summary) if pictures else summary
+            _check(options.notebook, {name for item in chosen for name in item.spec})
+        runner = NotebookRunner(
+            options.notebook.resolve(), target.resolve(), kernels, Semaphore(jobs), options.timeout
+        )
+        work = partial(_work, runner, getting_ready=getting_ready, progress=options.progress)
+        return _at_work(plan, target, options, items, chosen, work)
 
 
-Work = Callable[[list[Item], int], dict[str, Status]]  # runs to do, and the total number of runs
+def _dispatched(plan: Sweep, target: Path, options: Options, executor: Given | ExecutorSettings) -> Summary:
+    """Run a sweep on an executor."""
+    items, chosen = _items(plan, target, options)
+    _check(options.notebook, {name for item in chosen for name in item.spec})
+    order = _order(target, options, chosen, read_text(options.notebook))
+    with connected(executor, options.jobs) as connection:
+        dispatcher = Dispatcher(order, connection, options.progress)
+
+        def work(todo: list[Item], total: int) -> dict[str, Status]:
+            try:
+                return run_notebooks(dispatcher, todo, total) if todo else {}
+            except KeyboardInterrupt as stopped:
+                print(Summary(target, total - len(todo), getattr(stopped, "states", {})))
+                raise
+
+        options = replace(options, jobs=connection.engines or options.jobs)
+        return _at_work(plan, target, options, items, chosen, work)
+
+
+def _order(target: Path, options: Options, own: list[Item], notebook: str = "") -> Order:
+    """Return what all tasks of a sweep share. own: runs with user-defined code."""
+    until = None if options.walltime is None else time.time() + options.walltime
+    where = (str(target.resolve()), secrets.token_hex(16), str(Path.cwd()))
+    return Order(*where, notebook, own_of(own), allowed(), timeout=options.timeout, until=until)
+
+
+def _sharded(plan: Sweep, target: Path, options: Options, executor: Given | ExecutorSettings) -> Summary:
+    """Run a sweep without notebooks."""
+    if options.timeout is not None or options.pictures:
+        name = "timeout" if options.timeout is not None else "pictures"
+        raise SettingError(f"{name}: is of notebooks, and notebooks = False; drop one of the two")
+    check_writable(target, "folder", target)
+    with alone(target), connected(executor, options.jobs) as connection:
+        if not _meant(target / STOP):
+            (target / STOP).unlink(missing_ok=True)
+        runs = wanted(plan, target, options.only)
+        note(plan, target, [], connection.engines or options.jobs, runs.before, runs.total)
+        dispatcher = Dispatcher(_order(target, options, runs.own), connection, options.progress)
+        try:
+            tally = run_chunks(dispatcher, plan, runs, connection.engines) if runs.todo else Tally()
+        except KeyboardInterrupt as stopped:
+            print(_tallied(target, runs.before, getattr(stopped, "tally", Tally())))
+            raise
+    return _tallied(target, runs.before, tally)
+
+
+def _tallied(target: Path, before: int, tally: Tally) -> Summary:
+    states = {name: Status("failed", error=why) for name, why in tally.failed.items()}
+    counts = {"done": tally.done, "failed": len(states), "missing": tally.missing}
+    return Summary(target, before, states, counts=counts)
+
+
+def report(run: str | Path, trust: bool = False) -> Path:
+    """Make a run of a sweep without notebooks whole: its folder, notebook and page; return its folder.
+
+    The run is executed again from its settings. `run`: its folder, as the table of runs names it. `trust`: as in
+    `sweep`. Raises `SettingError` where there is no such run, and `RunError` where its rounds are not the same bits.
+    """
+    path = path_of(run, "run")
+    if not (path.parent / PLAN).is_file():
+        raise SettingError(f"run = {str(run)!r}: is not in a sweep's folder; give FOLDER/RUN")
+    with opened(path.parent, None, trust):
+        return made_whole(path, NOTEBOOK, own_of, allowed())
+
+
+def _items(plan: Sweep, target: Path, options: Options) -> tuple[list[Item], list[Item]]:
+    """Return all runs of a sweep, and those that were chosen."""
+    items = named(plan.items(), target)
+    return items, _chosen(items, options.only)
+
+
+def _at_work(
+    plan: Sweep, target: Path, options: Options, items: list[Item], chosen: list[Item], work: Work
+) -> Summary:
+    """Run what is not done, as the only sweep in the folder."""
+    check_writable(target, "folder", target)
+    with alone(target):
+        if not _meant(target / STOP):
+            (target / STOP).unlink(missing_ok=True)
+        if plan.search is not None and not options.only:
+            summary = _searched(plan, target, options.jobs, work)
+        else:
+            summary = _all_at_once(plan, target, options.jobs, items, chosen, work)
+        return _illustrated(summary) if options.pictures else summary
 
 
 def _illustrated(summary: Summary) -> Summary:
@@ -174,20 +273,25 @@ def _illustrated(summary: Summary) -> Summary:
 
 
 def named(items: Iterable[Item], target: Path) -> list[Item]:
-    """Keep the names of runs that exist in the folder, whatever the sweep would call them now."""
+    """Keep the names of runs that exist in the folder, even if they would have other names now."""
     known = {path.name[-KEY_DIGITS:]: path.name for path in target.iterdir()} if target.is_dir() else {}
     return [replace(item, known_as=known.get(item.key, "")) for item in items]
 
 
 def note(
-    plan: Sweep, target: Path, items: Sequence[Item], jobs: int, before: int = 0, total: int | None = None
+    plan: Sweep,
+    target: Path,
+    items: Sequence[Item],
+    jobs: int,
+    before: int = 0,
+    total: int | None = None,
 ) -> None:
-    """Write down the runs to do, and the data from which the remaining time is estimated."""
+    """Write the list of runs, and the data from which the remaining time is estimated."""
     total = total or (len(items) if plan.search is None else plan.search.budget)
     now = {"begun": time.time(), "before": before, "total": total, "jobs": jobs}
-    write_plan(target, _noted(plan), [item.name for item in items], **now)
-    signed = _signed(plan)
-    sign_code("sweep", target, signed, needed=bool(signed["cluster_file"]))
+    write_plan(target, noted(plan), [item.name for item in items], **now)
+    fields = signed(plan)
+    sign_code("sweep", target, fields, needed=bool(fields["cluster_file"]))
 
 
 def _all_at_once(
@@ -199,7 +303,7 @@ def _all_at_once(
 
 
 def _searched(plan: Sweep, target: Path, jobs: int, work: Work) -> Summary:
-    """Run what the search requests, until it is complete, or a run that it needs has failed."""
+    """Run the requests of a search, until it is complete, or a run that it needs has failed."""
     assert plan.search is not None
     values, states, before = Values(plan, target), dict[str, Status](), None
     while True:
@@ -228,7 +332,7 @@ class Values:
         self._known: dict[str, float] = {}
 
     def __call__(self, item: Item) -> float | None:
-        """Return a run's result; None where it is not done."""
+        """Return a run's result, or None if the run is not done."""
         if item.key not in self._known:
             if not _done(self.folder, item):
                 return None
@@ -243,7 +347,7 @@ class Values:
 
 
 def own_of(items: Iterable[Item]) -> str:
-    """Return the user's definitions that kernels cannot read from a file, by value; empty if there are none."""
+    """Return the user's definitions that kernels cannot read from a file, by value, or empty if there are none."""
     found: dict[Any, None] = {}
     for e in (item.experiment for item in items):
         parts = {e.scheme: e.built_scheme, e.problem: e.problem_spec, e.optimiser: e.build_optimiser()}
@@ -253,12 +357,12 @@ def own_of(items: Iterable[Item]) -> str:
 
 
 def allowed() -> dict[str, str] | None:
-    """Return what kernels may run, by name and hash, where that is restricted, see `base.trust`."""
+    """Return the code that kernels may run, by name and hash, or None without a limit (see `base.trust`)."""
     return None if (now := limit()) is None else dict(now.allowed)
 
 
 def check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -> None:
-    """Reject invalid options; raises `SettingError`."""
+    """Raise `SettingError` for invalid options."""
     check_kind("jobs", jobs, int)
     if jobs < 1:
         raise SettingError(f"jobs = {jobs}: at least one must run at a time")
@@ -270,10 +374,10 @@ def check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -
 
 
 def room(jobs: int) -> int:
-    """Return how many runs may be under way: twice `jobs`, if enough files may be open.
+    """Return how many runs may be active at a time: twice `jobs`, if enough files may be open.
 
-    One kernel starts while another computes. Raises `SettingError` where even `jobs` runs need more files than
-    allowed: libzmq would end this process.
+    One kernel starts while another computes. Raises `SettingError` if even `jobs` runs need more files than
+    allowed, because libzmq would end this process.
 
     Raises `SettingError` where not even the jobs have as many files as they need: libzmq would end this process.
     """
@@ -291,84 +395,6 @@ def room(jobs: int) -> int:
             f"jobs = {jobs}: needs {needed} open files and {limit} are allowed; {fewer}raise it: ulimit -n {needed}"
         )
     return min(2 * jobs, most)
-
-
-@contextmanager
-def opened(
-    plan: Sweep | Mapping[str, Any] | str | Path,
-    folder: str | Path | None,
-    trust: bool = False,
-    **changes: Any,
-) -> Iterator[tuple[Sweep, Path]]:
-    """Read a sweep and its target folder; see `sweep`. `changes`: other values of its fields.
-
-    Within the block, code that a folder names runs only if it is signed or trusted, see `trace.trust`.
-    """
-    check_kind("trust", trust, bool)
-    if isinstance(plan, Sweep | Mapping):
-        chosen = plan if isinstance(plan, Sweep) else Sweep(**{str(k): v for k, v in plan.items()})
-        yield chosen.replace(**changes), _no_run(path_of(folder or Path("runs") / "sweep", "folder"))
-        return
-    path = path_of(plan, "sweep")
-    if not path.is_dir():
-        where = _no_run(path_of(folder or Path("runs") / path.stem, "folder"))
-        yield Sweep.read(path).replace(**changes), where
-        return
-    chosen = read_folder(path).replace(**changes)
-    with limited(_permitted(chosen, path, trust)):
-        yield chosen, _no_run(path_of(folder or path, "folder"))
-
-
-def read_folder(path: Path) -> Sweep:
-    """Read the sweep of a folder without running anything; raises `SettingError` where there is none."""
-    noted = read_plan(path).get("sweep")
-    if noted is None:
-        wanted = "give a .yaml file, or a sweep's folder"
-        raise SettingError(f"sweep = {str(path)!r}: is a folder without {PLAN}; {wanted}")
-    if not isinstance(noted, dict):
-        raise SettingError(f"{path / PLAN}: is damaged ('sweep' has no fields)")
-    return Sweep(**noted)
-
-
-def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
-    """Return the code that a sweep's folder may run, name -> hash; empty if it names no code.
-
-    Raises `SettingError` for code that is neither signed nor trusted.
-    """
-    odd = plan.cluster and plan.cluster not in clusters.names()
-    if not (names := code_names(_noted(plan))) and not odd:
-        return {}
-    with limited() as now, suppress(SettingError):  # other errors of the sweep are reported later
-        plan.items()
-    if not now.names and not odd:  # code that was executed in this process may be executed in its kernels
-        return {name: found for name in names if (found := run_hash(name)) is not None}
-    why = (
-        f"cluster = {plan.cluster!r}: is not one of {', '.join(clusters.names())}" if odd else now.refused[0]
-    )
-    how = f"look at it, then trust=True (--trust) runs it and trusts {str(folder)!r} from then on"
-    return permitted("sweep", folder, _signed(plan), trust, SettingError(f"{folder / PLAN}: {why}; {how}"))
-
-
-def _signed(plan: Sweep) -> dict[str, Any]:
-    """Return the signed contents of a sweep: all of it, and the cluster's file where it names one."""
-    file = Path(plan.cluster)
-    named = plan.cluster and plan.cluster not in clusters.names() and file.is_file()
-    return {**_noted(plan), "cluster_file": f"{plan.cluster}:{sha256(file)}" if named else ""}
-
-
-def _noted(plan: Sweep) -> dict[str, Any]:
-    """Return a sweep as its folder describes it."""
-    return plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
-
-
-def _no_run(folder: Path) -> Path:
-    """Reject the folder of a run: the tables treat it as one run, and do not search within it."""
-    for each in (folder, *folder.absolute().parents):
-        if each.is_dir() and is_run([path.name for path in each.iterdir()]):
-            raise SettingError(
-                f"folder = {str(folder)!r}: {each} holds a run; choose another for a sweep's runs"
-            )
-    return folder
 
 
 def _check(notebook: Path, needed: set[str]) -> None:
@@ -392,7 +418,7 @@ def parameters(notebook: Path) -> list[str]:
 
 
 def _meant(stop: Path) -> bool:
-    """Return whether this very process was asked to stop before it was ready; other requests are older."""
+    """Return whether this process was asked to stop before it was ready. Other requests are older."""
     with suppress(OSError):
         return read_text(stop) == str(os.getpid())
     return False
@@ -415,14 +441,14 @@ def _done(folder: Path, item: Item) -> bool:
 
 
 def _work(
-    executor: Executor, todo: list[Item], total: int, getting_ready: int, progress: bool
+    runner: NotebookRunner, todo: list[Item], total: int, getting_ready: int, progress: bool
 ) -> dict[str, Status]:
-    """Run items, a limited number at a time; on Ctrl-C end those that run, mark them, and report the state."""
+    """Run items, a limited number at a time. On Ctrl-C, end the running ones, mark them, and report the state."""
     from papermill.iorw import local_file_io_cwd
 
     if not todo:
         return {}
-    write_script(executor.folder)
+    write_script(runner.folder)
     # its errors would be printed across the bar
     logging.getLogger("papermill").addHandler(logging.NullHandler())
     bar = Bar("runs", "run", total, progress, done=total - len(todo))
@@ -430,19 +456,19 @@ def _work(
     with bar, local_file_io_cwd(), ThreadPoolExecutor(getting_ready, "workbench-run") as pool:
         futures: dict[str, Future[Status]] = {}
         try:
-            if not executor.kernels.fresh:  # meanwhile, the fork server imports
+            if not runner.kernels.fresh:  # meanwhile, the fork server imports
                 with suppress(Exception):  # errors of pages are reported with each run
-                    preload(executor.notebook)
+                    preload(runner.notebook)
             for item in todo:
-                futures[item.name] = pool.submit(executor.run, item)
-            _watch(futures.values(), bar, total - len(todo), executor.folder / STOP)
+                futures[item.name] = pool.submit(runner.run, item)
+            _watch(futures.values(), bar, total - len(todo), runner.folder / STOP)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
-            executor.kernels.stop()
+            runner.kernels.stop()
             pool.shutdown()
             bar.close()
             states = {item.name: _state(futures.get(item.name)) for item in todo}
-            print(Summary(executor.folder, total - len(todo), states))
+            print(Summary(runner.folder, total - len(todo), states))
             raise
     return {name: _state(future) for name, future in futures.items()}
 

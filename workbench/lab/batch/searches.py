@@ -20,7 +20,7 @@ from workbench.core.base.text import plain
 from workbench.core.trace.metrics import rises
 from workbench.lab.batch.sampling import Span, Spans
 
-MAX_REPEATED_DRAWS = 100  # draws in a row without a new setting; then everything has been tried
+MAX_REPEATED_DRAWS = 100  # max successive draws without a new setting: then all settings have been tried
 Changes = dict[str, Any]
 Values = Callable[[Changes], float | None]  # result of a run; None: not known yet; NaN: target not reached
 
@@ -52,7 +52,7 @@ class Search(Settings):
 
     @abstractmethod
     def step(self, value: Values, first: int = 0) -> Step:
-        """Return requests and findings, given those values; `first`: the base's seed."""
+        """Return the requests and findings that follow from these values. `first`: seed of the base."""
 
 
 class Crossing(Search):
@@ -94,7 +94,7 @@ class Crossing(Search):
 
     @property
     def better(self) -> str:
-        """Word for the better of two results."""
+        """Name of the direction in which a result is better, such as lower."""
         return "higher" if rises(self.of) else "lower"
 
     @property
@@ -173,7 +173,7 @@ class _Bisection:
         return list((both[:, 1] - both[:, 0]) * (-1.0 if rises(s.of) else 1.0))
 
     def answer(self) -> str:
-        """Bisect; raises `_Missing` for runs that are needed first."""
+        """Bisect, and return the findings. Raises `_Missing` for runs that are needed first."""
         s = self.search
         low, high = self._cast(s.span.low), self._cast(s.span.high)
         ends = self.sign(low), self.sign(high)
@@ -234,7 +234,7 @@ class _Bisection:
         return low if low == -high else 0
 
     def so_far(self) -> str:
-        """Describe what is known of the crossing."""
+        """Describe the known bounds of the crossing."""
         if not (left := self._turned()):
             return "nothing is known yet"
         (a, b), (one, other) = self.bracket(left), self._sides(left)
@@ -243,7 +243,7 @@ class _Bisection:
         )
 
     def numbers(self) -> dict[str, Any]:
-        """Return the findings as numbers; the crossing is between low and high."""
+        """Return the findings as numbers. The crossing is between low and high."""
         found: dict[str, Any] = {
             "confidence": self.search.confidence,
             "level": self.level,
@@ -281,7 +281,7 @@ class Optimum(Search):
 
     @property
     def rising(self) -> bool:
-        """Whether the greatest mean is searched for."""
+        """Whether the search maximises the mean."""
         return rises(self.of) if self.greatest is None else self.greatest
 
     def step(self, value: Values, first: int = 0) -> Step:

@@ -22,12 +22,13 @@ from workbench.core.base.text import plain, read_yaml
 from workbench.core.experiment import Experiment, put
 from workbench.core.running.start import ENGINES
 from workbench.core.trace.definitions import sources_of
+from workbench.lab.batch.executors import ExecutorSettings
 from workbench.lab.batch.sampling import Sample, listed
 from workbench.lab.batch.searches import Changes, Crossing, Optimum, Step, searched
 from workbench.mpi import clusters
 
-KEY_DIGITS = 10  # digits
-MAX_RUNS = 100_000  # runs of one sweep: each has a folder and a page
+KEY_DIGITS = 10  # number of digits of a run's key
+MAX_RUNS = 100_000  # max number of runs of a sweep, because each has a folder and a page
 
 
 class Sweep(Settings):
@@ -50,6 +51,13 @@ class Sweep(Settings):
     search: Crossing | Optimum | None = setting(None, "runs that are chosen by what earlier ones gave")
     engine: str = setting("sim", "engine of all runs; sim: the virtual clock")
     cluster: str = setting("", "cluster of an engine that has some; empty = its usual one")
+    executor: ExecutorSettings | None = setting(
+        None, "where runs are executed; empty = in kernels of this machine"
+    )
+
+    notebooks: bool = setting(
+        True, "a folder, a notebook and a page for each run; false: rows and curves of many runs in one file"
+    )
 
     @field_validator("base", "cases", "seeds", mode="before")
     @classmethod
@@ -78,6 +86,10 @@ class Sweep(Settings):
         ]
         if self.search is not None and given:
             raise SettingError(f"{given[0]}: a search chooses its runs itself; drop one of the two")
+        if self.search is not None and not self.notebooks:
+            raise SettingError(
+                "notebooks = False: a search reads the folders of its runs; leave notebooks out"
+            )
         sections = {"cases": _size(self.cases or 1), "grid": prod(map(_size, self.grid.values()))}
         sections["sample.count"] = self.sample.count if self.sample else 1
         sections["seeds"] = self.seeds if isinstance(self.seeds, int) else _size(self.seeds)
@@ -85,27 +97,41 @@ class Sweep(Settings):
         return self
 
     def items(self) -> list[Item]:
-        """Return all runs, checked, without repetitions; raises a `SettingError` for the first invalid one.
+        """Return all runs, checked and without repetitions. Raises `SettingError` for the first invalid one.
 
         Of a search, these are its first requests.
         """
+        return [item for _, item in self.numbered()]
+
+    def numbered(self) -> Iterator[tuple[int, Item]]:
+        """Yield the runs of `items` one by one, each with its number among all combinations; its error comes last."""
         cluster = cluster_of(self.engine, self.cluster)
-        found: dict[str, Item] = {}
-        errors: list[str] = []
-        combinations = list(self._changes()) if self.search is None else self.next(lambda item: None).runs
-        for i, changes in enumerate(combinations, 1):
+        found, errors, last = set[str](), list[tuple[str, str]](), 0
+        for last, changes in enumerate(self.combinations(), 1):
             try:
                 item = make_item(self.base, changes, self.engine, cluster)
             except SettingError as error:
                 which = f" ({label(changes)})" if changes else ""
-                errors.append(f"run {i} of {len(combinations)}{which}: {error}")
+                errors.append((f"run {last} of ", f"{which}: {error}" if not errors else ""))
                 continue
-            found.setdefault(item.key, item)
+            if item.key not in found:
+                found.add(item.key)
+                yield last - 1, item
         if errors:
             rest = len(errors) - 1
             more = f" ({rest} other run{'s' * (rest > 1)} cannot start either)" if rest else ""
-            raise SettingError(errors[0] + more)
-        return list(found.values())
+            raise SettingError(f"{errors[0][0]}{last}{errors[0][1]}{more}")
+
+    def combinations(self) -> Iterator[Changes]:
+        """Yield the changes of all runs, with repetitions; of a search, those of its first requests."""
+        yield from self._changes() if self.search is None else self.next(lambda item: None).runs
+
+    def on(self, cluster: str) -> Sweep:
+        """Return the sweep with that cluster: for its real runs, or for the engines that execute simulated ones."""
+        if self.engine != "sim":
+            return self.replace(cluster=cluster)
+        clusters.load(cluster)
+        return self.replace(executor=ExecutorSettings(kind="ipyparallel", cluster=cluster))
 
     def next(self, value: Callable[[Item], float | None]) -> Step:
         """Return the next requests and the findings of a search, given results of runs (None: not known)."""
@@ -113,7 +139,7 @@ class Sweep(Settings):
         return self.search.step(lambda changes: value(self.item(changes)), self._first_seed())
 
     def item(self, changes: Changes) -> Item:
-        """Return one run by its changes of the base; raises `SettingError`."""
+        """Return one run, given its changes of the base. Raises `SettingError`."""
         return make_item(self.base, changes, self.engine, cluster_of(self.engine, self.cluster))
 
     def _changes(self) -> Iterator[Changes]:
@@ -199,7 +225,7 @@ class Item:
 
     @property
     def name(self) -> str:
-        """Name of its folder: the changes, in characters that are safe in paths, and the key."""
+        """Name of the run's folder: the changes, in characters that are safe in paths, and the key."""
         if self.known_as:
             return self.known_as
         text = re.sub(r"[^A-Za-z0-9.,=+_-]+", "_", self.label)[:60].strip("._-")
@@ -207,14 +233,14 @@ class Item:
 
 
 def _size(values: Any) -> int:
-    """Return how many runs a list makes; anything that is not a list makes one."""
+    """Return how many runs a list makes. A value that is not a list makes one."""
     if isinstance(values, np.ndarray):
         return values.size
     return len(values) if isinstance(values, Sequence) and not isinstance(values, str) else 1
 
 
 def _refuse_many(sections: Mapping[str, int]) -> None:
-    """Raise for sections that together make too many runs, naming the one that makes most."""
+    """Raise `ValueError` if the sections make too many runs. The message names the largest section."""
     if (runs := prod(sections.values())) > MAX_RUNS:
         name, most = max(sections.items(), key=lambda item: item[1])
         where = f"{name} = {most}: " if name else ""
@@ -237,7 +263,7 @@ def _assigned(name: str, value: Any) -> str:
 
 
 def make_item(base: Mapping[str, Any], changes: Changes, engine: str = "sim", cluster: str = "") -> Item:
-    """Apply changes to a base; raises `SettingError`.
+    """Apply changes to a base. Raises `SettingError`.
 
     >>> make_item({"workers": 6}, {"scheme": "GC", "scheme_args.stragglers": 2}).experiment.scheme_args
     {'stragglers': 2}
@@ -258,7 +284,7 @@ def _copied(value: Any) -> Any:
 
 
 def cluster_of(engine: str, cluster: str) -> str:
-    """Return where an engine's runs go: the named cluster, else the default; the virtual clock has none.
+    """Return the cluster of an engine's runs: the named one, else the default. The virtual clock has none.
 
     Raises `SettingError` for an engine or a cluster that does not exist, and for a cluster with the virtual clock.
     """

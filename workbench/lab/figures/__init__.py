@@ -1,6 +1,6 @@
 """Figures: pure functions from traces, plans and experiments to plotly figures in one style.
 
-To add a figure, add a file to `gallery` with a function of the file's name; nothing else needs an edit.
+To add a figure, add a file to `gallery` with a function of the file's name. Nothing else has to be edited.
 """
 
 from importlib import import_module as _import_module

@@ -1,7 +1,7 @@
 """Decode weights of one round: the parent's program is executed again on the recorded arrivals.
 
-The value of each message is replaced by a unit vector. The program's result then holds the decode weights. This works
-for every scheme whose parents combine messages linearly, simulated or real. No data set is read.
+The value of each message is replaced by a unit vector. The program's result then consists of the decode weights. This
+works for every scheme whose parents combine messages linearly, simulated or real. No data set is read.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,8 +37,8 @@ class Weights(NamedTuple):
 
     rank: NDArray[np.int64]  # (k,) senders
     number: NDArray[np.int64]  # (k,) index of the message among those of its sender, from 0
-    time: Array  # (k,) when each had passed the port, s since the run's start
-    weight: Array  # (m, k): one row, or one for each coordinate modulo m (see `Plan.coordinates`)
+    time: Array  # (k,) departure times from the port, s since the run's start
+    weight: Array  # (m, k): one row, or one for each remainder of the coordinate modulo m (see `Plan.coordinates`)
     late: NDArray[np.int64]  # senders whose messages were dropped
 
 
@@ -80,7 +80,7 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
 
 
 def _no_weights(scheme: Scheme, plan: Plan) -> str:
-    """Return why one round alone does not determine the decode weights; empty where it does."""
+    """Return why one round alone does not determine the decode weights, or ""."""
     if scheme.numeric:
         return "decides by the numbers in its messages"
     if scheme.clock_driven:
@@ -103,9 +103,9 @@ def _arrived(trace: Trace, round: int, table: Any) -> list[_Arrival]:
     found: list[_Arrival] = []
     for rank, rows in table[table["kind"].isin(["send", "drop"])].groupby("rank"):
         ordered = rows.sort_values(["start", "end"], kind="stable")
-        # A message that passed the port and was discarded at the round's end has two rows.
+        # A message that passed the port and was discarded at the end of the round has two rows.
         single = ordered[~((ordered["kind"] == "drop") & (ordered["bytes"] == 0))]
-        sends = _sends(trace, round, int(rank))
+        sends = _sent_by(trace, round, int(rank))
         pairs = zip(single["end"], single["kind"], sends, strict=False)
         found += [_Arrival(float(end), message, kind == "drop") for end, kind, message in pairs]
     # Messages of equal time keep the order in which the engine wrote them.
@@ -118,8 +118,11 @@ def _node(trace: Trace, round: int, rank: int, clock: Callable[[], float] = lamb
     return Node(rank, e.plan, round + 1, e.shape()[1], 0, clock, first=round)
 
 
-def _sends(trace: Trace, round: int, rank: int) -> list[Message]:
-    """Return what a node sends to its parent in a round, by its own program; relays receive from all children."""
+def _sent_by(trace: Trace, round: int, rank: int) -> list[Message]:
+    """Execute the program of a node. Return the messages that it sends to its parent in a round.
+
+    A relay receives messages of all its children.
+    """
     node, arithmetic = _node(trace, round, rank), Coefficients(trace.experiment.plan)
     program = trace.experiment.built_scheme.program(node)
     children, asked = iter(node.children), False
@@ -166,14 +169,14 @@ class _Parent:
             while answer is not self:
                 effect = self.program.send(answer)
                 if isinstance(effect, Commit):
-                    return self._short(effect.gradient)
+                    return self._truncated(effect.gradient)
                 if isinstance(effect, Send) and effect.to == self.node.parent:
-                    return self._short(effect.value)
+                    return self._truncated(effect.value)
                 answer = self._answer(effect)
         raise SettingError(f"round = {self.round}: rank {self.node.rank} did not finish it; choose another")
 
-    def _short(self, value: Any) -> Any:
-        """Cut unit vectors to the messages that the program has received."""
+    def _truncated(self, value: Any) -> Any:
+        """Truncate unit vectors to the number of messages that the program has received."""
         value = np.asarray(value, dtype=float)
         return value[..., : len(self.given)] if value.ndim else np.full(len(self.given), float(value))
 

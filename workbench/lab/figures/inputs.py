@@ -11,11 +11,11 @@ from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.style import Style, styles
 
-_MAX_FACTS = 3  # settings in a legend entry, which stays readable
+_MAX_FACTS = 3  # max number of settings in a legend entry, so that it is readable
 
 
 class Labelled(Protocol):
-    """Interface of what can be labelled: a trace, or a run under way."""
+    """Interface of objects with a label: a trace, or a run under way."""
 
     @property
     def label(self) -> str:
@@ -44,7 +44,10 @@ class Series(NamedTuple):
 
 
 def named(traces: Sequence[Trace]) -> list[Series]:
-    """Give every trace a label (scheme, and settings that differ where it occurs more than once) and a style."""
+    """Return the traces with distinct labels and a style for each.
+
+    A label is the scheme, and the settings that differ if a scheme occurs several times.
+    """
     traces = [traces] if isinstance(traces, Trace) else traces
     check_traces(traces)
     looks = styles(trace.experiment.scheme for trace in traces)
@@ -70,19 +73,19 @@ def check_traces(traces: Sequence[Trace]) -> None:
 
 
 def labels(traces: Sequence[Labelled]) -> list[str]:
-    """Return distinct labels: the trace's own, plus the settings in which equal ones differ."""
+    """Return distinct labels: the trace's own one, and the settings in which traces with equal labels differ."""
     groups: dict[str, list[int]] = {}
     for i, trace in enumerate(traces):
         groups.setdefault(trace.label, []).append(i)
     found = [trace.label for trace in traces]
     for label, members in groups.items():
         if len(members) > 1:
-            for i, text in zip(members, _told_apart([traces[i] for i in members]), strict=True):
+            for i, text in zip(members, _distinguished([traces[i] for i in members]), strict=True):
                 found[i] = f"{label} {text}"
     return found
 
 
-def _told_apart(traces: Sequence[Labelled]) -> list[str]:
+def _distinguished(traces: Sequence[Labelled]) -> list[str]:
     facts = [_facts(trace) for trace in traces]
     keys = {key: None for fact in facts for key in fact}
     differing = [key for key in keys if len({repr(fact.get(key)) for fact in facts}) > 1]
@@ -93,7 +96,7 @@ def _told_apart(traces: Sequence[Labelled]) -> list[str]:
 
 
 def _facts(trace: Labelled) -> dict[str, Any]:
-    """Return every setting of a run by name, the scheme's own first, without their group."""
+    """Return every setting of a run by its name without the group. The scheme's own settings are first."""
     found = settings_of(trace.experiment)
     own = {name: found.pop(name) for name in list(found) if name.startswith("scheme_args.")}
     bare = {name.removeprefix("scheme_args."): value for name, value in own.items()}
@@ -101,7 +104,7 @@ def _facts(trace: Labelled) -> dict[str, Any]:
 
 
 def shared(traces: Sequence[Trace]) -> str:
-    """Return what all runs have in common: problem, workers, rounds."""
+    """Return the settings that all runs share, as text: problem, workers, rounds."""
     e = [trace.experiment for trace in traces]
     facts = [
         {x.problem for x in e},
@@ -121,12 +124,12 @@ def plural(number: int, noun: str) -> str:
 
 
 def signed(number: float, digits: int = 3) -> str:
-    """Format a number with a minus sign that is as wide as a plus."""
+    """Format a number with a minus sign that has the width of a plus."""
     return f"{number:.{digits}g}".replace("-", "−")
 
 
 def plan_of(source: Plan | Experiment) -> tuple[Plan, str]:
-    """Return the plan of an experiment, or the given plan, and a name for it."""
+    """Return the plan of an experiment, or the given plan, with a name for it."""
     if isinstance(source, Plan):
         return source, ""
     if isinstance(source, Experiment):

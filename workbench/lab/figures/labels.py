@@ -1,4 +1,4 @@
-"""Labels of settings and results: how a column of the table of runs is named in titles and on axes."""
+"""Labels of settings and results in titles and on axes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,13 +17,13 @@ from workbench.core.experiment import Experiment
 _LABELS = read_yaml(Path(__file__).with_name("labels.yaml"), "metrics: {}")
 METRICS: dict[str, str] = _LABELS["metrics"]
 RESULTS: dict[str, list[str]] = _LABELS["results"]
-# times and counts per round
+# columns of rounds that are times or counts, and not metrics
 _COSTS = frozenset({*COUNTS, "round", "time", "overrun", "rejected", "abandoned"})
 _WHOSE: dict[str, str] = _LABELS["settings"]
 
 
 def plotted(columns: Iterable[str]) -> list[str]:
-    """Return the columns of rounds that are metrics of the model or of the commit, and so can be a vertical axis.
+    """Return the columns of rounds that can be on a vertical axis: metrics of the model or of the commit.
 
     >>> plotted(["round", "time", "loss", "test_accuracy", "bytes"])
     ['loss', 'test_accuracy']
@@ -70,8 +70,8 @@ def setting(name: str) -> str:
 def axis(name: str, used: Sequence[str] = ()) -> str:
     """Return the label of a setting on an axis, from the descriptions of the fields.
 
-    One name may have two meanings: GC's stragglers are out of all workers, CodedReduce's out of the children of each
-    parent. The label then lists the meaning for each scheme in `used`.
+    One name may have two meanings: the stragglers of GC are among all workers, and those of CodedReduce among the
+    children of each parent. The label then lists the meaning for each scheme in `used`.
 
     >>> axis("link.latency")
     'latency of the links: time that a message spends on the wire before its transfer (s)'
@@ -113,3 +113,15 @@ def _owners(group: str, used: Sequence[str]) -> Mapping[str, type[Settings]]:
         "optimiser_args.schedule": optimisers.Schedule.catalogue,
     }
     return owners.get(group, {})
+
+
+def unit(name: str) -> str:
+    """Return the unit of a setting; empty if it has none, or not the same for all of its group.
+
+    >>> unit("link.latency"), unit("delays.rate"), unit("workers")
+    ('s', 'samples/s', '')
+    """
+    group, _, last = name.rpartition(".")
+    fields = (cls.model_fields.get(last) for cls in _owners(group, ()).values())
+    units = {unit_of(field) for field in fields if field is not None}
+    return units.pop() if len(units) == 1 else ""

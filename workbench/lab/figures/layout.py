@@ -1,4 +1,4 @@
-"""Positions of nodes: layered for few, radial for many, one branch of very many, a circle for a ring."""
+"""Positions of nodes: in layers, around the master, one branch of a very large tree, or on a circle for a ring."""
 
 from typing import NamedTuple
 
@@ -8,22 +8,24 @@ from numpy.typing import NDArray
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
 
-MAX_LAYERED_WORKERS = 32  # workers up to which a tree is drawn from the top down
-BRANCH_CHILDREN = 6  # children of a parent, where one branch is drawn
-RING_NODES = 40  # workers drawn of a ring that is larger
-REST_NODE = -1  # instead of a rank: a node that represents its siblings that are not drawn
+MAX_LAYERED_WORKERS = 32  # max number of workers for which a tree is drawn in layers
+BRANCH_CHILDREN = 6  # number of children of a parent, if one branch is drawn
+RING_NODES = 40  # number of drawn workers of a larger ring
+REST_NODE = -1  # in place of a rank: a node that represents all siblings that are not drawn
 
 
 class Layout(NamedTuple):
-    """Nodes that are drawn, with their positions, and the edges between them."""
+    """Positions of the drawn nodes, and the edges between them."""
 
     rank: NDArray[np.int64]
     x: Array
     y: Array
     layer: NDArray[np.int64]  # distance from the root
-    edges: NDArray[np.int64]  # (edges, 2) places in `rank`
+    edges: NDArray[np.int64]  # (edges, 2), indices in `rank`
     ring: bool
-    number: NDArray[np.int64]  # ranks that a node represents: 1, or more for the remaining siblings
+    number: NDArray[
+        np.int64
+    ]  # number of ranks that each node represents: 1, or more for the remaining siblings
 
     @property
     def radial(self) -> bool:
@@ -32,7 +34,10 @@ class Layout(NamedTuple):
 
 
 def place(plan: Plan, most: int) -> Layout:
-    """Lay out a plan; if it has more than `most` ranks, one branch of it, or some workers of the ring."""
+    """Return the layout of a plan.
+
+    If it has more than `most` ranks, draw one branch of it, or some workers of the ring.
+    """
     whole = plan.ranks <= most
     if plan.workers > 1 and not np.any(plan.parent[1:] >= 0):
         return _ring(plan.workers, plan.workers if whole else RING_NODES)
@@ -51,7 +56,7 @@ def place(plan: Plan, most: int) -> Layout:
 
 
 def _ring(workers: int, drawn: int) -> Layout:
-    """Lay out workers on a circle, each linked to the next one drawn, with the unlinked master in the middle."""
+    """Return the layout of a ring: workers on a circle, each linked to the next one, and the master in the middle."""
     rank = np.unique(np.linspace(1, workers + 1, drawn, endpoint=False).astype(np.int64))
     angle = 2 * np.pi * (rank - 1) / workers
     x, y = (np.concatenate([[0.0], side]) for side in (np.sin(angle), np.cos(angle)))
@@ -62,9 +67,10 @@ def _ring(workers: int, drawn: int) -> Layout:
 
 
 def _branch(plan: Plan) -> NDArray[np.int64]:
-    """Lay out the master's first children, the first one's children, and so on; a last node represents the rest.
+    """Return the layout of the master's first children, the first one's children, and so on.
 
-    Returns ranks, the positions of their parents, how many ranks each represents, and layers: (4, nodes).
+    In each layer, a last node represents the other siblings. The result has ranks, indices of their parents, the number
+    of ranks that each node represents, and layers: (4, nodes).
     """
     nodes, at, layer = [(0, -1, 1, 0)], 0, 0
     while kids := plan.children[nodes[at][0]]:
@@ -78,13 +84,13 @@ def _branch(plan: Plan) -> NDArray[np.int64]:
 
 
 def _spread(layer: NDArray[np.int64]) -> Array:
-    """Spread the nodes of every layer over the whole width."""
+    """Spread the nodes of each layer over the whole width."""
     among = np.array([np.sum(layer[:place] == depth) for place, depth in enumerate(layer.tolist())])
     return BRANCH_CHILDREN * (among + 0.5) / np.bincount(layer)[layer]
 
 
 def _slots(parent: NDArray[np.int64], layer: NDArray[np.int64]) -> Array:
-    """Return positions along the layers: leaves in depth-first order, each parent above its children."""
+    """Return positions along the layers: leaves in depth-first order, and each parent above its children."""
     children: list[list[int]] = [[] for _ in parent]
     roots: list[int] = []
     for rank, above in enumerate(parent.tolist()):

@@ -1,4 +1,4 @@
-"""Lines with their confidence bands."""
+"""Lines with confidence bands."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from workbench.lab.figures.style import Style, error_bars, fade, log_scale
 
 
 class Curve(NamedTuple):
-    """Means along x with confidence intervals, each over n runs, and the style of the line."""
+    """Means along x with confidence intervals, each over n runs, and the style of their line."""
 
     label: str
     style: Style
@@ -28,7 +28,7 @@ def draw(
     scale: Mapping[str, object],
     markers: bool = True,
 ) -> None:
-    """Draw all bands below all lines. `scale`: type of the vertical axis, as returned by `scale_y`."""
+    """Draw all bands below all lines. `scale`: type of the vertical axis, see `scale_y`."""
     figure.update_yaxes(**scale)
     if joined:
         log = scale.get("type") == "log"
@@ -38,7 +38,12 @@ def draw(
         ends = "<br>%{customdata[0]:.5g} to %{customdata[1]:.5g}" if curve.n > 1 else ""
         bars = error_bars(curve.band.low, curve.band.mean, curve.band.high, thickness=2.5, width=8)
         hover = f"<b>{curve.label}</b><br>%{{x}}<br>mean %{{y:.5g}}{ends}<extra></extra>"
-        told = {"name": curve.label, "legendgroup": curve.label, "showlegend": True, "hovertemplate": hover}
+        options = {
+            "name": curve.label,
+            "legendgroup": curve.label,
+            "showlegend": True,
+            "hovertemplate": hover,
+        }
         figure.add_scatter(
             x=curve.x,
             y=curve.band.mean,
@@ -47,12 +52,12 @@ def draw(
             line={"color": curve.style.color, "dash": curve.style.dash, "width": 3},
             marker={"color": curve.style.color, "symbol": curve.style.symbol, "size": 11},
             customdata=np.stack([curve.band.low, curve.band.high], axis=-1),
-            **told,
+            **options,
         )
 
 
 def _area(curve: Curve, log: bool) -> go.Scatter:
-    """Return the band as a closed curve; on a logarithmic axis it ends where values are not positive."""
+    """Return a band as a closed curve. On a logarithmic axis, it ends where values are not positive."""
     known = np.isfinite(curve.band.low)
     x = np.asarray(curve.x)[known]
     low, high = curve.band.low[known], curve.band.high[known]
@@ -64,13 +69,13 @@ def _area(curve: Curve, log: bool) -> go.Scatter:
         "line": {"width": 0},
         "mode": "lines",
     }
-    told = {
+    options = {
         "name": f"{curve.label} band",
         "legendgroup": curve.label,
         "showlegend": False,
         "hoverinfo": "skip",
     }
-    return go.Scatter(x=np.concatenate([x, x[::-1]]), y=np.concatenate([high, low[::-1]]), **look, **told)
+    return go.Scatter(x=np.concatenate([x, x[::-1]]), y=np.concatenate([high, low[::-1]]), **look, **options)
 
 
 def about(curves: Sequence[Curve], level: float) -> str:
@@ -84,5 +89,5 @@ def about(curves: Sequence[Curve], level: float) -> str:
 
 
 def scale_y(curves: Sequence[Curve], ratio: float) -> dict[str, object]:
-    """Return "log" where the values span so much that ratios matter more than differences, else "linear"."""
+    """Return "log" if the values span so much that ratios matter more than differences, else "linear"."""
     return log_scale(np.concatenate([curve.band.mean for curve in curves]), ratio)

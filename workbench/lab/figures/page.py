@@ -1,4 +1,4 @@
-"""Figures on a page: no button uploads them, and they are dark in a dark notebook."""
+"""Figures on pages: no button uploads them, and they are dark in a dark notebook."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ import plotly.graph_objects as go
 import plotly.io as pio
 
 from workbench.core.base.page import CONFIG
+from workbench.lab.figures.fit import fitted, page_script
 
-# `pio.to_html` omits the address where the button is hidden, and plotly.js has a default of its own.
+# If the button is hidden, `pio.to_html` omits the address, and plotly.js would use its own default.
 _NO_ADDRESS = "document.getElementById('{plot_id}')._context.plotlyServerURL = '';"
+_FIT = "workbenchFit(document.getElementById('{plot_id}'));"
+NOTEBOOK_WIDTH_PX = (
+    820  # beside the file browser in a window of 1280 px; the kernel cannot ask a notebook for its width
+)
 
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours of a theme that do not belong to a scheme."""
+    """Colours of a theme, except those of schemes."""
 
     background: str
     text: str
-    muted: str  # secondary text, edges of a graph
+    muted: str  # secondary text, and edges of graphs
     grid: str
-    neutral: str  # a value near zero on a diverging scale, visible on the background
+    neutral: str  # values near zero on a diverging scale, visible on the background
 
 
 PALETTES: dict[str, Palette] = {
@@ -33,7 +38,7 @@ PALETTES: dict[str, Palette] = {
 
 
 class Figure(go.Figure):
-    """Plotly figure that has our settings wherever it is shown.
+    """Plotly figure with the workbench's settings on every kind of page.
 
     Plotly's own renderers are not changed, so other figures in a user's notebook are not affected.
 
@@ -42,22 +47,22 @@ class Figure(go.Figure):
     """
 
     def show(self, *args: Any, **options: Any) -> None:
-        """Show it by plotly's default renderer, or by the named one: see `plotly.io.show`."""
+        """Show the figure by plotly's default renderer, or by a named one (see `plotly.io.show`)."""
         light = self.layout.template.layout.paper_bgcolor == PALETTES["light"].background
         renderer = options.get("renderer", args[0] if args else None) or pio.renderers.default or ""
         if light and _is_page(renderer):
             _show_style()
-        pio.show(self, *args, **_told(options))
+        pio.show(fitted_to(self, NOTEBOOK_WIDTH_PX), *args, **_with_config(options))
 
     def to_html(self, config: dict[str, Any] | None = None, *args: Any, **options: Any) -> str:
-        """Return HTML: see `plotly.io.to_html`."""
-        told = _told({**options, "config": config}, _NO_ADDRESS)
-        return str(pio.to_html(self, told.pop("config"), *args, **told))
+        """Return the figure as HTML (see `plotly.io.to_html`)."""
+        found = _with_config({**options, "config": config}, _NO_ADDRESS, page_script(), _FIT)
+        return str(pio.to_html(self, found.pop("config"), *args, **found))
 
     def write_html(self, file: Any, config: dict[str, Any] | None = None, *args: Any, **options: Any) -> None:
-        """Write HTML into a file: see `plotly.io.write_html`."""
-        told = _told({**options, "config": config}, _NO_ADDRESS)
-        pio.write_html(self, file, told.pop("config"), *args, **told)
+        """Write the figure as HTML into a file (see `plotly.io.write_html`)."""
+        found = _with_config({**options, "config": config}, _NO_ADDRESS, page_script(), _FIT)
+        pio.write_html(self, file, found.pop("config"), *args, **found)
 
     def _ipython_display_(self) -> None:
         if pio.renderers.render_on_display and pio.renderers.default:
@@ -66,24 +71,31 @@ class Figure(go.Figure):
             print(repr(self))
 
     def _repr_mimebundle_(self, *args: Any, **options: Any) -> dict[str, Any]:
-        bundle: dict[str, Any] = super()._repr_mimebundle_(*args, **_told(options))
+        shown = fitted_to(self, NOTEBOOK_WIDTH_PX)
+        bundle: dict[str, Any] = go.Figure._repr_mimebundle_(shown, *args, **_with_config(options))
         return bundle
 
 
-def _told(options: dict[str, Any], *scripts: str) -> dict[str, Any]:
-    """Add our config, and scripts that run once the figure is drawn, to options of plotly's functions."""
-    told = {**options, "config": {**CONFIG, **(options.get("config") or {})}}
+def fitted_to(figure: go.Figure, width: float) -> Figure:
+    """Return a copy of a figure whose titles are broken into lines for a width in px."""
+    layout = fitted(figure.layout.to_plotly_json(), width)
+    return Figure(data=figure.data, layout=layout, _validate=False)
+
+
+def _with_config(options: dict[str, Any], *scripts: str) -> dict[str, Any]:
+    """Add the workbench's config, and scripts to run once the figure is drawn, to options of plotly's functions."""
+    found = {**options, "config": {**CONFIG, **(options.get("config") or {})}}
     if scripts:
         given = options.get("post_script") or []
-        told["post_script"] = [*([given] if isinstance(given, str) else given), *scripts]
-    return told
+        found["post_script"] = [*([given] if isinstance(given, str) else given), *scripts]
+    return found
 
 
 # ---------------------------------------------------------------- dark theme in a notebook
 
 
 def _is_page(renderers: str) -> bool:
-    # imports all renderers, most of which a kernel never uses
+    # importing these imports all renderers, most of which a kernel never uses
     from plotly.io.base_renderers import HtmlRenderer, PlotlyRenderer
 
     names = [name for name in renderers.split("+") if name in pio.renderers]
@@ -99,16 +111,16 @@ def _show_style() -> None:
 
 @cache
 def dark_style() -> str:
-    """Return the style sheet that makes a light figure dark where the page is dark.
+    """Return the style sheet that makes a light figure dark on a dark page.
 
-    The page's theme is not available in the kernel, and may change: JupyterLab and VS Code set it as an attribute.
-
-    Only figures with text in our colour are changed, and only their elements with a colour of the light palette.
+    The kernel does not have the theme of the page, which may also change. JupyterLab and VS Code set it as an
+    attribute of the page. Only figures with text in the workbench's colour are changed, and in them only elements
+    with a colour of the light palette.
     """
     page = ":is([data-jp-theme-light=false], [data-vscode-theme-kind*=dark])"
     light, dark = (PALETTES[theme] for theme in ("light", "dark"))
     ours = f"{page} .js-plotly-plot:has([style*='fill: {_as_style(light.text)}'])"
-    # The number in a node is as white as the background and must stay white: only fills of the background change.
+    # Of white fills, only the background changes: numbers in nodes are white as well, and must stay white.
     paints = [("background", ".main-svg", "background"), ("fill", "rect.bg", "background")]
     paints += [("stroke", "", name) for name in ("background", "text", "muted", "grid", "neutral")]
     paints += [("fill", "", name) for name in ("text", "muted", "grid", "neutral")]
@@ -117,7 +129,8 @@ def dark_style() -> str:
         f" {{{paint}: {getattr(dark, name)} !important}}"
         for paint, element, name in paints
     ]
-    shadows = f"{ours} .highlight-shadow {{stroke: {dark.background} !important}}"  # highlighted lines of parallel axes
+    # highlighted lines of parallel coordinates
+    shadows = f"{ours} .highlight-shadow {{stroke: {dark.background} !important}}"
     buttons = (
         f"{ours} .modebar-group {{background: none !important}}"
         f" {ours} .modebar-btn .icon path {{fill: {dark.muted} !important}}"
@@ -126,7 +139,10 @@ def dark_style() -> str:
 
 
 def _of_stills(page: str) -> str:
-    """JupyterLab keeps an image of each figure, and shows it in a reopened notebook until the mouse is moved there."""
+    """Return the rule for static images.
+
+    JupyterLab keeps an image of each figure. In a reopened notebook it shows the image until the mouse is over it.
+    """
     output = ".jp-OutputArea-child:has(style.wb-dark)"
     still = f"{page} {output} + * .plot-img {{filter: invert(0.92) hue-rotate(180deg)}}"
     return f"{output} {{display: none}} {still}"

@@ -1,4 +1,4 @@
-"""One round of a trace: bars per rank with start and end, and a list of moments for slow motion."""
+"""One round of a trace: bars per rank with start and end, and a list of its events for slow motion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ranks = NDArray[np.int64]
 
 
 class Rows:
-    """Table as columns; filtering it dozens of times per round is faster than with a data frame.
+    """Table as columns. It is filtered dozens of times per round, which is faster than with a data frame.
 
     >>> rows = Rows({"kind": np.array(["send", "drop"]), "end": np.array([1.0, 2.0])})
     >>> rows[rows["kind"] == "drop"]["end"].tolist()
@@ -44,7 +44,7 @@ class Rows:
 
 
 class Bars(NamedTuple):
-    """Bars of one kind: rows, and times in s since the round's start; `text` is the hover text."""
+    """Bars of one kind: rows, and times in s since the start of the round. `text`: the hover text."""
 
     rank: Ranks
     start: Array
@@ -57,36 +57,40 @@ class Bars(NamedTuple):
         return self.where(self.end > self.start)
 
     def where(self, keep: NDArray[np.bool_]) -> Bars:
-        """Keep some of the bars."""
+        """Return the bars that are selected by a mask."""
         text = [word for word, shown in zip(self.text, keep, strict=True) if shown]
         return Bars(self.rank[keep], self.start[keep], self.end[keep], text)
 
 
 @dataclass(frozen=True)
 class Round:
-    """Events of a round; 0 s is the commit that ended the previous round."""
+    """Events of a round. 0 s is the commit that ended the previous round."""
 
     plan: Plan
-    rows: Rows  # the round's events, absolute times
-    start: float  # s since the run's start
+    rows: Rows  # events of the round, with times since the start of the run
+    start: float  # s since the start of the run
     duration: float
     dead: frozenset[int]
     faults: Mapping[int, str]  # worker -> kinds of its other faults in this round
+    endless: bool = False  # whether work continues in the next round, as in asynchronous schemes
 
     @cached_property
     def early(self) -> float:
-        """Start of the first event, s; negative where ranks began before the previous round had ended everywhere."""
-        return min(0.0, float(self.rows["start"].min(initial=np.inf)) - self.start)
+        """Start of the first event, s.
 
-    def bars(self, rows: Rows, whose: str = "rank", since: str = "start", until: str = "end") -> Bars:
-        """Return events as bars on the rows of the ranks in a column, cut at the round's end."""
+        It is negative if ranks began before the previous round had ended on all ranks.
+        """
+        return 0.0 if self.endless else min(0.0, float(self.rows["start"].min(initial=np.inf)) - self.start)
+
+    def bars(self, rows: Rows, column: str = "rank", since: str = "start", until: str = "end") -> Bars:
+        """Return events as bars, each on the row of the rank in `column`, cut at the end of the round."""
         first, last = (
             np.clip(rows[moment].astype(float) - self.start, self.early, self.duration)
             for moment in (since, until)
         )
         names = ("kind", "start", "begun", "end", "to", "bytes", "messages")
         events = zip(*(rows[name].tolist() for name in names), strict=True)
-        return Bars(rows[whose].astype(np.int64), first, last, [_words(self.start, *e) for e in events])
+        return Bars(rows[column].astype(np.int64), first, last, [_words(self.start, *e) for e in events])
 
     def of(self, kind: str) -> Rows:
         """Return the events of a kind."""
@@ -94,12 +98,12 @@ class Round:
 
     @cached_property
     def models(self) -> Rows:
-        """Messages from a parent to its child, that is, models on their way down."""
+        """Messages from a parent to a child: models."""
         return self.of("send")[_downward(self.plan, self.of("send"))]
 
     @cached_property
     def answers(self) -> Rows:
-        """Accepted messages to a parent or around a ring."""
+        """Accepted messages to a parent, or around a ring."""
         return self.of("send")[~_downward(self.plan, self.of("send"))]
 
     # ------------------------------------------------------------ events that take time
@@ -107,8 +111,8 @@ class Round:
     def did(self, kind: str) -> Bars:
         """Return the events of a kind as bars.
 
-        "drop" is an answer that came too late: from its sending to its refusal, or to the round's end. "commit" is an
-        instant at which a rank had a gradient estimate. "decode" exists where the experiment charges for decoding.
+        "drop" is an answer that came too late, from its sending to its refusal or to the end of the round. "commit" is
+        the time at which a rank had a gradient estimate. "decode" exists if the experiment has a time for decoding.
         """
         return self.bars(self.of(kind))
 
@@ -140,16 +144,20 @@ class Round:
 
     @cached_property
     def cut_off(self) -> Bars:
-        """Workers whose computation was cut off by the round's end: asked, but without a compute event."""
+        """Workers that were still computing at the end of the round, which have no compute event."""
         since = {rank: at for rank, at in self._asked.items() if rank not in self._computed}
         starts = {rank: max(self.early, min(at, self.duration)) for rank, at in since.items()}
-        return self._open(starts, "still computing when the round ended: cut off")
+        return self._open({} if self.endless else starts, "still computing when the round ended: cut off")
 
     @property
     def silent(self) -> Bars:
-        """Workers that computed, without a message accepted or refused within the round."""
-        spoke = {*self.answers["rank"], *self.of("drop")["rank"]}
-        done = {rank: at for rank, at in self._computed.items() if rank not in spoke and at < self.duration}
+        """Workers that computed, and whose message was neither accepted nor refused within the round."""
+        if self.endless:
+            return self._open({}, "")
+        answered = {*self.answers["rank"], *self.of("drop")["rank"]}
+        done = {
+            rank: at for rank, at in self._computed.items() if rank not in answered and at < self.duration
+        }
         return self._open(done, "computed, but no answer went out or arrived in this round")
 
     @cached_property
@@ -163,13 +171,16 @@ class Round:
 
     @property
     def idle(self) -> int:
-        """Number of live workers that had nothing to compute in this round."""
-        busy = {*self._asked, *self._computed}
+        """Number of live workers without a computation in this round."""
+        busy = {*self._asked, *self._computed, *(self.answers["rank"] if self.endless else ())}
         return len(set(np.flatnonzero(self.plan.loads).tolist()) - self.dead - busy)
 
     @cached_property
     def _asked(self) -> dict[int, float]:
-        """Times since which live workers had something to compute; a scheme need not ask every worker."""
+        """Times, s since the start of the round, from which live workers had a task.
+
+        A scheme need not use every worker.
+        """
         # ranks without a parent get no models
         since = {rank: 0.0 for rank in range(1, self.plan.ranks) if self.plan.parent[rank] < 0}
         since |= self._moments(self.models, "to")
@@ -177,20 +188,23 @@ class Round:
 
     @cached_property
     def _computed(self) -> dict[int, float]:
-        """Times at which ranks were done computing, s since the round's start."""
+        """Times at which ranks finished computing, s since the start of the round."""
         return self._moments(self.of("compute"), "rank")
 
-    def _moments(self, rows: Rows, whose: str) -> dict[int, float]:
-        return dict(zip(rows[whose].tolist(), (rows["end"] - self.start).tolist(), strict=True))
+    def _moments(self, rows: Rows, column: str) -> dict[int, float]:
+        return dict(zip(rows[column].tolist(), (rows["end"] - self.start).tolist(), strict=True))
 
     def _open(self, since: Mapping[int, float], text: str) -> Bars:
-        """Return bars that last until the round's end."""
+        """Return bars that last until the end of the round."""
         ranks, starts = np.array(list(since), dtype=np.int64), np.array(list(since.values()), dtype=float)
         return Bars(ranks, starts, np.full(len(ranks), self.duration), [text] * len(ranks))
 
 
 def events_of(trace: Trace, round: int) -> Round:
-    """Return the events of a round; raises `SettingError` when the trace has no such round or stored no events."""
+    """Return the events of a round.
+
+    Raises `SettingError` if the trace has no such round, or its events were not kept.
+    """
     if not isinstance(trace, Trace):
         raise SettingError(f"trace = {type(trace).__name__}: is not a Trace; give what wb.run returns")
     count = len(trace.columns["time"])
@@ -200,15 +214,19 @@ def events_of(trace: Trace, round: int) -> Round:
         raise SettingError(f"round = {short(round)}: take a whole number from 0 to {count - 1}")
     if not 0 <= round < count:
         raise SettingError(f"round = {short(round)}: the run has rounds 0 to {count - 1}; choose one of them")
-    events = trace.events
-    found = events[(events["round"] == round).to_numpy()]
+    events, times = trace.events, np.asarray(trace.columns["time"], dtype=float)
+    here = (events["round"] == round).to_numpy()
+    endless = trace.experiment.built_scheme.self_paced  # no round's end cuts off work
+    if endless:
+        begin = times[round - 1] if round else -np.inf
+        here = ((events["end"] > begin) & (events["start"] < times[round])).to_numpy() | here
+    found = events[here]
     if found.empty:
         raise SettingError(f"round = {round}: the trace kept no events of it; run with events=True")
     plan = trace.experiment.plan
     rows = Rows({str(name): found[name].to_numpy() for name in found})
-    # Empty messages to children, such as "stop", carry no model and do not belong to a round.
+    # Empty messages to children, such as "stop", contain no model and do not belong to a round.
     rows = rows[~((rows["kind"] == "send") & (rows["bytes"] == 0) & _downward(plan, rows))]
-    times = np.asarray(trace.columns["time"], dtype=float)
     start = float(times[round - 1]) if round else 0.0
     dead = frozenset(f.worker for f in trace.experiment.faults if f.for_good and f.round <= round)
     faults: dict[int, str] = {}
@@ -216,7 +234,7 @@ def events_of(trace: Trace, round: int) -> Round:
         if not fault.for_good and fault.active(round):
             kinds = faults.get(fault.worker)
             faults[fault.worker] = f"{kinds}, {fault.kind}" if kinds else fault.kind
-    return Round(plan, rows, start, float(times[round]) - start, dead, faults)
+    return Round(plan, rows, start, float(times[round]) - start, dead, faults, endless)
 
 
 def _downward(plan: Plan, rows: Rows) -> NDArray[np.bool_]:
@@ -252,9 +270,9 @@ class Moment(NamedTuple):
 
 @kinds_checked
 def moments(trace: Trace, round: int) -> list[Moment]:
-    """Return what happened in a round, in order of time.
+    """Return the events of a round in order of time, as sentences.
 
-    Raises `SettingError` when the trace has no such round, or stored no events of it.
+    Raises `SettingError` if the trace has no such round, or its events were not kept.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=2, rounds=1))

@@ -14,27 +14,30 @@ import plotly.graph_objects as go
 from workbench.core.base.files import write_file
 from workbench.core.base.settings import SettingError, path_of, short
 from workbench.lab.figures.page import Figure
+from workbench.lab.figures.paper import for_paper, length
 
 WIDTH, HEIGHT = 1280, 720
+PAPER_SCALE = 4  # pixels of a PNG for each of its 1/96 inch: 384 dots per inch
 _FORMATS = (".html", ".png", ".svg", ".pdf")
 
 
 class NoBrowser(RuntimeError):
-    """Error: Chrome or Chromium, which draws static pictures, was not found.
+    """Chrome or Chromium, which draws static pictures, was not found.
 
     >>> issubclass(NoBrowser, RuntimeError)
     True
     """
 
 
-def save(figure: go.Figure, path: str | Path) -> Path:
-    """Write a figure atomically: the file appears whole or not at all.
+def save(figure: go.Figure, path: str | Path, width: str | None = None) -> Path:
+    """Write a figure to a file, atomically.
 
     `figure`: any figure. `path`: ends in .html (self-contained, works offline), .png, .svg or .pdf (1280 px
-    wide, by Chrome or Chromium).
+    wide, by Chrome or Chromium). `width`: for a paper, such as "8.5cm", "86mm" or "3.4in": the picture has this width,
+    text of 8 points, its legend below, and no title, which is the caption's. Not for .html.
 
-    Raises `SettingError`: the name ends otherwise, or its folder does not exist;
-    `NoBrowser`: no Chrome or Chromium was found for .png, .svg or .pdf.
+    Raises `SettingError` for another ending, if the folder does not exist, or if the width is not a length. Raises
+    `NoBrowser` if no Chrome or Chromium was found for .png, .svg or .pdf.
 
     >>> import tempfile
     >>> file = save(go.Figure(), Path(tempfile.mkdtemp()) / "empty.html")
@@ -49,24 +52,30 @@ def save(figure: go.Figure, path: str | Path) -> Path:
         raise SettingError(f"path = {str(path)!r}: {why}")
     if not file.parent.is_dir():
         raise SettingError(f"path = {str(path)!r}: there is no folder {str(file.parent)!r}; make it first")
-    content = _html(figure) if file.suffix == ".html" else _picture(figure, file.suffix[1:])
+    if width is not None:
+        if file.suffix == ".html":
+            raise SettingError(f"width = {short(width)}: a page has none; end path in .pdf, .svg or .png")
+        pixels = length(width)
+        content = _picture(for_paper(figure, pixels), file.suffix[1:], round(pixels), PAPER_SCALE)
+    else:
+        content = _html(figure) if file.suffix == ".html" else _picture(figure, file.suffix[1:])
     write_file(file, content)
     return file
 
 
 @contextmanager
 def one_browser() -> Iterator[None]:
-    """Draw all pictures within the block by one Chrome or Chromium, which takes longer to start than a picture."""
+    """Draw all pictures inside the context with one Chrome or Chromium, since its start takes longer than a picture."""
     import kaleido
     from choreographer.browsers.chromium import Chromium
 
     found = os.environ.get("BROWSER_PATH") or Chromium.find_browser(skip_local=False)
-    if not (found and _answers(found)):  # a request to a server without a browser would wait forever
+    if not (found and _answers(found)):  # a server without a browser would never reply
         yield
         return
     kaleido.start_sync_server(n=1, silence_warnings=True)
     try:
-        with warnings.catch_warnings():  # warnings of plotly about options that it sets itself
+        with warnings.catch_warnings():  # plotly warns about options that it sets itself
             warnings.filterwarnings("ignore", "The kopts argument", UserWarning)
             yield
     finally:
@@ -86,11 +95,12 @@ def _html(figure: go.Figure) -> bytes:
     return html.encode()
 
 
-def _picture(figure: go.Figure, kind: str) -> bytes:
+def _picture(figure: go.Figure, kind: str, width: int = WIDTH, scale: int = 1) -> bytes:
+    size = {"width": width, "height": figure.layout.height or HEIGHT, "scale": scale if kind == "png" else 1}
     try:
-        return bytes(figure.to_image(format=kind, width=WIDTH, height=figure.layout.height or HEIGHT))
+        return bytes(figure.to_image(format=kind, **size))
     except RuntimeError as error:
-        # Plotly turns Kaleido's ChromeNotFoundError into a bare RuntimeError with a paragraph of advice.
+        # Plotly turns Kaleido's ChromeNotFoundError into a RuntimeError with a long text.
         if "Chrome" not in str(error):
             raise
         raise NoBrowser(

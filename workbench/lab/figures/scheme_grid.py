@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
+
+MAX_EQUAL_RATIO = 1.01  # ratio of round times up to which schemes tie
 
 
 @dataclass(frozen=True)
 class SchemeGrid:
-    """Expected seconds per round of several schemes over a grid; NaN where a scheme has no such setting.
+    """Expected seconds per round of several schemes over a grid. NaN: the scheme has no such setting.
 
     `names` are legend entries, each beginning with its scheme's name. `alphas` are straggler fractions (rows), and
     `latencies` are in s (columns).
@@ -28,13 +31,20 @@ class SchemeGrid:
 
     @property
     def winner(self) -> Array:
-        """Index of the fastest scheme in `names`, NaN where there is none; shape (alphas, latencies)."""
+        """Index in `names` of the fastest scheme, (alphas, latencies). NaN if there is none."""
         filled = np.where(np.isnan(self.seconds), np.inf, self.seconds)
         return np.where(np.isfinite(filled.min(axis=2)), filled.argmin(axis=2), np.nan)
 
     @property
+    def equal(self) -> NDArray[np.bool_]:
+        """Which schemes are as fast as the fastest, within `MAX_EQUAL_RATIO`; shape (alphas, latencies, names)."""
+        filled = np.where(np.isnan(self.seconds), np.inf, self.seconds)
+        best = filled.min(axis=2, keepdims=True)
+        return np.asarray(np.isfinite(filled) & (filled <= MAX_EQUAL_RATIO * best))
+
+    @property
     def lead(self) -> Array:
-        """Time of the second best over that of the best, infinite without a second; shape (alphas, latencies)."""
+        """Time of the second best scheme over that of the best, (alphas, latencies). Infinite without a second."""
         filled = np.sort(np.where(np.isnan(self.seconds), np.inf, self.seconds), axis=2)
         if filled.shape[2] == 1:
             return np.full(filled.shape[:2], np.inf)

@@ -42,15 +42,16 @@ def speedups(
 
     `target`: value of the metric that counts as solved: at or below it (at or above it for accuracy and AUC). With
     mini-batches, the mean of the last five evaluated values is compared with it. `metric`: a column of `trace.rounds`.
-    `reference`: label of a trace, or a scheme. None: CR if it reaches the target, else the fastest. `over_seeds`: take
-    runs that differ in nothing but their seed together.
+    `reference`: label of a trace, or a scheme. None: CR if it reaches the target, else the fastest run. `over_seeds`:
+    make one row for all runs that differ only in their seed.
 
-    Returns one row per trace, in order: `scheme` (the label), `seconds` (NaN: never reached), `times_as_long` (seconds
-    over those of the reference: above 1 the run is slower than the reference), `follows` (what the scheme was written
-    after: paper, abstract or code), `reference` (its label, empty if no run reaches the target). With `over_seeds`, one
-    row per group of runs: `seconds` is their mean, NaN where one never reached the target. Its 95 % confidence interval
-    is `low` to `high`, and `runs` is their number.
-    Raises `SettingError`: the metric or the reference is unknown, or there are no traces.
+    Returns one row per trace, in order. Columns: `scheme` (the label), `seconds` (NaN: never reached), `times_as_long`
+    (seconds over those of the reference, above 1 for slower runs), `follows` (source of the scheme: paper, abstract or
+    code), `reference` (its label, or "" if no run reaches the target). With `over_seeds`, `seconds` is the mean over
+    the runs, or NaN if one never reached the target. Its 95 % confidence interval is `low` to `high`, and `runs` is the
+    number of runs.
+
+    Raises `SettingError` if the metric or the reference is unknown, or there are no traces.
 
     >>> import workbench as wb
     >>> traces = wb.compare([wb.Experiment(scheme=s, workers=12, rounds=20) for s in ("UMW", "GC", "CR")])
@@ -75,7 +76,7 @@ def speedups(
 
 
 def repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
-    """Return the runs in groups that differ in nothing but their seed."""
+    """Return the runs in groups that differ only in their seed."""
     groups: dict[tuple[str, str], list[Trace]] = {}
     for trace in (s.trace for s in named(traces)):
         key = trace.engine, trace.experiment.replace(seed=0).model_dump_json()
@@ -84,12 +85,12 @@ def repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
 
 
 def seedless(trace: Trace) -> Trace:
-    """Return a trace that represents all of its group, so that no seed is in its label."""
+    """Return a trace that represents its group, without a seed in its label."""
     return replace(trace, experiment=trace.experiment.replace(seed=0))
 
 
 def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
-    """Return the value of the metric that every trace reaches: the worst of their best.
+    """Return the best value of the metric that every trace reaches.
 
     `traces` of one problem; `metric`: the column of their rounds.
 
@@ -104,7 +105,7 @@ def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
 
 
 def position(series: Sequence[Series], reference: str) -> int:
-    """Return the index of the reference: by its label, else the first run of that scheme."""
+    """Return the index of the reference: the trace with this label, else the first run of this scheme."""
     known = [s.label for s in series]
     if reference in known:
         return known.index(reference)
@@ -122,18 +123,18 @@ def reference_of(series: Sequence[Series], found: Sequence[float]) -> int | None
 
 
 def crossing(trace: Trace, metric: str, target: float, x: str = "time") -> float:
-    """Return the x value at which a run first reaches the target after a round (NaN: never)."""
+    """Return the x value of the first round after which a run is at the target, or NaN."""
     place = reached(trace, metric, target)
     return float("nan") if place is None else float(abscissa(trace, x)[place])
 
 
 def reached(trace: Trace, metric: str, target: float) -> int | None:
-    """Return the round after which a run first reaches the target, None for never; see `first_reached`."""
+    """Return the first round after which a run is at the target, or None (see `first_reached`)."""
     return first_reached(column(trace, metric), target, metric, trace.experiment.batch)
 
 
 def ratio(seconds: float, base: float) -> float:
-    """Divide; for rounds that take no time the result is infinite or NaN instead of an error."""
+    """Return a / b. For rounds that take no time, it is infinite or NaN instead of an error."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.divide(seconds, base))
 
@@ -146,7 +147,7 @@ def column(trace: Trace, metric: str) -> Array:
 
 
 def abscissa(trace: Trace, x: str) -> Array:
-    """Return the x value of each round's end."""
+    """Return the x value at the end of each round."""
     if not isinstance(x, str) or x not in AXES:
         raise unknown_name("x", x, list(AXES))
     if x == "round":
@@ -156,10 +157,10 @@ def abscissa(trace: Trace, x: str) -> Array:
 
 
 def known(trace: Trace, metric: str, x: str) -> tuple[Array, Array]:
-    """Return a run's curve where the metric was evaluated, or all of it if that is nowhere."""
+    """Return a run's curve at the rounds in which the metric was evaluated, or all of it if there are none."""
     xs, ys = abscissa(trace, x), column(trace, metric)
     losses = np.asarray(trace.columns.get("loss", ys), dtype=float)
-    there = ~(np.isnan(ys) & np.isnan(losses))  # some metrics are undefined before the model has moved
+    there = ~(np.isnan(ys) & np.isnan(losses))  # some metrics are undefined at the first model
     return (xs[there], ys[there]) if there.any() else (xs, ys)
 
 

@@ -24,9 +24,12 @@ Theme = Literal["light", "dark"]
 FONT = "Open Sans, Arial, Helvetica, DejaVu Sans, sans-serif"
 CLEAR = "rgba(0,0,0,0)"
 
-# Colours of Okabe and Ito without yellow and black, which are invisible on one background; grey instead.
+# Colours of Okabe and Ito. Grey replaces yellow and black, which are invisible on one of the backgrounds.
 BLUE, SKY, GREEN = "#0072B2", "#56B4E9", "#009E73"
 ORANGE, VERMILLION, PINK, GREY = "#E69F00", "#D55E00", "#CC79A7", "#808890"
+# Colours of what workers do, none of them a scheme's: they are read on both backgrounds.
+COMPUTING, SENDING, QUEUED, RECEIVING = "#7B6FE3", "#A8912E", "#D9CE9C", "#6B5A14"
+TOO_LATE, REFUSED, DOWNLOADING, DECODING = "#D42A55", "#8C3350", "#BBB4F5", "#4A3FA8"
 COLORS = {
     "blue": BLUE, "vermillion": VERMILLION, "sky": SKY, "orange": ORANGE, "green": GREEN, "pink": PINK, "grey": GREY
 }  # fmt: skip
@@ -58,10 +61,10 @@ _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", 
 
 @kinds_checked
 def scheme_style(name: str, variant: int = 0) -> Style:
-    """Return the style of a scheme, equal in all figures and themes; an unknown name gets one from its hash.
+    """Return the style of a scheme, equal in all figures and themes. That of an unknown name depends on its hash.
 
     `name`: the scheme's name as users write it. `variant`: number of the experiment among those of one scheme in a
-    figure: the colour stays, dash and marker change.
+    figure. Variants have the same colour, and different dashes and markers.
 
     >>> scheme_style("CR")
     Style(color='#0072B2', dash='solid', symbol='star')
@@ -76,7 +79,7 @@ def scheme_style(name: str, variant: int = 0) -> Style:
 
 
 def styles(schemes: Iterable[str]) -> list[Style]:
-    """Return styles of what is drawn together; experiments of one scheme differ in dash and marker."""
+    """Return the styles of experiments in one figure. Those of one scheme differ in dash and marker."""
     seen: Counter[str] = Counter()
     found = []
     for scheme in schemes:
@@ -86,37 +89,37 @@ def styles(schemes: Iterable[str]) -> list[Style]:
 
 
 def _from_hash(name: str) -> Style:
-    # Python's hash changes between processes; a scheme's colour must not.
+    # Python's hash changes between processes, but a scheme's colour must not.
     a, b, c = sha256(name.encode()).digest()[:3]
     return Style(HUES[a % len(HUES)], DASHES[b % len(DASHES)], _OTHER_SYMBOLS[c % len(_OTHER_SYMBOLS)])
 
 
 def palette(theme: str) -> Palette:
-    """Return the colours of a theme; raises `SettingError` unless it is "light" or "dark"."""
+    """Return the colours of a theme. Raises `SettingError` unless it is "light" or "dark"."""
     if not isinstance(theme, str) or theme not in PALETTES:
         raise unknown_name("theme", theme, list(PALETTES))
     return PALETTES[theme]
 
 
 def new_figure(theme: str, title: str, subtitle: str = "", height: int = 640) -> go.Figure:
-    """Return an empty figure in the common style; its width follows the page."""
+    """Return an empty figure in the common style, whose width follows the page."""
     colors = palette(theme)
     heading = {
         "text": title,
         "subtitle": {"text": subtitle, "font": {"size": 16, "color": colors.muted}},
-        "y": 1 - 22 / height,  # the same distance from the top at any height
+        "y": 1 - 22 / height,  # the same distance from the top for any height
     }
     template = pio.templates[f"workbench_{theme}"].to_plotly_json()
     figure = Figure(layout={"template": template, "title": heading, "height": height}, _validate=False)
-    # Plotly takes ten times as long to validate these constants; later additions are validated.
+    # Plotly would take ten times as long to validate these constants. Later additions are validated.
     figure._validate = figure._layout_obj._validate = True
     return figure
 
 
 def assembled(figure: go.Figure, traces: Iterable[dict[str, Any]], **layout: Any) -> go.Figure:
-    """Return a figure in the common style from valid traces and layout; None values are left out.
+    """Return a figure in the common style from valid traces and layout. None values are left out.
 
-    Plotly does not validate them, which takes longer than everything else: for figures that follow a slider.
+    Plotly does not validate them, which would take most of the time. This is for figures that follow a slider.
 
     >>> assembled(new_figure("light", "one"), [{"type": "bar", "x": [1], "text": None}]).data[0].x
     (1,)
@@ -126,9 +129,9 @@ def assembled(figure: go.Figure, traces: Iterable[dict[str, Any]], **layout: Any
 
 
 def marks(x: Any, y: Any, name: str, marker: dict[str, Any], hover: str = "", **more: Any) -> go.Scatter:
-    """Return markers without a line; `hover`: the hover text, empty for none."""
-    told = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
-    return go.Scatter(x=x, y=y, name=name, mode="markers", marker=marker, **told, **more)
+    """Return markers without a line. `hover`: the hover text, "" for none."""
+    hover_options = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
+    return go.Scatter(x=x, y=y, name=name, mode="markers", marker=marker, **hover_options, **more)
 
 
 def fade(color: str, opacity: float) -> str:
@@ -142,7 +145,7 @@ def fade(color: str, opacity: float) -> str:
 
 
 def log_ticks(low: float, high: float) -> dict[str, object]:
-    """Choose ticks of a logarithmic axis: 1, 2, 5, 10, ... or powers of ten; 1, 2, 3, 4, ... on a short axis."""
+    """Return ticks of a logarithmic axis: 1, 2, 5, 10, ... or powers of ten, and 1, 2, 3, 4, ... on a short axis."""
     if high < 3 * low:
         return {"nticks": 10}
     return {
@@ -155,7 +158,7 @@ def log_ticks(low: float, high: float) -> dict[str, object]:
 
 
 def log_scale(values: Array, ratio: float) -> dict[str, object]:
-    """Return a logarithmic axis where ratios matter more than differences, else plotly's default."""
+    """Return a logarithmic axis if ratios matter more than differences, else plotly's default."""
     values = values[np.isfinite(values)]
     if not len(values) or values.min() <= 0 or values.max() <= ratio * values.min():
         return {}
@@ -171,14 +174,14 @@ def error_bars(low: Any, middle: Any, high: Any, **look: object) -> dict[str, ob
 
 
 class Unit(NamedTuple):
-    """Unit of time: multiply seconds by `scale`."""
+    """Unit of time. Seconds are multiplied by `scale`."""
 
     scale: float
     name: str
 
 
 def time_unit(seconds: float) -> Unit:
-    """Choose s, ms or µs so that numbers of this size read well.
+    """Return the unit, s, ms or µs, that suits numbers of this size.
 
     >>> time_unit(0.02)
     Unit(scale=1000.0, name='ms')
@@ -199,7 +202,8 @@ def _axis(colors: Palette) -> dict[str, object]:
         "tickfont": {"size": 15},
         "title": {"font": {"size": 17}, "standoff": 10},
         "automargin": True,
-        "ticklabeloverflow": "allow",  # margins grow with the labels; else each label is measured at each drawing
+        # margins grow with the labels; otherwise each label would be measured at each drawing
+        "ticklabeloverflow": "allow",
     }
 
 
@@ -221,6 +225,6 @@ def _template(colors: Palette) -> go.layout.Template:
 
 
 def register() -> None:
-    """Register the templates workbench_light and workbench_dark with plotly, whose default is not changed."""
+    """Register the templates workbench_light and workbench_dark with plotly. The default template is not changed."""
     for theme, colors in PALETTES.items():
         pio.templates[f"workbench_{theme}"] = _template(colors)

@@ -33,7 +33,7 @@ _DRAWING = (
 
 
 def __getattr__(name: str) -> Any:
-    """Load the explorer and the table of runs at first use: live plots need neither."""
+    """Import the explorer and the table of runs at first use, since live plots need neither."""
     if name not in _LATER:
         raise AttributeError(f"module 'workbench.lab.widgets' has no attribute {name!r}")
     if name in _DRAWING:

@@ -1,4 +1,4 @@
-"""The widgets' JavaScript and CSS, and plotly.js, which is sent to the page compressed, and once."""
+"""JavaScript and CSS of the widgets, and plotly.js, which is sent to a page once, in compressed form."""
 
 import gzip
 import json
@@ -12,31 +12,35 @@ import traitlets as t
 from IPython import get_ipython
 
 from workbench.core.base.page import CONFIG
+from workbench.lab.figures.fit import fit_script
 
 FOLDER = Path(__file__).parent / "js"
 
 
 def script(*names: str) -> str:
-    """Join files of ours to one module (browsers cannot import files of ours), without lines of comments.
+    """Return JavaScript files of the package as one module, without comments, since browsers cannot import them.
 
-    Every widget sends its module.
+    Each widget sends its own module.
 
     >>> "function library" in script("common")
     True
     """
-    texts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in ("common", *names)]
+    texts = [
+        fit_script(),
+        *((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in ("common", *names)),
+    ]
     lines = re.sub(r"^\s*(//[^\n]*|/\*\*.*?\*/)\n", "", "\n".join(texts), flags=re.MULTILINE | re.DOTALL)
     return f"const PLOTLY_CONFIG = {json.dumps(CONFIG)};\n{lines}"
 
 
-_EXPLORER = "/* ==== explorer"  # begins the part of the sheet that single plots and forms do not need
+_EXPLORER = "/* ==== explorer"  # beginning of the part of the style sheet that only the explorer needs
 
 
 @cache
 def style(whole: bool = False) -> str:
-    """Return our style sheet, the same for every widget and page, without comments and line ends.
+    """Return the style sheet of the package for every widget and page, without comments and line ends.
 
-    `whole`: with the explorer's part.
+    `whole`: include the explorer's part.
     """
     text = (FOLDER / "design.css").read_text(encoding="utf-8")
     text = text if whole else text.partition(_EXPLORER)[0]
@@ -44,7 +48,7 @@ def style(whole: bool = False) -> str:
 
 
 class Sheet(anywidget.AnyWidget):
-    """Style sheet, which also reaches other libraries' widgets beside ours; for their keys, see js/sheet.js."""
+    """Style sheet, which also applies to other libraries' widgets. js/sheet.js handles keys of these widgets."""
 
     _esm = t.Unicode(script("sheet")).tag(sync=True)
     _css = t.Unicode(style(whole=True)).tag(sync=True)
@@ -52,9 +56,9 @@ class Sheet(anywidget.AnyWidget):
 
 @cache
 def library() -> bytes:
-    """Return plotly.js from the wheel of plotly, compressed by gzip to a third of its five megabytes.
+    """Return plotly.js from plotly's wheel, compressed by gzip to a third of its 5 MB.
 
-    Stronger compression would save a sixth, and take the kernel three times as long.
+    Stronger compression would save a sixth, and take three times as long.
     """
     import plotly
 
@@ -63,7 +67,7 @@ def library() -> bytes:
 
 
 class _Ahead(anywidget.AnyWidget):
-    """Invisible widget that brings plotly.js with itself, and is removed once a page has it."""
+    """Invisible widget that carries plotly.js, and is removed once a page has loaded it."""
 
     _esm = t.Unicode(script("ahead")).tag(sync=True)
     packed = t.Bytes().tag(sync=True)
@@ -75,12 +79,12 @@ class _Ahead(anywidget.AnyWidget):
 
 @cache
 def send_ahead() -> None:
-    """Send plotly.js to the page whose cell runs, so that it is loaded during the kernel's imports.
+    """Send plotly.js to the page whose cell runs, so that it is loaded while the kernel imports modules.
 
-    A request of the page would be answered only after the cell has ended. Where no page runs the cell (Voila,
-    nbconvert, a script), nothing is sent, because it would remain in the notebook.
+    A request of the page would be answered only after the cell. If no page runs the cell (Voila, nbconvert, a
+    script), nothing is sent, because it would stay in the notebook.
     """
     kernel: Any = getattr(get_ipython(), "kernel", None)
-    # pages name the cell that they run
+    # only pages identify the cell that they run
     if kernel is not None and "cellId" in kernel.get_parent().get("metadata", {}):
         _Ahead()

@@ -1,4 +1,4 @@
-"""Errors in callbacks reach the user as a sentence instead of a traceback."""
+"""Errors in callbacks of widgets, shown to the user as a sentence instead of a traceback."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -12,22 +12,22 @@ from workbench.core.base.errors import RunError
 from workbench.lab.figures import NoBrowser
 
 P = ParamSpec("P")
-EXPECTED = (ValueError, OSError, RunError, NoBrowser)  # their messages are written for users
+EXPECTED = (ValueError, OSError, RunError, NoBrowser)  # errors whose messages are written for users
 log = logging.getLogger("workbench.lab.widgets")
 
 
 class StatusReporter(Protocol):
-    """Interface of what can show a sentence to the user."""
+    """Interface of widgets that can show a sentence."""
 
     def report(self, text: str) -> None:
-        """Show a sentence; empty: remove it."""
+        """Show a sentence. "" removes it."""
 
 
 T = TypeVar("T", bound=StatusReporter)
 
 
 def guarded(method: Callable[Concatenate[T, P], None]) -> Callable[Concatenate[T, P], None]:
-    """Make a method report errors instead of raising them; the traceback is logged as information."""
+    """Make a method report errors instead of raising them. The traceback is logged as information."""
 
     @wraps(method)
     def safely(self: T, *args: P.args, **options: P.kwargs) -> None:
@@ -41,7 +41,7 @@ def guarded(method: Callable[Concatenate[T, P], None]) -> Callable[Concatenate[T
 
 
 def error_text(error: Exception) -> str:
-    """Return a sentence for an error; an unexpected one is named with its type."""
+    """Return the sentence for an error. For an unexpected one, it includes the type."""
     text = " ".join(str(error).split())
     if isinstance(error, EXPECTED) and text:
         return text
@@ -49,13 +49,16 @@ def error_text(error: Exception) -> str:
 
 
 def sentence(text: str, bad: bool = False) -> str:
-    """Return a sentence; screen readers read bad news at once."""
+    """Return a sentence as a widget. Screen readers read bad news at once."""
     kind, role = ("wb-wrong", "alert") if bad else ("wb-note", "status")
     return f'<div class="wb {kind}" role="{role}">{escape(text)}</div>' if text else ""
 
 
 def progress(about: str, text: str, share: float | None, more: str = "") -> str:
-    """Return a bar with text beside it; without a share it moves to and fro. more: text below in bold."""
+    """Return a progress bar with text beside it.
+
+    Without a share, it moves without a length. `more`: text below, in bold.
+    """
     value = "" if share is None else f' value="{share:.4f}"'
     bar = f'<progress max="1"{value} aria-label="{escape(about)}" style="width:220px"></progress>'
     last = f"<br><b>{escape(more)}</b>" if more else ""
@@ -63,17 +66,17 @@ def progress(about: str, text: str, share: float | None, more: str = "") -> str:
 
 
 def sides(*children: w.Widget) -> w.HBox:
-    """Return widgets side by side where the page is wide enough, else one below the other."""
+    """Return widgets side by side if the page is wide enough, else one below the other."""
     return w.HBox(list(children)).add_class("wb-sides")
 
 
 def row(*children: w.Widget) -> w.HBox:
-    """Return a row of widgets, in lines as wide as the page."""
+    """Return widgets in a row, which is wrapped at the width of the page."""
     return w.HBox(list(children)).add_class("wb-row")
 
 
 def button(text: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
-    """Return a button as wide as its text."""
+    """Return a button that is as wide as its text."""
     made = w.Button(description=text, tooltip=tooltip or text.lower())
     made.layout.width = "auto"
     made.on_click(lambda _: call())
@@ -89,26 +92,26 @@ def seen(wanted: bool, *parts: w.Widget) -> None:
 def fields_about() -> list[w.Text]:
     """Return fields for name, note and tags of a run.
 
-    They are sent when a field is left, so before a click on a button.
+    Their values are sent when a field is left, and so before a click on a button.
     """
     hints = {"Name": "", "Note": "", "Tags": "separated by commas"}
     return [w.Text(description=n, placeholder=hint, continuous_update=False) for n, hint in hints.items()]
 
 
 def trust_box(parts: str) -> w.Checkbox:
-    """Return a checkbox for one press of a button: it is unchecked again after its use."""
+    """Return a checkbox that is unchecked again after it was used once."""
     about = f"run the code, and use the cluster, that {parts} from elsewhere name; look at them first"
     return w.Checkbox(description=f"Trust {parts}", tooltip=about, indent=False, layout={"width": "auto"})
 
 
 def trusted(box: w.Checkbox) -> bool:
-    """Return whether it is checked, and uncheck it."""
+    """Return whether the checkbox is checked, and uncheck it."""
     now, box.value = bool(box.value), False
     return now
 
 
 def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
-    """Offer names, and keep the choice if it still exists; a menu that was empty selects nothing by itself."""
+    """Set the options of a menu, and keep its choice if that still exists. An empty menu selects nothing by itself."""
     if list(menu.options) == list(names):
         return
     before = menu.value
@@ -126,9 +129,9 @@ class Pane(w.VBox):
         self.add_class("wb").add_class("wb-pane")
 
     def report(self, text: str) -> None:
-        """Show a sentence above everything else; empty: remove it."""
+        """Show a sentence above all else. "" removes it."""
         shown = sentence(text, bad=True)
         if self.message.value != shown:
             self.message.value = shown
-        if text:  # earlier results are not shown beside an error
+        if text:  # an error removes earlier results
             self.note.value = ""

@@ -1,4 +1,4 @@
-"""End of widgets that nobody sees: their models would stay in the page and in the kernel."""
+"""Closing of widgets that are no longer shown, whose models would stay in the page and in the kernel."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import ipywidgets as w
 from IPython import get_ipython
 
 T = TypeVar("T", bound=w.Widget)
-_cells: dict[str, tuple[str, list[w.Widget]]] = {}  # cell -> its last request, and the widgets made in it
+_cells: dict[str, tuple[str, list[w.Widget]]] = {}  # cell -> its last request, and the widgets that it made
 
 
 def parts(widget: w.Widget) -> Iterator[w.Widget]:
-    """Yield a widget and all others that it holds, each once: children, layouts, styles, and those not shown yet."""
+    """Yield a widget and all that it contains, each once: children, layouts, styles, and those not shown yet."""
     seen: dict[int, w.Widget] = {}
     waiting = [widget]
     while waiting:
@@ -28,15 +28,15 @@ def parts(widget: w.Widget) -> Iterator[w.Widget]:
 
 
 def close(widget: w.Widget) -> None:
-    """Close a widget and all that it holds, in the kernel and in the page."""
+    """Close a widget and all that it contains, in the kernel and in the page."""
     for each in list(parts(widget)):
         each.close()
 
 
 def of_cell(make: Callable[[], T]) -> T:
-    """Return a new widget; those that earlier runs of the same cell made are closed.
+    """Return a new widget, and close those of earlier runs of the same cell.
 
-    Front ends name the cell that they run. Where none does, nothing is closed.
+    Front ends identify the cell that they run. If one does not, nothing is closed.
     """
     kernel: Any = getattr(get_ipython(), "kernel", None)
     parent = kernel.get_parent() if kernel is not None else {}

@@ -85,8 +85,8 @@ def load(name: str | Path) -> Cluster:
 def user_defined(fields: Mapping[str, Any]) -> Cluster | None:
     """Return the cluster with these settings, if it is this machine or a file of the user has the same settings.
 
-    The settings come from a run folder, which may be foreign. Only the name is used from there, so only programs that
-    the user's own file names are started.
+    The settings come from a run folder, which another user may have written. Only the name is taken from them, to find
+    the user's own file. No program is started that this file does not name.
 
     >>> user_defined({"kind": "ssh", "name": "../elsewhere"})
     """

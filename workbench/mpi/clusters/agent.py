@@ -44,7 +44,10 @@ class Agent(Host):
         self.pools: dict[str, FolderPool] = {}
 
     def do_open(self, data: bytes, ranks: int) -> dict[str, Any]:
-        """Start a pool (see `Site.open`). Return its folder's name, its size, and what finds it again."""
+        """Start a pool (see `Site.open`). Return its folder's name, its number of ranks, and how to find it again.
+
+        `fields` (see `Pool.as_dict`) and `agent` (this process) are the arguments of `do_inherit`.
+        """
         pool = self.site.open(ranks, self.progress)
         assert isinstance(pool, FolderPool)
         self.pools[pool.folder.name] = pool
@@ -72,7 +75,7 @@ class Agent(Host):
         return {"folder": str(home), "fields": handed.as_dict()}
 
     def do_report(self, data: bytes, report: str, **fields: Any) -> dict[str, Any]:
-        """Return one of the reports in `REPORTS`, made by the method of `Site` with the same name."""
+        """Call the method of `Site` that `report` names. Return its result, one of the `REPORTS`."""
         found = getattr(self.site, report)(**fields, progress=self.progress)
         return {"report": REPORTS[report].dump_python(found, mode="json")}
 
@@ -113,7 +116,7 @@ class Agent(Host):
 
     def do_forget(self, data: bytes, folder: str) -> dict[str, Any]:
         """Remove the folder of a run that has ended and was copied to the client."""
-        home = Path(folder).resolve()  # never remove anything but a run folder in the cache
+        home = Path(folder).resolve()  # only a run folder in the cache may be removed
         if home.parent == cache_folder("runs").resolve() and (home / ENDED).exists():
             shutil.rmtree(folder, ignore_errors=True)
         return {}

@@ -55,14 +55,17 @@ def host_name(text: str) -> str:
 
 
 def plain_word(text: str) -> str:
-    """Return a word for a command line. Raises ValueError for one like an option, or with control characters."""
+    """Return `text` if it may be an argument of a command line.
+
+    Raises ValueError if it begins with a hyphen, as options do, or has characters that cannot be printed.
+    """
     if text.startswith("-") or not text.isprintable():
         raise ValueError(f"{text!r} begins with a hyphen, or has characters that cannot be printed")
     return text
 
 
 def matching(pattern: str, why: str) -> AfterValidator:
-    """Return a validator that accepts only text of this pattern. `why` is its error for other text."""
+    """Return a validator that accepts only text of this pattern. `why`: its error message for other text."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -87,7 +90,7 @@ class Cluster(KindFamily):
     catalogue: ClassVar[Catalogue[Cluster]] = Catalogue(
         "kind", "workbench.mpi.clusters", "workbench.clusters"
     )
-    # Whether the ranks do not see this machine's files, and so have to be sent the place of prepared data.
+    # Whether the ranks cannot read this machine's files. Prepared data are then copied to the hosts.
     elsewhere: ClassVar[bool] = False
     # Whether idle pools of this process must close before a new pool can start.
     alone: ClassVar[bool] = False
@@ -101,11 +104,11 @@ class Cluster(KindFamily):
 
     @property
     def mark(self) -> str:
-        """Ending of the names of its pools' folders, by which processes of this cluster are recognised."""
+        """Suffix of the names of the cluster's pool folders. It identifies the processes of this cluster."""
         return f"-{re.sub(r'[^A-Za-z0-9]+', '_', self.name)}.pool"
 
     def files(self) -> dict[str, str]:
-        """Return the files that the machine that starts the ranks needs as well: field -> path on this machine."""
+        """Return the files to copy to the machine that starts the ranks: field -> path on this machine."""
         return {}
 
     def carried(self) -> dict[str, Any]:
@@ -122,7 +125,7 @@ class Cluster(KindFamily):
         return None
 
     def fits(self, ranks: int, there: int) -> bool:
-        """Return whether an idle pool of `there` ranks suits a run of `ranks`: enough ranks, but not far too many."""
+        """Return whether an idle pool of `there` ranks suits a run of `ranks` ranks: enough, but not far too many."""
         return ranks <= there <= 2 * ranks + 16
 
     @property
@@ -160,7 +163,7 @@ class Cluster(KindFamily):
         return self.site.status(progress)
 
     def down(self, progress: ProgressCallback = no_progress) -> None:
-        """End all ranks there, and undo `up`."""
+        """End all ranks of the cluster, and undo `up`."""
         self.site.down(progress)
 
     def run(self, command: Sequence[str], progress: ProgressCallback = no_progress) -> Outputs:

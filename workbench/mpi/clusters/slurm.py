@@ -103,7 +103,7 @@ class Slurm(BatchCluster):
             if "Invalid job id" not in refused.answer:
                 raise
             found = []
-        return found[0] if found else remembered(number)
+        return found[0] if found else from_accounting(number)
 
     @override
     def listed(self) -> list[Job]:
@@ -148,7 +148,7 @@ def _job(number: str, state: str, why: str, left: str, used: str, *more: str) ->
     return known(more[2], start, FINAL_REASONS.get(why, ""))
 
 
-def remembered(number: str) -> Job:
+def from_accounting(number: str) -> Job:
     """Return a job that squeue no longer lists, some minutes after its end, from sacct if accounting is on."""
     try:
         states = call("sacct", "-n", "-X", "-P", "-o", "State", "-j", number).split()

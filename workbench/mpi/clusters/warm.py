@@ -14,7 +14,7 @@ class Pools:
 
     def __init__(self) -> None:
         self._pools: list[tuple[Cluster, Pool]] = []  # pools with the clusters that they were requested for
-        self._over: list[Pool] = []  # ended pools, kept because a run may still ask why one ended
+        self._over: list[Pool] = []  # ended pools, kept because a run may still need the reason
         self._lock = threading.Lock()
 
     def get(

@@ -64,7 +64,10 @@ class Computing:
         return value
 
     def resolve_lookahead(self, moment: float) -> None:
-        """Undo what a leaf has done beyond the time at which a newer model came."""
+        """Record a leaf's lookahead work up to `moment`, and set the node's clock back to it.
+
+        `moment`: s, when a newer model came or the run ended.
+        """
         if self.lookahead is not None and self.lookahead.work:
             self.lookahead.resolve(moment)
             self.clock.now = min(self.clock.now, moment)

@@ -66,9 +66,9 @@ class Learner(Numbers):
         samples = np.cumsum(self.plan.sizes[work.parts])
         number = (samples - 1) * self.problem.size // piece  # number of the piece in which each part ends
         cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(work.parts)]
-        return [effect._replace(work=self._stretch(work, slice(a, b))) for a, b in pairwise(cuts)]
+        return [effect._replace(work=self._segment_of(work, slice(a, b))) for a, b in pairwise(cuts)]
 
-    def _stretch(self, work: Work, which: slice) -> Work:
+    def _segment_of(self, work: Work, which: slice) -> Work:
         parts = work.parts[which]
         return Work(parts, work.coefficients[..., which], int(self.plan.sizes[parts].sum()))
 

@@ -42,13 +42,13 @@ class Ledger:
         self.counts[name][self._place(round, self.rounds)] += amount
 
     def spent(self, round: int, worked_from: float = math.inf) -> None:
-        """Count the processor time since the last call, and its part in computing."""
+        """Add the processor time since the last call, and the part of it after `worked_from`, to a round's counts."""
         used, self.used = self.used, time.process_time()
         self.add("busy", round, int(1e6 * (self.used - used)))
         self.add("worked", round, int(1e6 * max(self.used - worked_from, 0.0)))
 
     def _place(self, round: int, last: int) -> int:
-        """Return the index of a round in the counts. Later entries belong to the last round."""
+        """Return the index of a round in the counts: rounds below 0 count as 0, and those above `last` as `last`."""
         place = round if 0 <= round <= last else max(0, min(round, last))
         if place >= self.end:
             self.end = place + 1

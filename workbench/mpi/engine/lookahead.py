@@ -21,9 +21,9 @@ CACHED_ROUNDS = 1000  # max number of models kept
 def lookahead_ranks(scheme: Scheme, plan: Plan) -> frozenset[int]:
     """Return the ranks that send ahead: those with a parent and without children.
 
-    Empty if a worker sends several answers, because it would also compute those that a drawn time forbids. Empty as
-    well if gradients of older models count, since such work is not abandoned. Sequential codes are an exception
-    (`Scheme.delayed`): all answers of a round come from one computation, which can be abandoned.
+    Empty if a worker sends several answers, because it would also compute answers that its drawn time does not allow.
+    Empty as well if gradients of older models count, since such work is not abandoned. Sequential codes are an
+    exception (`Scheme.delayed`): all answers of a round come from one computation, which can be abandoned.
     """
     if (plan.answers > 1 or plan.versions > 1) and not scheme.delayed:
         return frozenset()

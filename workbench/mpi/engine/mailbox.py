@@ -20,7 +20,7 @@ from workbench.mpi.engine.setup import NodeClock, RankContext, Setup
 from workbench.mpi.engine.wire import named
 
 INTERVAL_GROWTH = 1.6  # factor between sleeps while nothing comes
-# Reasons of rejected messages that replace no answer
+# Reasons for rejecting a message in addition to which the answer itself may still come
 LATE_COPIES = ("sent twice", "of another run", "of another sender")
 
 
@@ -172,9 +172,9 @@ class Mailbox:
         return self.inbox.find(match) if self.inbox else None
 
     def overdue(self, check: Callable[[], int | None], port: Port, end: float) -> int | None:
-        """Wait for a message that was due at a past moment, and is missing because the machine is slow.
+        """Wait for a message that should have come by now, from a rank that sends ahead.
 
-        A rank that sends ahead has sent before its answer is due, unless its machine, or this one, was slow.
+        Such a rank sends before its answer is due. The answer is missing only if a machine is slow.
         """
         self.poll(lambda: check() if port.awaits(self.transport.dead) else -1, self.idle_interval, end)
         return check()
@@ -189,7 +189,7 @@ class Mailbox:
     def close(self, effect: Close) -> None:
         """Drop the messages that are no longer wanted."""
         now = self.clock.now
-        for message, through, sent, floats in self.inbox.close(*effect):  # they were received in vain
+        for message, through, sent, floats in self.inbox.close(*effect):  # received, and not used
             if self.port is None:
                 self.ledger.received(message, floats, sent, through, through)
             self.ledger.add("stale", message.round)

@@ -33,7 +33,7 @@ class PendingMessage(NamedTuple):
 class Delivery(NamedTuple):
     """Message that has passed the port from `begun` to `end`, or was refused (`late`)."""
 
-    parcel: PendingMessage
+    pending: PendingMessage
     begun: float
     end: float
     late: bool
@@ -80,23 +80,23 @@ class Port:
         down = message.kind in (MODEL, PEER_LOST)
         if not down and self._unsent(message, sent):
             return
-        parcel = named(PendingMessage, (at, self._serial, message, sent, floats))
+        pending = named(PendingMessage, (at, self._serial, message, sent, floats))
         if down:
-            insort(self.downlink, parcel)
+            insort(self.downlink, pending)
         else:
-            self.queue.insert(self._place(parcel), parcel)
+            self.queue.insert(self._place(pending), pending)
 
-    def _place(self, parcel: PendingMessage) -> int:
+    def _place(self, pending: PendingMessage) -> int:
         """Return the index in the queue: after earlier messages, and among simultaneous ones by the tie-breaks."""
-        place = bisect_right(self.queue, parcel.at + ABS_TOL, key=attrgetter("at"))
-        while place and self.queue[place - 1].at >= parcel.at - ABS_TOL:
-            if self._tie(self.queue[place - 1]) <= self._tie(parcel):
+        place = bisect_right(self.queue, pending.at + ABS_TOL, key=attrgetter("at"))
+        while place and self.queue[place - 1].at >= pending.at - ABS_TOL:
+            if self._tie(self.queue[place - 1]) <= self._tie(pending):
                 break
             place -= 1
         return place
 
-    def _tie(self, parcel: PendingMessage) -> float:
-        return float(self.ties(parcel.message.round)[parcel.message.src - 1])
+    def _tie(self, pending: PendingMessage) -> float:
+        return float(self.ties(pending.message.round)[pending.message.src - 1])
 
     def next(self, now: float) -> Delivery | None:
         """Return the first message that has passed by now.
@@ -109,12 +109,12 @@ class Port:
         if min(above, below) > now:
             return self._refused(now)
         if above <= below:
-            parcel = self.downlink.pop(0)
-            return Delivery(parcel, parcel.at, parcel.at, self.late(parcel.message))
+            pending = self.downlink.pop(0)
+            return Delivery(pending, pending.at, pending.at, self.late(pending.message))
         assert self.current is not None
-        parcel, begun, end = self.current
+        pending, begun, end = self.current
         self.current = None
-        return Delivery(parcel, begun, end, self.late(parcel.message))
+        return Delivery(pending, begun, end, self.late(pending.message))
 
     def _begin(self, now: float) -> None:
         """Start the transfer of the first message in the queue, if its turn has come."""
@@ -129,17 +129,17 @@ class Port:
     def _refused(self, now: float) -> Delivery | None:
         """Return the first message in the queue, if it is no longer wanted and its turn has come."""
         if self.current is None and self.queue and self.late(self.queue[0].message):
-            parcel = self.queue[0]
-            turn = max(self.free, parcel.at)
+            pending = self.queue[0]
+            turn = max(self.free, pending.at)
             if turn <= now:
                 self.queue.pop(0)
-                return Delivery(parcel, turn, turn, True)
+                return Delivery(pending, turn, turn, True)
         return None
 
     def sent_down(self, round: int, arrives: float, to: Sequence[int]) -> None:
         """Add a model that this node sends. Drop the answers that its children no longer send because of it."""
         self.model_arrivals.add(round, arrives, to)
-        self.queue = [parcel for parcel in self.queue if not self._unsent(parcel.message, parcel.sent)]
+        self.queue = [pending for pending in self.queue if not self._unsent(pending.message, pending.sent)]
 
     def _unsent(self, message: Message, sent: float) -> bool:
         return self.late(message) and self.model_arrivals.newer(message.src, message.round, sent)
@@ -148,14 +148,15 @@ class Port:
         """End the current transfer if its message is no longer wanted."""
         if self.current is None or not self.late(self.current[0].message):
             return None
-        parcel, begun, _ = self.current
+        pending, begun, _ = self.current
         self.current, self.free = None, now
-        return Delivery(parcel, begun, now, True)
+        return Delivery(pending, begun, now, True)
 
     def awaits(self, dead: Collection[int]) -> bool:
-        """Return whether an answer to the newest model is missing, from a living rank that sends ahead.
+        """Return whether a living rank that sends ahead has not yet answered the newest model completely.
 
-        All answers of a round have the same numbers, in the same order. The first sender's answers are complete.
+        All workers send the same number of answers in a round. So a rank's answers are incomplete if another rank's
+        answer with a higher number is here. Without any answer yet, one answer is enough.
         """
         round, model = self.model_arrivals.newest()
         last = max([heard for heard in self.last_received.values() if heard[0] == round], default=(round, 0))

@@ -48,7 +48,7 @@ from workbench.mpi.engine.mailbox import Mailbox
 from workbench.mpi.engine.setup import NodeClock, RankContext, Setup
 from workbench.mpi.engine.wire import Envelope, named
 
-# share of a wait that a slow machine may use up; beyond it, the whole wait is granted
+# Max share of the time to a deadline that a slow machine may use up; beyond it, the deadline moves (`_patience`)
 MAX_HIDDEN_SHARE = 0.5
 
 
@@ -160,10 +160,11 @@ class RankEngine:
         return message
 
     def _patience(self, until: float) -> float:
-        """Return when to stop polling for a deadline: later if otherwise most of the round would be over.
+        """Return when to stop polling for a deadline, on the machine's clock, s.
 
-        A node that its machine has delayed sends its next model late. The answers still have to be computed. The round
-        therefore lasts as long as on the virtual clock, counted from its own start.
+        A slow machine may send a model later than its node's clock shows. If that uses up more than
+        `MAX_HIDDEN_SHARE` of the time to the deadline, workers would hardly have time to answer. The deadline is then
+        later by the same delay, so that the round lasts as long as on the virtual clock.
         """
         start, behind = self.begun
         return until + behind if behind > MAX_HIDDEN_SHARE * (until - start) else until

@@ -22,11 +22,11 @@ class Reduce:
         self, workers: MPI.Intracomm, floats: int, link: Link | None, width: int = BYTES_PER_FLOAT
     ) -> None:
         self.comm, self.link = workers, link
-        # Whether one was left unfinished, so that these processes cannot do another run
+        # Whether an all-reduce was left unfinished; these processes can then take part in no other run
         self.under_way = False
         n = workers.size
         self.floats, self.width = floats, width
-        # the vector, and the time of each worker's entry, as two values whose sum has all digits
+        # The vector, then each worker's time of entry as two values whose sum is exact
         self.buffer: Array = np.empty(floats + 2 * n, np.dtype(f"f{width}"))
         self.finish = np.empty(n)
         self.port_free = np.zeros(n)

@@ -48,18 +48,18 @@ class BufferPool:
         """Return an unused buffer, the one that is unused for longest. Add one only if all are in use."""
         for _ in self.all:
             self.newest = (self.newest + 1) % len(self.all)
-            sheet = self.all[self.newest]
-            if sys.getrefcount(sheet.words) <= self.idle:
-                return sheet
+            buffer = self.all[self.newest]
+            if sys.getrefcount(buffer.words) <= self.idle:
+                return buffer
         return self.add()
 
     def add(self) -> Buffer:
         """Add a buffer."""
-        sheet = Buffer(self.floats, self.width)
+        buffer = Buffer(self.floats, self.width)
         self.newest = len(self.all)
-        self.all.append(sheet)
-        self.idle = sys.getrefcount(sheet.words)
-        return sheet
+        self.all.append(buffer)
+        self.idle = sys.getrefcount(buffer.words)
+        return buffer
 
 
 class PersistentReceives(BufferPool):
@@ -72,23 +72,24 @@ class PersistentReceives(BufferPool):
         super().__init__(floats, width)
         self.comm, self.peer = comm, peer
         self.receives: list[MPI.Prequest] = []
-        self.seen = [0, 0]  # newest serial number: of other messages, and of models, which may be overtaken
+        # Newest serial numbers received: of models [1], which other messages may overtake, and of other messages [0]
+        self.seen = [0, 0]
 
     def add(self) -> Buffer:
         """Add a buffer with its receive."""
-        sheet = super().add()
-        self.receives.append(self.comm.Recv_init([sheet.words, MPI.BYTE], self.peer, TAG))
-        self.idle = sys.getrefcount(sheet.words)
-        return sheet
+        buffer = super().add()
+        self.receives.append(self.comm.Recv_init([buffer.words, MPI.BYTE], self.peer, TAG))
+        self.idle = sys.getrefcount(buffer.words)
+        return buffer
 
     @property
     def came(self) -> Buffer:
-        """Buffer of the posted receive, or of the last one."""
+        """Buffer of the receive that was posted last."""
         return self.all[self.newest]
 
     def post(self) -> MPI.Request:
         """Post a receive into an unused buffer."""
-        # a shorter message, or none, must not be taken for the last one
+        # Clear the header, so that the previous message is not read again if none, or a shorter one, comes
         self.take().words[:HEADER_WORDS] = 0
         request = self.receives[self.newest]
         request.Start()
@@ -151,7 +152,7 @@ class Transport:
         self.next_progress = 0.0  # time of the next test of the pending sends
         self.outputs: list[tuple[MPI.Request, Words, int]] = []  # request, the memory that it reads, receiver
         self.model_out: dict[int, MPI.Request] = {}  # peer -> request of the model on its way to it
-        # Peer -> newest model that waits until then
+        # Peer -> newest model, which waits until the one in `model_out` has been sent
         self.model_next: dict[int, tuple[Buffer, int, Words]] = {}
 
     def send(self, to: Sequence[int], envelope: Envelope, value: Any, newest: bool = False) -> None:
@@ -160,26 +161,26 @@ class Transport:
         `newest`: a later model replaces this one if it is not on its way yet.
         """
         self.sent_serial += 1
-        sheet = self.buffers.take()
-        length = encode_message(sheet, envelope, value, self.run, self.sent_serial)
+        buffer = self.buffers.take()
+        length = encode_message(buffer, envelope, value, self.run, self.sent_serial)
         if newest and self.outputs:
-            self._progress_sends()  # most of the last models have arrived
+            self._progress_sends()  # most of the previous models have been sent by now
         for peer in to:
             if peer in self.dead:
                 continue
             if newest and peer in self.model_out:
-                self.model_next[peer] = (sheet, length, sheet.words)
+                self.model_next[peer] = (buffer, length, buffer.words)
             else:
-                self._isend(peer, sheet, length, newest)
+                self._isend(peer, buffer, length, newest)
         self.wakeup.notify(to)
 
-    def _isend(self, peer: int, sheet: Buffer, length: int, newest: bool) -> None:
+    def _isend(self, peer: int, buffer: Buffer, length: int, newest: bool) -> None:
         try:
-            request = self.comm.Isend([sheet.words, length, MPI.BYTE], peer, TAG)
+            request = self.comm.Isend([buffer.words, length, MPI.BYTE], peer, TAG)
         except MPI.Exception:
             self.mark_dead(peer)
             return
-        self.outputs.append((request, sheet.words, peer))
+        self.outputs.append((request, buffer.words, peer))
         if newest:
             self.model_out[peer] = request
 
@@ -195,8 +196,8 @@ class Transport:
                 if self.model_out.get(peer) is request:
                     del self.model_out[peer]
         for peer in [p for p in self.model_next if p not in self.model_out]:
-            sheet, length, _ = self.model_next.pop(peer)
-            self._isend(peer, sheet, length, newest=True)
+            buffer, length, _ = self.model_next.pop(peer)
+            self._isend(peer, buffer, length, newest=True)
             self.wakeup.notify([peer])
 
     def _sent(self, request: MPI.Request, words: Words, peer: int) -> bool:

@@ -43,12 +43,12 @@ class ConnectionLost(ClusterError):
     """The connection to a host is broken, or was never made."""
 
 
-class NotAWord(ValueError):
-    """Bytes that are not a message of the agent. `heard`: their beginning."""
+class NotAMessage(ValueError):
+    """Bytes that are not a message of the agent. `beginning`: the first of them."""
 
-    def __init__(self, heard: bytes) -> None:
-        super().__init__(f"{heard[:60]!r} is not a message")
-        self.heard = heard
+    def __init__(self, beginning: bytes) -> None:
+        super().__init__(f"{beginning[:60]!r} is not a message")
+        self.beginning = beginning
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Connection:
             os.set_blocking(pipe, True)
 
     def _answer(self) -> bytes:
-        """Return the line on whether the package is there. Output of the login before it is included."""
+        """Return the line that contains whether the host has the package, with the login's output before it."""
         until, text = time.monotonic() + self.gateway.patience, b""
         while GREETING_MARK not in text or not text.endswith(b"\n"):
             left = max(until - time.monotonic(), 0.0)
@@ -157,7 +157,7 @@ class Connection:
                 raise ConnectionLost(f"{self.gateway.host}: {silent}; {why}")
             piece = os.read(self._out.fileno(), 1)
             if len(text) > MAX_LOGIN_BYTES or (text and not piece):
-                raise NotAWord(text[:QUOTED_BYTES])
+                raise NotAMessage(text[:QUOTED_BYTES])
             if not piece:
                 raise EOFError
             text += piece
@@ -175,7 +175,7 @@ class Connection:
                 raise ConnectionLost(f"{self.gateway.host}: {self._why}")
             try:
                 write_message(self._in, {"what": what, **arguments}, data)
-                while "progress" in (answer := self._heard())[0]:
+                while "progress" in (answer := self._next_message())[0]:
                     progress(*answer[0]["progress"])
             except (OSError, EOFError, ValueError) as error:
                 raise self._lost(error) from None
@@ -186,7 +186,7 @@ class Connection:
             raise ClusterError(answer[0]["error"])
         return answer
 
-    def _heard(self) -> tuple[dict[str, Any], bytes]:
+    def _next_message(self) -> tuple[dict[str, Any], bytes]:
         """Return the next message. It may take any time to begin, since the work may take long."""
         select.select([self._out], [], [])
         message, data = read_message(self._out, self.gateway.patience)
@@ -204,28 +204,28 @@ class Connection:
         code = self.process.poll()
         self._why = quoted(errors[-1]) if errors else f"the connection ended (exit code {code})"
         self._why = self._why if errors or code is not None else f"no whole answer ({error})"
-        heard = b""
-        if isinstance(error, NotAWord) or not self._answered:
-            heard = getattr(error, "heard", b"") + self._rest()
+        output = b""
+        if isinstance(error, NotAMessage) or not self._answered:
+            output = getattr(error, "beginning", b"") + self._rest()
         if any(LOGIN_READ in line for line in errors):
-            self._why = login_text(heard, f"{LOGIN_READ}{', and ' if heard else ''}")
-        elif heard and not (errors and code):
-            self._why = login_text(heard, f"the connection ended (exit code {code}): " if code else "")
+            self._why = login_text(output, f"{LOGIN_READ}{', and ' if output else ''}")
+        elif output and not (errors and code):
+            self._why = login_text(output, f"the connection ended (exit code {code}): " if code else "")
         self.close()
         return ConnectionLost(f"{self.gateway.host}: {self._why}")
 
     def _rest(self) -> bytes:
         """Return the output that comes within a moment, to quote it in an error."""
-        heard, until = b"", time.monotonic() + QUOTED_S
+        output, until = b"", time.monotonic() + QUOTED_S
         with contextlib.suppress(OSError, ValueError):
             while (
-                len(heard) < QUOTED_BYTES
+                len(output) < QUOTED_BYTES
                 and select.select([self._out], [], [], max(until - time.monotonic(), 0))[0]
             ):
                 if not (piece := os.read(self._out.fileno(), QUOTED_BYTES)):
                     break
-                heard += piece
-        return heard
+                output += piece
+        return output
 
     def close(self) -> None:
         """Close the connection. The agent ends when its input does. May be called repeatedly."""
@@ -257,7 +257,7 @@ class _Answer(dict[str, Any]):
         )
 
 
-def login_text(heard: bytes, before: str = "") -> str:
+def login_text(output: bytes, before: str = "") -> str:
     """Return a sentence on a login that wrote into the connection, with the beginning of its output.
 
     `before`: text that precedes it.
@@ -265,8 +265,8 @@ def login_text(heard: bytes, before: str = "") -> str:
     >>> login_text(b"Welcome to w1!")[:37]
     "its login wrote 'Welcome to w1!' into"
     """
-    text = quoted(heard[:QUOTED_BYTES].decode(errors="replace"), 120)
-    wrote = f"its login wrote {text!r} into the connection" if heard else ""
+    text = quoted(output[:QUOTED_BYTES].decode(errors="replace"), 120)
+    wrote = f"its login wrote {text!r} into the connection" if output else ""
     return f"{before}{wrote}; {LOGIN}"
 
 
@@ -298,7 +298,7 @@ def read_message(
     head = _exactly(stream, _LENGTHS.size, patience, until)
     text, data = _LENGTHS.unpack(head)
     if text > MAX_MESSAGE_BYTES or data > MAX_DATA_BYTES:
-        raise NotAWord(head)
+        raise NotAMessage(head)
     check_size("an answer", data)
     text_read = _exactly(stream, text, patience, until)
     try:
@@ -306,9 +306,9 @@ def read_message(
     except SettingError:
         raise
     except ValueError:
-        raise NotAWord(text_read[:QUOTED_BYTES]) from None
+        raise NotAMessage(text_read[:QUOTED_BYTES]) from None
     if not isinstance(message, dict):
-        raise NotAWord(text_read[:QUOTED_BYTES])
+        raise NotAMessage(text_read[:QUOTED_BYTES])
     return message, _exactly(stream, data, patience, until)
 
 

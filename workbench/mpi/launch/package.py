@@ -68,13 +68,13 @@ try:
     os.environ["PYTHONPATH"] = os.pathsep.join([place] + os.environ.get("PYTHONPATH", "").split(os.pathsep)).strip(":")
     sys.path.insert(0, place)
     module = importlib.import_module(words["module"])
-    told = {{}}
+    reply = {{}}
 except BaseException as error:
-    told = {{"error": "%s: %s" % (type(error).__name__, error)}}
-text = json.dumps(told).encode()
+    reply = {{"error": "%s: %s" % (type(error).__name__, error)}}
+text = json.dumps(reply).encode()
 o.write(struct.pack(">QQ", len(text), 0) + text)
 o.flush()
-if told:
+if reply:
     raise SystemExit(1)
 module.main(i, o, words)
 """.encode()

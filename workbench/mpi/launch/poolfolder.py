@@ -4,7 +4,7 @@
 ``pool.json``           settings of supervisor and rank 0, see `workbench.mpi.launch.head.pools`
 ``log.txt``             output of supervisor, mpiexec and ranks; lines with `PROGRESS_PREFIX` are for
                         the supervisor
-``forkserver``           socket for the ranks' stubs, see `workbench.mpi.launch.rank.forkserver`
+``forkserver``          socket for the ranks' stubs, see `workbench.mpi.launch.rank.forkserver`
 ``progress``            number of ranks that are up, during the start
 ``ready.json``          process and host of each rank, once all are up
 ``tasks/``              submitted runs, one file each; rank 0 removes the oldest
@@ -34,7 +34,7 @@ from workbench.mpi.launch.processes import ProcessId
 PROGRESS_PREFIX = "workbench:"
 SHARED_MEMORY_FOLDER = Path("/dev/shm")  # Open MPI's shared memory on Linux
 SETTLE_TIME_S = 60.0  # s after which ranks have mapped one another's memory
-PREFIX = "straggler-workbench-"  # prefix of a pool's folder there
+PREFIX = "straggler-workbench-"  # prefix of a pool's folder in SHARED_MEMORY_FOLDER
 LOGS = "logs"  # folder of the logs of failed starts, beside that of the pools
 MAX_LOGS = 20  # max number of these logs
 ARRAYS = "task.npz"  # file in the run folder: the arrays of a task

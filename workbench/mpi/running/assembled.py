@@ -38,7 +38,7 @@ def put_together(
     losses: dict[int, Evaluation],
     progress: Progress,
 ) -> Trace:
-    """Return the trace of a real run that has ended. `losses` has the known ones; the others are evaluated now."""
+    """Return the trace of a real run that has ended. `losses` has the known ones. The others are evaluated now."""
     ledgers = MergedLedgers(records.read_ledgers(folder))
     rows = records.read_rows(folder)
     first, zero = ended["first"], ended["zero"] or 0.0

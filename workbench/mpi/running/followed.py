@@ -172,7 +172,7 @@ class FollowedRun(Run):
             why = why or f"round {done}: the master's process, or mpiexec, is gone"
             raise ClusterError(f"{why}; wb.resume({str(self.home)!r}) resumes it from the last checkpoint")
         self._read()
-        if self.wanted():  # a stopped run should end soon; missing losses are evaluated at the end
+        if self.wanted():  # a stopped run should end soon, so missing losses are evaluated at the end
             self._evaluate_newest()
 
     def _read(self) -> None:

@@ -157,7 +157,7 @@ def _owner_record(home: Path) -> dict[str, Any] | None:
 def _under_way(home: Path, trust: bool) -> bool:
     """Return whether the processes of this run are alive, after fetching their newest results."""
     if (home / ENDED).exists() or (holder := owner_of(home, trust)) is None:
-        return False  # the client that should have handed it in no longer has the lock
+        return False  # the client no longer has the lock, so it will not submit the run
     holder.look()
     there = holder.is_alive
     holder.release()

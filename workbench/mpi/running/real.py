@@ -97,9 +97,9 @@ class RealRun(FollowedRun):
         """
         self.describe(task)
         for attempt in range(MAX_ATTEMPTS):
-            self.pool = pool = POOLS.get(self.experiment.workers + 1, self.cluster, self._said)
-            pool.await_ready(self._said)
-            holder = pool.submit(task, self._said)
+            self.pool = pool = POOLS.get(self.experiment.workers + 1, self.cluster, self._on_progress)
+            pool.await_ready(self._on_progress)
+            holder = pool.submit(task, self._on_progress)
             write_json(self.home / OWNER, fields := pool.as_dict())
             sign_owner(self.home, fields)
             self.note, self.stage = "preparing the first round", None
@@ -172,7 +172,7 @@ class RealRun(FollowedRun):
         apart = ("spec", "code", "controller", "substitutes")
         write_json(self.home / TASK, {k: v for k, v in task.as_dict().items() if k not in apart})
 
-    def _said(self, what: str, done: int, total: int) -> None:
+    def _on_progress(self, what: str, done: int, total: int) -> None:
         self._still_wanted()  # stopped meanwhile, for example while its job waits in a queue
         # stage None: the bar shows activity without a length, also while no process is up.
         self.note, self.stage = (

@@ -56,10 +56,10 @@ def replay_arrivals(folder: str | Path, rounds: int | None = None, *, trust: boo
         check_kept(home, e.rounds, e.shape()[1])
         check_rounds(home, e.shape()[1])
         done = len(read_rows(home)) if rounds is None else rounds
-        return np.array(_Again(e, home, done).models())
+        return np.array(_Replay(e, home, done).models())
 
 
-class _Again:
+class _Replay:
     def __init__(self, e: Experiment, home: Path, rounds: int) -> None:
         self.e, self.home, self.time = e, home, 0.0
         problem, optimiser = e.build_problem(), e.build_optimiser()
@@ -70,7 +70,7 @@ class _Again:
         ends = [change.round for change in changes] + [rounds]
         self.stretches = list(zip([e, *later], [0, *ends], ends, strict=False))
         self.nodes: dict[int, _Node]
-        self.models_sent: dict[tuple[int, int], Any]  # (rank, round) -> model that the rank was sent
+        self.models_sent: dict[tuple[int, int], Any]  # (rank, round) -> model that was sent to the rank
         self.found: list[Array] = []
 
     def models(self) -> list[Array]:
@@ -106,7 +106,7 @@ class _Again:
 class _Node:
     """Program of one rank. `sent` has its answers by (round, number)."""
 
-    def __init__(self, run: _Again, rank: int) -> None:
+    def __init__(self, run: _Replay, rank: int) -> None:
         self.run, self.rank = run, rank
         self.arrivals: dict[int, list[tuple[int, int, int]]] = {}  # round of the gathering -> arrivals
         for row in arrivals_of(run.home, rank):

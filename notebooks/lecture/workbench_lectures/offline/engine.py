@@ -1,4 +1,4 @@
-"""Engine of a lecture: JavaScript for its figures and exercises, and tables for the rest."""
+"""Computations of a lecture without a server: JavaScript for its figures and exercises, and tables for the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench_lectures.offline.translate import Translator, Untranslatable
 
 @dataclass
 class Engine:
-    """Scripts of a lecture, and why some of its figures need tables instead."""
+    """JavaScript of a lecture, and the reasons for figures that need tables instead."""
 
     code: str
     missing: Mapping[str, str] = field(default_factory=dict)  # figure, or "exercises" -> reason

@@ -25,7 +25,7 @@ ROUNDS, WORKERS = 20, 258  # largest chart of a round in a lecture
 
 
 def source(name: str) -> str:
-    """Return a script of ours.
+    """Return a script of the package.
 
     >>> "class Nd" in source("python")
     True
@@ -51,7 +51,7 @@ def natives() -> frozenset[str]:
 
 @cache
 def known() -> frozenset[str]:
-    """Return the functions of Python, numpy, math and plotly that `python.js` has."""
+    """Return the functions of Python, NumPy, math and plotly that `python.js` defines."""
     text, found = source("python"), set()
     for name, module in {"py": "builtins", "np": "numpy", "math": "math"}.items():
         inside = text[text.index(f"const {name} = {{") :]
@@ -64,7 +64,7 @@ def known() -> frozenset[str]:
 
 
 def data(of: set[str]) -> dict[str, Any]:
-    """Return data that the replacements need."""
+    """Return the data for the hand-written functions."""
     found: dict[str, Any] = {
         "styles": {name: scheme_style(name)._asdict() for name in names()},
         "palettes": {theme: vars(colors) for theme, colors in PALETTES.items()},
@@ -83,13 +83,13 @@ def data(of: set[str]) -> dict[str, Any]:
 
 
 def draws() -> dict[str, Any]:
-    """Return standard exponentials of seed 0: worker i's value in a round does not depend on the number of workers."""
+    """Return standard exponentials of seed 0. A worker's value in a round does not depend on the number of workers."""
     keyed = CounterRNG(0)
     return {"draws": [keyed.rng(r).standard_exponential(WORKERS).tolist() for r in range(ROUNDS)]}
 
 
 def uniforms() -> dict[str, Any]:
-    """Return the uniforms that decide which workers become slow in a run, seed by seed."""
+    """Return the uniforms that determine which workers are slow in a run, by seed."""
     return {"uniforms": [CounterRNG(seed).rng(-1).random(14).tolist() for seed in range(31)]}
 
 
@@ -103,7 +103,7 @@ def residuals() -> dict[str, Any]:
 
 
 def codes() -> dict[str, Any]:
-    """Return the three workers' matrices, and the decode weights of each set of answers."""
+    """Return the code matrices for three workers, and the decode weights for each set of answers."""
     found = []
     for draw in range(10):
         code = by_hand.code_of(draw)
@@ -115,7 +115,7 @@ def codes() -> dict[str, Any]:
 
 
 def trees() -> dict[str, Any]:
-    """Return what every worker of a regular tree stores."""
+    """Return the samples that each worker of a regular tree stores."""
     fields = bandwidth.Bandwidth.entries()
     top = {line.name: int(line.high or 0) for line in fields if line.kind == "whole"}
     found = {}

@@ -21,7 +21,7 @@ from workbench_lectures.lecture import Script
 from workbench_lectures.offline.engine import engine
 from workbench_lectures.offline.natives import source
 from workbench_lectures.offline.tables import packed, places, race, table
-from workbench_lectures.titles import Told, told
+from workbench_lectures.titles import LectureInfo, info_of
 
 with grammar_put_off():
     import nbformat
@@ -44,18 +44,18 @@ HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{tit
 def write(
     folder: Path, notebooks: Path, scripts: Mapping[str, Script[Any]], say: Any = lambda _: None
 ) -> list[Path]:
-    """Write the site of lectures whose notebooks are in a folder; `say` is called for every page; return the pages."""
+    """Write a site of the lectures whose notebooks are in a folder. Return the pages. `say` is called for each page."""
     folder.mkdir(parents=True, exist_ok=True)
     library = json.dumps(b64encode(assets.library()).decode())
     _put(folder / "plotly.js", f"globalThis.WORKBENCH_PLOTLY = {library};")
-    all_told = {name: told(notebooks / f"{name}.ipynb") for name in scripts}
+    infos = {name: info_of(notebooks / f"{name}.ipynb") for name in scripts}
     written = [folder / "index.html"]
-    _put(written[0], index(all_told))
+    _put(written[0], index(infos))
     for name, script in scripts.items():
         written.append(folder / f"{name}.html")
         text = (notebooks / f"{name}.ipynb").read_text(encoding="utf-8")
         cells = nbformat.reads(text, as_version=4).cells  # type: ignore[no-untyped-call]
-        _put(written[-1], page(script, cells, all_told[name].title))
+        _put(written[-1], page(script, cells, infos[name].title))
         say(f"{written[-1].name}: {written[-1].stat().st_size / 1e6:.2f} MB")
     return written
 
@@ -65,7 +65,7 @@ def _put(path: Path, text: str) -> None:
         out.write(text.encode())
 
 
-def index(found: Mapping[str, Told]) -> str:
+def index(found: Mapping[str, LectureInfo]) -> str:
     """Return the list of lectures."""
     lines = (
         f'<li><a href="{escape(name)}.html">{escape(each.title)}</a> <span>{each.minutes} min</span></li>'
@@ -81,7 +81,7 @@ def index(found: Mapping[str, Told]) -> str:
 
 
 def page(script: Script[Any], cells: Iterable[Any], title: str) -> str:
-    """Return the page of one lecture: its notebook's prose, its figures, a recorded run, its exercises."""
+    """Return the page of a lecture: the text of its notebook, its figures, a recorded run, its exercises."""
     made = engine(script)
     body = "".join(f'<div class="wb-cell">{_cell(cell)}</div>' for cell in cells if _cell(cell))
     parts: dict[str, Any] = {}
@@ -116,12 +116,12 @@ def page(script: Script[Any], cells: Iterable[Any], title: str) -> str:
 
 
 def _module(name: str, text: str) -> str:
-    """Return a widget's module as an expression: pages from a folder may not import from one another."""
+    """Return the module of a widget as an expression, since pages from a folder cannot import from each other."""
     return f"const {name} = (() => {{\n{re.sub(r'^export default ', 'return ', text, flags=re.M)}\n}})();"
 
 
 def _cell(cell: Any) -> str:
-    """Return a notebook's cell as HTML: prose, or a placeholder for what its call shows."""
+    """Return a notebook's cell as HTML: text, or a placeholder for the output of its call."""
     if cell.cell_type == "markdown":
         return f'<div class="jp-RenderedMarkdown jp-RenderedHTMLCommon">{markdown2html(cell.source)}</div>'
     last = ast.parse(cell.source).body[-1:]

@@ -1,4 +1,4 @@
-"""Figures for all positions of their sliders, and a recorded run, where JavaScript cannot compute them."""
+"""Figures for all positions of their sliders, and a recorded run, which JavaScript cannot compute."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Part, Script
 from workbench_lectures.race import a_target
 
-DIGITS = 6  # significant digits: far more than a screen shows
-MIN_SLIDER_PLACES = 5  # positions of a slider of real numbers, where the lecture names none
+DIGITS = 6  # significant digits, more than a screen shows
+MIN_SLIDER_PLACES = 5  # positions of a slider of real numbers, if the lecture states none
 
 
 def packed(value: Any) -> str:
-    """Return JSON, compressed and encoded as text, as a page reads it from a file without a server."""
+    """Return JSON, compressed and encoded as text, which a page can read from a file without a server."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
@@ -58,13 +58,13 @@ def places(script: Script[Any], names: Sequence[str]) -> Mapping[str, Sequence[A
 
 
 def key(knobs: Knobs, names: Sequence[str]) -> str:
-    """Return the name of a table's row, as JavaScript writes it."""
+    """Return the key of a table's row, as JavaScript writes it."""
     values = (getattr(knobs, name) for name in names)
     return ",".join(str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in values)
 
 
 def table(script: Script[Any], part: Part[Any]) -> dict[str, Any]:
-    """Return all figures of a part, on a light page, as differences from the first."""
+    """Return all figures of a part, in the light theme, as differences from the first one."""
     found = places(script, part.names)
     base: dict[str, Any] = {}
     values: dict[str, int] = {}
@@ -111,7 +111,7 @@ def _changes(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return JSON types, with few digits; NaN becomes null, and unset values are left out."""
+    """Return JSON types with few digits. NaN becomes null, and unset values are omitted."""
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
     if isinstance(value, dict):
@@ -125,17 +125,17 @@ def _plain(value: Any) -> Any:
 
 
 def race(script: Script[Any]) -> dict[str, Any]:
-    """Return the run to watch, recorded at the sliders' initial positions: curves, rows, labels of the axes."""
+    """Return the watched run, recorded at the initial sliders: curves, rows, and labels of the axes."""
     runs = start_all(script.entries(script.knobs().fit()))
     traces = [run.result() for run in runs]
     columns = [_shown(run.rows()) for run in runs]
     metrics = {name: metric_words(name) for of in columns for name in of if name not in AXES}
     x, y = script.axes
     target = a_target(traces) if y == "loss" else None
-    told = speeds(speedups(traces, target, y), target) if target is not None else ""
+    speedup_table = speeds(speedups(traces, target, y), target) if target is not None else ""
     return {
         "curves": curves_of(runs), "columns": columns, "metrics": metrics, "titles": dict(AXES), "x": x, "y": y,
-        "styles": {"light": look("light"), "dark": look("dark")}, "target": target, "table": told,
+        "styles": {"light": look("light"), "dark": look("dark")}, "target": target, "table": speedup_table,
         "rising": list(RISING_METRICS),
     }  # fmt: skip
 

@@ -48,7 +48,7 @@ RESERVED |= {"let", "new", "null", "super", "switch", "this", "throw", "true", "
 
 
 class Untranslatable(Exception):
-    """Code that has no JavaScript equivalent, with its place."""
+    """Code without a JavaScript equivalent, with its place."""
 
 
 @cache
@@ -66,7 +66,7 @@ def _tree(module: ModuleType) -> dict[str, ast.AST]:
 
 
 def literal(value: Any) -> str:
-    """Return a constant as JavaScript; raises `TypeError` for other values.
+    """Return a constant as JavaScript. Raises `TypeError` for other values.
 
     >>> literal({"a": (1, 2.5)}), literal(float("nan"))
     ('({"a": [1, 2.5]})', 'NaN')
@@ -98,12 +98,12 @@ class Translator:
 
     def __init__(self, natives: Iterable[str], known: Iterable[str]) -> None:
         self.natives, self.known = frozenset(natives), frozenset(known)
-        self.used: set[str] = set()  # natives that were needed
+        self.used: set[str] = set()  # hand-written functions that were needed
         self.lines: list[str] = []
         self._ids: dict[tuple[str, str], str] = {}
 
     def of(self, module: ModuleType, name: str) -> str:
-        """Return JavaScript's expression for a module's name."""
+        """Return the JavaScript expression for a name of a module."""
         if name not in vars(module):
             if hasattr(builtins, name):
                 return self._outside(f"builtins.{name}")
@@ -160,7 +160,7 @@ def _safe(name: str) -> str:
 
 
 class _Scope:
-    """Names of a module, and those of the functions around a piece of it."""
+    """Names of a module, and of the functions around a piece of code."""
 
     def __init__(
         self, translator: Translator, module: ModuleType, local: frozenset[str] = frozenset()
@@ -179,7 +179,10 @@ class _Scope:
     # ------------------------------------------------------------ definitions
 
     def function(self, node: ast.FunctionDef | ast.Lambda, me: bool = False) -> str:
-        """Return a function that accepts keyword arguments; `me`: a method, whose first argument is `this`."""
+        """Return a JavaScript function that accepts keyword arguments.
+
+        `me`: a method, whose first argument is `this`.
+        """
         given = [*node.args.posonlyargs, *node.args.args]
         names = [each.arg for each in (given[1:] if me else given)]
         keys = [each.arg for each in node.args.kwonlyargs]
@@ -203,7 +206,7 @@ class _Scope:
         return f"py.def({whole}, {signature}, {json.dumps(keys)}, {json.dumps(rest)})"
 
     def class_(self, made: str, node: ast.ClassDef) -> list[str]:
-        """Return a class of knobs: its properties and methods; the page implements fields and their checks."""
+        """Return a class of knobs: its properties and methods. The page implements fields and their checks."""
         if [ast.unparse(base) for base in node.bases] != ["Knobs"]:
             raise self.refuse(node)
         fields = vars(self.module)[node.name].model_fields
@@ -415,7 +418,7 @@ class _Scope:
         return f"py.at({self.expr(node.value)}, {self.key(node.slice)})"
 
     def key(self, node: ast.expr) -> str:
-        """Return what is in brackets; a tuple is an index per axis, a list several along one."""
+        """Return the subscript: a tuple is one index per axis, and a list is several indices along one axis."""
         return f"py.key({self.expr(node)})" if isinstance(node, ast.Tuple) else self.expr(node)
 
     def x_slice(self, node: ast.Slice) -> str:
@@ -455,7 +458,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _assigned(body: list[ast.stmt]) -> set[str]:
-    """Return names that a function's statements assign, without those of functions in it."""
+    """Return the names that a function's statements assign, without those of inner functions."""
     found: set[str] = set()
     for node in body:
         if isinstance(node, ast.FunctionDef):

@@ -1,4 +1,4 @@
-"""SGD, Adam and AdamW take PyTorch's steps, and those of their published formulas."""
+"""SGD, Adam and AdamW take the steps of PyTorch, and those of their published formulas."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ SCHEDULES: list[dict[str, Any]] = [
 
 
 def recorded(l2: float = 0.0) -> tuple[LeastSquares, list[Array]]:
-    """A problem for its size and regularisation, and gradient sums that no model has anything to do with."""
+    """Return a problem for its size and regularisation, and drawn gradient sums that do not depend on a model."""
     rng = np.random.default_rng(1)
     problem = LeastSquares(rng.standard_normal((SAMPLES, SIZE)), rng.standard_normal(SAMPLES), l2=l2)
-    scale = 10.0 ** rng.uniform(-2, 1, (STEPS, 1))  # some are clipped, some are not
+    scale = 10.0 ** rng.uniform(-2, 1, (STEPS, 1))  # some gradients are clipped, and some are not
     return problem, list(SAMPLES * scale * rng.standard_normal((STEPS, SIZE)))
 
 
@@ -68,7 +68,7 @@ def models(optimiser: Optimiser, l2: float = 0.0) -> Array:
 
 
 def torch_models(make: Any, clip: float | None = None, schedule: Any = None, l2: float = 0.0) -> Array:
-    """Return the same of a `torch.optim` optimiser, with a `torch.optim.lr_scheduler` one."""
+    """Return the models of a `torch.optim` optimiser with a scheduler of `torch.optim.lr_scheduler`."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     model = torch.nn.Parameter(torch.linspace(-1, 1, SIZE, dtype=torch.float64))
     model.data = torch.tensor(np.linspace(-1, 1, SIZE))
@@ -146,7 +146,7 @@ def test_schedules_take_pytorchs_steps(name: str, schedule: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.05])
 def test_l2_is_in_the_gradient_once(weight_decay: float) -> None:
-    """It is a part of the objective, which weight decay is not: together they add up."""
+    """L2 regularisation is a part of the objective, and weight decay is not. Together, both apply."""
     ours = models(SGD(step=0.05, weight_decay=weight_decay), l2=0.1)
     theirs = torch_models(lambda optim, p: optim.SGD(p, lr=0.05, weight_decay=weight_decay), l2=0.1)
     np.testing.assert_allclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE)
@@ -155,7 +155,7 @@ def test_l2_is_in_the_gradient_once(weight_decay: float) -> None:
 
 
 def test_sgd_velocity_in_closed_form() -> None:
-    """The velocity is the sum of all gradients, each times the momentum to the power of its age."""
+    """The velocity is the sum of all gradients, each times momentum ** age."""
     _, gradients = recorded()
     means = np.array(gradients) / SAMPLES
     velocity = [sum(0.9 ** (t - s) * means[s] for s in range(t + 1)) for t in range(STEPS)]
@@ -164,7 +164,7 @@ def test_sgd_velocity_in_closed_form() -> None:
 
 
 def test_adam_moments_in_closed_form() -> None:
-    """Kingma and Ba 2015, equation (1): weights (1 - beta) beta^age, which the correction makes sum to 1."""
+    """Kingma and Ba 2015, equation (1): the weights (1 - beta) beta^age sum to 1 after the correction."""
     _, gradients = recorded()
     means, model = np.array(gradients) / SAMPLES, np.linspace(-1, 1, SIZE)
     for t in range(STEPS):

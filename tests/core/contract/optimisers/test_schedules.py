@@ -1,4 +1,4 @@
-"""Schedules of an optimiser's step: their laws, user-defined ones, and refusals."""
+"""Schedules of an optimiser's step: their properties, user-defined ones, and refusals."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def built(fields: dict[str, Any]) -> Schedule:
     return found
 
 
-def test_every_kind_of_ours_is_drawn() -> None:
+def test_every_kind_of_schedule_is_drawn() -> None:
     ours = {kind for kind, cls in Schedule.catalogue.items() if cls.__module__.startswith("workbench.")}
     assert set(FIELDS) == ours
 
@@ -111,7 +111,7 @@ def test_cosine_without_a_length_ends_with_the_run(rounds: int, warmup: int) -> 
 
 
 def test_schedule_counts_commits_also_with_mini_batches() -> None:
-    """Rounds 6 and later have no step: the model stays, whatever share of an epoch a batch is."""
+    """From round 6 on, the step is 0 and the model stays the same, whatever share of an epoch a batch is."""
     schedule = {"kind": "steps", "milestones": [6], "decay": 1e-300}
     e = wb.Experiment(
         **SMALL, batch=5, optimiser="sgd", optimiser_args={"schedule": schedule}, evaluate_every=1

@@ -1,4 +1,4 @@
-"""Coefficients and real vectors learn the same, also for a stochastic problem: each commit has its own draws."""
+"""Coefficients and real vectors give the same models, also for a stochastic problem with separate draws per commit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from tests.support.strategies import CASES, experiments
 from workbench.core.base.types import Array
 
 DRAWN = f"{Path(stochastic_problem.__file__)}:DrawnArgs"
-CARRIED = [name for name in CASES if not wb.schemes.get(name).numeric]  # as weights
+# schemes that can be simulated with coefficients
+CARRIED = [name for name in CASES if not wb.schemes.get(name).numeric]
 STEP = 1e-3
-EARLIER: dict[str, tuple[dict[str, Any], int]] = {  # numbers; by how many commits a job's model is older
+# scheme -> parameters, and by how many commits the model of a job is older
+EARLIER: dict[str, tuple[dict[str, Any], int]] = {
     "SR-SGC": ({"burst": 2, "window": 5, "stragglers": 2}, 2),
     "M-SGC": ({"burst": 1, "window": 3, "stragglers": 2}, 2),
 }
@@ -26,7 +28,7 @@ BURSTS = {
     "factor": 10.0,
     "p_slow": 0.1,
     "shift": 2e-4,
-}  # with seed 2 both schemes repeat jobs
+}  # with seed 2, both schemes repeat jobs
 
 
 def experiment(scheme: str, args: dict[str, Any], **fields: Any) -> wb.Experiment:
@@ -42,7 +44,7 @@ def experiment(scheme: str, args: dict[str, Any], **fields: Any) -> wb.Experimen
 
 
 def by_hand(e: wb.Experiment, lag: int) -> Array:
-    """Gradient descent whose job j is at the model of `lag` commits before, with the draws of commit j."""
+    """Return the model of gradient descent. Job j uses the model of `lag` commits before, and the draws of commit j."""
     problem = e.build_problem()
     models = [problem.start()]
     for job in range(e.rounds):

@@ -1,4 +1,4 @@
-"""Ties: the order of simultaneous events is drawn, whatever the ranks, in simulations and in forecasts."""
+"""Ties: the order of simultaneous events is drawn, in simulations and in forecasts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHEAP = [name for name in CASES if not wb.schemes.get(name).numeric]
 LINKS = [{}, {"latency": 0.3}, {"bandwidth": 1e3}, {"latency": 1e-3, "bandwidth": 1e6, "downloads": True}]
 
 
-def went(e: wb.Experiment) -> Timeline:
+def events_of(e: wb.Experiment) -> Timeline:
     return timeline(e, Coefficients(e.plan), events=True)
 
 
@@ -40,12 +40,12 @@ def answered(timeline: Timeline, to: int = 0) -> list[frozenset[int]]:
 
 def shares(e: wb.Experiment) -> Array:
     """Return the share of the rounds in which the master used each worker's answer."""
-    sets = answered(went(e))
+    sets = answered(events_of(e))
     return np.array([np.mean([rank in got for got in sets]) for rank in range(1, e.workers + 1)])
 
 
 def enumerated(scheme: str, args: dict[str, Any]) -> Array:
-    """Squared error of the decoding vector of every set of answers that the master could wait for."""
+    """Return the squared error of the decoding vector for each set of answers that the master could wait for."""
     code = wb.schemes.get(scheme)(**args).build_code(12)
     return np.array([code.decode(s).residual for s in combinations(range(12), args["wait_for"])])
 
@@ -54,14 +54,17 @@ def enumerated(scheme: str, args: dict[str, Any]) -> Array:
     ("delay_model", "link"), [*((CONSTANT, link) for link in LINKS), ({"kind": "constant", "shift": 0.0}, {})]
 )
 def test_ties_give_errors_of_random_survivor_sets(delay_model: dict[str, Any], link: dict[str, Any]) -> None:
-    """12 workers that take the same time, the first 9 count: of FRC's 6 pairs 6 C(10,1) / C(12,3) are missing."""
+    """Of 12 workers with equal times, the first 9 count.
+
+    Of FRC's 6 pairs, 6 C(10,1) / C(12,3) are missing on average.
+    """
     args, rounds = {"replication": 2, "wait_for": 9}, 1500
     for scheme in ("FRC", "CRC"):
         errors = enumerated(scheme, args)
         e = wb.Experiment(
             scheme=scheme, scheme_args=args, **UNIT, rounds=rounds, delays=delay_model, link=link
         )
-        found = np.mean(went(e).residuals)
+        found = np.mean(events_of(e).residuals)
         assert abs(found - errors.mean()) < 4 * errors.std() / np.sqrt(rounds), scheme
     frc, crc = (enumerated(scheme, args).mean() for scheme in ("FRC", "CRC"))
     assert frc == pytest.approx(2 * 6 * 10 / 220)
@@ -77,7 +80,7 @@ def test_ties_give_errors_of_random_survivor_sets(delay_model: dict[str, Any], l
     ],
 )
 def test_ties_exclude_every_worker_equally_often(delay_model: dict[str, Any], link: dict[str, Any]) -> None:
-    """SGD, S = 3 of 12; several seeds, as a worker may be slow for a while, or for the run."""
+    """SGD with S = 3 of 12, over several seeds, since a worker may be slow for some rounds or for the whole run."""
     runs = [
         wb.Experiment(
             scheme="SGD",
@@ -95,7 +98,7 @@ def test_ties_exclude_every_worker_equally_often(delay_model: dict[str, Any], li
 
 
 def test_ties_among_slow_workers_are_broken_uniformly() -> None:
-    """Heterogeneous, 8 of 12 waited for: slow workers always straggle, so the others are first."""
+    """Heterogeneous, wait for 8 of 12: slow workers always straggle, so the others come first."""
     delay_model = {"kind": "heterogeneous", "slow": 0.5, "slow_straggles": 1.0, "active_straggles": 0.0}
     e = wb.Experiment(
         scheme="SGD", scheme_args={"stragglers": 4}, **UNIT, rounds=2000, seed=1, delays=delay_model
@@ -114,7 +117,7 @@ def test_ties_in_a_tree_are_broken_uniformly() -> None:
         problem="unit", problem_args={"samples": 45}, delays=CONSTANT, link={"latency": 1e-3},
     )  # fmt: skip
     assert len(set(e.plan.loads[1:])) == 1
-    line = went(e)
+    line = events_of(e)
     for parent in range(4):
         sets = answered(line, parent)
         for child in e.plan.children[parent]:
@@ -129,15 +132,15 @@ def test_ties_are_common_to_compared_schemes() -> None:
         wb.Experiment(scheme="FRC", scheme_args={"replication": 2, "wait_for": 9}, **common),
         wb.Experiment(scheme="GC", scheme_args={"stragglers": 3}, **common, link={"bandwidth": 1e3}),
     ]
-    sgd, frc, gc = (answered(went(e)) for e in three)
+    sgd, frc, gc = (answered(events_of(e)) for e in three)
     assert sgd == frc == gc
     assert len(set(sgd)) > 10
-    other = answered(went(three[0].replace(seed=1)))
+    other = answered(events_of(three[0].replace(seed=1)))
     assert other != sgd
 
 
 class Unasked(DelayStream):
-    """Delays that fail if the order of workers is requested."""
+    """Delay model that raises an error if the order of workers is requested."""
 
     def ties(self, round: int) -> Array:
         raise AssertionError(f"ties of round {round} were asked for")
@@ -148,11 +151,11 @@ def test_ties_are_not_drawn_without_equal_times(spec: dict[str, Any], rate: floa
     delay_model = {"kind": "shifted_exponential", "rate": rate, "shift": 1e-3}
     e = wb.Experiment(**{**spec, "delays": delay_model, "problem_args": {"samples": 300}})
     assume(e.plan.loads[1:].min() > 0)
-    assume(e.scheme != "M-SGC")  # a worker's messages of a round leave at one moment
+    assume(e.scheme != "M-SGC")  # a worker's messages of a round leave at the same time
     world = SimSetup(e.rounds, e.shape()[1], Unasked(e.delays, e.seed, e.workers), e.link)
     arithmetic = Coefficients(e.plan)
     alone = simulate(e.built_scheme, e.plan, world, arithmetic)
-    assert alone.times == went(e).times
+    assert alone.times == events_of(e).times
 
 
 @given(st.integers(1, 12), st.integers(0, 10_000), st.sampled_from([0.0, 0.01]))
@@ -164,14 +167,14 @@ def test_event_rounds_of_a_star_are_order_statistics(needed: int, seed: int, lat
     for r in range(e.rounds):
         now = float(np.sort(now + stream.whole(r, e.plan.loads[1:]) + latency)[needed - 1])
         times.append(now)
-    assert went(e).times == times
+    assert events_of(e).times == times
 
 
 @given(st.sampled_from([0.1, 0.3, 0.7]), st.sampled_from([0.0, 0.1, 0.2]), st.integers(0, 3), st.booleans())
 def test_deadline_includes_arrivals_at_the_same_moment(
     seconds: float, latency: float, slots: int, downloads: bool
 ) -> None:
-    """Whatever the rounding of start + seconds + latency, the port passes equally many messages in every round."""
+    """In each round the port passes equally many messages, whatever the rounding of start + seconds + latency."""
     transfer = 0.1 if slots else 0.0
     link = {"latency": latency, "bandwidth": 8 * 12 / transfer if slots else None, "downloads": downloads}
     way = seconds + (latency + transfer) * (1 + downloads)
@@ -179,7 +182,7 @@ def test_deadline_includes_arrivals_at_the_same_moment(
         scheme="FRC", scheme_args={"deadline": way + max(slots - 1, 0) * transfer}, **UNIT, rounds=40, link=link,
         delays={"kind": "constant", "shift": seconds / 2},
     )  # fmt: skip
-    line = went(e)
+    line = events_of(e)
     assert line.messages == [slots or 12] * e.rounds
     f = wb.forecast(e)
     assert f.messages == (slots or 12)

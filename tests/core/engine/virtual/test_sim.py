@@ -20,7 +20,7 @@ from workbench.core.schemes.coded_reduce import tree_parents
 
 
 def through_the_port(ready: np.ndarray, transfer: float) -> list[float]:
-    """One message at a time, in order of arrival: the plain loop that the engine must agree with."""
+    """Return departure times from the port by a plain loop: one message at a time, in order of arrival."""
     free, done = 0.0, []
     for t in np.sort(ready):
         free = max(free, t) + transfer
@@ -66,7 +66,7 @@ def test_simulate_events_are_consistent(spec: dict[str, Any]) -> None:
 
 
 def test_simulate_straggler_does_not_block_the_next_round(tmp_path: Path) -> None:
-    """One worker 1000 times slower for the whole run: a code for one straggler never waits for it."""
+    """One worker is 1000 times slower for the whole run. A code for one straggler never waits for it."""
     table = tmp_path / "slow.csv"
     table.write_text("worker,iteration,seconds\n0,0,1\n1,0,1\n2,0,1\n3,0,1000\n")
     delays = {"kind": "replay", "path": str(table), "samples": 1.0}
@@ -74,7 +74,7 @@ def test_simulate_straggler_does_not_block_the_next_round(tmp_path: Path) -> Non
     common["delays"] = delays
     coded = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, **common))
     waits = wb.run(wb.Experiment(scheme="UMW", **common))
-    assert coded.rounds["time"].iloc[-1] == pytest.approx(20 * 2.0)  # two parts each
+    assert coded.rounds["time"].iloc[-1] == pytest.approx(20 * 2.0)  # two parts per worker, 1 s each
     assert waits.rounds["time"].iloc[-1] == pytest.approx(20 * 1000.0)
 
 

@@ -1,4 +1,4 @@
-"""The cache of prepared data: reused, rebuilt when damaged, built by many processes at once."""
+"""The cache of prepared data: reused, rebuilt if damaged, and built by many processes at once."""
 
 import json
 import multiprocessing

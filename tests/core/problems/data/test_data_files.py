@@ -1,4 +1,4 @@
-"""Users' data files: round trips of each format, and errors that name what does not fit."""
+"""Users' data files: each format is read back, and errors name the invalid part."""
 
 import warnings
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def write_parquet(path: Path, table: Matrix) -> None:
 
 
 def write_svmlight(path: Path, table: Matrix) -> None:
-    # The last column is written even where it is 0: the format does not state the number of columns.
+    # The last column is always written, since the format does not contain the number of columns.
     def entry(j: int, value: float) -> str:
         return f" {j + 1}:{float(value)!r}" if value or j == table.shape[1] - 2 else ""
 
@@ -172,7 +172,7 @@ def test_load_expands_the_home_folder(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 class Trap:
-    """Unpickling it would run code."""
+    """Object that would run code if it were unpickled."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return (pytest.fail, ("unpickled",))
@@ -205,7 +205,8 @@ BAD_ARRAYS = [
 @pytest.mark.parametrize(("name", "content", "says"), BAD_ARRAYS)
 def test_load_names_a_bad_array(tmp_path: Path, name: str, content: object, says: str) -> None:
     path = tmp_path / name
-    np.savez(path, **content) if isinstance(content, dict) else np.save(path, content)  # pickles objects
+    # np.save and np.savez pickle objects
+    np.savez(path, **content) if isinstance(content, dict) else np.save(path, content)
     fails(path, says)
 
 
@@ -297,7 +298,7 @@ def test_load_suggests_a_suitable_target(tmp_path: Path, values: list[object], t
 
 
 def fails(path: Path, says: str, task: str = "regression") -> None:
-    """The error is one sentence, names the file and says what is wrong; nothing else is printed."""
+    """Check that the error is one sentence with the file and the problem, and that nothing else is printed."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(DataError, match=says) as caught:

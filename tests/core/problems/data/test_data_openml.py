@@ -1,4 +1,4 @@
-"""OpenML: placed files, no network, and downloads of scikit-learn."""
+"""OpenML: files placed by the user, no network, and downloads of scikit-learn."""
 
 import hashlib
 import io
@@ -19,7 +19,7 @@ from workbench.core.problems.data.openml import find
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fresh cache, and a network that refuses at once."""
+    """Set an empty cache, and make every connection fail at once."""
 
     def refuse(*_: object, **__: object) -> None:
         raise socket.gaierror("refused by the test")
@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def deliver(monkeypatch: pytest.MonkeyPatch, data: object, target: object) -> list[dict[str, object]]:
-    """Let fetch_openml answer; returns the list of its calls."""
+    """Replace fetch_openml. Return the list of its calls."""
     calls: list[dict[str, object]] = []
 
     def fetch(**arguments: object) -> SimpleNamespace:
@@ -218,14 +218,14 @@ FEATURES = [("town", "nominal"), ("floor", "nominal"), ("age", "numeric"), ("cla
 
 
 class Answer(io.BytesIO):
-    """The value of urlopen."""
+    """Result of urlopen."""
 
     def info(self) -> dict[str, str]:
         return {}
 
 
 def serve(request: object) -> Answer:
-    """Answer as OpenML does for the data set number 7."""
+    """Reply as OpenML does for data set number 7."""
     url: str = request if isinstance(request, str) else request.full_url  # type: ignore[attr-defined]
     features = [
         {
@@ -247,7 +247,7 @@ def serve(request: object) -> Answer:
         "format": "ARFF",
         "status": "active",
         "md5_checksum": hashlib.md5(ARFF.encode()).hexdigest(),
-        "file_id": "7",  # for scikit-learn 1.5
+        "file_id": "7",  # field for scikit-learn 1.5
         "url": "test:/data/v1/download/7/people.arff",
     }
     answers = {
@@ -269,7 +269,7 @@ def test_openml_reads_scikit_learn_downloads(monkeypatch: pytest.MonkeyPatch, so
     monkeypatch.setattr("sklearn.datasets._openml.urlopen", serve)
     data = load(source, "binary", scale=False)
     order = np.argsort(data.X[:, 0])
-    # age, floor=1 (2), town=rome (2), then those that occur once: town=new york, floor=2, floor=3
+    # age, floor=1 (2), town=rome (2), then those with one sample: town=new york, floor=2, floor=3
     assert data.X[order].tolist() == [
         [20, 1, 1, 0, 0, 0],
         [30.5, 0, 0, 1, 0, 1],

@@ -44,7 +44,7 @@ def test_load_returns_read_only_memory_maps(name: str, task: str) -> None:
 @pytest.mark.parametrize(("name", "task"), [pair for pair in BUNDLED if pair[0] != "synthetic"])
 def test_load_standardises_columns(name: str, task: str) -> None:
     raw, data = load(name, task, scale=False), load(name, task)
-    if name == "synthetic_images":  # by channel
+    if name == "synthetic_images":  # standardised by channel
         np.testing.assert_allclose(data.X.reshape(len(data.X), 3, -1).mean(axis=(0, 2)), 0, atol=1e-12)
         return
     constant = np.ptp(raw.X, axis=0) == 0
@@ -67,7 +67,8 @@ def test_load_samples_and_features_limits(samples: int, features: int, seed: int
 def test_load_shuffles_by_the_seed() -> None:
     first, again, other = (load("iris", "multiclass", seed=seed) for seed in (0, 0, 1))
     assert first.digest == again.digest != other.digest
-    assert all(set(np.unique(part)) == {0, 1, 2} for part in np.split(first.y, 5))  # sorted in the source
+    # each fifth has all classes, although the source is sorted by class
+    assert all(set(np.unique(part)) == {0, 1, 2} for part in np.split(first.y, 5))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_load_regression_is_the_papers_model() -> None:
     assert abs(np.corrcoef(noise, data.X[:, 0])[0, 1]) < 0.03
     assert 0.5 < data.truth.std() < 1.5
     drawn = (data.truth[:9], data.X[0, :9], noise[:9])
-    assert len({tuple(values.round(6)) for values in drawn}) == 3  # from three streams
+    assert len({tuple(values.round(6)) for values in drawn}) == 3  # from three random streams
 
 
 def test_load_binary_truth_predicts_the_probabilities() -> None:

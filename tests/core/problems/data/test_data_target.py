@@ -1,4 +1,4 @@
-"""The target column of a table: never one that was not named."""
+"""The target column of a table: only a named column is used."""
 
 from pathlib import Path
 
@@ -126,7 +126,7 @@ def test_target_of_a_placed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert set(load("openml:telco", "binary", target="churned").y) == {0, 1}
     frame = pd.DataFrame(np.eye(3), columns=["CRIM", "MEDV", "LSTAT"])
     frame.to_csv(tmp_path / "openml" / "boston.csv", index=False)
-    assert load("openml:boston", "regression").X.shape == (3, 2)  # OpenML calls its target so
+    assert load("openml:boston", "regression").X.shape == (3, 2)  # OpenML declares this target
 
 
 def test_target_is_a_field_of_forms_files_and_sweeps(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_target_is_a_field_of_forms_files_and_sweeps(tmp_path: Path) -> None:
 
 
 def test_target_of_folders_from_older_versions(tmp_path: Path) -> None:
-    """Its spec names no column: its tables load, but running it again requires one."""
+    """The old spec names no column. Its tables load, but running it again requires a column."""
     path = churn(tmp_path)
     folder = wb.run(experiment(path, target="churned")).save(tmp_path / "kept")
     experiment(path).write(folder / "spec.json")

@@ -1,4 +1,4 @@
-"""Images: CIFAR's binary files, folders and archives of arrays, their errors, and the drawn stand-in."""
+"""Images: CIFAR's binary files, folders and archives of arrays, their errors, and synthetic images."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RNG = np.random.default_rng(0)
 
 
 def cifar(path: Path, count: int, classes: int = 10, coarse: bool = False) -> tuple[Any, Any]:
-    """Write a file of CIFAR-10, or CIFAR-100 if `coarse`; return its images (count, 3072) and labels."""
+    """Write a file of CIFAR-10, or of CIFAR-100 if `coarse`. Return its images (count, 3072) and labels."""
     pixels, labels = RNG.integers(0, 256, (count, 3072)), np.arange(count) % classes
     columns = [labels % 20, labels] if coarse else [labels]
     np.column_stack([*columns, pixels]).astype(np.uint8).tofile(path)
@@ -29,7 +29,7 @@ def cifar(path: Path, count: int, classes: int = 10, coarse: bool = False) -> tu
 
 
 def rows_of(data: wb.problems.OnData | Any, pixels: Any) -> list[int]:
-    """Return which image each prepared row is, by its values."""
+    """Return the index of the image of each prepared row, found by its values."""
     return [int(np.abs(pixels / 255 - row).sum(axis=1).argmin()) for row in data.X]
 
 
@@ -56,7 +56,7 @@ def test_cifar_folder_is_its_training_files_and_test_file_is_held_out(tmp_path: 
     assert data.y_test is not None
     np.testing.assert_array_equal(data.X_test, held / 255)
     np.testing.assert_array_equal(data.y_test, labels)
-    cifar(tmp_path / "data_batch_3.bin", 20)  # other content is other data
+    cifar(tmp_path / "data_batch_3.bin", 20)  # other content gives other data
     assert load(tmp_path, "multiclass", scale=False).digest != load(tmp_path, "multiclass").digest
 
 
@@ -109,7 +109,7 @@ def test_rows_of_several_files_are_in_order(sizes: list[int], data: st.DataObjec
     np.testing.assert_array_equal(raw.take(rows, 5), wanted[rows, :5])
 
 
-# ------------------------------------------------------------------------------------------------ wrong files
+# ------------------------------------------------------------------------------------------------ invalid files
 
 
 def truncated(path: Path) -> None:
@@ -259,11 +259,11 @@ def test_files_beyond_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.
         read_images(tmp_path / "x.npz")
 
 
-# ------------------------------------------------------------------------------------------------ the stand-in
+# ------------------------------------------------------------------------------------------------ synthetic images
 
 
 @pytest.mark.usefixtures("cache")
-def test_stand_in_follows_from_seed_and_is_said_to_be_synthetic() -> None:
+def test_synthetic_images_depend_on_the_seed_and_are_marked() -> None:
     few, many = (load("synthetic_images", "multiclass", samples=n, scale=False) for n in (30, 300))
     assert few.X.shape == (30, 3072)
     np.testing.assert_array_equal(few.X, many.X[:30])
@@ -277,8 +277,11 @@ def test_stand_in_follows_from_seed_and_is_said_to_be_synthetic() -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_stand_in_is_not_learned_by_a_linear_model() -> None:
-    """Shifts are uniform, so that no pixel tells a class: far from the accuracy of a convolutional network."""
+def test_synthetic_images_are_not_learned_by_a_linear_model() -> None:
+    """Images are shifted uniformly, so no pixel depends on the class.
+
+    The accuracy is far below that of a convolutional network.
+    """
     args = {"data": "synthetic_images", "samples": 1200, "test": 200}
     e = wb.Experiment(scheme="UMW", problem="softmax", problem_args=args, rounds=30, optimiser="adam")
     assert wb.run(e).rounds["test_accuracy"].iloc[-1] < 0.3
@@ -294,6 +297,6 @@ def test_stand_in_is_not_learned_by_a_linear_model() -> None:
         ({"task": "binary"}, "task: 'binary' does not suit 'synthetic_images'"),
     ],
 )
-def test_stand_in_refuses_choices_that_do_not_suit_it(options: dict[str, Any], sentence: str) -> None:
+def test_synthetic_images_refuse_unsuitable_options(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         load("synthetic_images", **{"task": "multiclass", **options})

@@ -1,4 +1,4 @@
-"""Names of classes are compared as written, in every kind of file."""
+"""Names of classes are compared as text, in every kind of file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(path: Path, labels: list[str]) -> Path:
-    """Rows that are numbered by their first feature; text of the labels as it is."""
+    """Write rows whose first feature is their number, with these labels as text."""
     if path.suffix == ".parquet":
         pd.DataFrame({"x": np.arange(len(labels)) + 0.5, "class": labels}).to_parquet(path)
         return path
@@ -44,7 +44,7 @@ def write(path: Path, labels: list[str]) -> Path:
 
 
 def codes(path: Path, task: str = "multiclass") -> np.ndarray:
-    """Numbers of the classes, in the order of the rows."""
+    """Return the class number of each row."""
     data = load(path, task, scale=False)
     return data.y[np.argsort(data.X[:, 0])]
 
@@ -58,7 +58,7 @@ def is_number(text: str) -> bool:
 
 @given(data=st.data())
 def test_labels_have_one_class_for_each_text(folder: Path, data: st.DataObject) -> None:
-    """Unless text for a missing value is among numbers, which is refused."""
+    """Numbers among text for missing values are refused."""
     names = data.draw(st.lists(st.sampled_from(LABELS), min_size=3, max_size=6, unique=True))
     labels = data.draw(st.permutations([*names, *data.draw(st.lists(st.sampled_from(names), max_size=6))]))
     suffix = data.draw(st.sampled_from([".csv", ".CSV", ".tsv", ".csv.gz", ".parquet"]))
@@ -68,7 +68,7 @@ def test_labels_have_one_class_for_each_text(folder: Path, data: st.DataObject) 
         with pytest.raises(DataError, match=r"missing or not finite in (line|row) \d+ .*among numbers"):
             load(path, "multiclass")
         return
-    assume(len(numeric) < len(names) or "1.5" not in names)  # a quantity
+    assume(len(numeric) < len(names) or "1.5" not in names)  # 1.5 would be a quantity
     found = codes(path)
     order = sorted(names, key=lambda name: (Decimal(name) if len(numeric) == len(names) else 0, name))
     assert [order[int(code)] for code in found] == labels

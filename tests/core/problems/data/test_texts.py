@@ -1,4 +1,4 @@
-"""Tables of samples in text: features, index columns, and places of errors in the file."""
+"""Tables of samples in text: features, index columns, and the place of an error in the file."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def noise(index: list[int] | None = None, name: str | None = None) -> pd.DataFra
 def test_load_text_excludes_the_index_of_to_csv(
     tmp_path: Path, start: str, name: str | None, suffix: str
 ) -> None:
-    """In sorted rows the index reveals the label.
+    """In sorted rows, the index would reveal the label.
 
-    It is refused by name, or recognised as a running number without a name.
+    An index is refused by its name, or recognised as consecutive numbers without a name.
     """
     rows = {"0": range(12), "1": range(1, 13), "shuffled": np.random.default_rng(0).permutation(12) + 5}[
         start
@@ -59,7 +59,7 @@ def test_load_excludes_the_index_of_parquet(tmp_path: Path) -> None:
 
 def test_load_text_columns_without_a_name(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_text("a,label,\n0.5,0,\n0.7,1,\n")  # a separator at the end of every line
+    path.write_text("a,label,\n0.5,0,\n0.7,1,\n")  # a separator at the end of each line
     assert load(path, "binary").X.shape == (2, 1)
     path.write_text("a,label,\n0.5,0,2.5\n0.7,1,\n")
     with pytest.raises(DataError, match="column 3 has no name; give it a name, or remove it"):
@@ -127,7 +127,7 @@ def test_load_text_without_a_header_keeps_all_samples(tmp_path: Path) -> None:
 
 
 def test_load_text_categories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a table for OpenML, NA is a category and an empty field is missing."""
+    """In a table for OpenML, NA is a category, and an empty field is missing."""
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     (tmp_path / "openml").mkdir()
     text = "alley,size,class\nNA,1.5,a\n1e5,2.5,b\nPaved,3.5,a\n,4.5,b\n"

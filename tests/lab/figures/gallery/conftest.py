@@ -1,4 +1,4 @@
-"""Repeated runs that the tests of both kinds of bands share."""
+"""Repeated runs, shared by the tests of both kinds of bands."""
 
 from __future__ import annotations
 

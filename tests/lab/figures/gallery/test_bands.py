@@ -27,7 +27,7 @@ def runs(many: list[wb.Trace], tmp_path_factory: pytest.TempPathFactory) -> Runs
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_line_and_a_band_per_scheme(runs: Runs, theme: str) -> None:
+def test_bands_have_a_line_and_a_band_per_scheme(runs: Runs, theme: str) -> None:
     summary = runs.mean("time", by=["scheme", "delays.rate"])
     figure = bands(summary, theme=theme)  # type: ignore[arg-type]
     lines = {trace.name: trace for trace in figure.data if trace.showlegend}
@@ -56,7 +56,7 @@ def test_bands_are_clipped_only_on_a_logarithmic_axis() -> None:
         (line,) = (trace for trace in figure.data if trace.showlegend)
         assert (
             line.customdata.tolist() == table[["low", "high"]].values.tolist()
-        )  # the hover text has the values unchanged
+        )  # the hover text has the unclipped values
 
 
 def test_bands_of_text_settings_are_points_with_error_bars(runs: Runs) -> None:
@@ -96,7 +96,7 @@ def titles(figure: go.Figure) -> list[str]:
     return [layout.title.text, layout.xaxis.title.text, layout.yaxis.title.text]
 
 
-def test_bands_titles_and_axes_are_words(runs: Runs, many: list[wb.Trace]) -> None:
+def test_bands_titles_and_axes_are_readable(runs: Runs, many: list[wb.Trace]) -> None:
     assert titles(bands(runs.mean("time", by=["scheme", "delays.rate"]))) == [
         "Time of the whole run versus rate of the delays",
         "rate of the delays: rate of the exponential part (samples/s)",
@@ -114,7 +114,7 @@ def test_bands_titles_and_axes_are_words(runs: Runs, many: list[wb.Trace]) -> No
     "name", sorted({n for s in wb.schemes.names() for n in wb.schemes.get(s).model_fields})
 )
 def test_axis_distinguishes_parameters_of_one_name(name: str) -> None:
-    """Where schemes use one name for different parameters, the axis has all of them, each with its schemes."""
+    """If schemes use one name for different parameters, the axis has all of them, each with its schemes."""
     known = {s: wb.schemes.get(s).model_fields for s in wb.schemes.names()}
     meant = {s: fields[name].description.split(";")[0] for s, fields in known.items() if name in fields}
     units = {s: known[s][name].json_schema_extra["unit"] for s in meant}
@@ -123,16 +123,16 @@ def test_axis_distinguishes_parameters_of_one_name(name: str) -> None:
         assert len(lines) == 1
         return
     assert lines[0] == f"{name.replace('_', ' ')}, not the same for all:"
-    told = {
+    texts = {
         scheme: text
         for line in lines[1:]
         for who, text in [line.split(": ", 1)]
         for scheme in who.split(", ")
     }
-    assert told.keys() == meant.keys()
+    assert texts.keys() == meant.keys()
     for scheme, text in meant.items():
         named = not units[scheme] or units[scheme] in text.split()
-        assert told[scheme] == (text if named else f"{text} ({units[scheme]})")
+        assert texts[scheme] == (text if named else f"{text} ({units[scheme]})")
 
 
 def test_bands_name_the_scheme_of_an_ambiguous_parameter() -> None:

@@ -37,10 +37,14 @@ def test_cluster_has_four_panels(measured: ClusterProfile, theme: str) -> None:
 
 
 def test_cluster_has_a_colour_for_every_host(measured: ClusterProfile) -> None:
-    """Workers are dealt out among hosts; of profiles that were kept before they said so, they follow one another."""
-    for a_has, b_has, told in (([1, 2], [3, 4, 5, 6], False), ([2, 5], [1, 3, 4, 6], True)):
+    """Workers are distributed over hosts in turn.
+
+    In old profiles without their places, hosts have consecutive workers.
+    """
+    for a_has, b_has, known in (([1, 2], [3, 4, 5, 6], False), ([2, 5], [1, 3, 4, 6], True)):
         hosts = [
-            Host(name=n, ranks=len(who), who=who if told else None) for n, who in (("a", a_has), ("b", b_has))
+            Host(name=n, ranks=len(who), who=who if known else None)
+            for n, who in (("a", a_has), ("b", b_has))
         ]
         figure = cluster(measured.replace(hosts=tuple(hosts)))
         a, b = (next(trace for trace in figure.data if trace.name == name) for name in "ab")
@@ -53,7 +57,7 @@ def test_cluster_subtitle_mentions_shared_cores(measured: ClusterProfile) -> Non
     figure = cluster(crowded)
     lines = figure.layout.title.subtitle.text.split("<br>")
     assert lines[1].startswith("6 workers on 2 cores of box")
-    assert " ".join(lines[1:]) == crowded.notes()[0]  # nothing is cut
+    assert " ".join(lines[1:]) == crowded.notes()[0]  # the text is complete
     assert max(map(len, lines)) <= MAX_LINE_CHARACTERS
     room = figure.layout.margin.t - cluster(measured).layout.margin.t
     assert room == figure.layout.height - cluster(measured).layout.height == 21 * (len(lines) - 2) > 0
@@ -75,7 +79,7 @@ def test_by_length_groups_messages(measured: ClusterProfile) -> None:
 
 
 def test_cluster_omits_what_takes_no_time() -> None:
-    """Answers of 1 to 5 ms have an axis for that, though models take none; free links have a linear one."""
+    """Answers of 1 to 5 ms have a logarithmic axis, although models take no time. Free links have a linear axis."""
     for link, ticks in (({"latency": 1e-3, "bandwidth": 8e6}, "D1"), ({}, None)):
         figure = cluster(simulated(wb.Experiment(scheme="UMW", workers=4, link=link), rounds=8, resamples=2))
         assert "models" not in {trace.name for trace in figure.data}

@@ -28,7 +28,7 @@ def test_code_figure_is_the_matrix(spec: dict[str, Any]) -> None:
     if e.plan.parts <= MAX_COLUMNS:
         np.testing.assert_array_equal(np.nan_to_num(heat.z), e.plan.matrix()[1:])
         np.testing.assert_array_equal(heat.x, np.arange(e.plan.parts))
-    assert not np.any(np.asarray(heat.z) == 0.0)  # zero is background
+    assert not np.any(np.asarray(heat.z) == 0.0)  # zeros have the background colour
     np.testing.assert_array_equal(heat.y, np.arange(1, e.workers + 1))
 
 
@@ -46,7 +46,7 @@ def test_coefficient_scale_covers_the_signs(values: list[float]) -> None:
     assert text[0].startswith("≤") == (0 < -scale["cmin"] < max(map(abs, held)))
     grey = next(place for place, color in scale["colorscale"] if color == PALETTES["light"].neutral)
     assert scale["cmin"] + grey * (scale["cmax"] - scale["cmin"]) == pytest.approx(0.0)
-    go.Figure(go.Bar(y=[1]), {"coloraxis": scale})  # plotly takes it
+    go.Figure(go.Bar(y=[1]), {"coloraxis": scale})  # a valid colour axis
 
 
 def test_code_of_ones_has_no_negative_scale() -> None:

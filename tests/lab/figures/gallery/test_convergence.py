@@ -25,7 +25,7 @@ def curves(figure: go.Figure) -> dict[str, go.Scatter]:
 
 
 def stretched(trace: wb.Trace, factor: float) -> wb.Trace:
-    """Make the same run, with rounds that took longer."""
+    """Return the same run with longer rounds."""
     return replace(trace, columns={**trace.columns, "time": trace.columns["time"] * factor})
 
 
@@ -55,7 +55,7 @@ def test_convergence_time_axis_is_logarithmic_for_wide_ranges(traces: list[wb.Tr
 def test_convergence_metric_axis_is_chosen_by_ratio(traces: list[wb.Trace]) -> None:
     assert convergence(traces, "relative_error").layout.yaxis.type == "log"
     assert convergence(traces, "accuracy").layout.yaxis.type == "linear"
-    assert convergence(traces, "residual").layout.yaxis.type == "linear"  # it has zeros
+    assert convergence(traces, "residual").layout.yaxis.type == "linear"  # the residual has zeros
 
 
 def test_convergence_legend_keeps_the_order(traces: list[wb.Trace]) -> None:

@@ -27,7 +27,7 @@ def bars(figure: go.Figure, name: str) -> go.Bar | None:
 
 
 def spans(bar: go.Bar) -> tuple[np.ndarray, np.ndarray]:
-    """Return where bars begin and end, in the figure's unit."""
+    """Return start and end of the bars, in the figure's unit."""
     begin = np.asarray(bar.base, dtype=float)
     return begin, begin + np.asarray(bar.x, dtype=float)
 
@@ -84,7 +84,7 @@ def test_gantt_of_a_relay_shows_its_port(traces: list[wb.Trace]) -> None:
 
 
 def test_gantt_marks_late_answers_by_a_cross(traces: list[wb.Trace]) -> None:
-    trace = traces[3]  # SGD leaves two workers behind
+    trace = traces[3]  # SGD does not wait for two workers
     late = trace.events[trace.events["kind"] == "drop"]
     round = int(late["round"].iloc[0])
     figure = gantt(trace, round)
@@ -123,7 +123,7 @@ def test_gantt_leaves_workers_without_an_answer_open() -> None:
 
 
 def test_gantt_shows_simultaneous_computing_and_sending(traces: list[wb.Trace]) -> None:
-    plain = gantt(traces[-1], 3)  # a relay passes the model on while it computes, which is not an answer
+    plain = gantt(traces[-1], 3)  # a relay sends the model while it computes, which is not an answer
     assert bars(plain, "computes").offset is None
     trace = traces[0]
     kinds = trace.events["kind"].to_numpy()
@@ -140,7 +140,7 @@ def test_gantt_does_not_mark_idle_workers_as_cancelled(traces: list[wb.Trace]) -
     trace = traces[0]
     events = trace.events
     about = (events["round"] == 2) & ((events["rank"] == 3) | (events["to"] == 3))
-    stop = events[about & (events["to"] == 3)].assign(bytes=0, start=0.0)  # an empty notice is not a model
+    stop = events[about & (events["to"] == 3)].assign(bytes=0, start=0.0)  # an empty message is not a model
     kept = pd.concat([events[~about], stop])
     lazy = replace(trace, event_rows={name: kept[name].to_numpy() for name in kept})
     figure = gantt(lazy, 2)
@@ -193,7 +193,7 @@ def test_gantt_of_a_ring(traces: list[wb.Trace]) -> None:
     assert sorted(bars(figure, "exchanges a series of messages").y) == list(range(1, 13))
     commits = next(mark for mark in figure.data if mark.name == "commits")
     assert sorted(commits.y) == list(range(1, 13))
-    assert min(bars(figure, "computes").base) < 0  # workers begin before the last one has ended round 2
+    assert min(bars(figure, "computes").base) < 0  # workers start before the last one has finished round 2
 
 
 def test_gantt_of_large_clusters_is_truncated() -> None:

@@ -1,4 +1,4 @@
-"""The figure of the importance of settings: the numbers are those of the table."""
+"""The figure of the importance of settings: its numbers are those of the table."""
 
 from __future__ import annotations
 
@@ -23,3 +23,9 @@ def test_importance_figure_refuses_runs_without_differences() -> None:
     same = pd.DataFrame({"state": "done", "workers": [4] * 3, "time": [1.0, 2.0, 3.0]})
     with pytest.raises(SettingError, match="no setting but the seed differs"):
         importance(Runs(same, ("workers",)))
+
+
+def test_importance_figure_refuses_a_result_that_never_varies() -> None:
+    same = pd.DataFrame({"state": "done", "workers": [4, 5, 6], "rounds": [5.0] * 3})
+    with pytest.raises(SettingError, match=r"of = 'rounds': is 5 in all 3 runs; choose a result that varies"):
+        importance(Runs(same, ("workers",)), "rounds")

@@ -19,7 +19,7 @@ def test_lateness_is_time_over_the_median_of_the_step() -> None:
     (heat,) = wb.figures.lateness(recording(times)).data
     z = np.asarray(heat.z, float)
     assert z.shape == (5, 30)
-    assert z[3, 7] == 2.0  # 2^2 times
+    assert z[3, 7] == 2.0  # a factor of 2^2
     assert np.delete(z.ravel(), 3 * 30 + 7).any() == 0
 
 
@@ -60,5 +60,5 @@ def test_lateness_of_missing_times() -> None:
     figure = wb.figures.lateness(wb.traces.Recording.of_rows(pd.DataFrame(rows), "holes"))
     late = sum(
         s % 2 and 1.5 * LATE_RATIO < 2.0 for s in range(40)
-    )  # beside one other, the median lies between both
+    )  # with one other worker, the median is between both
     assert f"{late / len(rows):.1%} of the times" in figure.layout.title.subtitle.text

@@ -1,4 +1,4 @@
-"""The figure of parallel coordinates: an axis for each setting, a line for each run."""
+"""The figure of parallel coordinates: one axis per setting, and one line per run."""
 
 from __future__ import annotations
 

@@ -30,7 +30,9 @@ def test_phase_diagram_cells_have_the_winners_name_and_colour(theme: str) -> Non
     assert cells.text.tolist() == [["UMW<br>2×", "CR<br>2×"], ["", "CR"]]
     colors = [color for _, color in cells.colorscale][::2]
     ground = palette(theme).background
-    assert colors == [mixed(scheme_style(name.split(" ")[0]).color, ground, 0.75) for name in CONTEST.names]
+    assert colors[:-1] == [
+        mixed(scheme_style(name.split(" ")[0]).color, ground, 0.75) for name in CONTEST.names
+    ]
     assert (here.x, here.y) == ((1.0,), (0.5,))
 
 
@@ -49,3 +51,12 @@ def test_phase_diagram_of_one_scheme() -> None:
 def test_phase_diagram_refuses_an_empty_grid() -> None:
     with pytest.raises(SettingError, match="contest: is empty"):
         phase_diagram(SchemeGrid((), (), (), np.zeros((0, 0, 0))))
+
+
+def test_phase_diagram_ties_are_nobodys() -> None:
+    seconds = np.array([[[1.0, 1.005, 2.0], [1.0, 1.0, 1.0]]])
+    tied = SchemeGrid(("UMW", "CR", "GC"), (Fraction(0),), (0.0, 1e-3), seconds)
+    cells = phase_diagram(tied).data[0]
+    assert cells.text.tolist() == [["tie:<br>UMW<br>CR", "tie:<br>UMW<br>and 2 more"]]
+    np.testing.assert_array_equal(cells.z, [[3, 3]])  # a colour that no scheme has
+    assert cells.colorscale[-1][1] == palette("light").grid

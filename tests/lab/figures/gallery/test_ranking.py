@@ -54,7 +54,7 @@ def test_the_ranking_is_in_order_with_its_spread(advice: Advice, theme: str) -> 
         )
 
 
-def test_the_ranking_says_which_schemes_are_inexact(advice: Advice) -> None:
+def test_the_ranking_marks_inexact_schemes(advice: Advice) -> None:
     best, *others = advice.choices
     assert ranking(advice).layout.yaxis.title.text is None
     figure = ranking(replace(advice, choices=(replace(best, exact=False), *others)))
@@ -62,7 +62,7 @@ def test_the_ranking_says_which_schemes_are_inexact(advice: Advice) -> None:
     assert figure.layout.yaxis.title.text == "≈: inexact, rounds simulated"
 
 
-def test_the_ranking_names_who_wins_more_often(advice: Advice) -> None:
+def test_the_ranking_names_the_scheme_that_wins_more_often(advice: Advice) -> None:
     first, second, *others = advice.choices
     others = [replace(c, sure=0.0) for c in others]
     split = replace(advice, choices=(replace(first, sure=0.4), replace(second, sure=0.6), *others))

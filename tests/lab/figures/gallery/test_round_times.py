@@ -16,13 +16,13 @@ from workbench.lab.figures import round_times, scheme_style
 
 
 def numbers(figure: go.Figure, label: str) -> list[float]:
-    """Five quantiles and the mean, in the figure's unit."""
+    """Return five quantiles and the mean, in the figure's unit."""
     box = next(b for b in figure.data if b.type == "box" and b.name == label)
     mean = next(m for m in figure.data if m.name == f"{label} mean")
     return [float(v[0]) for v in (box.lowerfence, box.q1, box.median, box.q3, box.upperfence, mean.x)]
 
 
-def test_traces_and_forecasts_show_their_own_seconds(traces: list[wb.Trace]) -> None:
+def test_round_times_are_those_of_traces_and_forecasts(traces: list[wb.Trace]) -> None:
     forecast = wb.forecast(traces[0].experiment, rounds=200)
     figure = round_times({"UMW": traces[0], "UMW forecast": forecast})
     assert figure.layout.xaxis.title.text == "time per round (ms)"
@@ -36,7 +36,7 @@ def test_traces_and_forecasts_show_their_own_seconds(traces: list[wb.Trace]) -> 
 
 
 def test_round_times_skip_the_first_rounds(traces: list[wb.Trace]) -> None:
-    """As the planner's table does, whose mean time of a round is without the first."""
+    """The planner's table omits the first round as well."""
     forecast = wb.forecast(traces[0].experiment, rounds=50)
     figure = round_times({"UMW": traces[0], "UMW predicted": forecast}, skip=1)
     assert numbers(figure, "UMW")[-1] == pytest.approx(1e3 * np.diff(traces[0].columns["time"]).mean())
@@ -77,7 +77,7 @@ def test_round_times_refuse_wrong_input() -> None:
 
 
 def test_round_times_of_equal_rounds_have_an_axis_around_them() -> None:
-    """A mean's rounding does not fill the picture."""
+    """The rounding of a mean does not determine the axis."""
     e = wb.Experiment(scheme="UMW", workers=3, rounds=20, delays={"kind": "constant", "shift": 1e-3})
     for figure in (round_times([wb.run(e)]), round_times([wb.forecast(e)])):
         (box,) = (trace for trace in figure.data if trace.type == "box")

@@ -35,9 +35,9 @@ def test_stream_figure_ticks_are_whole_numbers(workers: int, rounds: int, step: 
     figure = stream(wb.run(wb.Experiment(scheme="UMW", workers=workers, rounds=rounds, problem="unit")))
     layout = figure.layout
     assert (layout.xaxis.dtick, layout.yaxis.dtick) == (step, step)
-    told = layout.title.subtitle.text
-    assert told.startswith("round 0 ·" if rounds == 1 else f"rounds 0 to {rounds - 1} ·")
-    # The legend, 30 pixels high, is above the rows, whatever their height. The subtitle ends 82 pixels below the top.
+    subtitle_text = layout.title.subtitle.text
+    assert subtitle_text.startswith("round 0 ·" if rounds == 1 else f"rounds 0 to {rounds - 1} ·")
+    # The legend, 30 px high, is above the rows for any height. The subtitle ends 82 px below the top.
     assert (layout.legend.y, layout.legend.yanchor) == (1, "bottom")
     assert layout.margin.t - 30 > 82
 

@@ -88,7 +88,7 @@ def test_tree_hover_shows_rank_layer_samples_and_parts() -> None:
 def test_tree_node_size_follows_the_load() -> None:
     plan = star_plan(np.array([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0]]), 400)
     sizes = panel(tree(plan), "nodes").marker.size
-    assert sizes[1] == pytest.approx(2 * sizes[2])  # four times the load, four times the area
+    assert sizes[1] == pytest.approx(2 * sizes[2])  # four times the load has four times the area
 
 
 def test_tree_of_a_ring_has_arrows() -> None:
@@ -110,7 +110,7 @@ def test_tree_of_a_very_large_plan_shows_one_branch(shape: tuple[int, int], stra
     assert workers > MAX_RANKS
     plan = large("CR", workers, children=children, layers=layers, stragglers=stragglers)
     layout, figure = place(plan, MAX_RANKS), tree(plan)
-    below: dict[int, int] = {}  # a drawn parent's children, those in "+n" counted
+    below: dict[int, int] = {}  # parent -> number of its children, with those in a node "+n"
     for a, b in layout.edges.tolist():
         below[a] = below.get(a, 0) + int(layout.number[b])
         if layout.rank[b] != REST_NODE:
@@ -142,7 +142,7 @@ def test_tree_of_a_very_large_ring_shows_every_nth_worker() -> None:
 
 def test_strips_of_stops_at_the_available_width() -> None:
     parts = MAX_STRIPS // 2
-    matrix = np.tile([1.0, 2.0], (5, parts // 2))  # every part another coefficient
+    matrix = np.tile([1.0, 2.0], (5, parts // 2))  # the coefficients of neighbouring parts differ
     strips = strips_of(star_plan(matrix, parts), 6)
     assert np.unique(strips.rank, return_counts=True)[1].tolist() == [parts, parts]
 

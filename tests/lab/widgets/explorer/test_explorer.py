@@ -386,7 +386,7 @@ def test_explorer_first_figure_imports_little(tmp_path: Path) -> None:
 import sys, workbench as wb
 explorer = wb.explore("fig9a")
 assert explorer.preview.times.figure
-print(sorted({"pandas", "pyarrow", "scipy", "itables", "optuna", "nbformat"} & set(sys.modules)))
+print(sorted({"pandas", "pyarrow", "scipy", "optuna", "nbformat"} & set(sys.modules)))
 
 before = set(sys.modules)
 explorer.controls.shapes.set_stragglers(3)

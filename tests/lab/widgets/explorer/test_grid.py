@@ -1,4 +1,4 @@
-"""The grid without a page: the columns that are sent, their order, and stored choices."""
+"""The grid without a page: the columns and values that are sent."""
 
 from __future__ import annotations
 
@@ -6,48 +6,62 @@ import pandas as pd
 import pytest
 
 from workbench.lab.widgets.explorer.grid import Grid
+from workbench.lab.widgets.explorer.headings import heading
 
 TABLE = pd.DataFrame(
-    {"run": ["a", "b"], "time": [2 / 3, float("nan")], "loss": [1.0, 2.0], "note": [None, "x"]}
+    {
+        "run": ["a", "b"],
+        "scheme": ["CR", None],
+        "time": [2 / 3, float("nan")],
+        "loss": [1.0, float("inf")],
+        "note": [None, "x"],
+        "archived": [False, True],
+        "workers": pd.Series([12, None], dtype="Int64"),
+    }
 )
-CONDITIONS = {
-    "logic": "AND",
-    "criteria": [{"data": "loss"}, {"criteria": [{"data": "note"}, {"condition": "="}]}],
-}
 
 
-def test_grid_wraps_itables_once() -> None:
-    text = Grid().trait_values()["_esm"]
-    assert text.count("export default") == 1
-    assert "as default" not in text
-
-
-def test_grid_rounds_numbers() -> None:
+def test_grid_sends_values_that_json_has() -> None:
     grid = Grid()
-    assert grid._dt_args["columnDefs"] == []  # a page may show it before it is drawn
-    grid.draw(TABLE, ["time", "note"])
-    assert grid.df["time"][0] == 0.66667
-    assert grid.df["note"].tolist() == ["", "x"]
+    grid.draw(TABLE, ["time", "loss", "note", "workers"])
+    assert grid.rows["time"] == [0.666667, None]
+    assert grid.rows["loss"] == [1, None]
+    assert grid.rows["note"] == [None, "x"]
+    assert grid.rows["workers"] == [12, None]
+    assert grid.rows["archived"] == [False, True]
+    assert (grid.count, grid.colours) == (2, {"CR": "#0072B2"})
 
 
-@pytest.mark.parametrize("pinned", [0, 1, 2])
-def test_grid_pinned_columns_come_first(pinned: int) -> None:
+def test_grid_sends_filter_and_sort_columns() -> None:
     grid = Grid()
-    grid.asked = {"columns": ["loss", "gone", "run"]}
-    grid.draw(TABLE, ["time", "run", "loss"], pinned)
-    assert (
-        list(grid.df)
-        == {0: ["loss", "run", "time"], 1: ["time", "loss", "run"], 2: ["time", "run", "loss"]}[pinned]
-    )
-    assert grid._dt_args["fixedColumns"] == {"start": pinned}
-
-
-def test_grid_sends_hidden_filter_and_sort_columns() -> None:
-    grid = Grid()
-    grid.asked = {"columns": ["run"], "conditions": CONDITIONS, "order": [["time", "asc"], ["gone", "asc"]]}
+    grid.draw(TABLE, ["run"])
+    assert "loss" not in grid.rows
+    grid.asked = {
+        "filters": [{"column": "loss", "op": "any"}, {"column": "gone", "op": "any"}],
+        "order": ["time", "asc"],
+    }
     grid.draw(TABLE, ["run"], marked=[1])
-    assert list(grid.df) == ["run", "loss", "note", "time"]
-    hidden, numbers = grid._dt_args["columnDefs"]
-    assert hidden == {"visible": False, "targets": [1, 2, 3]}
-    assert numbers["targets"] == [1, 3]
-    assert grid.selected_rows == [1]
+    assert {"loss", "time"} <= set(grid.rows)
+    assert (grid.names, grid.selected_rows) == (["run"], [1])
+
+
+def test_grid_columns_of_the_user_are_never_left_out() -> None:
+    grid = Grid()
+    grid.draw(TABLE, ["run", "time"], picked=["time"])
+    assert [column["level"] > 0 for column in grid.columns] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("time", "Time, s"),
+        ("loss", "Training loss"),
+        ("link.latency", "Latency of the links, s"),
+        ("scheme_args.stragglers", "Stragglers"),
+        ("test_accuracy", "Accuracy on held-out samples"),
+        ("bytes", "Bytes"),
+        ("somebodys_own", "Somebodys own"),
+    ],
+)
+def test_headings_are_readable(name: str, text: str) -> None:
+    assert heading(name) == text

@@ -169,11 +169,11 @@ def test_explorer_reports_a_class_that_no_menu_can_show(
 
 
 def test_explorer_that_is_closed_gets_no_updates(tmp_path: Path) -> None:
-    def told() -> int:
+    def callbacks() -> int:
         return sum(each() is not None for each in UMW.catalogue._heard)
 
     explorer: Explorer | None = explore(SMALL, tmp_path)
-    count = told()
+    count = callbacks()
     assert explorer is not None
     explorer.close_all()
     del explorer
@@ -181,7 +181,7 @@ def test_explorer_that_is_closed_gets_no_updates(tmp_path: Path) -> None:
 
     gc.collect()
     define_scheme()
-    assert told() <= count
+    assert callbacks() <= count
 
 
 def test_explore_an_experiment_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

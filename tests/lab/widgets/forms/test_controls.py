@@ -1,4 +1,4 @@
-"""The controls of the explorer: user changes, resulting settings, and marks of errors."""
+"""The controls of the explorer: changes by the user, the resulting settings, and marks of errors."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from workbench.lab.widgets.forms.setup import reaches
 RIVALS = wb.baselines(4, 3, 1, rounds=20)
 
 
-class Told:
-    """Counts how often something changed."""
+class CallCounter:
+    """Callback that counts its calls."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -31,7 +31,7 @@ class Told:
 
 @pytest.fixture
 def controls() -> Controls:
-    return Controls(RIVALS, Told())
+    return Controls(RIVALS, CallCounter())
 
 
 def valid(controls: Controls) -> list[wb.Experiment]:
@@ -43,7 +43,7 @@ def reasons(controls: Controls) -> dict[str, dict[str, str]]:
 
 
 def same(found: list[wb.Experiment], expected: Any) -> bool:
-    """Equal once every number is written out, be it the default or not."""
+    """Return whether two experiments are equal, with or without explicit defaults."""
     return [_whole(e) for e in found] == [_whole(e) for e in expected]
 
 
@@ -64,10 +64,10 @@ def test_controls_return_what_they_were_given(controls: Controls) -> None:
 
 @pytest.mark.parametrize("name", list(preset_titles()))
 def test_controls_offer_every_published_experiment(name: str) -> None:
-    told = Told()
-    controls = Controls(RIVALS, told)
+    calls = CallCounter()
+    controls = Controls(RIVALS, calls)
     types(controls.preset, preset=name)
-    assert told.times == 1
+    assert calls.times == 1
     assert same(valid(controls), preset_of(name))
     assert controls.preset.values["preset"] == name
 
@@ -196,7 +196,7 @@ def test_controls_add_change_and_remove_schemes(controls: Controls) -> None:
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())
 def test_controls_have_a_form_for_every_scheme(scheme: str) -> None:
-    controls = Controls(wb.baselines(4, 3, 1, problem="least_squares"), Told())
+    controls = Controls(wb.baselines(4, 3, 1, problem="least_squares"), CallCounter())
     types(controls.schemes.further, scheme=scheme)
     form = controls.schemes.forms[-1].form
     assert {spec["name"] for spec in wb.schemes.get(scheme).fields()} <= {line.name for line in form.entries}
@@ -223,7 +223,7 @@ def test_controls_follow_a_click_on_the_phase_diagram(controls: Controls) -> Non
 
 
 def test_controls_slider_ranges_follow_the_cluster(controls: Controls) -> None:
-    """The last place of GC's slider is the largest number of stragglers that 156 workers can have."""
+    """The maximum of GC's slider is the largest number of stragglers for 156 workers."""
     types(controls.shapes.form, children="12", layers="2", stragglers="5")
     controls.verdicts()
     ends = {
@@ -238,25 +238,25 @@ def test_controls_slider_ranges_follow_the_cluster(controls: Controls) -> None:
     assert len(valid(controls)) == 4
 
 
-# Whatever the number, an experiment takes it.
+# An experiment accepts each number up to it.
 ENDLESS = ("layers", "max_age", "local_steps", "buffer", "pieces", "window")
 
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())
 def test_reaches_include_every_usable_number(scheme: str) -> None:
-    """For every whole number of every scheme, on 24 workers, each valid value is on the slider."""
+    """For each whole number of each scheme with 24 workers, all valid values are on the slider."""
     defaults = {name: field.default for name, field in wb.schemes.get(scheme).model_fields.items()}
     lines = [
         line for line in fields_of(wb.schemes.get(scheme)) if line.kind == "whole" and line.high is not None
     ]
     for line in lines:
         end = reaches(scheme, defaults, 24).get(line.name, line.high)
-        beyond = added_up(scheme, line.name, range(int(end) + 1, 40))
+        beyond = valid_values(scheme, line.name, range(int(end) + 1, 40))
         assert not beyond or line.name in ENDLESS, (line.name, beyond)
 
 
-def added_up(scheme: str, name: str, values: Iterable[int]) -> list[int]:
-    """Return the values with which there is an experiment of 24 workers."""
+def valid_values(scheme: str, name: str, values: Iterable[int]) -> list[int]:
+    """Return the values for which there is an experiment with 24 workers."""
     found = []
     for value in values:
         with suppress(SettingError):
@@ -283,7 +283,7 @@ def test_controls_offer_schedules_of_every_optimiser(controls: Controls) -> None
     types(controls.optimiser, **{"schedule.warmup": "5", "schedule.end": "0.1", "rate": "0.01"})
     args = {"rate": 0.01, "schedule": {"kind": "cosine", "warmup": 5, "end": 0.1}}
     assert [(e.optimiser, e.optimiser_args) for e in valid(controls)[:3]] == [("adamw", args)] * 3
-    types(controls.optimiser, optimiser="sgd")  # which has the same schedules
+    types(controls.optimiser, optimiser="sgd")  # both optimisers have the same schedules
     assert valid(controls)[0].optimiser_args == {"schedule": args["schedule"]}
     types(controls.optimiser, **{"schedule.kind": "exponential"})
     assert "schedule.end" not in controls.optimiser.values
@@ -296,7 +296,7 @@ def test_controls_offer_schedules_of_every_optimiser(controls: Controls) -> None
     ("kind", "field", "text"),
     [
         ("constant", "schedule.warmup", "-1"),
-        ("exponential", "schedule.decay", "2"),  # `gd` has a `decay` as well
+        ("exponential", "schedule.decay", "2"),  # `gd` also has a field `decay`
         ("steps", "schedule.milestones", ""),
         ("cosine", "schedule.end", ""),
     ],
@@ -327,6 +327,6 @@ def test_controls_mark_a_field_of_a_schedule(controls: Controls, kind: str, fiel
 )
 def test_controls_return_nested_settings_as_given(fields: dict[str, Any]) -> None:
     experiments = [e.replace(**fields) for e in RIVALS if e.optimiser == "gd"]
-    controls = Controls(experiments, Told())
+    controls = Controls(experiments, CallCounter())
     assert same(valid(controls), experiments)
     assert not reasons(controls)

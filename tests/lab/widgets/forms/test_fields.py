@@ -1,4 +1,4 @@
-"""Forms from metadata: every class of settings has one, and the shown text is read back as the value."""
+"""Forms from metadata: every class of settings has one, and the shown text is parsed to the same value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.core.base.settings import Settings, setting
 from workbench.core.contract.delays import delay_models
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import Optimiser
-from workbench.lab.widgets.forms.fields import Field, complaint, fields_of, menu, read, show, values_of
+from workbench.lab.widgets.forms.fields import Field, fields_of, menu, read, show, text_error, values_of
 
 CLASSES: list[type[Settings]] = [
     wb.Experiment,
@@ -31,7 +31,7 @@ def test_fields_of_every_class_have_their_defaults(cls: type[Settings]) -> None:
     lines = {line.name: line for line in fields_of(cls)}
     for spec in cls.fields():
         nested = any(key in spec for key in ("$ref", "oneOf", "const")) or spec.get("type") == "object"
-        nested &= spec.get("additionalProperties") != {"type": "number"}  # written as {name: number}
+        nested &= spec.get("additionalProperties") != {"type": "number"}  # text of the form {name: number}
         assert (spec["name"] in lines) is not nested
         if not nested:
             line, default = lines[spec["name"]], spec.get("default")
@@ -125,13 +125,13 @@ def test_fields_that_are_optional_can_be_emptied() -> None:
     assert values_of([features], {"features": ""}) == {"features": None}
 
 
-def test_complaint_of_an_empty_required_field() -> None:
+def test_error_of_an_empty_required_field() -> None:
     rounds = next(line for line in fields_of(wb.Experiment) if line.name == "rounds")
     bandwidth = next(line for line in fields_of(Link) if line.name == "bandwidth")
-    assert complaint(rounds, " ") == "rounds: is empty; write a value, e.g. 100"
-    assert complaint(rounds, "7") == complaint(bandwidth, "") == ""
+    assert text_error(rounds, " ") == "rounds: is empty; write a value, e.g. 100"
+    assert text_error(rounds, "7") == text_error(bandwidth, "") == ""
 
 
-def test_a_menu_has_words() -> None:
+def test_a_menu_has_labels() -> None:
     line = menu("preset", "Preset", {"": "choose", "fig8": "Figure 8"})
     assert (line.choices, line.labels) == (("", "fig8"), ("choose", "Figure 8"))

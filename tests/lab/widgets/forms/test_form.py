@@ -1,4 +1,4 @@
-"""Forms: messages of the page, notifications of listeners, and marks of errors."""
+"""Forms: messages of the page, notification of listeners, and marks of errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def form() -> tuple[Form, list[set[str]]]:
     return made, heard
 
 
-def test_a_form_begins_with_defaults_and_what_it_is_given() -> None:
+def test_a_form_begins_with_defaults_and_given_values() -> None:
     made, _ = form()
     assert made.values == {"latency": "0.0", "bandwidth": "8e5", "downloads": "no", "groups": "[]"}
     assert made.read() == {"bandwidth": 8e5}
@@ -80,7 +80,7 @@ def test_choice_form_shows_the_fields_of_the_choice() -> None:
     types(delays, shift="1e-4", rate="5")
     types(delays, kind="pareto")
     assert [line.name for line in delays.entries] == ["kind", "fixed", "shift", "shape"]
-    assert delays.settings() == {"shift": 1e-4}  # the same number in the same unit stays
+    assert delays.settings() == {"shift": 1e-4}  # a number with the same name and unit keeps its value
     assert heard[-1] == {"kind"}
     types(delays, kind="two_part")
     assert delays.settings() == {}

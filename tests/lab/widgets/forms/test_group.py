@@ -1,4 +1,4 @@
-"""Groups of settings: what their buttons say, and that they stay open."""
+"""Groups of settings: the summary on their buttons, and that they stay open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def values(controls: Controls) -> dict[str, str]:
     return {group.fold.title: group.fold.value for group in controls.groups}
 
 
-def test_group_says_what_it_is_set_to(controls: Controls) -> None:
+def test_group_shows_a_summary_of_its_settings(controls: Controls) -> None:
     assert values(controls) == {
         "Tree and stragglers": "84 workers, tree (4,3), 1 of 4 late",
         "Schemes": "5 schemes",

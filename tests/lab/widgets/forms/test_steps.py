@@ -1,4 +1,4 @@
-"""Undo, redo, reset, and the way out of a preset."""
+"""Undo, redo, reset, and the return from a preset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RIVALS = wb.baselines(4, 3, 1, rounds=20)
 
 @pytest.fixture
 def controls(monkeypatch: pytest.MonkeyPatch) -> Controls:
-    monkeypatch.setattr(steps, "MERGED_S", -1.0)  # every change is a step
+    monkeypatch.setattr(steps, "MERGED_S", -1.0)  # changes are not merged
     return Controls(RIVALS, lambda: None)
 
 
@@ -52,14 +52,14 @@ def test_steps_undo_and_redo_every_kind_of_change(controls: Controls) -> None:
     assert experiments(controls) == states[-1]
 
 
-def test_steps_say_what_they_would_change(controls: Controls) -> None:
+def test_steps_describe_their_change(controls: Controls) -> None:
     types(controls.shapes.form, stragglers="2")
     assert controls.steps.undoes == "stragglers 2 to 1"
     controls.step("undo")
     assert controls.steps.redoes == "stragglers 1 to 2"
     types(controls.schemes.further, scheme="FRC")
     assert controls.steps.undoes == "6 to 5 schemes"
-    assert controls.steps.redoes == ""  # what was undone is given up by a change
+    assert controls.steps.redoes == ""  # a change removes the undone steps
 
 
 def test_steps_of_a_slider_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_steps_restore_texts_that_cannot_be_used(controls: Controls) -> None:
     assert None in experiments(controls)
 
 
-def test_steps_lead_out_of_a_preset(controls: Controls) -> None:
+def test_steps_undo_a_preset(controls: Controls) -> None:
     types(controls.shapes.form, stragglers="2")
     before = experiments(controls)
     types(controls.preset, preset="fig8")

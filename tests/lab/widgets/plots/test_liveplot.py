@@ -1,4 +1,4 @@
-"""The live plot: every view gets every row, whenever it was opened and whatever it missed."""
+"""The live plot: every view gets all rows, whenever it was opened, and even if it missed messages."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TRACES = wb.compare([wb.Experiment(scheme=name, **SMALL) for name in ("UMW", "CR
 
 
 class Slow(Run):
-    """A run whose rows appear when the test says so; losses may lag behind."""
+    """Run whose rows appear on request of the test. Losses may appear later."""
 
     def __init__(self, trace: wb.Trace) -> None:
         super().__init__(trace.experiment, trace.engine)
         self.trace, self.done = trace, 0
-        self.losses: set[int] | None = None  # None: all are known
+        self.losses: set[int] | None = None  # rounds with known losses; None: all
         self._begin("going on")
 
     def rows(self, first: int = 0) -> Rows:
@@ -40,7 +40,7 @@ class Slow(Run):
 
 
 def still(runs: list[Run]) -> LivePlot:
-    """A plot that reads its runs only on request."""
+    """Return a plot that reads its runs only on request."""
     plot = LivePlot()
     plot._follow = lambda: None  # type: ignore[method-assign]
     plot.show(runs)
@@ -77,14 +77,16 @@ def test_live_plot_sends_rows_once() -> None:
             run.done = step
         plot._look()
         check(view, TRACES, step)
-    assert view.frames == 3  # nothing new, no frame
+    assert view.frames == 3  # no new rows, no message
     for run in runs:
         run.finish()
     plot._look()
     check(view, TRACES)
     plot._look()
     assert view.frames == 4
-    assert view.bytes == sum(4 * len(c) for curve in view.curves for c in curve.values())  # nothing twice
+    assert view.bytes == sum(
+        4 * len(c) for curve in view.curves for c in curve.values()
+    )  # no row is sent twice
 
 
 def test_live_plot_late_view_gets_all_rows() -> None:
@@ -180,13 +182,13 @@ def test_live_plot_labels_one_scheme_on_two_engines() -> None:
 
 def test_live_plot_page_can_stop_all_runs() -> None:
     runs = wb.start_all([wb.Experiment(scheme=name, rounds=10**6) for name in ("UMW", "CR")])
-    plot, told = LivePlot(), []
-    plot.when_over(lambda: told.append([run.state for run in plot.runs]))
+    plot, states = LivePlot(), []
+    plot.when_over(lambda: states.append([run.state for run in plot.runs]))
     plot.show(runs)
     assert plot.active
     receives(plot, {"kind": "stop"})
     assert plot.wait(120)
-    assert told == [["stopped", "stopped"]]
+    assert states == [["stopped", "stopped"]]
     assert [line["state"] for line in plot.status] == ["stopped", "stopped"]
 
 

@@ -1,4 +1,4 @@
-"""Plots: one plotly.js for each page, figures in the page's theme, clicks."""
+"""Plots: one plotly.js per page, figures in the theme of the page, clicks."""
 
 from __future__ import annotations
 

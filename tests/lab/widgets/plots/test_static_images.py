@@ -36,7 +36,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_static_image_of_a_live_plot(shown: list[Any]) -> None:
     plot = LivePlot()
-    assert not plot.still  # nobody is troubled for pictures that nobody keeps
+    assert not plot.still  # no image is drawn unless it is stored
     plot._ipython_display_()
     assert plot.still
     assert "application/vnd.jupyter.widget-view+json" in shown[0]
@@ -64,7 +64,7 @@ def test_static_images_of_stream_and_sweep(shown: list[Any], tmp_path: Any) -> N
         widget._ipython_display_()
         receives(drawn, {"kind": "still", "png": "QUJD"})
         assert "application/vnd.jupyter.widget-view+json" in shown[0]
-        assert "run the cell" in shown[0]["text/plain"]  # no word of how widgets are made
+        assert "run the cell" in shown[0]["text/plain"]  # an instruction for users, and nothing about widgets
         assert "data:image/png;base64,QUJD" in shown[1]
     assert sweep.wait(60)
 

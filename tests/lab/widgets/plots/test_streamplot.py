@@ -1,4 +1,4 @@
-"""The stream widget: every view gets every round, whenever it was opened; a click opens a round."""
+"""The stream widget: every view gets every round, whenever it was opened. A click opens a round."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRACE = wb.run(E)
 
 
 class Slow(Run):
-    """A run whose events appear when the test says so."""
+    """Run whose events appear on request of the test."""
 
     def __init__(self, trace: wb.Trace, engine: str = "sim") -> None:
         super().__init__(trace.experiment, engine)
@@ -42,7 +42,7 @@ class Slow(Run):
 
 
 class View:
-    """One view: it stores what it gets and requests what it lacks, as js/stream.js does."""
+    """View that stores the messages that it gets, and requests missing ones, like js/stream.js."""
 
     def __init__(self, plot: StreamPlot) -> None:
         self.plot, self.bytes, self.edition = plot, 0, plot.edition
@@ -64,7 +64,7 @@ class View:
 
 
 def still(run: Run) -> StreamPlot:
-    """A plot that reads its run only on request."""
+    """Return a plot that reads its run only on request."""
     plot = StreamPlot()
     plot._follow = lambda run: None  # type: ignore[method-assign]
     plot.show(run)
@@ -81,7 +81,7 @@ def test_stream_plot_sends_only_new_slices() -> None:
     whole = Stream.of(TRACE)
     np.testing.assert_array_equal(early.grid, whole.grid)
     np.testing.assert_allclose(early.shares, [whole.utilisation(), whole.lateness()], rtol=1e-5)
-    assert early.bytes < 3 * whole.grid.nbytes  # rounds under way are sent again, all others once
+    assert early.bytes < 3 * whole.grid.nbytes  # current rounds are sent repeatedly, and all others once
     late = View(plot)
     receives(plot, {"kind": "from", "first": 0})
     np.testing.assert_array_equal(late.grid, whole.grid)
@@ -99,7 +99,9 @@ def test_stream_plot_click_opens_a_round() -> None:
     rounds.show(run)
     run.there = len(TRACE.events)
     rounds.stream._look()
-    assert rounds.player not in rounds.children  # it brings plotly.js, which stops the page for a while
+    assert (
+        rounds.player not in rounds.children
+    )  # the player loads plotly.js, which blocks the page for a while
     receives(rounds.stream, {"kind": "pick", "round": 80, "worker": 3})
     assert rounds.player in rounds.children
     assert rounds.player.label == "CR, 12 workers: round 80"
@@ -130,7 +132,7 @@ def test_stream_plot_shows_the_current_round_of_real_runs() -> None:
     assert "before its end only rounds" in rounds.message.value
     run._state, run.note = "failed", "QuorumLost"
     plot._conclude()
-    assert len(view.grid) == len(plot.stream) < 90  # what was under way was never over
+    assert len(view.grid) == len(plot.stream) < 90  # the round under way at the stop never ended
 
 
 def test_stream_plot_stop_keeps_what_was_shown() -> None:
@@ -149,7 +151,7 @@ def test_stream_plot_stop_keeps_what_was_shown() -> None:
 
 
 class Busy(Slow):
-    """A run that computes in this process; it records whether it pauses while it is read."""
+    """Run that computes in this process. It records whether it pauses while it is read."""
 
     def watcher(self) -> Any:
         self.resting = self.lock = Lock()

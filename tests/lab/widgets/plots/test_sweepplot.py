@@ -1,4 +1,4 @@
-"""The live figure of a sweep: the results in the folder, in three figures with buttons."""
+"""The live figure of a sweep: the results in its folder, in three figures with buttons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.lab.widgets.assets import Sheet
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Six runs that are done, one that failed, one that is missing."""
+    """Make a sweep's folder with six finished runs, a failed one, and a missing one."""
     names = []
     for scheme in ("UMW", "GC", "SGD"):
         for seed in range(2):
@@ -48,3 +48,27 @@ def test_sweep_plot_shows_results_and_failures(folder: Path) -> None:
     assert plot.plot.label == "What decides the messages"
     assert plot.message.value == ""
     assert any(isinstance(part, Sheet) for part in plot.children)  # Enter presses its buttons
+
+
+def test_sweep_plot_offers_groups_that_a_legend_cannot_hold(tmp_path: Path) -> None:
+    """Schemes without the swept parameter are drawn too."""
+    names = []
+    for workers in range(3, 12):
+        for scheme, args in (("UMW", {}), ("GC", {"stragglers": 1}), ("GC", {"stragglers": 2})):
+            names.append(f"{scheme}{workers}{args.get('stragglers', '')}")
+            e = wb.Experiment(scheme=scheme, scheme_args=args, workers=workers, rounds=2, problem="unit")
+            wb.run(e).save(tmp_path / names[-1] / TRACE)
+            Status("done", e.model_dump(mode="json")).write(tmp_path / names[-1])
+    write_plan(tmp_path, {}, names, total=len(names))
+    plot = watch(wb.batch.attach(tmp_path))
+    assert plot.wait(60)
+    plot.along.value = "scheme_args.stragglers"
+    assert len(plot.groups.options) == 18
+    assert "12 of 18 groups are drawn" in plot.note.value
+    plot.groups.value = ("UMW, workers=3", "GC, workers=3")
+    figure = plot.plot.current()
+    assert figure is not None
+    curves = {line.name: list(line.x) for line in figure.data if line.showlegend}
+    assert curves == {"UMW, workers=3": [1, 2], "GC, workers=3": [1, 2]}
+    plot.along.value = "workers"
+    assert (plot.groups.layout.display, plot.note.value) == ("none", "")

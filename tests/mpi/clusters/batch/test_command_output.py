@@ -1,6 +1,6 @@
-"""Commands of batch systems that answer with what they never print, are missing, or cannot be run: one sentence each.
+"""Commands of batch systems that print unexpected output, are missing, or cannot be run: the error is one sentence.
 
-Small scripts stand for the commands; they are really run.
+Small scripts replace the commands, and are really executed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def batch(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class Commands:
-    """A folder of scripts in the place of a batch system's commands."""
+    """Folder of scripts in place of a batch system's commands."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.folder, self.kind = folder, kind
@@ -47,7 +47,7 @@ class Commands:
         self.answer(b"")
 
     def answer(self, output: bytes, status: int = 0, *names: str) -> None:
-        """Have commands (by default all) answer so."""
+        """Let commands (by default all) print this text."""
         (self.folder / f"output-{'-'.join(names)}").write_bytes(output)
         for name in names or COMMANDS[self.kind]:
             script = self.folder / name
@@ -56,7 +56,7 @@ class Commands:
             script.chmod(0o755)
 
     def asked(self) -> dict[str, Callable[[], Any]]:
-        """All that is asked of a batch system."""
+        """Return all queries of a batch system, by name."""
         site = self.cluster.here()
         return {
             "open": lambda: site.open(4),
@@ -68,7 +68,7 @@ class Commands:
 
 
 def sentence(ask: Callable[[], Any]) -> str:
-    """What a question ends with: a `ClusterError` or a `SettingError` of one sentence."""
+    """Return the error of a query, which has to be a `ClusterError` or a `SettingError` of one sentence."""
     with pytest.raises((ClusterError, SettingError)) as caught:
         ask()
     assert str(caught.value).isprintable()

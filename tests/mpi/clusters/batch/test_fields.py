@@ -1,4 +1,4 @@
-"""Files of clusters with a batch system: what each kind takes, and one sentence for what it does not."""
+"""Cluster files with a batch system: fields of each kind, and errors of one sentence."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OWN = [
 
 
 def written(tmp_path: Path, kind: str, more: str) -> Path:
-    """A cluster's file with one more line, in place of the one with the same key."""
+    """Write a cluster file with one more line, which replaces the line with the same key."""
     path = tmp_path / "lab.yaml"
     kept = [
         line

@@ -1,4 +1,4 @@
-"""A job of any batch system: its script, its states, and how often it is looked up; without a batch system."""
+"""A job of any batch system: its script, its states, and the intervals of queries. No batch system is needed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from workbench.mpi.clusters.slurm import Slurm
 
 
 def job_script(tmp_path: Path, *command: str, path: str = "", modules: tuple[str, ...] = ()) -> str:
-    """Text of a script that writes its log into a folder of the test."""
+    """Return the text of a script that writes its log into a folder of the test."""
     return script(JobSpec("lab", str(tmp_path), command, 1, 1, path), [], modules)
 
 
 def runs(text: str, folder: Path) -> str:
-    """What a script writes, besides its log."""
+    """Run a script. Return its output besides its log."""
     path = folder / "job.sh"
     path.write_text(text)
     texts = ["bash", str(path)]
@@ -99,11 +99,11 @@ def test_job_status_cache_keeps_the_last_status() -> None:
             raise answer
         return answer
 
-    ticket = JobStatusCache("5", ask)
-    assert ticket.job(fresh=True).state == "RUNNING"
-    assert (ticket.job(fresh=True).state, ticket.trouble) == ("RUNNING", "squeue: no contact")
-    assert (ticket.job(fresh=True).state, ticket.trouble) == ("TIMEOUT", "")
-    assert ticket.job().state == "TIMEOUT"  # what is over is not asked about again
+    status = JobStatusCache("5", ask)
+    assert status.job(fresh=True).state == "RUNNING"
+    assert (status.job(fresh=True).state, status.trouble) == ("RUNNING", "squeue: no contact")
+    assert (status.job(fresh=True).state, status.trouble) == ("TIMEOUT", "")
+    assert status.job().state == "TIMEOUT"  # the batch system is not queried for an ended job
 
 
 def test_job_status_cache_limits_queries() -> None:
@@ -113,7 +113,7 @@ def test_job_status_cache_limits_queries() -> None:
         asked.append(number)
         return Job(number, "RUNNING")
 
-    ticket = JobStatusCache("5", ask)
+    status = JobStatusCache("5", ask)
     for _ in range(1000):
-        ticket.job()
+        status.job()
     assert len(asked) < 100

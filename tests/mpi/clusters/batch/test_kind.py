@@ -1,6 +1,6 @@
-"""Runs in jobs on three virtual nodes: one warm job, its deaths, its queue, and that nothing is left.
+"""Runs in jobs on three virtual nodes: a job that serves several runs, dead ranks, the queue, and cleanup.
 
-The same tests run on a real Slurm and on stand-ins for PBS Pro and Torque.
+The same tests run on a real Slurm, and on stand-ins for PBS Pro and Torque.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 
 def processes(folder: Path) -> list[str]:
-    """Command lines that name a folder: supervisors, daemons of MPI, ranks."""
+    """Return the command lines that contain a folder: supervisors, MPI daemons, ranks."""
     found = (" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"]))
     return [line for line in found if str(folder) in line and "workbench.mpi.launch" in line]
 
@@ -46,14 +46,14 @@ def test_batch_run_equals_the_simulator(lab: Callable[..., str]) -> None:
     seen: list[int] = []
     until(lambda: seen.append(len(run.rows()["round"])) or run.wait(0), run)
     trace = ended(run)
-    assert any(0 < rows < 80 for rows in seen)  # came while the job ran
+    assert any(0 < rows < 80 for rows in seen)  # rows appeared during the job
     np.testing.assert_allclose(trace.model, wb.run(e).model, rtol=1e-9)
     assert trace.info["clean"]
     assert run.pool is not None
     assert [host for _, host in run.pool.places] == [f"n{i // TASKS + 1}" for i in range(NODES * TASKS)]
     again = start_real(wb.Experiment(**SPEC), cluster=lab())
     assert len(ended(again).rounds) == SPEC["rounds"]
-    assert job_of(again) == job_of(run)  # the same warm job
+    assert job_of(again) == job_of(run)  # the same job
 
 
 def test_batch_command_line(machine: Machine, lab: Callable[..., str], tmp_path: Path) -> None:
@@ -98,13 +98,15 @@ def test_batch_stop_keeps_the_job(lab: Callable[..., str]) -> None:
     assert 5 <= len(trace.rounds) < 3000
     again = start_real(wb.Experiment(**SPEC), cluster=lab())
     assert len(ended(again).rounds) == SPEC["rounds"]
-    assert (job_of(again) == job_of(run)) == trace.info["clean"]  # ranks that were slow to leave are replaced
+    assert (job_of(again) == job_of(run)) == trace.info[
+        "clean"
+    ]  # a job is replaced if its ranks left too slowly
 
 
 def test_batch_run_continues_without_a_killed_rank(lab: Callable[..., str]) -> None:
     run = going(lab(), rounds=150)
     assert run.pool is not None
-    pid, _ = run.pool.places[3]  # the first of the second node
+    pid, _ = run.pool.places[3]  # the first rank on the second node
     os.kill(pid, signal.SIGKILL)
     trace = ended(run)
     assert len(trace.rounds) == 150
@@ -158,7 +160,9 @@ def test_batch_job_ends_with_a_dead_mpi_daemon(machine: Machine, lab: Callable[.
 def test_batch_idle_job_makes_room_for_a_larger_one(machine: Machine, lab: Callable[..., str]) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
     ended(run)
-    cluster = lab(nodes=None, tasks_per_node=TASKS)  # changed under its name: the warm job does not fit
+    cluster = lab(
+        nodes=None, tasks_per_node=TASKS
+    )  # the cluster has changed, so the existing job does not fit
     larger = start_real(
         wb.Experiment(**{**SPEC, "workers": 8, "scheme_args": {"stragglers": 2}}), cluster=cluster
     )
@@ -176,7 +180,7 @@ def test_batch_command_runs_on_every_node(machine: Machine, lab: Callable[..., s
 
 
 def refused(system: str) -> list[tuple[dict[str, object], str]]:
-    """Fields that a batch system refuses, and what is said of them."""
+    """Yield fields that a batch system refuses, with the error."""
     if system == "slurm":
         gres = "directives = .*gres"
         return [
@@ -198,7 +202,7 @@ def test_batch_refusal_starts_nothing(machine: Machine, lab: Callable[..., str])
     findings = clusters.load(lab("bad", **refused(kind)[0][0], python="/no/such/python")).check()
     assert [finding.what for finding in findings] == ["python", "a trial job"]
     assert clusters.load(lab()).check() == []
-    until(lambda: machine.jobs() == before)  # a trial leaves no job
+    until(lambda: machine.jobs() == before)  # the trial job is removed
 
 
 def test_batch_job_that_can_never_start_is_cancelled(machine: Machine, lab: Callable[..., str]) -> None:
@@ -251,7 +255,7 @@ def test_batch_queued_job_is_cancelled_by_ctrl_c(
     texts = [sys.executable, "-c", CHILD, json.dumps(SPEC), lab()]
     child = subprocess.Popen(texts, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout is not None
-    assert child.stdout.readline() == b"going\n"  # the job may be in the queue before anybody waits for it
+    assert child.stdout.readline() == b"going\n"  # submitted before the program waits for it
     until(lambda: clusters.load(lab()).status().hosts or child.poll() is not None)
     assert child.poll() is None, child.communicate()
     child.send_signal(signal.SIGINT)
@@ -276,7 +280,7 @@ def test_batch_job_ends_at_its_time_limit_and_its_run_is_resumed(lab: Callable[.
 def test_batch_idle_job_ends_by_itself(machine: Machine, lab: Callable[..., str]) -> None:
     POOLS.close()
     before = set(machine.settled())
-    script = f"{CHILD}\nimport os\nos._exit(0)"  # as a kernel that is killed
+    script = f"{CHILD}\nimport os\nos._exit(0)"  # ends like a killed kernel
     texts = [sys.executable, "-c", script, json.dumps(SPEC), lab("idle", idle=0.05)]
     subprocess.run(texts, check=True, timeout=PATIENCE)
     until(lambda: not set(machine.jobs()) - before)

@@ -1,4 +1,4 @@
-"""A login host: everything goes through one ssh, and the run folder comes home while the job runs."""
+"""A login host: all communication uses one ssh connection, and the run folder is copied home during the job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def far(machine: Machine, lab: Callable[..., str]) -> Iterator[Callable[..., str]]:
-    """Writes the file of the same cluster behind a login host, with a shared folder that is not this machine's."""
+    """Write the same cluster's file with a login host, and a shared folder that this machine does not see."""
     host = LoginHost(machine.folder / "login", **machine.variables)
     folder = machine.folder / "far"
     folder.mkdir()
@@ -60,7 +60,7 @@ def test_login_host_run_is_mirrored_during_the_job(machine: Machine, far: Callab
     np.testing.assert_allclose(trace.model, wb.run(e).model, rtol=1e-9)
     jobs = machine.jobs()
     assert len(ended(start_real(wb.Experiment(**SPEC), cluster=cluster)).rounds) == SPEC["rounds"]
-    assert machine.jobs() == jobs  # the same warm job
+    assert machine.jobs() == jobs  # the same job
     shown = clusters.load(cluster).status()
     assert [(host.host, host.ranks) for host in shown.hosts] == [(f"n{i + 1}", TASKS) for i in range(NODES)]
     clusters.load(cluster).down()
@@ -100,7 +100,7 @@ def test_login_host_run_survives_a_lost_connection(machine: Machine, far: Callab
             os.kill(process.pid, signal.SIGKILL)
     assert len(ended(run).rounds) == 150
     assert len(ended(attach(run.home)).rounds) == 150
-    (job,) = machine.jobs()  # still warm, but nobody can use it
+    (job,) = machine.jobs()  # idle, but unreachable
     going(far()).stop()
     assert job not in machine.jobs()
 

@@ -1,4 +1,4 @@
-"""Keys and ssh of machines on EC2, with real sshds that are configured by the user data."""
+"""Keys and ssh of machines on EC2: real sshds that are configured by the user data."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ from workbench.mpi.clusters.ec2 import notes as ec2_notes
 from workbench.mpi.clusters.ec2.kind import Ec2
 from workbench.mpi.clusters.ec2.notes import Notes
 
-pytestmark = pytest.mark.xdist_group("hosts")  # the stand-in machines have fixed addresses
+pytestmark = pytest.mark.xdist_group(
+    "hosts"
+)  # the stand-in machines have fixed addresses, so only one group may run
 
 HEAD, WORKERS = "127.0.77.1", ("127.0.77.2", "127.0.77.3")
 PATIENCE = 240.0  # s, on a loaded machine
-# A machine: a home ($2) and a separate /run, both in $1, except for Python's folder ($3); a name ($4).
+# Shell script of a machine: home ($2) and a separate /run in a folder ($1), Python's folder ($3), name ($4).
 MACHINE = """
 set -e
 mkdir -p "$1/home" "$1/run/sshd" "$1/run/systemd/shutdown"
@@ -55,7 +57,7 @@ LogLevel ERROR
 
 
 def missing() -> str:
-    """Why there can be no such machines; empty: there can."""
+    """Return why such machines are impossible here, or ""."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "needs Linux and root, for mounts"
     if not Path("/usr/sbin/sshd").exists() or not shutil.which("ssh"):
@@ -77,7 +79,7 @@ def keys(tmp_path: Path) -> Path:
 
 
 def await_free(address: str) -> None:
-    """Wait until nobody listens there: an sshd that was killed may remain for a moment."""
+    """Wait until the address is free, since a killed sshd may take a moment to end."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         with socket.socket() as probe, suppress(OSError):
@@ -91,7 +93,7 @@ def await_free(address: str) -> None:
 
 @contextmanager
 def machine(place: Path, address: str, message: str, opened_by: str) -> Iterator[Path]:
-    """A machine at an address that has obeyed its user data; yields its /run."""
+    """Run a machine at an address, with its user data executed. Yields its /run."""
     text = yaml.safe_load(message)
     place.mkdir(parents=True)
     key = place / "host_key"
@@ -113,7 +115,7 @@ def machine(place: Path, address: str, message: str, opened_by: str) -> Iterator
 
 
 def end_is_set(run: Path) -> None:
-    """Write systemd's note of a scheduled shutdown."""
+    """Write the file by which systemd announces a scheduled shutdown."""
     (run / "systemd" / "shutdown").mkdir(parents=True, exist_ok=True)
     (run / "systemd" / "shutdown" / "scheduled").write_text("MODE=poweroff\n")
 
@@ -123,7 +125,7 @@ class Machines(NamedTuple):
 
     keys: Path  # folder on this machine
     homes: list[Path]
-    runs: list[Path]  # the /run of each
+    runs: list[Path]  # /run of each machine
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +140,9 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     worker = access.user_data(keys, access.WORKERS_HOST, deadline, [inner])
     addresses = {HEAD: head, **dict.fromkeys(WORKERS, worker)}
     with ExitStack() as stack:
-        runs = [stack.enter_context(machine(place / a, a, told, own)) for a, told in addresses.items()]
+        runs = [
+            stack.enter_context(machine(place / a, a, listening, own)) for a, listening in addresses.items()
+        ]
         until = time.monotonic() + PATIENCE
         for address in addresses:
             while socket.socket().connect_ex((address, 22)):
@@ -165,7 +169,7 @@ def test_ec2_access_keys_of_head_and_workers(fleet: Machines) -> None:
 
     def said(what: str, done: int, total: int) -> None:
         seen.append((what, done, total))
-        for run in fleet.runs[: 1 + len(seen)]:  # machines get ready one after the other
+        for run in fleet.runs[: 1 + len(seen)]:  # machines become ready one after the other
             end_is_set(run)
 
     access.deliver(fleet.keys, "root", WORKERS, said)
@@ -180,8 +184,10 @@ def test_ec2_access_keys_of_head_and_workers(fleet: Machines) -> None:
     }
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in home.iterdir())
     assert (home / "workbench").read_text() == (fleet.keys / "inner").read_text()
-    assert not any(other.exists() for other in others)  # no key of ours, of the head or of AWS
-    assert not (HOME / ".ssh" / "workbench_hosts").exists()  # not in this machine's own
+    assert not any(
+        other.exists() for other in others
+    )  # no other private key: not this machine's, the head's, or AWS's
+    assert not (HOME / ".ssh" / "workbench_hosts").exists()  # not in this user's own folder
 
 
 @needs_machines
@@ -230,7 +236,7 @@ def test_ec2_access_refuses_another_host_key(
     (keys / "known_hosts").write_text(changed)
     with pytest.raises(ClusterError, match=r"head cannot be reached .*Host key verification failed"):
         access.deliver(keys, "root", WORKERS)
-    assert not (fleet.homes[0] / ".ssh").exists()  # nothing was handed to it
+    assert not (fleet.homes[0] / ".ssh").exists()  # no file was copied to it
 
 
 @needs_machines
@@ -258,11 +264,11 @@ def test_ec2_access_keys_are_private(keys: Path) -> None:
 def test_ec2_access_script_ends_a_machine_in_time(
     keys: Path, tmp_path: Path, ahead: int, minutes: str
 ) -> None:
-    now = time.time()  # once: a second may end between two looks
+    now = time.time()  # computed once, so that no second passes in between
     script = yaml.safe_load(access.user_data(keys, access.HEAD_HOST, now + ahead))["write_files"][0]
     path = tmp_path / "bin"
     path.mkdir()
-    (path / "shutdown").write_text('#!/bin/sh\necho "$@"\n')  # the real one would end this machine
+    (path / "shutdown").write_text('#!/bin/sh\necho "$@"\n')  # the real command would shut this machine down
     (path / "date").write_text(f"#!/bin/sh\necho {int(now)}\n")
     for each in path.iterdir():
         each.chmod(0o755)

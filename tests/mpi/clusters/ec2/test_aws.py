@@ -1,4 +1,4 @@
-"""Invalid answers in place of AWS's (a proxy's page, a partial answer, none): one sentence, and no machine left."""
+"""Invalid replies in place of AWS's (a proxy's page, a part of a reply, none): one sentence, and no machine left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.sampled_cases import sampled_cases
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import prices
-from workbench.mpi.clusters.ec2.aws import spoken, whose
+from workbench.mpi.clusters.ec2.aws import account_number, errors_as_sentences
 from workbench.mpi.clusters.ec2.fleet import Fleet
 
 __all__ = ["ec2_world", "moto"]
@@ -29,7 +29,7 @@ CUT = b'<DescribeInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-1
 
 
 class Proxy:
-    """A server on loopback that gives every question the same answer."""
+    """HTTP server on loopback that gives the same reply to every request."""
 
     def __init__(self) -> None:
         self.status, self.body = 200, b""
@@ -60,21 +60,21 @@ def proxy() -> Iterator[Proxy]:
             patch.setenv(name, value)
         patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{found.server.server_port}")
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        # Questions are asked again where the status is 500 or more; nobody waits for that here.
+        # Requests are retried for status 500 or more, which these tests skip.
         patch.setattr(botocore.endpoint, "time", types.SimpleNamespace(sleep=lambda seconds: None))
         yield found
     found.server.shutdown()
 
 
 @pytest.fixture(scope="module")
-def questions(proxy: Proxy) -> dict[str, Callable[[], Any]]:
-    """Return all requests to AWS that are made before anything is started."""
+def requests(proxy: Proxy) -> dict[str, Callable[[], Any]]:
+    """Return the requests to AWS that are made before anything is started, by name."""
     fleet = Fleet("ada/lab", REGION)
     return {
         "machines": fleet.machines,
         "left": fleet.left,
         "down": fleet.down,
-        "account": lambda: whose(REGION),
+        "account": lambda: account_number(REGION),
         "credits": lambda: prices.balances(REGION, ["i-1"]),
     }
 
@@ -90,11 +90,11 @@ def sentence(ask: Callable[[], Any]) -> str:
 @pytest.mark.parametrize("status", [200, 403, 502])
 @pytest.mark.parametrize("body", [PAGE, b"", CUT, b"\xff\xfe\0", b"{}", b"[]", b"<a/>"], ids=str)
 def test_prices_refuse_an_html_page(
-    proxy: Proxy, questions: dict[str, Callable[[], Any]], status: int, body: bytes
+    proxy: Proxy, requests: dict[str, Callable[[], Any]], status: int, body: bytes
 ) -> None:
     proxy.status, proxy.body = status, body
     for name in ("machines", "left", "down", "account"):
-        assert "AWS cannot be asked (it answered with a page, or nothing" in sentence(questions[name])
+        assert "AWS cannot be asked (it answered with a page, or nothing" in sentence(requests[name])
     if body == PAGE:
         assert "is there a proxy" in prices.credit_note(REGION, ["i-1"])
         with pytest.raises(SettingError, match=r"prices: no price of t2.micro"):
@@ -107,11 +107,11 @@ def test_prices_refuse_an_html_page(
 @example(400, b"<Response><Errors><Error/></Errors></Response>")
 @given(st.sampled_from([200, 301, 400, 403, 404, 407, 500, 502, 503]), st.binary(max_size=200))
 def test_aws_any_answer_is_a_sentence(
-    proxy: Proxy, questions: dict[str, Callable[[], Any]], status: int, body: bytes
+    proxy: Proxy, requests: dict[str, Callable[[], Any]], status: int, body: bytes
 ) -> None:
     proxy.status, proxy.body = status, body
     for name in ("machines", "account"):
-        sentence(questions[name])
+        sentence(requests[name])
 
 
 ERRORS = {
@@ -125,15 +125,15 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_spoken_distinguishes_network_and_login_errors(name: str) -> None:
+def test_errors_as_sentences_distinguishes_network_and_login_errors(name: str) -> None:
     def ask() -> None:
-        with spoken():
+        with errors_as_sentences():
             raise getattr(botocore.exceptions, name)(**ERRORS[name])
 
     assert "proxy that lets requests through" in sentence(ask)
 
 
-def test_spoken_translates_every_botocore_error() -> None:
+def test_errors_as_sentences_translates_every_botocore_error() -> None:
     known = vars(botocore.exceptions).values()
     kinds = [kind for kind in known if isinstance(kind, type) and issubclass(kind, Exception)]
     for kind in kinds:
@@ -143,25 +143,25 @@ def test_spoken_translates_every_botocore_error() -> None:
         Exception.__init__(error, "what\nwent wrong")
         error.response, error.operation_name = {}, "DescribeInstances"  # type: ignore[attr-defined]
         if kind.__name__ in ("UndefinedModelAttributeError", "MissingServiceIdError"):
-            continue  # mistakes in botocore's own code
+            continue  # errors by wrong use of botocore
 
         def ask(error: Exception = error) -> None:
-            with spoken():
+            with errors_as_sentences():
                 raise error
 
         sentence(ask)
 
 
-def test_spoken_tells_how_to_log_in() -> None:
+def test_errors_as_sentences_tells_how_to_log_in() -> None:
     def ask() -> None:
-        with spoken():
+        with errors_as_sentences():
             raise botocore.exceptions.NoCredentialsError
 
     assert "log in first" in sentence(ask)
 
 
 class Lacking:
-    """Takes one thing out of the n-th answer to an operation: by its name, wherever it is in the answer."""
+    """Removes a named field from the n-th reply to an operation, wherever it occurs."""
 
     def __init__(self, world: World, operation: str, key: str) -> None:
         self.operation, self.key, self.done = operation, key, False
@@ -176,11 +176,11 @@ class Lacking:
             del value[self.key]
             return True
         parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        taken = [self._taken(part) for part in parts]  # from all of them
+        taken = [self._taken(part) for part in parts]  # from all replies
         return any(taken)
 
 
-ANSWERED = [  # what is read of an answer while machines are started
+ANSWERED = [  # fields that are read while machines are started
     *(
         ("DescribeInstances", key)
         for key in ("Reservations", "Instances", "InstanceId", "State", "InstanceType")
@@ -208,7 +208,7 @@ def test_aws_incomplete_answer_leaves_no_machine(ec2_world: World, operation: st
 
 
 def test_aws_two_html_pages_leave_no_machine(ec2_world: World) -> None:
-    """The first while machines are started, the second at the first attempt to end them."""
+    """The first page comes while machines are started, and the second one at the first attempt to end them."""
     looks: list[str] = []
 
     def spoiled(name: str, answer: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Failures while machines are started or ended on EC2: nothing is left, or the user gets a list of what is left."""
+"""Failures while machines on EC2 are started or ended: nothing is left, or the user gets a list of what is left."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["ec2_world", "moto"]
 
 
 def refusal(code: str, name: str = "RunInstances") -> ClientError:
-    """Return the error with which EC2 refuses."""
+    """Return the error with which EC2 refuses a request."""
     return ClientError({"Error": {"Code": code, "Message": f"{code} it is"}}, name)
 
 
 class Once:
-    """Something that goes wrong before or after the n-th call: of all, or of those with a name, rehearsals apart."""
+    """Raises an error before or after the n-th call, of all or of those with a name. Dry runs are not counted."""
 
     def __init__(
         self, world: World, number: int, error: BaseException, name: str = "", after: bool = False
@@ -37,7 +37,7 @@ class Once:
         setattr(world.calls, "after" if after else "before", self)
 
     def __call__(self, name: str, fields: dict[str, Any]) -> None:
-        rehearsal = "DryRun" in fields or "Error" in fields  # its answer is a refusal
+        rehearsal = "DryRun" in fields or "Error" in fields  # the reply to a dry run is a refusal
         if self.name in ("", name) and not (self.name and rehearsal) and not self.done:
             self.number -= 1
             if self.number < 0:
@@ -45,7 +45,7 @@ class Once:
                 raise self.error
 
 
-def places(world: World) -> int:
+def number_of_calls(world: World) -> int:
     """Count the calls of an `up`."""
     world.cluster().up()
     made = len(world.calls.made)
@@ -55,7 +55,7 @@ def places(world: World) -> int:
 
 
 def broken(world: World, number: int, after: bool, error: BaseException) -> None:
-    """An `up` in which one call goes wrong leaves nothing, and the next one works."""
+    """Check that an `up` with one failing call leaves nothing, and that the next one works."""
     fails = Once(world, number, error, after=after)
     with pytest.raises((ClusterError, KeyboardInterrupt)):
         world.cluster().up()
@@ -67,15 +67,17 @@ def broken(world: World, number: int, after: bool, error: BaseException) -> None
 ERRORS = (refusal("InternalError"), KeyboardInterrupt(), ConnectionClosedError(endpoint_url="EC2"))
 
 
-@pytest.mark.parametrize("seed", sampled_cases("places", 1, range(2)))  # every place: below
+@pytest.mark.parametrize(
+    "seed", sampled_cases("number_of_calls", 1, range(2))
+)  # the slow test below tries every call
 def test_up_failure_at_a_random_call_leaves_nothing(ec2_world: World, seed: int) -> None:
     draw = random.Random(seed)
-    broken(ec2_world, draw.randrange(places(ec2_world)), draw.random() < 0.5, draw.choice(ERRORS))
+    broken(ec2_world, draw.randrange(number_of_calls(ec2_world)), draw.random() < 0.5, draw.choice(ERRORS))
 
 
 @pytest.mark.slow
 def test_up_failure_at_every_call_leaves_nothing(ec2_world: World) -> None:
-    for number in range(places(ec2_world)):
+    for number in range(number_of_calls(ec2_world)):
         for after in (False, True):
             for error in ERRORS:
                 broken(ec2_world, number, after, error)
@@ -122,7 +124,7 @@ def test_up_removes_machines_if_the_last_are_refused(
 ) -> None:
     monkeypatch.setattr(
         "workbench.mpi.clusters.ec2.kind.MACHINES_PER_CALL", 2
-    )  # 3 workers: two calls, the second is refused
+    )  # 3 workers need two calls, of which the second is refused
     Once(ec2_world, 2, refusal(code), "RunInstances")
     with pytest.raises(ClusterError, match=help):
         ec2_world.cluster().up()
@@ -154,8 +156,8 @@ def test_up_dry_run_that_is_refused_starts_nothing(ec2_world: World) -> None:
     assert ec2_world.count() == NOTHING
 
 
-def told(world: World, change: Any) -> None:
-    """Change what EC2 returns about each machine."""
+def change_descriptions(world: World, change: Any) -> None:
+    """Change EC2's description of each machine."""
 
     def after(name: str, answer: dict[str, Any]) -> None:
         for reservation in answer.get("Reservations", []) if name == "DescribeInstances" else []:
@@ -169,7 +171,9 @@ def test_up_removes_machines_that_do_not_start_in_time(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "START_TIMEOUT_S", 0.0)
-    told(ec2_world, lambda m: m["State"].update(Name=m["State"]["Name"].replace("running", "pending")))
+    change_descriptions(
+        ec2_world, lambda m: m["State"].update(Name=m["State"]["Name"].replace("running", "pending"))
+    )
     with pytest.raises(ClusterError, match="0 of 4 are up after"):
         ec2_world.cluster().up()
     assert ec2_world.count() == NOTHING
@@ -181,7 +185,7 @@ def test_up_removes_machines_that_end_while_starting(ec2_world: World) -> None:
             m["State"]["Name"] = "shutting-down"
             m["StateReason"] = {"Message": "Server.InsufficientInstanceCapacity: none left"}
 
-    told(ec2_world, change)
+    change_descriptions(ec2_world, change)
     with pytest.raises(ClusterError, match=r"3 of 4 ended while starting \(Server.Insuff.*none left"):
         ec2_world.cluster().up()
     assert ec2_world.count() == NOTHING
@@ -200,7 +204,7 @@ def test_up_removes_machines_that_end_while_starting(ec2_world: World) -> None:
     ),
 )
 def test_up_removes_machines_without_a_closed_firewall(ec2_world: World, change: Any) -> None:
-    told(ec2_world, change)
+    change_descriptions(ec2_world, change)
     with pytest.raises(ClusterError, match="not as closed"):
         ec2_world.cluster().up()
     assert ec2_world.count() == NOTHING
@@ -312,7 +316,7 @@ def test_down_reports_a_timeout(ec2_world: World, monkeypatch: pytest.MonkeyPatc
     cluster = ec2_world.cluster()
     cluster.up()
     monkeypatch.setattr(fleet, "END_TIMEOUT_S", 0.0)
-    told(ec2_world, lambda m: m["State"].update(Name="shutting-down"))
+    change_descriptions(ec2_world, lambda m: m["State"].update(Name="shutting-down"))
     with pytest.raises(ClusterError, match=r"machine i-\w+, .* \(4\)"):
         cluster.down()
 

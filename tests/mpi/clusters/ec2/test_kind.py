@@ -29,7 +29,7 @@ from workbench.mpi.clusters.ec2.requests import CLUSTER, GROUP, LAUNCH, part_of,
 
 __all__ = ["ec2_world", "moto"]
 
-INPUT = builtins.input  # the fixture types for the user
+INPUT = builtins.input  # the fixture replaces the user's input
 
 
 def calls(world: World, name: str) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ def calls(world: World, name: str) -> list[dict[str, Any]]:
 
 
 def leftovers(world: World) -> None:
-    """Make resources that a cluster might leave: a volume, a network interface, requests for spot machines."""
+    """Make resources that a cluster could leave: a volume, a network interface, requests for spot machines."""
     ec2, mark = world.ec2, [{"Key": CLUSTER, "Value": "ada/lab"}]
     sorts = ("volume", "network-interface", "spot-instances-request")
     volume, port, spot = ([{"ResourceType": sort, "Tags": mark}] for sort in sorts)
@@ -55,7 +55,7 @@ def leftovers(world: World) -> None:
 def test_ec2_fleet_of_many_calls_goes_up_and_down(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch, workers: int, at_once: int
 ) -> None:
-    monkeypatch.setattr(fleet, "ANSWERS_PER_PAGE", 5)  # moto counts calls, not machines, to a page
+    monkeypatch.setattr(fleet, "ANSWERS_PER_PAGE", 5)  # moto's pages have a number of calls, not of machines
     monkeypatch.setattr("workbench.mpi.clusters.ec2.kind.MACHINES_PER_CALL", at_once)
     cluster = ec2_world.cluster(preset="codedreduce-156", workers=workers)
     seen: list[tuple[str, int, int]] = []
@@ -114,16 +114,18 @@ def test_ec2_user_data_set_shutdown_access_and_host_key(ec2_world: World) -> Non
     cluster = ec2_world.cluster()
     cluster.up()
     for text in calls(ec2_world, "RunInstances"):
-        told = yaml.safe_load(text["UserData"])
-        file = told["write_files"][0]
+        user_data = yaml.safe_load(text["UserData"])
+        file = user_data["write_files"][0]
         assert file["path"].startswith(
             "/var/lib/cloud/scripts/per-boot/"
-        )  # at every start, not the first one alone
+        )  # at each start, not only the first one
         assert str(int(notes(ec2_world)["deadline"])) in file["content"]
         head = text["ClientToken"].endswith("head")
         host = ec2_access.HEAD_HOST if head else ec2_access.WORKERS_HOST
-        assert told["ssh_keys"]["ed25519_public"] == ec2_access.public(cluster.folder, host)
-        assert told["ssh_authorized_keys"] == ([] if head else [ec2_access.public(cluster.folder, "inner")])
+        assert user_data["ssh_keys"]["ed25519_public"] == ec2_access.public(cluster.folder, host)
+        assert user_data["ssh_authorized_keys"] == (
+            [] if head else [ec2_access.public(cluster.folder, "inner")]
+        )
         inner, own = ((cluster.folder / name).read_text() for name in ("inner", "key"))
         assert inner not in text["UserData"]
         assert own not in text["UserData"]
@@ -137,9 +139,9 @@ def test_ec2_stores_no_credential(ec2_world: World, capfd: pytest.CaptureFixture
     with pytest.raises(SettingError) as refused:
         ec2_world.cluster(hours=1).up()
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("workbench")]
-    told = [texts["UserData"] for texts in calls(ec2_world, "RunInstances")]
+    user_data = [texts["UserData"] for texts in calls(ec2_world, "RunInstances")]
     out, err = capfd.readouterr()
-    everything = [*ec2_world.files().values(), *ours, *told, out, err, str(refused.value), repr(cluster)]
+    everything = [*ec2_world.files().values(), *ours, *user_data, out, err, str(refused.value), repr(cluster)]
     assert len(everything) > 10
     for secret in SECRETS.values():
         assert not [text for text in everything if secret in text]
@@ -157,7 +159,7 @@ def test_ec2_up_twice_starts_nothing(ec2_world: World, monkeypatch: pytest.Monke
     ec2_world.cluster().up()
     assert len(calls(ec2_world, "RunInstances")) == started
     assert notes(ec2_world) == before
-    ec2_world.cluster(ssh_from="198.51.100.9/32").up()  # the laptop has another address today
+    ec2_world.cluster(ssh_from="198.51.100.9/32").up()  # the address of this machine has changed
     group = ec2_world.cluster().fleet.tagged("describe_security_groups", "SecurityGroups")[0]
     assert {plain(rule) for rule in group["IpPermissions"]} == {
         plain(rule) for rule in rules(group["GroupId"], "198.51.100.9/32")
@@ -174,7 +176,7 @@ def test_ec2_up_continues_after_a_kill(ec2_world: World) -> None:
         if name == "RunInstances" and "workers" in fields.get("ClientToken", ""):
             raise Killed
 
-    with pytest.MonkeyPatch.context() as patch:  # a kill cleans nothing up
+    with pytest.MonkeyPatch.context() as patch:  # a killed process cleans nothing up
         patch.setattr(type(cluster.fleet), "down", lambda *rest: 0)
         patch.setattr(ec2_notes, "forget", lambda *rest: None)
         ec2_world.calls.before = kill
@@ -187,7 +189,9 @@ def test_ec2_up_continues_after_a_kill(ec2_world: World) -> None:
     sent = calls(ec2_world, "RunInstances")
     again = [texts for texts in sent if "workers" in texts["ClientToken"]]
     assert len(sent) == 3
-    assert again[0] == again[1]  # to the letter, so that EC2 starts nothing twice whatever had arrived
+    assert (
+        again[0] == again[1]
+    )  # equal requests, so that EC2 starts nothing twice, whatever it received before
 
 
 def test_ec2_down_twice_and_without_up(ec2_world: World) -> None:
@@ -229,7 +233,7 @@ def test_ec2_down_removes_everything_with_the_tag_only(ec2_world: World) -> None
     cluster.down()
     assert cluster.fleet.left() == {}
     after = ec2_world.count()
-    bare = [m for m in ec2_world.alive() if CLUSTER not in tags(m)]  # what the spot requests had started
+    bare = [m for m in ec2_world.alive() if CLUSTER not in tags(m)]  # machines of the spot requests
     assert {**after, "machines": after["machines"] - len(bare)} | {"volumes": 0, "interfaces": 0} == {
         **alone,
         "volumes": 0,
@@ -272,7 +276,7 @@ def test_ec2_up_states_costs_before_confirmation(
 ) -> None:
     ec2_world.cluster(hours=3.9).up()
     text = capsys.readouterr().out
-    ceiling = (3 * 0.5 + 0.25 + 80 * 0.125 / 672 + 0.0625) * 4.0  # a tenth of an hour for going down
+    ceiling = (3 * 0.5 + 0.25 + 80 * 0.125 / 672 + 0.0625) * 4.0  # with a tenth of an hour for shutting down
     assert f"at most {ceiling:.2f} $" in text
     assert "3 t2.micro + 1 m5.large in eu-central-1, CpuCredits=standard, account 123456789012" in text
     assert f"ssh -F {ec2_world.cluster().folder / 'ssh_config'} head" in text
@@ -283,7 +287,8 @@ def test_ec2_up_refuses_other_settings(ec2_world: World) -> None:
     ec2_world.cluster().up()
     with pytest.raises(SettingError, match=r"workers = 4: lab is up with 3"):
         ec2_world.cluster(workers=4).up()
-    for other in ({"region": "us-east-1"}, {"owner": "eve"}):  # down would look in the wrong place
+    # `down` would search in the wrong region or for the wrong owner
+    for other in ({"region": "us-east-1"}, {"owner": "eve"}):
         with pytest.raises(SettingError, match="put that back"):
             ec2_world.cluster(**other).down()
     assert len(ec2_world.alive()) == 4
@@ -295,7 +300,7 @@ def test_ec2_run_does_not_restart_missing_machines(ec2_world: World) -> None:
     ec2_world.ec2.terminate_instances(InstanceIds=[cluster.fleet.machines()[-1]["InstanceId"]])
     with pytest.raises(ClusterError, match="1 of 4 are gone"):
         cluster.up()
-    assert len(ec2_world.alive()) == 3  # a run may continue there
+    assert len(ec2_world.alive()) == 3  # a run may continue on them
 
 
 def test_ec2_up_after_automatic_shutdown(ec2_world: World) -> None:
@@ -320,7 +325,7 @@ def test_ec2_status_shows_cost_hours_and_credits(ec2_world: World, monkeypatch: 
     cluster.up()
     ec2_world.ec2.stop_instances(
         InstanceIds=[cluster.fleet.machines()[0]["InstanceId"]]
-    )  # no ssh is asked then
+    )  # no ssh connection is made then
     assert "no balance of the 3 machines yet" in cluster.status().note
     watch = boto3.client("cloudwatch", region_name=REGION)
     for m, credits in zip(cluster.fleet.machines()[1:], (0.25, 12.0, 30.0), strict=True):
@@ -355,7 +360,7 @@ def test_ec2_policy_allows_exactly_the_calls(ec2_world: World, monkeypatch: pyte
     plain = botocore.client.BaseClient._make_api_call
 
     def counted(self: Any, name: str, fields: dict[str, Any]) -> Any:
-        if self is not ec2_world.ec2:  # the test's own
+        if self is not ec2_world.ec2:  # calls of the test itself
             service = self.meta.service_model.signing_name.replace("monitoring", "cloudwatch")
             made.add(f"{service}:{name}")
         return plain(self, name, fields)
@@ -375,7 +380,7 @@ def test_ec2_policy_allows_exactly_the_calls(ec2_world: World, monkeypatch: pyte
     beside = {
         "ec2:CreateTags",
         "iam:CreateServiceLinkedRole",
-    }  # tags come with other calls; the role is for spot
+    }  # tags are set by the calls themselves; the role is for spot machines
     needs_none = {"sts:GetCallerIdentity"}
     assert made - needs_none == allowed - beside
 

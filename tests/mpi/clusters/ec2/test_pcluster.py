@@ -1,4 +1,4 @@
-"""The template of AWS ParallelCluster and its scripts, checked by the tool itself and AWS's descriptions."""
+"""The template of AWS ParallelCluster and its scripts, checked by the tool itself and by AWS's descriptions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ needs_tool = pytest.mark.skipif(
     TOOL is None,
     reason="pcluster is not installed (clusters/ec2/README.md says how); PCLUSTER names it elsewhere",
 )
-# moto does not return a key's type, and accepts only EBS disks in a dry run of RunInstances.
+# moto does not return the type of a key, and its dry run of RunInstances accepts EBS disks only.
 GAPS = ("KeyPairValidator", "HeadNodeLaunchTemplateValidator", "ComputeResourceLaunchTemplateValidator")
 REGION = "us-east-1"
 
 
 @pytest.fixture
 def account(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Return the environment of a tool for an empty account of moto's, with ParallelCluster's image in it."""
+    """Return the environment of a tool for an empty account of moto's with ParallelCluster's image."""
     version = json.loads(subprocess.run([str(TOOL), "version"], capture_output=True, check=True).stdout)[
         "version"
     ]
@@ -79,7 +79,7 @@ def account(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def await_server(address: str, server: subprocess.Popen[bytes]) -> None:
-    """Return once it answers."""
+    """Wait until the server replies."""
     for _ in range(600):
         assert server.poll() is None, "moto's server has ended"
         try:
@@ -91,7 +91,7 @@ def await_server(address: str, server: subprocess.Popen[bytes]) -> None:
 
 
 def filled_in(environment: dict[str, str], folder: Path, **changes: Any) -> Path:
-    """The template as the README says to fill it in: two subnets in one zone, and a key pair."""
+    """Return the template, filled in as the README describes: two subnets in one zone, and a key pair."""
     import boto3
 
     keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
@@ -119,7 +119,7 @@ def filled_in(environment: dict[str, str], folder: Path, **changes: Any) -> Path
     return path
 
 
-def rehearsed(environment: dict[str, str], config: Path) -> dict[str, Any]:
+def dry_run(environment: dict[str, str], config: Path) -> dict[str, Any]:
     """Return the output of `pcluster create-cluster --dryrun true`."""
     call = [str(TOOL), "create-cluster", "-n", "lab", "-c", str(config), "--dryrun", "true", "-r", REGION]
     call += ["--suppress-validators", *(f"type:{name}" for name in GAPS)]
@@ -129,7 +129,7 @@ def rehearsed(environment: dict[str, str], config: Path) -> dict[str, Any]:
 
 @needs_tool
 def test_pcluster_takes_the_template(account: dict[str, str], tmp_path: Path) -> None:
-    text = rehearsed(account, filled_in(account, tmp_path))
+    text = dry_run(account, filled_in(account, tmp_path))
     assert text["message"] == "Request would have succeeded, but DryRun flag is set."
     assert not [each for each in text.get("validationMessages", []) if each["level"] == "ERROR"]
 
@@ -147,7 +147,7 @@ def test_pcluster_takes_the_template(account: dict[str, str], tmp_path: Path) ->
 def test_pcluster_would_refuse_a_wrong_one(
     account: dict[str, str], tmp_path: Path, old: str, new: str, validator: str
 ) -> None:
-    text = rehearsed(account, filled_in(account, tmp_path, replaced={old: new}))
+    text = dry_run(account, filled_in(account, tmp_path, replaced={old: new}))
     assert "nvalid" in text["message"]
     assert validator in json.dumps(text)
 
@@ -184,7 +184,7 @@ def test_pcluster_budget_is_accepted_by_aws() -> None:
         ("", "", None, False),
         ("17 papers", "", 70, False),
         ("", "ada pts/0", 70, False),
-        (None, "", 70, False),  # Slurm does not answer
+        (None, "", 70, False),  # Slurm does not reply
     ],
 )
 def test_pcluster_head_stops_only_when_idle(

@@ -1,4 +1,4 @@
-"""Settings of machines on EC2, refusals, and costs."""
+"""Settings of machines on EC2, their errors, and costs."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ def test_ec2_settings_of_the_papers_fleets() -> None:
         "agc-20": 20,
     }
     assert {preset["worker_type"] for preset in PRESETS.values()} == {"t2.micro"}
-    assert Ec2(**{**WORDS, "head_type": "t2.micro"}).kinds() == {"t2.micro": 157}  # as paper 1 had it
+    assert Ec2(**{**WORDS, "head_type": "t2.micro"}).kinds() == {"t2.micro": 157}  # as in paper 1
     modern = Ec2(**{**WORDS, "worker_type": "c7i.large"})
     assert "CpuCredits" not in modern.described
     assert "CpuCredits=standard" in Ec2(**WORDS).described
-    assert Ec2(**WORDS).model_dump()["cpu_credits"] == "standard"  # it goes into the records of runs
+    assert Ec2(**WORDS).model_dump()["cpu_credits"] == "standard"  # stored in the records of runs
 
 
 def test_ec2_file_errors_have_its_name(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_ec2_file_errors_have_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("fleet-*.yaml")), ids=lambda path: path.stem)
 def test_ec2_examples_need_only_the_stated_fields(path: Path) -> None:
     text = yaml.safe_load(path.read_text())
-    assert "prices" not in text  # none of ours
+    assert "prices" not in text  # the examples state no prices
     blank = {name for name, value in text.items() if value is None}
     assert blank <= {"region", "image", "ssh_from"}
     filled = clusters.rebuilt({**text, **{name: WORDS[name] for name in blank}, "name": path.stem})
@@ -125,7 +125,7 @@ def test_ec2_examples_need_only_the_stated_fields(path: Path) -> None:
 
 
 def up(cluster: Ec2, workers: int) -> Notes:
-    """Notes as if the machines were up."""
+    """Write notes as if the machines were up."""
     asked = cluster.model_dump(mode="json")
     hosts = tuple(f"10.0.0.{k + 5}" for k in range(workers))
     notes = Notes("launch", 0.0, 4e9, asked, {}, 1.0, "192.0.2.1", "10.0.0.4", hosts)
@@ -140,7 +140,7 @@ def test_ec2_machines_that_are_up_are_an_ssh_cluster(tmp_path: Path, monkeypatch
     assert ec2_notes.read(cluster.folder) == notes
     ssh = cluster.machines
     assert isinstance(ssh, Ssh)
-    assert ssh.placed(157) == ["10.0.0.4", *notes.workers]  # the head has the master alone
+    assert ssh.placed(157) == ["10.0.0.4", *notes.workers]  # only the master is on the head
     assert ssh.config == str(cluster.folder / "ssh_config")
     fields = {
         name: value
@@ -155,10 +155,12 @@ def test_ec2_machines_that_are_up_are_an_ssh_cluster(tmp_path: Path, monkeypatch
     fewer = cluster.without([notes.workers[0]])
     assert isinstance(fewer, Ssh)
     assert len(fewer.hosts) == 155
-    carried = clusters.rebuilt(cluster.carried())  # what the head receives
+    carried = clusters.rebuilt(cluster.carried())  # the settings for the head
     assert isinstance(carried, Ssh)
     assert (carried.config, carried.identity) == (None, None)
-    assert clusters.rebuilt(cluster.model_dump(mode="json")) == cluster  # found again by another process
+    assert (
+        clusters.rebuilt(cluster.model_dump(mode="json")) == cluster
+    )  # the settings that another process uses
     assert cluster.gateway is not None
     assert cluster.gateway.command[-1] == "10.0.0.4"
 
@@ -184,7 +186,7 @@ def test_ec2_cluster_past_its_hours_is_not_queried(tmp_path: Path, monkeypatch: 
 
 
 class PriceList:
-    """AWS's price list on loopback: answers with what it was given, and keeps what it was asked."""
+    """Server of AWS's price list on loopback. It returns given prices, and records the requests."""
 
     def __init__(self) -> None:
         self.amounts: dict[str, list[str]] = {}
@@ -221,7 +223,9 @@ class PriceList:
     @staticmethod
     def product(usd: str, unit: str, usage: str) -> str:
         size = {"SKU.TERM.RATE": {"unit": unit, "pricePerUnit": {"USD": usd}, "description": "from a test"}}
-        other = {"X": {"unit": "Quantity", "pricePerUnit": {"USD": "99"}}}  # such as a fee in advance
+        other = {
+            "X": {"unit": "Quantity", "pricePerUnit": {"USD": "99"}}
+        }  # such as a fee that is paid in advance
         terms = {
             "OnDemand": {"SKU.TERM": {"priceDimensions": size}},
             "Reserved": {"R": {"priceDimensions": other}},

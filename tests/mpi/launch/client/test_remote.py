@@ -1,4 +1,4 @@
-"""Pools on another machine, which an agent on this one represents: what becomes of them once the connection is lost."""
+"""Pools on another machine, served by an agent on this machine, after the connection is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workbench.mpi.launch.package import Package
 from workbench.mpi.launch.processes import SUPERVISOR_MODULE, awaited, is_alive, ours
 
 ROOT = Path(__file__).parents[4]
-# Stands for ssh: what it has started lives on when it ends.
+# Shell script in place of ssh: processes that it started live on when it ends.
 BETWEEN = "import subprocess, sys; subprocess.run(['sh', '-c', sys.argv[1]], start_new_session=True)"
 
 
@@ -46,7 +46,7 @@ def test_remote_pool_close_ends_an_agent_that_is_cut_off(pool: RemotePool, up: b
     agent, _ = pool.opened["agent"]
     assert is_alive(agent)
     assert pool.link.process.stdin is not None
-    silent = os.dup(pool.link.process.stdin.fileno())  # it never hears of an end
+    silent = os.dup(pool.link.process.stdin.fileno())  # the agent's input stays open, so it does not end
     try:
         pool.link.close()
         assert is_alive(agent)
@@ -66,11 +66,11 @@ def test_remote_pool_gives_up_an_agent_that_stops_mid_answer(module: str) -> Non
         assert link.ask("name")[0]["name"]
         object.__setattr__(link.gateway, "patience", 0.2)
         read, write = os.pipe()
-        os.write(write, b"\0" * 5)  # of the 16 bytes that begin a word
+        os.write(write, b"\0" * 5)  # 5 of the 16 bytes that begin a message
         with open(read, "rb", buffering=0) as half:  # noqa: PTH123 - a descriptor
             link._out = half
             began = time.monotonic()
-            for _ in range(2):  # and there is not another answer later
+            for _ in range(2):  # a second attempt gets no reply either
                 with pytest.raises(
                     ConnectionLost, match=r"^next: no whole answer \(11 of 16 bytes are missing\)$"
                 ):

@@ -20,7 +20,7 @@ LISTENING = "0A"
 
 
 def allowed() -> bool:
-    """Return whether util-linux and iproute2 can make the same namespace on this system."""
+    """Return whether util-linux and iproute2 can make such a namespace on this system."""
     if sys.platform != "linux" or not (shutil.which("unshare") and shutil.which("ip")):
         return False
     how = ["-n"] if os.geteuid() == 0 else ["-Urn"]
@@ -63,7 +63,7 @@ def test_network_namespace_has_loopback_only(who: str) -> None:
 
 
 def _heard_beyond_loopback() -> Iterator[str]:
-    """Inodes of sockets of this network that listen to other machines."""
+    """Return the inodes of this network's sockets that listen to other machines."""
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
             _, local, _, state, *others = line.split()
@@ -91,7 +91,7 @@ def test_pool_listens_on_loopback_only() -> None:
         family = [process.pid for process in psutil.Process(pool.supervisor.pid).children(recursive=True)]
         assert {pid for pid, _ in pool.places} < set(family)
         held = set().union(*map(_sockets, family))
-        assert held  # mpiexec has some
+        assert held  # mpiexec has sockets
         assert not held & set(_heard_beyond_loopback())
     finally:
         pool.close()

@@ -35,14 +35,14 @@ def dead() -> int:
     ("owner_lives", "gone", "ranks", "host", "stays"),
     [
         (False, True, None, None, False),
-        (False, False, "dead", "here", False),  # its supervisor was killed, too
+        (False, False, "dead", "here", False),  # the supervisor was killed as well
         (False, False, "alive", "here", True),
-        (False, False, "dead", "elsewhere", True),  # nothing is known of other hosts' processes
-        (False, False, None, None, True),  # it is only starting
+        (False, False, "dead", "elsewhere", True),  # processes on other hosts are unknown
+        (False, False, None, None, True),  # it is starting
         (True, True, "dead", "here", True),  # its owner may still ask why it ended
     ],
 )
-def test_pools_sweep_removes_only_finished_pools(
+def test_remove_stale_removes_only_finished_pools(
     owner_lives: bool,
     gone: bool,
     ranks: str | None,
@@ -68,7 +68,7 @@ def test_pools_sweep_removes_only_finished_pools(
 @pytest.mark.parametrize(
     ("alone", "host", "stays"), [(True, "here", False), (True, "elsewhere", True), (False, "here", True)]
 )
-def test_pools_sweep_removes_a_pool_that_never_started(
+def test_remove_stale_removes_a_pool_that_never_started(
     alone: bool, host: str, stays: bool, dead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pools, "pools_folder", lambda: tmp_path)
@@ -81,10 +81,10 @@ def test_pools_sweep_removes_a_pool_that_never_started(
     assert folder.exists() == stays
 
 
-def test_pools_sweep_removes_shared_memory_of_killed_pools(
+def test_remove_stale_removes_shared_memory_of_killed_pools(
     dead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory is removed also without the pool's folder; that of a pool with a live client is kept."""
+    """Shared memory is removed even without the pool's folder, unless the pool's client is alive."""
     monkeypatch.setattr(pools, "pools_folder", lambda: private_folder(tmp_path / "pools"))
     monkeypatch.setattr(poolfolder, "SHARED_MEMORY_FOLDER", tmp_path)
     left, used, others = (
@@ -102,7 +102,7 @@ def test_pools_sweep_removes_shared_memory_of_killed_pools(
 
 
 def test_is_alive_of_hidden_processes(dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same as for ranks in a separate namespace where /proc is mounted with hidepid."""
+    """The same check applies to ranks in a separate namespace where /proc is mounted with hidepid."""
 
     def hidden(*_: object) -> str:
         raise FileNotFoundError
@@ -116,7 +116,7 @@ def test_is_alive_of_hidden_processes(dead: int, monkeypatch: pytest.MonkeyPatch
 def test_pool_start_is_given_up_without_progress(
     come: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of four comes within the patience, all together in twice that time."""
+    """Four ranks come one after another, each within the timeout, and all within twice the timeout."""
     monkeypatch.setattr(pools.FolderPool, "start_patience", 0.6)
     monkeypatch.setattr(pools.ChildPool, "close", lambda _: None)
     folder = pools.make_folder(4, lambda _: [], os.getpid(), within=tmp_path)
@@ -146,7 +146,7 @@ def test_pool_start_is_given_up_without_progress(
             supervisor.kill()
 
 
-def test_pools_sweep_removes_unmapped_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remove_stale_removes_unmapped_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "pools_folder", lambda: private_folder(tmp_path.with_suffix(".pools")))
     monkeypatch.setattr(poolfolder, "SHARED_MEMORY_FOLDER", tmp_path)
     names = (f"host.{os.getuid()}.1.0", f"host.{os.getuid()}.2.0", f"host.{os.getuid() + 1}.3.0")
@@ -172,7 +172,7 @@ def test_ranks_leave_no_shared_memory(abruptly: bool) -> None:
     pool.await_ready()
     memory = shared(pool.folder)
     if memory.parent.exists():
-        assert list(memory.iterdir())  # the ranks do share memory there
+        assert list(memory.iterdir())  # the ranks share memory in this folder
     if abruptly:
         for pid in [pool.supervisor.pid, *(pid for pid, _ in pool.places)]:
             os.kill(pid, signal.SIGKILL)
@@ -215,13 +215,13 @@ def test_pool_reports_too_little_shared_memory(megabytes: int, ranks: int, fits:
 
 @pytest.mark.mpi
 def test_supervisor_exit_status_shows_its_termination(tmp_path: Path) -> None:
-    """PBS reads from it that a job was cancelled."""
+    """PBS recognises a cancelled job by this exit status."""
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     folder = pools.make_folder(1, lambda _: command, None, within=tmp_path)
     supervisor = pools.supervised(folder)
     assert awaited(
         psutil.Process(supervisor.pid).children, 60.0
-    )  # it has started what it watches, and handles signals
+    )  # it has started mpiexec, and handles signals
     supervisor.terminate()
     assert supervisor.wait(60.0) == 128 + signal.SIGTERM
     assert PoolFolder(folder).gone() is not None

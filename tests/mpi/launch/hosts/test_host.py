@@ -1,4 +1,4 @@
-"""The answers of a host: step by step, with progress during long steps."""
+"""The replies of a host: step by step, with progress during long steps."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from workbench.mpi.launch.hosts.host import Host, answer
 
 
 class Worker(Host):
-    """Report every step; note the absence of a listener."""
+    """Server that reports each step, and records when its client was lost."""
 
-    left: int | None = None  # step in which it was given up
+    left: int | None = None  # step in which it stopped
 
     def do_work(self, data: bytes, steps: int) -> tuple[dict[str, Any], bytes]:
         for step in range(steps):
@@ -29,7 +29,7 @@ class Worker(Host):
 
 
 def asked(worker: Worker, output: Any, *text: tuple[dict[str, Any], bytes]) -> None:
-    """Answer these words, and no more."""
+    """Return the replies to these messages."""
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as given, open(write, "wb") as asking:  # noqa: PTH123 - descriptors
         for word, data in text:
@@ -44,10 +44,12 @@ def test_host_reports_every_step_before_its_result(steps: int, data: bytes) -> N
     with open(read, "rb") as heard, open(write, "wb") as output:  # noqa: PTH123 - descriptors
         asked(Worker(), output, ({"what": "work", "steps": steps}, data), ({"what": "name"}, b""))
         output.close()
-        told = [read_message(heard) for _ in range(steps + 2)]
-        assert [word["progress"] for word, _ in told[:steps]] == [["working", i, steps] for i in range(steps)]
-        assert told[steps] == ({"done": steps}, data)
-        assert "name" in told[-1][0]
+        replies = [read_message(heard) for _ in range(steps + 2)]
+        assert [word["progress"] for word, _ in replies[:steps]] == [
+            ["working", i, steps] for i in range(steps)
+        ]
+        assert replies[steps] == ({"done": steps}, data)
+        assert "name" in replies[-1][0]
         with pytest.raises(EOFError):
             read_message(heard)
 

@@ -1,4 +1,4 @@
-"""Forked ranks: they have the identity that mpiexec assigned, and no process remains when one of the others ends."""
+"""Forked ranks: they have the identity that mpiexec assigned. When any process of a pool ends, none remains."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def family(top: psutil.Process) -> list[psutil.Process]:
 
 @pytest.fixture
 def forkserver(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """Start a fork server whose mpiexec is a shell with three stubs, in a folder with a name too long for a socket."""
+    """Start a fork server whose mpiexec is a shell with three stubs, in a folder with a path too long for a socket."""
     folder = tmp_path / ("deep" * 30)
     folder.mkdir()
     stub = shlex.join([sys.executable, "-I", "-S", STUB, str(folder)])
@@ -60,38 +60,38 @@ def forkserver(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]
             yield process, folder
         finally:
             for each in family(psutil.Process(process.pid)) if process.poll() is None else []:
-                with suppress(psutil.NoSuchProcess):  # it ends by itself, just now
+                with suppress(psutil.NoSuchProcess):  # it may have ended just now
                     each.kill()
 
 
-def told(folder: Path) -> list[dict[str, Any]]:
+def output_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads((folder / f"rank{i}").read_text()) for i in range(RANKS)]
 
 
 def stubs(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """Return the answers of the ranks in the order of their numbers."""
+    """Return the output of the ranks, in the order of their numbers."""
     found = [p for p in family(psutil.Process(process.pid)) if STUB in p.cmdline()[:4]]
     return sorted(found, key=lambda p: p.environ()["NUMBER"])
 
 
 def test_forked_rank_has_the_identity_of_its_stub(forkserver: tuple[Any, Path]) -> None:
-    ranks = told(forkserver[1])
+    ranks = output_of(forkserver[1])
     assert [(r["NUMBER"], r["NURSERYS"]) for r in ranks] == [(str(i), None) for i in range(RANKS)]
     assert len({r["drawn"] for r in ranks}) == RANKS
-    assert len({r["open"] for r in ranks}) == 1  # nobody holds a file of those who were there before
+    assert len({r["open"] for r in ranks}) == 1  # no rank has open files of earlier ranks
 
 
 @pytest.mark.parametrize("which", ["rank", "stub"])
 def test_forked_rank_and_its_stub_end_together(which: str, forkserver: tuple[Any, Path]) -> None:
     process, folder = forkserver
-    mine, theirs = told(folder), [stub.pid for stub in stubs(process)]
+    mine, theirs = output_of(folder), [stub.pid for stub in stubs(process)]
     pairs = [(rank["pid"], stub) for rank, stub in zip(mine, theirs, strict=True)]
     os.kill(pairs[1][which == "stub"], signal.SIGKILL)
     assert awaited(lambda: not any(map(is_alive, pairs[1])), 10.0)
     assert all(map(is_alive, pairs[0] + pairs[2]))
     for rank, _ in (pairs[0], pairs[2]):
         os.kill(rank, signal.SIGKILL)
-    assert process.wait(10.0) == 7  # mpiexec's own code, once its last process has ended
+    assert process.wait(10.0) == 7  # exit code of mpiexec, once its last process has ended
 
 
 @pytest.mark.parametrize(("who", "how"), [(0, signal.SIGKILL), (0, signal.SIGTERM), (1, signal.SIGKILL)])

@@ -1,4 +1,4 @@
-"""Engines of ipyparallel: runs as on ranks of a pool, inspection of ranks in between, and clean-up."""
+"""Engines of ipyparallel: runs as on a pool, inspection of ranks between runs, and cleanup."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
 slow = pytest.mark.slow
 
-PATIENCE = 120.0  # s after which something counts as hanging
+PATIENCE = 120.0  # s after which a test counts as hanging
 SPEC: dict[str, Any] = {
     "scheme": "CR",
     "scheme_args": {"children": 2, "layers": 2, "stragglers": 1},
@@ -50,7 +50,7 @@ GC = {**SPEC, "scheme": "GC", "scheme_args": {"stragglers": 1}, "workers": 3}
 
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a folder for shared files of foreign engines; it is removed after the test."""
+    """Return a folder for shared files of engines that the user started. It is removed after the test."""
     place = shared(tmp_path)
     for name, value in kept_in(place).items():
         monkeypatch.setenv(name, value)
@@ -102,7 +102,11 @@ def processes_of(engines: Interactive) -> list[int]:
     "fields",
     [
         {},
-        {"scheme": "GC", "scheme_args": {"stragglers": 2}, "workers": 4},  # two engines are left over
+        {
+            "scheme": "GC",
+            "scheme_args": {"stragglers": 2},
+            "workers": 4,
+        },  # two engines have no rank in this run
         {"scheme": "RAR", "scheme_args": {}, "workers": 5},
         {"scheme": "UMW", "scheme_args": {}},
     ],
@@ -157,11 +161,11 @@ def test_interactive_queued_run_can_be_stopped(engines: Interactive) -> None:
     sleeping.get(PATIENCE)
 
 
-# ---------------------------------------------------------------- looking inside
+# ---------------------------------------------------------------- inspection
 
 
 def coded_gradient(part: RankSnapshot, e: wb.Experiment) -> np.ndarray[Any, Any]:
-    """Return what a rank should have computed from its parts."""
+    """Return the gradient that a rank should have, computed from its parts."""
     problem, bounds = e.build_problem(), e.plan.bounds
     total = np.zeros(problem.size)
     for p, c in zip(part.parts, part.coefficients, strict=True):
@@ -202,7 +206,7 @@ def test_interactive_user_objects_on_engines_are_kept(engines: Interactive) -> N
     assert engines.at(4).apply_sync(os.getpid) == engines.places[4].pid
 
 
-# ---------------------------------------------------------------- who may talk
+# ---------------------------------------------------------------- access
 
 
 @slow
@@ -215,7 +219,7 @@ def test_interactive_keys_are_private_and_ports_loopback(engines: Interactive) -
         assert json.loads(path.read_text())["curve_serverkey"]
     for pid in processes_of(engines):
         process = psutil.Process(pid)
-        if process.name() == "prterun":  # mpiexec's own: it lets nobody choose
+        if process.name() == "prterun":  # mpiexec's own process, whose interface cannot be configured
             continue
         listens = {c.laddr.ip for c in process.net_connections() if c.status == psutil.CONN_LISTEN}
         assert listens <= {"127.0.0.1"}, process
@@ -289,7 +293,7 @@ def test_interactive_reports_too_little_room(monkeypatch: pytest.MonkeyPatch) ->
         wb.interactive(2, progress=False)
 
 
-# ---------------------------------------------------------------- engines of others
+# ---------------------------------------------------------------- existing engines
 
 
 @slow
@@ -384,7 +388,7 @@ def test_interactive_run_ends_with_a_failing_part(engines: Interactive) -> None:
         run = borrowed.start(wb.Experiment(**{**GC, "workers": 2}))
         with pytest.raises(ClusterError, match=r"rank 2 \(.*\) was aborted \(TypeError"):
             done(run)
-        assert is_alive(borrowed.places[0].pid)  # they are not ours to end, yet the run is over
+        assert is_alive(borrowed.places[0].pid)  # they belong to the user and stay, although the run is over
         with pytest.raises(ClusterError, match="aborted"):
             done(attach(run.home))
         with pytest.raises(ClusterError, match="start their cluster again"):

@@ -23,7 +23,7 @@ def tells(path: Path) -> bool:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Return seconds by host and iteration; workers are numbered in the order of their first lines.
+    """Return seconds by host and iteration. Workers are numbered in the order of their first lines.
 
     Files of a folder become one recording each: data4.txt is "ec2-4".
     """

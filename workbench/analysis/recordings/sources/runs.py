@@ -16,7 +16,7 @@ from workbench.core.trace.trace import Trace
 from workbench.mpi.engine.ledger import MergedLedgers
 
 WAYS = ("send", "wait", "receive")  # phases of an answer on its way
-ROUNDING_S = 1e-9  # s; a transfer may begin this much before the end of the one before it, by rounding
+ROUNDING_S = 1e-9  # max overlap of successive transfers by rounding, s
 
 
 def tells(path: Path) -> bool:

@@ -69,11 +69,11 @@ class DelayModel(KindFamily):
         """Return the seconds that each worker takes for its `samples`; both (workers,)."""
 
     def expected(self, samples: int) -> float | None:
-        """Return the mean seconds for that many samples, over workers and rounds; None if the model has no formula."""
+        """Return the mean seconds for that many samples, over workers and rounds, or None without a formula."""
         return None
 
     def quantile(self, q: float, samples: int) -> float | None:
-        """Return the quantile q of the seconds for that many samples; None if the model has no formula."""
+        """Return the quantile q of the seconds for that many samples, or None without a formula."""
         return None
 
     def check(self, workers: int) -> None:
@@ -83,7 +83,7 @@ class DelayModel(KindFamily):
         """Raise `SettingError` if the model has no times for these `loads` (samples of each worker per round)."""
 
     def sending(self, draw: Array, share: float) -> Array | None:
-        """Return the seconds that each worker takes to send `share` of a model; None if sending takes no time."""
+        """Return the seconds that each worker takes to send `share` of a model, or None if sending takes no time."""
         return None
 
 
@@ -103,7 +103,7 @@ class PerSample(DelayModel):
 
 
 def law_of(value: Any) -> DelayModel:
-    """Build a delay model from fields, which include its kind; a delay model is returned unchanged."""
+    """Build a delay model from fields, which include its kind. A delay model is returned unchanged."""
     return cast(DelayModel, DelayModel.from_fields(value))
 
 
@@ -164,11 +164,11 @@ class DelayStream:
         return self._ties[round]
 
     def draw(self, round: int, slot: int = 0) -> Array:
-        """Return the random numbers of a round, shape (k, workers); a few rounds are cached."""
+        """Return the random numbers of a round, shape (k, workers). A few rounds are cached."""
         return self._drawn(self.first + round, slot)
 
     def _drawn(self, round: int, slot: int) -> Array:
-        """Return the random numbers of a round; the number of the round includes the `first` ones."""
+        """Return the random numbers of a round. The number of the round includes the `first` ones."""
         if (round, slot) not in self._draws:
             before = self._before(round)
             self._draws[round, slot] = self.model.draw(self.keyed, round, self.workers, slot, before)

@@ -44,7 +44,7 @@ class Changing(Combined):
         super().check(workers)
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """Return the draws of both delay models, stacked; the first row is 1 for workers that have changed."""
+        """Return the draws of both delay models, stacked. The first row is 1 for workers that have changed."""
         each = zip(self.parts.values(), self.before_of(before), strict=True)
         draws = [part.draw(keyed, round, workers, slot, own) for part, own in each]
         changed = np.full(workers, float(round >= self.at))

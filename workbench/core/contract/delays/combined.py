@@ -78,7 +78,7 @@ class Combined(DelayModel):
         return np.asarray(np.stack(each)[which.astype(int), np.arange(len(which))])
 
     def sending(self, draw: Array, share: float) -> Array | None:
-        """Return each worker's seconds of sending, 0 with a delay model that has none; None if no part has any."""
+        """Return each worker's seconds of sending, 0 with a delay model that has none, or None if no part has any."""
         which, draws = self.split(draw)
         sent = [part.sending(own, share) for part, own in zip(self.parts.values(), draws, strict=True)]
         if all(seconds is None for seconds in sent):
@@ -258,7 +258,7 @@ class Groups(Combined):
         return own + common if add else own * common
 
     def quantile(self, q: float, samples: int) -> float | None:
-        """Return the quantile q of the seconds, from `GRID` quantiles of both parts; None if one declares none."""
+        """Return the quantile q of the seconds, from `GRID` quantiles of both parts, or None if one declares none."""
         add, grid = self.effect == "add", (np.arange(GRID) + 0.5) / GRID
         base = [self.base.quantile(float(p), samples) for p in grid]
         common = [self.common.quantile(float(p), samples if add else 1) for p in grid]

@@ -137,7 +137,7 @@ class Replay(PerSample):
         self.compute(self.draw(CounterRNG(0), 0, len(loads), 0, None), loads)
 
     def recorded_samples(self, loads: NDArray[Any]) -> float:
-        """Return the number of samples that a recorded time is for; raises `SettingError` if it is unknown."""
+        """Return the number of samples that a recorded time is for. Raises `SettingError` if it is unknown."""
         if self.samples is not None:
             return self.samples
         found = self._times().samples
@@ -192,7 +192,7 @@ def _times(path: str, experiment: str | None, scaled: bool, one_load: bool = Fal
 
 @lru_cache(maxsize=8)
 def _read(path: str, experiment: str | None, scaled: bool, one_load: bool, stamp: tuple[int, int]) -> Times:
-    """Read and cache a table; `stamp` (modification time and size of the file) is part of the cache's key."""
+    """Read and cache a table. `stamp` (modification time and size of the file) is part of the cache's key."""
     table = _table(path)
     jobs = in_order(table["recording"].unique().tolist())
     if experiment is not None:

@@ -194,7 +194,7 @@ class Fritchman(_Slower):
 
 
 def cycled(values: tuple[float, ...], workers: int) -> Array:
-    """Return a value for each worker, (workers,); fewer values are repeated.
+    """Return a value for each worker, (workers,). Fewer values are repeated.
 
     >>> cycled((1.0, 2.0), 4).tolist()
     [1.0, 2.0, 1.0, 2.0]

@@ -86,7 +86,7 @@ class Lasting(Fault):
 
 
 def fault_from(value: Any) -> Fault:
-    """Build a fault from fields, which include its kind (default: kill); a fault is returned unchanged."""
+    """Build a fault from fields, which include its kind (default: kill). A fault is returned unchanged."""
     return cast(Fault, Fault.from_fields(value, "kill"))
 
 

@@ -1,4 +1,4 @@
-"""Faults that let a worker die. In the simulator they are equal; real processes end in different ways."""
+"""Faults that let a worker die. In the simulator they are equal. Real processes end in different ways."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from workbench.core.contract.protocol import Crash, Program
 
 
 class Kill(Fault):
-    """The worker dies instead of computing; a real process is killed by a signal."""
+    """The worker dies instead of computing. A real process is killed by a signal."""
 
     kind = "kill"
     for_good: ClassVar[bool] = True

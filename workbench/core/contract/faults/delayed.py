@@ -18,7 +18,7 @@ class Pause(Fault):
 
 
 class Slow(Lasting):
-    """The worker's computing takes `factor` times as long; below 1, it is faster.
+    """The worker's computing takes `factor` times as long. Below 1, it is faster.
 
     Without drawn times (`emulate="nothing"`), the worker waits after computing, so it cannot become faster.
     """

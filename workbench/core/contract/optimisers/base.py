@@ -29,7 +29,7 @@ class Optimiser(Family):
     )
 
     def start(self, problem: Problem) -> State:
-        """Return the state of round 0; an automatic step is 1 / (the problem's smoothness)."""
+        """Return the state of round 0. An automatic step is 1 / (the problem's smoothness)."""
         return {}
 
     @abstractmethod
@@ -37,7 +37,7 @@ class Optimiser(Family):
         """Return the next model and state. `gradient`: sum over samples. `t`: round, from 0."""
 
     def candidates(self, smoothness: float) -> list[Self]:
-        """Return the optimisers that `wb.tune` tries, with steps around 1 / smoothness; only itself if none."""
+        """Return the optimisers that `wb.tune` tries, with steps around 1 / smoothness. By default, only this one."""
         return [self]
 
     def scaled(self, times: float, smoothness: float) -> Self:
@@ -67,7 +67,7 @@ class Scheduled(Optimiser):
     schedule: Schedules = setting(ConstantSchedule(), "how the step changes over the rounds")
 
     def factor_at(self, t: int) -> float:
-        """Return the step of round `t` over the full step; 1 without a schedule."""
+        """Return the step of round `t` over the full step, or 1 without a schedule."""
         return self.schedule.factor_at(t)
 
     def for_rounds(self, rounds: int) -> Self:
@@ -110,7 +110,7 @@ def smoothness_of(problem: Problem, field: str) -> float:
 
 
 def optimiser_class(name: str) -> type[Optimiser]:
-    """Return the class of an optimiser; raises `SettingError` with the most similar name.
+    """Return the class of an optimiser. Raises `SettingError` with the most similar name.
 
     >>> optimiser_class("gd").__name__
     'GradientDescent'

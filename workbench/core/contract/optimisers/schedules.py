@@ -37,7 +37,7 @@ class Schedule(KindFamily):
 
     @abstractmethod
     def share_at(self, t: int) -> float:
-        """Return the step of a round over the full step; `t` counts rounds from 0 after the warm-up."""
+        """Return the step of a round over the full step. `t` counts rounds from 0 after the warm-up."""
 
     def factor_at(self, t: int) -> float:
         """Return the step of round `t` of the run over the full step.
@@ -170,7 +170,7 @@ class CosineSchedule(Schedule):
 
 
 def schedule_from(value: Any) -> Schedule:
-    """Build a schedule from fields, which include its kind (default: constant); a schedule is returned unchanged."""
+    """Build a schedule from fields, which include its kind (default: constant). A schedule is returned unchanged."""
     found: Schedule = Schedule.from_fields(value, "constant")
     return found
 

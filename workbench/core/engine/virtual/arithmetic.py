@@ -143,7 +143,7 @@ class Coefficients(_OnPlan):
         return 1.0
 
     def constant(self, work: Work) -> float:
-        """Return 0; schemes that need the constant are `numeric`, and run with `Numbers`."""
+        """Return 0. Schemes that need the constant are `numeric`, and run with `Numbers`."""
         return 0.0
 
     def ring_sum(self, values: list[Any]) -> Any:
@@ -151,7 +151,7 @@ class Coefficients(_OnPlan):
         return plain_sum(values)
 
     def commit(self, round: int, gradient: Any, residual: float, share: float = 1.0) -> tuple[int, float]:
-        """Store the decoding vector of the first node that commits a round; return the next model and |b - 1|^2.
+        """Store the decoding vector of the first node that commits a round, and return the next model and |b - 1|^2.
 
         b has the weight of each part, summed over the versions. `gradient` may be 0.
         """

@@ -18,7 +18,7 @@ SortKey = tuple[int, int, float, int, Queued]  # the four parts of the key, and 
 
 
 class EventOrder:
-    """Sort keys of simultaneous events; the tie-breaks of a round are drawn when they are first needed."""
+    """Sort keys of simultaneous events. The tie-breaks of a round are drawn when they are first needed."""
 
     def __init__(self, plan: Plan, delays: DelayStream) -> None:
         self.delays = delays

@@ -130,7 +130,7 @@ class Network(EventLoop):
         return None
 
     def _send_down(self, targets: Iterable[int], message: Message, floats: int) -> None:
-        """Send a model to children; it does not pass their ports, and so never waits behind answers."""
+        """Send a model to children. It does not pass their ports, and so never waits behind answers."""
         link = self.link
         if not link.downloads:
             self.ready.extend((to, message, self.now, floats) for to in targets)

@@ -50,12 +50,12 @@ class SimSetup:
     floats: int  # model size p
     delays: DelayStream
     link: Link
-    decode_rate: float | None = None  # floats/s; None: decoding takes no time
+    decode_rate: float | None = None  # speed of decoding, floats/s; None: decoding takes no time
     faults: Sequence[Fault] = ()
     record: bool = True  # store the events
     watch: Callable[[Timeline], None] | None = None  # called after every round; an exception ends the run
     controller: AdaptiveController | None = None  # receives the measured times
-    start: float = 0.0  # begin of the run, s
+    start: float = 0.0  # time at which the run starts, s
 
 
 def simulate(

@@ -26,7 +26,7 @@ from .prepare import FORMAT, digest
 MAX_ATTEMPTS = 5  # max number of attempts: another process may remove a damaged folder while we read it
 _ELSEWHERE = "set WORKBENCH_CACHE, or XDG_CACHE_HOME for all caches, to a folder that you can write"
 
-# s; a file that is written again within this time may keep its time of change
+# resolution of file times, s: a file that is written again within this time may keep its modification time
 RACY_INTERVAL_S = 2.0
 
 # hashes of files by path, inode, size and time, see `hashed`

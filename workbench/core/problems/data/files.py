@@ -31,7 +31,7 @@ MAP_FROM_BYTES = 1 << 20  # a larger .npy is mapped into memory, not read (an em
 
 
 def read_file(path: Path, columns: Columns | None = None) -> Raw:
-    """Read a file of samples; nothing is ever unpickled.
+    """Read a file of samples. Nothing is ever unpickled.
 
     Formats: .npy (2-D, the last column is the target); .npz (arrays X and y); .svmlight, .libsvm or .svm.
     Tables: .csv or .tsv with a header line (both also as .gz), or .parquet; `columns` determines the target and the

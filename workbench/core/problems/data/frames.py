@@ -196,7 +196,7 @@ def one_hot(features: "pd.DataFrame") -> tuple[Any, list[str]]:
 
 
 def _numbered(column: "pd.Series[Any]") -> tuple[Indices, Sequence[str]]:
-    """Replace the values of a column by their rank as text, missing ones by -1; return also the texts."""
+    """Replace the values of a column by their rank as text, missing ones by -1, and return also the texts."""
     import pandas as pd
 
     text = column.astype(object).where(column.isna(), column.astype(str))

@@ -68,14 +68,14 @@ def held_out_count(test: float, samples: int) -> int:
 
 
 def known_task(task: str) -> str:
-    """Return the task; raise `DataError` if it is unknown."""
+    """Return the task. Raise `DataError` if it is unknown."""
     if task not in EXAMPLES:
         raise DataError(f"task: {task!r} is unknown; use one of {', '.join(EXAMPLES)}")
     return task
 
 
 def whole(field: str, value: object, least: int) -> int:
-    """Return a whole number (also NumPy's) as an int; raise `DataError` for anything else."""
+    """Return a whole number (also NumPy's) as an int. Raise `DataError` for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise DataError(f"{field}: {value!r} does not fit; use a whole number of {least} or more")
     return int(value)

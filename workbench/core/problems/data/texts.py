@@ -71,7 +71,7 @@ def _blocks(rows: Iterator[tuple[int, list[str]]], size: int) -> Iterator[list[t
 
 
 def _numbers(fields: Sequence[str]) -> tuple[Any, int | None]:
-    """Convert fields to numbers, missing ones to NaN; return also the place of the first that is not a number."""
+    """Convert fields to numbers, missing ones to NaN, and return also the place of the first that is not a number."""
     joined = "".join(fields)
     if joined.isascii() and "_" not in joined:  # Python would accept 1_000 and digits of all scripts
         try:
@@ -115,7 +115,7 @@ def may_be_index(name: str) -> bool:
 
 
 def index_column(name: str, values: Sequence[Any]) -> str:
-    """Return why a column cannot be a feature (no name, or row numbers); "" if it may be a feature.
+    """Return why a column cannot be a feature (no name, or row numbers), or "" if it may be a feature.
 
     >>> index_column("", ["0", "1", "2"])
     'has no name and numbers the rows; write the table without its index (to_csv(index=False)), or remove the column'

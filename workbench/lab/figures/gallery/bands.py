@@ -16,7 +16,7 @@ from workbench.lab.figures.labels import axis, result, setting, upper
 from workbench.lab.figures.lines import Curve, about, draw, scale_y
 from workbench.lab.figures.style import Theme, log_ticks, new_figure, scheme_style
 
-# Spread beyond which ratios matter more than differences: logarithmic axis.
+# logarithmic axis for values that span more than this factor, since ratios matter more than differences then
 _MAX_LINEAR_RATIO, _MAX_LINEAR_RATIO_TIME = 20.0, 6.0
 _TIMES = ("time", "round_time", "time_to")
 
@@ -24,10 +24,10 @@ _TIMES = ("time", "round_time", "time_to")
 def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -> go.Figure:
     """Draw a result against a setting, one line with its confidence band for each combination of the others.
 
-    `summary`: what `wb.runs(folder).mean(of, by=[...])` returns. `x`: one of its groups' columns; default:
-    the last one with numbers. Texts give points with error bars. `theme`: "light" or "dark".
+    `summary`: result of `wb.runs(folder).mean(of, by=[...])`. `x`: one of the columns in `by`, by default
+    the last numeric one. For text columns, points with error bars are drawn. `theme`: "light" or "dark".
 
-    Raises `SettingError`: the table is not such a summary or is empty, or x is not a column of its groups.
+    Raises `SettingError` if the table is not such a summary or is empty, or x is not one of these columns.
 
     >>> import pandas as pd
     >>> table = pd.DataFrame({"rate": [1, 2], "n": 5, "never": 0, "mean": [3.0, 2.0], "low": [2.5, 1], "high": [4, 3]})
@@ -39,7 +39,7 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     x = _abscissa(summary, by) if x is None else x
     if x not in by:
         raise unknown_name("x", x, by)
-    # Schemes side by side keep their styles: one line of one point each.
+    # Schemes on the x axis keep their styles: each one is a line with one point.
     curves = list(_curves(summary, x, [name for name in by if name != x or x == "scheme"]))
     numbers = all(_is_number(value) for curve in curves for value in curve.x)
     of = str(summary.attrs["of"])
@@ -77,7 +77,7 @@ def _curves(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Curve]
     seen: Counter[str] = Counter()
     groups = summary.groupby(others, dropna=False, sort=False) if others else [((), summary)]
     for key, group in groups:
-        rows = group.dropna(subset=[x, "mean"])
+        rows = _everywhere(group, x, summary[x].dropna()).dropna(subset=[x, "mean"])
         facts = {name: value for name, value in zip(others, key, strict=True) if value == value}
         scheme = str(facts.pop("scheme", ""))
         texts = [f"{name.rsplit('.', 1)[-1]}={_short(value)}" for name, value in facts.items()]
@@ -89,6 +89,14 @@ def _curves(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Curve]
             yield Curve(
                 label or str(summary.attrs["of"]), style, rows[x].tolist(), ends, int(rows["n"].max())
             )
+
+
+def _everywhere(group: pd.DataFrame, x: str, values: pd.Series[Any]) -> pd.DataFrame:
+    """Return the rows of a group; one whose scheme lacks the parameter is the same at all its values, at both ends."""
+    if len(group) != 1 or not len(values) or not group[x].isna().all() or not all(map(_is_number, values)):
+        return group
+    ends = sorted({float(values.min()), float(values.max())})
+    return pd.concat([group.assign(**{x: end}) for end in ends])
 
 
 def _short(value: Any) -> str:

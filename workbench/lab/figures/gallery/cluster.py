@@ -15,6 +15,7 @@ from workbench.analysis.planning.measurements import QUANTILES, Recorded
 from workbench.analysis.planning.profile import ClusterProfile
 from workbench.core.base.types import Array
 from workbench.lab.figures.inputs import plural
+from workbench.lab.figures.scheme_grid import MAX_EQUAL_RATIO
 from workbench.lab.figures.style import (
     BLUE,
     GREEN,
@@ -31,7 +32,7 @@ from workbench.lab.figures.style import (
 )
 
 MAX_POINTS = 400
-MAX_LINE_CHARACTERS = 105  # characters of a subtitle's line, on a page that is 1100 px wide
+MAX_LINE_CHARACTERS = 105  # max characters in a line of the subtitle, on a page of 1100 px
 DRAWN_ROUNDS, DRAWN_WORKERS = 40, 500
 PANELS = (
     "Two workers, round by round",
@@ -60,7 +61,7 @@ def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
     shown = measured.recorded[measured.main]
     unit = time_unit(shown.typical)
     about = _about(measured)
-    more = 21 * (len(about) - 2)  # px that the subtitle needs beyond two lines
+    more = 21 * (len(about) - 2)  # px of subtitle lines beyond the second one
     figure = new_figure(theme, f"Cluster {measured.cluster}", "<br>".join(about), height=980 + more)
     figure.set_subplots(rows=2, cols=2, subplot_titles=PANELS, horizontal_spacing=0.1, vertical_spacing=0.16)
     _over_rounds(figure, shown, unit)
@@ -68,12 +69,12 @@ def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
     _distribution(figure, measured, theme, unit)
     _messages(figure, measured)
     figure.update_annotations(font={"size": 17})
-    legend = {"y": -0.09, "x": 0.0, "orientation": "h", "yanchor": "top"}
-    return figure.update_layout(margin_t=130 + more, margin_b=130, legend=legend)
+    legend = {"orientation": "h", "x": 0.0, "y": 0.0, "yref": "container", "yanchor": "bottom"}
+    return figure.update_layout(margin_t=130 + more, margin_b=130, legend=legend, meta={"stacks": True})
 
 
 def _about(measured: ClusterProfile) -> list[str]:
-    """Return the lines of the subtitle: plotly does not break lines, and cuts those that are too long."""
+    """Return the lines of the subtitle. Plotly does not break lines, and cuts long ones."""
     notes = measured.notes()
     when, problem = measured.date[:16].replace("T", " "), measured.problem.replace("_", " ")
     start = f"measured {when} UTC, {measured.workers} workers, {problem}"
@@ -89,7 +90,7 @@ def _line(figure: go.Figure, panel: Look, x: Any, y: Any, name: str, **look: Any
 
 
 def _dots(figure: go.Figure, panel: Look, x: Any, quantiles: Array, width: int, **look: Any) -> None:
-    """Draw medians, with bars from the 5 % to the 95 % quantile; `quantiles` has shape (5, dots)."""
+    """Draw medians, with bars from the 5 % to the 95 % quantile. `quantiles` has shape (5, dots)."""
     low, middle, high = quantiles[[0, 2, 4]]
     bars = error_bars(low, middle, high, thickness=2, width=width)
     figure.add_scatter(**panel, x=x, y=middle, mode="markers", error_y=bars, **look)
@@ -99,8 +100,11 @@ def _over_rounds(figure: go.Figure, shown: Recorded, unit: Unit) -> None:
     """Draw the times of the most and the least straggling worker over the rounds."""
     panel, rounds = {"row": 1, "col": 1}, np.arange(len(shown.times))
     most, least = extremes(shown.times)
-    curves = ((most, "straggles most", VERMILLION, "solid"), (least, "straggles least", BLUE, "dash"))
-    for worker, label, color, dash in curves:
+    words = ("straggles most", "straggles least")
+    if most == least or np.array_equal(shown.times[:, most], shown.times[:, least]):
+        words, least = ("like all others",) * 2, most
+    curves = ((most, words[0], VERMILLION, "solid"), (least, words[1], BLUE, "dash"))
+    for worker, label, color, dash in curves[: 1 if most == least else 2]:
         times, name = shown.times[:, worker] * unit.scale, f"worker {worker + 1} {label}"
         _line(figure, panel, rounds, times, name, color=color, dash=dash, width=2.2)
     figure.update_xaxes(**panel, title_text="round")
@@ -108,7 +112,7 @@ def _over_rounds(figure: go.Figure, shown: Recorded, unit: Unit) -> None:
 
 
 def extremes(times: Array) -> tuple[int, int]:
-    """Return the indices of the workers that straggle most and least; without stragglers, by the mean time.
+    """Return the indices of the workers that straggle most and least. Without stragglers, the mean time counts.
 
     >>> extremes(np.array([[1.0, 9.0, 1.1], [1.0, 9.0, 1.1]]))
     (1, 0)
@@ -137,7 +141,7 @@ def _by_worker(figure: go.Figure, measured: ClusterProfile, shown: Recorded, uni
 
 
 def _distribution(figure: go.Figure, measured: ClusterProfile, theme: str, unit: Unit) -> None:
-    """Draw the share of the times that exceed a given time on a logarithmic axis, which shows the tail."""
+    """Draw the share of times that exceed a given time, on a logarithmic axis that shows the tail."""
     panel, place = {"row": 2, "col": 1}, measured.main
     shown, best = measured.recorded[place], measured.delay_models[place][0]
     delay_model = drawn(best.delays, DRAWN_ROUNDS, DRAWN_WORKERS) * shown.typical
@@ -155,18 +159,21 @@ def _distribution(figure: go.Figure, measured: ClusterProfile, theme: str, unit:
         ticktext=[f"{100 * t:g} %" for t in ticks], range=[np.log10(0.5 / shown.times.size), 0.05],
     )  # fmt: skip
     distance = f"Kolmogorov distance {best.distance:.2f}"
-    figure.update_xaxes(**panel, title_text=f"time of a task ({unit.name}); {distance}")
+    every = np.concatenate([shown.times.ravel(), delay_model.ravel()]) * unit.scale
+    low, high = float(every.min()), float(every.max())
+    around = {"range": [0.5 * low, 1.5 * low]} if high <= MAX_EQUAL_RATIO * low else {}
+    figure.update_xaxes(**panel, title_text=f"time of a task ({unit.name}); {distance}", nticks=6, **around)
 
 
 def survival(times: Array) -> tuple[Array, Array]:
-    """Return selected times, and for each the share of all times that are at least as long.
+    """Return selected times, and for each one the share of all times that are at least as long.
 
     >>> survival(np.array([2.0, 1.0]))[1].tolist()
     [1.0, 0.5]
     """
     ordered = np.sort(times, axis=None)
     shares = 1 - np.arange(len(ordered)) / len(ordered)
-    # Evenly spaced on the logarithm of the shares, so that the tail keeps its points.
+    # Evenly spaced in the logarithm of the share, so that the tail has enough points.
     indices = np.unique(
         len(ordered) - np.geomspace(1, len(ordered), min(MAX_POINTS, len(ordered))).astype(int)
     )
@@ -177,7 +184,7 @@ def survival(times: Array) -> tuple[Array, Array]:
 
 
 def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
-    """Draw transfer times by length, and what the fitted link charges."""
+    """Draw transfer times by length, with the times of the fitted link."""
     lengths, up, down = by_length(measured.recorded)
     panel, unit = {"row": 2, "col": 2}, time_unit(float(np.median(up[:, 2])))
     directions = [("answers", BLUE, "circle", 1.0, up), ("models", GREEN, "square", 1.12, down)]
@@ -185,7 +192,7 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     directions = [direction for direction in directions if direction[-1].any()]
     for name, color, symbol, shift, quantiles in directions:
         marker = {"color": color, "symbol": symbol, "size": 9}
-        beside = lengths * shift  # side by side instead of one over the other
+        beside = lengths * shift  # both directions side by side
         _dots(figure, panel, beside, quantiles.T * unit.scale, 4, name=name, marker=marker)
     port, low, high = measured.fitted.port, float(lengths.min()), float(lengths.max())
     x = np.geomspace(low, high, 60) if low < high else lengths[:1]

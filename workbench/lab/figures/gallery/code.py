@@ -15,16 +15,16 @@ from workbench.lab.figures.inputs import plan_of, plural, signed
 from workbench.lab.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
 
 MAX_WORKERS, MAX_COLUMNS = 400, 1024
-_MAX_PRINTED_CELLS = 16  # workers and parts up to which coefficients are printed
-_MAX_LABELLED_ROWS = 40  # rows up to which cells have gaps and every row a label
+_MAX_PRINTED_CELLS = 16  # max number of workers and of parts for which coefficients are printed
+_MAX_LABELLED_ROWS = 40  # max number of rows for which cells have gaps and every row has a label
 
 
 class Cells(NamedTuple):
-    """Coefficients in the heat map: rows are workers 1, 2, ..., columns start at parts `first`."""
+    """Coefficients in the heat map. Row i is worker i + 1, and column j begins with part `first[j]`."""
 
     values: Array  # (workers, columns)
     first: Array  # (columns,)
-    width: int  # parts per column
+    width: int  # parts in a column
 
 
 def code(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
@@ -32,10 +32,10 @@ def code(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
 
     `source`: a plan, or an experiment. `theme`: "light" or "dark".
 
-    Large plans are cut to the first workers; neighbouring parts share a column, which then shows the
-    coefficient largest in size among them. The subtitle says so.
+    Of large plans, only the first workers are drawn. Neighbouring parts share a column, which then shows the
+    coefficient with the largest absolute value. The subtitle mentions both.
 
-    Raises `SettingError`: neither a plan nor an experiment, or the theme is unknown.
+    Raises `SettingError` if `source` is neither a plan nor an experiment, or the theme is unknown.
 
     >>> import workbench as wb
     >>> figure = code(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=12))
@@ -58,7 +58,7 @@ def code(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
 
 
 def cells_of(plan: Plan) -> Cells:
-    """Return the coefficients of the workers shown, without making the whole matrix."""
+    """Return the coefficients of the drawn workers, without making the whole matrix."""
     workers = min(plan.workers, MAX_WORKERS)
     a, b = int(plan.indptr[1]), int(plan.indptr[workers + 1])
     parts, coefficients = plan.indices[a:b], plan.coefficients[a:b]
@@ -67,7 +67,7 @@ def cells_of(plan: Plan) -> Cells:
     low, high = (0, plan.parts) if whole else (parts.min(), parts.max() + 1)
     width = -(-(high - low) // MAX_COLUMNS)
     values = np.zeros((workers, -(-(high - low) // width)))
-    order = np.argsort(np.abs(coefficients), kind="stable")  # the largest is written last, and so is kept
+    order = np.argsort(np.abs(coefficients), kind="stable")  # the largest is written last, over smaller ones
     values[rows[order], (parts[order] - low) // width] = coefficients[order]
     return Cells(values, low + width * np.arange(values.shape[1]), int(width))
 
@@ -94,7 +94,7 @@ def _heat_map(cells: Cells) -> go.Heatmap:
 
 
 def only_coefficient(coefficients: Array) -> float | None:
-    """Return the common value of all nonzero coefficients; None where they differ.
+    """Return the common value of all nonzero coefficients, or None if they differ.
 
     >>> only_coefficient(np.array([1.0, 0.0, 1.0])), only_coefficient(np.array([1.0, -1.0]))
     (1.0, None)
@@ -108,8 +108,8 @@ def only_coefficient(coefficients: Array) -> float | None:
 def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
     """Return a diverging colour scale around zero, or one half of it for coefficients of one sign.
 
-    A code may hold a few huge coefficients: the scale ends where they would hide all others, and says so. Where all
-    coefficients are equal no colour bar is drawn; `one_number` puts the value into the subtitle.
+    A code may have a few huge coefficients, beside which all others would look like zero. The scale then ends below
+    them, as its label mentions. If all coefficients are equal, there is no colour bar, and the subtitle has the value.
     """
     sizes = np.abs(coefficients[coefficients != 0.0])
     most = float(sizes.max()) if len(sizes) else 1.0
@@ -128,8 +128,8 @@ def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
     return {"colorscale": ends, "cmin": -low, "cmax": high, "colorbar": bar, "showscale": shown}
 
 
-def one_number(coefficients: Array) -> list[str]:
-    """Return words for a subtitle where all coefficients are equal, else nothing."""
+def equal_coefficients(coefficients: Array) -> list[str]:
+    """Return a subtitle's text for equal coefficients, in a list that is empty if they differ."""
     only = only_coefficient(coefficients)
     return [] if only is None else [f"every coefficient is {signed(only, 4)}"]
 
@@ -139,7 +139,7 @@ def _subtitle(plan: Plan, cells: Cells) -> str:
     few, most = int(loads.min()), int(loads.max())
     texts = [
         f"{plural(plan.workers, 'worker')} × {plural(plan.parts, 'part')}, {span(few, most)} a worker",
-        *one_number(cells.values),
+        *equal_coefficients(cells.values),
     ]
     if len(cells.values) < plan.workers:
         texts.append(f"workers 1 to {len(cells.values)} and their parts shown")

@@ -30,7 +30,7 @@ from workbench.lab.figures.style import CLEAR, Theme, log_scale, log_ticks, mark
 
 MAX_POINTS = 2000
 MARKERS_PER_CURVE = 8
-# Spread beyond which ratios matter more than differences: logarithmic axis.
+# logarithmic axis for values that span more than this factor, since ratios matter more than differences then
 _MAX_LINEAR_RATIO_X, MAX_LINEAR_RATIO_Y = 6.0, 20.0
 
 
@@ -43,19 +43,20 @@ def convergence(
 ) -> go.Figure:
     """Draw a metric against wall clock, rounds, bytes or samples; one curve per run.
 
-    `traces`: several runs of one scheme are labelled by the settings in which they differ. `metric`: a column of
+    `traces`: runs. Those of one scheme are labelled by the settings in which they differ. `metric`: a column of
     `trace.rounds`, such as loss or test_accuracy. `x`: "time" (s), "round", "bytes" or "samples" (cumulative);
-    time is logarithmic where runs differ widely. `target`: the legend says where each run reaches it, and in what
-    multiple of CR's (or the fastest's) time. With mini-batches, the mean of the last five evaluations counts.
+    time is logarithmic if the lengths of runs differ widely. `target`: the legend has the x value at which each run
+    reaches it, and the time over that of CR (or of the fastest run). With mini-batches, the mean of the last five
+    evaluations counts.
 
-    Raises `SettingError`: metric, x or theme is unknown, the target is not a number, or there are no traces.
+    Raises `SettingError` if metric, x or theme is unknown, the target is not a number, or there are no traces.
 
     >>> import workbench as wb
     >>> [curve.name for curve in convergence([wb.run(wb.Experiment(rounds=20))]).data]
     ['CR']
     """
     series = named(traces)
-    column(series[0].trace, metric)  # check it before it is used in the title
+    column(series[0].trace, metric)  # before it is used in the title
     abscissa(series[0].trace, x)
     log = log_x([s.trace for s in series], x)
     note = mark_note(s.trace.experiment.scheme for s in series)
@@ -80,14 +81,14 @@ def title(metric: str, x: str) -> str:
 
 
 def _scale_y(series: Sequence[Series], metric: str) -> dict[str, object]:
-    """Return the scale of the vertical axis: logarithmic for decreasing metrics that span decades."""
+    """Return "log" for metrics that decrease by decades, else "linear"."""
     values = np.concatenate([column(s.trace, metric) for s in series])
     return {"type": "linear", **({} if rises(metric) else log_scale(values, MAX_LINEAR_RATIO_Y))}
 
 
 def _scale_x(series: Sequence[Series], x: str, log: bool) -> dict[str, object]:
     ends = np.concatenate([abscissa(s.trace, x)[[0, -1]] for s in series])
-    form = "~g" if x == "time" else "~s"  # "~g": no shrunken digits between decades
+    form = "~g" if x == "time" else "~s"  # "~g" avoids the small digits between decades
     ticks = {"type": "log", **log_ticks(ends.min(), ends.max())} if log else {"type": "linear"}
     return {"tickformat": form, **ticks}
 
@@ -99,13 +100,13 @@ def _curves(
     curves = [_curve(s, metric, x, log, phase) for s, phase in zip(series, phases, strict=True)]
     for rank, (curve, name) in enumerate(zip(curves, names, strict=True), start=1000):
         curve.update(name=name, legendrank=rank)
-    # Where curves coincide, a dashed one drawn later shows a solid one through its gaps.
+    # If curves coincide, a dashed one is drawn later, so that a solid one is visible in its gaps.
     return sorted(curves, key=lambda curve: curve.line.dash != "solid")
 
 
 def _curve(s: Series, metric: str, x: str, log: bool, phase: float) -> go.Scatter:
     xs, ys = points(s.trace, metric, x, log)
-    # Other points have transparent markers: a legend shows a trace's first colour, and its mean size and opacity.
+    # Other points have transparent markers, since a legend shows a trace's first colour, and its mean size and opacity.
     colors = np.where(marked(xs, log, phase), s.style.color, CLEAR)
     return go.Scatter(
         x=xs,
@@ -119,7 +120,7 @@ def _curve(s: Series, metric: str, x: str, log: bool, phase: float) -> go.Scatte
 
 
 def points(trace: Trace, metric: str, x: str, log: bool) -> tuple[Array, Array]:
-    """Thin a run's curve; it starts at round zero where the axis has a zero."""
+    """Return the points of a run's curve that are drawn, from round 0 on if the axis has a zero."""
     xs, ys = known(trace, metric, x)
     indices = thin(len(xs), MAX_POINTS)
     xs, ys = xs[indices], ys[indices]
@@ -129,7 +130,7 @@ def points(trace: Trace, metric: str, x: str, log: bool) -> tuple[Array, Array]:
 
 
 def thin(count: int, most: int) -> NDArray[np.int64]:
-    """Choose at most `most` of `count` points: both ends, and more at the start, where curves are steep.
+    """Return at most `most` of `count` indices: both ends, and more at the start, where curves are steep.
 
     >>> thin(5, 10).tolist()
     [0, 1, 2, 3, 4]
@@ -142,9 +143,9 @@ def thin(count: int, most: int) -> NDArray[np.int64]:
 
 
 def marked(xs: Array, log: bool, phase: float) -> NDArray[np.bool_]:
-    """Choose the few points that carry a marker: the first, and others evenly along the axis.
+    """Return the points that get a marker: the first one, and a few others evenly along the axis.
 
-    The phase (0 to 1) shifts them, so that the markers of equal curves do not hide one another.
+    `phase` (0 to 1) shifts them, so that the markers of equal curves do not hide each other.
     """
     along = np.log(xs) if log else xs
     wanted = along[0] + (along[-1] - along[0]) * (np.arange(MARKERS_PER_CURVE) + phase) / MARKERS_PER_CURVE
@@ -153,7 +154,7 @@ def marked(xs: Array, log: bool, phase: float) -> NDArray[np.bool_]:
 
 
 def log_x(traces: Sequence[Trace], x: str) -> bool:
-    """Return whether run lengths differ so much that a logarithmic time axis is better."""
+    """Return whether the lengths of the runs differ so much that the time axis should be logarithmic."""
     starts, ends = ([abscissa(trace, x)[at] for trace in traces] for at in (0, -1))
     return bool(x == "time" and min(starts) > 0 and max(ends) > _MAX_LINEAR_RATIO_X * min(ends))
 
@@ -194,8 +195,8 @@ def _entry(at: float, base: float, x: str) -> str:
 
 def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme: str) -> None:
     stroke = {"color": palette(theme).muted, "width": 2, "dash": "dot"}
-    # At the right end curves have passed the target: decreasing ones are below the line, increasing ones above. On a
-    # logarithmic axis the slowest curve has only just passed, and at the left decreasing ones are far above.
+    # At the right end, decreasing curves are below the target and increasing ones above. On a
+    # logarithmic axis, the slowest curve is still close to it. At the left, decreasing ones are far above.
     side = "top" if rises(metric) else "bottom"
     end = "start" if log and not rises(metric) else "end"
     label = {
@@ -208,7 +209,7 @@ def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme
 
 
 def _met(s: Series, metric: str, place: int, x: str, theme: str) -> go.Scatter:
-    """Draw a ring around the first point of a curve at the target."""
+    """Draw a ring around the first point at which a curve reaches the target."""
     marker = {"symbol": "circle-open", "size": 18, "color": palette(theme).text, "line": {"width": 2.5}}
     at = [abscissa(s.trace, x)[place]], [column(s.trace, metric)[place]]
     hover = f"<b>{s.label}</b> reaches the target<br>{x} %{{x:.5~g}}"

@@ -19,7 +19,7 @@ from workbench.lab.figures.lines import Curve, about, draw, scale_y
 from workbench.lab.figures.speedups import AXES, known, repetitions, seedless
 from workbench.lab.figures.style import Theme, log_ticks, new_figure
 
-POINTS_PER_CURVE = 400  # points of a curve over time
+POINTS_PER_CURVE = 400  # number of points of a curve over time
 
 
 def convergence_bands(
@@ -31,12 +31,12 @@ def convergence_bands(
 ) -> go.Figure:
     """Draw the mean of a metric over runs that differ in their seed only, with its confidence band.
 
-    `traces`: runs, such as `wb.runs(folder).traces()`; runs whose experiments are equal except for the seed make one
-    curve. `metric`: a column of `trace.rounds`. `x`: "time" (s) or "round". Over time, metrics are interpolated
-    linearly between updates, until the first run ends. The time axis is logarithmic where run lengths differ widely.
-    `level`: of the confidence interval of the mean.
+    `traces`: runs, such as `wb.runs(folder).traces()`. Runs that differ only in their seed make one curve. `metric`: a
+    column of `trace.rounds`. `x`: "time" (s) or "round". Over time, metrics are interpolated linearly between updates,
+    until the first run ends. The time axis is logarithmic if run lengths differ widely. `level`: of the confidence
+    interval of the mean.
 
-    Raises `SettingError`: metric, x, level or theme is unknown, or there are no traces.
+    Raises `SettingError` if metric, x, level or theme is unknown, or there are no traces.
 
     >>> import workbench as wb
     >>> traces = wb.compare([wb.Experiment(rounds=20, seed=seed) for seed in range(3)])

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from workbench.analysis.recordings.diagnosis import Diagnosis
 from workbench.lab.figures.style import GREY, VERMILLION, Theme, error_bars, new_figure, palette
 
-MAX_BARS = 24  # bars
+MAX_BARS = 24  # max number of bars
 
 
 def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
@@ -43,6 +43,6 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
     )
     figure.update_xaxes(title_text="share of the steps' time", tickformat=".0%", rangemode="tozero")
     figure.update_yaxes(autorange="reversed", showgrid=False)
-    if not shown:  # an empty axis would show invented numbers
+    if not shown:  # an empty axis would have arbitrary numbers
         figure.update_xaxes(range=[0, 1]).update_yaxes(showticklabels=False, ticks="")
     return figure

@@ -11,12 +11,13 @@ from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import plural
 from workbench.lab.figures.round_events import Bars, Round, events_of
 from workbench.lab.figures.style import (
-    BLUE,
     CLEAR,
-    GREEN,
-    ORANGE,
-    PINK,
-    VERMILLION,
+    COMPUTING,
+    DECODING,
+    DOWNLOADING,
+    RECEIVING,
+    SENDING,
+    TOO_LATE,
     Theme,
     Unit,
     assembled,
@@ -27,7 +28,8 @@ from workbench.lab.figures.style import (
 )
 
 MAX_RANKS = 300
-_MAX_LABELLED_RANKS = 40  # ranks up to which every row is labelled
+MIN_HEIGHT_PX = 400  # as high as its legend
+_MAX_LABELLED_RANKS = 40  # max number of ranks for which every row has a label
 
 
 def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
@@ -36,10 +38,10 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
     `trace`: a run with events. `round`: from 0. `theme`: "light" or "dark".
 
     A message is on its sender's row: light while it travels and queues, solid while it passes the receiver's port.
-    The receiver's row shows when its port was busy. Hollow bars are work that was not used: answers that came too
-    late (with an x), and workers that were cut off by the round's end.
+    The receiver's row shows when its port was busy. Hollow bars are unused work: answers that came too late (with an
+    x), and computations that were not finished when the round ended.
 
-    Raises `SettingError`: the run has no such round, or kept no events.
+    Raises `SettingError` if the run has no such round, or its events were not kept.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=3))
@@ -49,7 +51,7 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
     r = events_of(trace, round)
     unit, ranks = time_unit(r.duration), min(r.plan.ranks, MAX_RANKS)
     title = f"{trace.label}, {plural(trace.experiment.workers, 'worker')}: round {round}"
-    height = int(190 + ranks * np.clip(900 / ranks, 5, 30))
+    height = max(MIN_HEIGHT_PX, int(190 + ranks * np.clip(900 / ranks, 5, 30)))
     figure = new_figure(theme, title, _subtitle(r, unit), height)
     layers = [(name, _shown(bars), look) for name, bars, look in _layers(r, theme)]
     bars = [_bar(name, bars, look, unit, ranks) for name, bars, look in layers if len(bars.rank)]
@@ -72,20 +74,20 @@ def _subtitle(r: Round, unit: Unit) -> str:
 
 
 def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
-    """Return the kinds of bars in drawing order; a rank that computes and sends at once uses half a row for each."""
+    """Return the kinds of bars in drawing order. A rank that computes and sends at once uses half a row for each."""
     muted, lower = palette(theme).muted, {"width": 0.4, "offset": 0.0}
     work, talk = ({"width": 0.4, "offset": -0.4}, lower) if r.overlapping else ({}, {})
     return [
-        ("model comes down", r.downloading, {**_solid(GREEN), **work}),
-        ("computes", r.did("compute"), {**_solid(BLUE), **work}),
-        ("message travels, queues", r.waiting, {**_solid(fade(ORANGE, 0.4)), **talk}),
-        ("message through the port", r.passing, {**_solid(ORANGE), **talk}),
-        ("port receives", r.receiving, {**_solid(VERMILLION), **lower}),
-        ("exchanges a series of messages", r.exchanging, {**_solid(ORANGE), **talk}),
+        ("model comes down", r.downloading, {**_solid(DOWNLOADING), **work}),
+        ("computes", r.did("compute"), {**_solid(COMPUTING), **work}),
+        ("message travels, queues", r.waiting, {**_solid(fade(SENDING, 0.45)), **talk}),
+        ("message through the port", r.passing, {**_solid(SENDING), **talk}),
+        ("port receives", r.receiving, {**_solid(RECEIVING), **lower}),
+        ("exchanges a series of messages", r.exchanging, {**_solid(SENDING), **talk}),
         ("pauses: a fault", r.did("fault").lasting, {**_solid(muted), **work}),
-        ("decodes", r.did("decode"), {**_solid(PINK), **work}),
-        ("answer too late: dropped", r.did("drop"), {**_hollow(ORANGE), **talk}),
-        ("still computing: cut off", r.cut_off, {**_hollow(BLUE), "text": "cut off", "ink": muted}),
+        ("decodes", r.did("decode"), {**_solid(DECODING), **work}),
+        ("answer too late: dropped", r.did("drop"), {**_hollow(SENDING), **talk}),
+        ("still computing: cut off", r.cut_off, {**_hollow(COMPUTING), "text": "cut off", "ink": muted}),
         ("no answer in this round", r.silent, {**_hollow(muted), "text": "no answer", "ink": muted}),
     ]
 
@@ -115,7 +117,7 @@ def _bar(name: str, bars: Bars, look: dict[str, Any], unit: Unit, ranks: int) ->
 
 def _crosses(r: Round, unit: Unit) -> dict[str, Any]:
     late, lowered = _shown(r.did("drop")), 0.2 if r.overlapping else 0.0
-    marker = {"symbol": "x-thin", "size": 9, "line": {"width": 2.5, "color": VERMILLION}}
+    marker = {"symbol": "x-thin", "size": 9, "line": {"width": 2.5, "color": TOO_LATE}}
     texts = [f"<b>rank {rank}</b>: {text}" for rank, text in zip(late.rank, late.text, strict=True)]
     hover = "%{customdata}<br>answer too late"
     marks = _marks("dropped", late.end * unit.scale, late.rank + lowered, marker, hover)
@@ -153,10 +155,10 @@ def _marks(name: str, x: Any, y: Any, marker: dict[str, Any], hover: str) -> dic
 
 
 def _uprights(r: Round, unit: Unit, theme: str) -> list[dict[str, Any]]:
-    """Draw vertical lines at the round's end, and at its start where some ranks began earlier."""
+    """Draw vertical lines at the end of the round, and at its start if some ranks began before it."""
     stroke = {"color": palette(theme).text, "width": 2}
     strokes = [(r.duration * unit.scale, stroke)]
-    if r.early < 0:  # ranks that began before the previous round had ended everywhere
+    if r.early < 0:  # ranks that began before the previous round had ended on all ranks
         strokes.append((0.0, {**stroke, "width": 1, "dash": "dot"}))
     place = {"type": "line", "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
     return [{**place, "x0": x, "x1": x, "line": look} for x, look in strokes]
@@ -174,7 +176,7 @@ def _axes(r: Round, unit: Unit) -> dict[str, dict[str, Any]]:
 
 
 def _ticks(ranks: int) -> list[int]:
-    """Return the ranks to label: all, or round numbers if there are many."""
+    """Return the ranks to label: all, or round numbers if there are many ranks."""
     if ranks <= _MAX_LABELLED_RANKS:
         return list(range(ranks))
     step = next(s for s in (5, 10, 20, 50, 100, 200, 500, 10**9) if ranks / s <= 20)

@@ -1,10 +1,12 @@
-"""Importance: how much each setting of a sweep explains of a result."""
+"""Importance: the share of a result's variance that each setting of a sweep explains."""
 
 from __future__ import annotations
 
+import numpy as np
 import plotly.graph_objects as go
 
 from workbench.analysis.tables.importance import importance as shares
+from workbench.analysis.tables.importance import is_constant
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures.labels import result, setting, upper
@@ -16,7 +18,7 @@ def importance(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figur
 
     `runs`: a table of runs, such as `wb.runs(folder)`. `of`: the result. `theme`: "light" or "dark".
 
-    Raises `SettingError`: no setting differs, or fewer than three runs have the result.
+    Raises `SettingError` if no setting differs, the result is equal in all runs, or fewer than three runs have it.
 
     >>> import tempfile, workbench as wb
     >>> folder = tempfile.mkdtemp()
@@ -26,6 +28,11 @@ def importance(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figur
     ('scheme',)
     """
     table = shares(runs, of)
+    values = runs.done[of].to_numpy(float)
+    values = values[np.isfinite(values)]
+    if is_constant(values):
+        why = f"is {values[0]:.4g} in all {len(values)} runs; choose a result that varies"
+        raise SettingError(f"of = {of!r}: {why}")
     table = table[table["share"].notna()]
     if not len(table):
         raise SettingError("runs: no setting but the seed differs; nothing can be compared")

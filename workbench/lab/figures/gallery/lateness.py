@@ -9,13 +9,13 @@ from workbench.analysis.recordings.card import LATE_RATIO
 from workbench.analysis.recordings.recording import Recording
 from workbench.lab.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
 
-MAX_STEPS = 2000  # steps drawn; longer recordings show the latest of several steps
+MAX_STEPS = 2000  # max number of columns; in longer recordings, a column is the latest of several steps
 
 
 def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
-    """Draw every worker's time over the step's median, steps from left to right.
+    """Draw each worker's time over the median of the step, with steps from left to right.
 
-    `recording`: of one job; in long ones a column shows the latest of several steps, and the subtitle says so.
+    `recording`: of one job. In a long one, a column shows the latest of several steps, as the subtitle mentions.
 
     Raises `SettingError` for several jobs at once, or an unknown theme.
 

@@ -10,11 +10,12 @@ import plotly.graph_objects as go
 
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
 from workbench.lab.figures.labels import result, setting, upper
 from workbench.lab.figures.style import BLUE, ORANGE, SKY, Theme, log_scale, new_figure, palette
 
 _MAX_LINEAR_RATIO = 20.0
-_MAX_LABELLED_VALUES = 8  # values of a setting up to which each is labelled
+_MAX_LABELLED_VALUES = 8  # max number of values of a setting for which each has a label
 
 
 def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
@@ -24,14 +25,14 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
     factor of twenty, its logarithm is drawn. `theme`: "light" or "dark". In a page, ranges of the axes can be
     selected.
 
-    Raises `SettingError`: no run has the result.
+    Raises `SettingError` if no run has the result.
 
     >>> import tempfile, workbench as wb
     >>> folder = tempfile.mkdtemp()
     >>> for scheme in ["UMW", "GC"]:
     ...     _ = wb.run(wb.Experiment(scheme=scheme, rounds=5)).save(f"{folder}/{scheme}")
     >>> [axis.label for axis in parallel(wb.runs(folder)).data[0].dimensions]
-    ['scheme', 'time of the whole run']
+    ['scheme', 'time of the whole run (s)']
     """
     done = runs.done
     if of not in done or not len(done) or not pd.api.types.is_numeric_dtype(done[of]):
@@ -40,8 +41,8 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
     values = done[of].to_numpy(float)
     log = bool(log_scale(values, _MAX_LINEAR_RATIO)) if len(values) else False
     shown = np.log10(values) if log else values
-    text = result(of)[0]
-    last: dict[str, Any] = {"label": f"{text}{', log₁₀' * log}", "values": shown}
+    text, long = result(of)
+    last: dict[str, Any] = {"label": long, **_numbers(values, log)}
     look, low = palette(theme), BLUE if theme == "light" else SKY
     about = "a line is a run; drag along an axis to choose"
     figure = new_figure(theme, f"{upper(text)} of {len(done)} runs", about)
@@ -60,13 +61,21 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
 def _axis(name: str, column: pd.Series[Any]) -> dict[str, Any]:
     if pd.api.types.is_numeric_dtype(column) and column.notna().all():
         values = column.to_numpy(float)
-        few = np.unique(values)
-        ticks = (
-            {"tickvals": few, "ticktext": [f"{value:g}" for value in few]}
-            if len(few) <= _MAX_LABELLED_VALUES
-            else {}
-        )
-        return {"label": setting(name), "values": values, **ticks}
+        return {"label": setting(name), **_numbers(values, bool(log_scale(values, _MAX_LINEAR_RATIO)))}
     codes, texts = pd.factorize(column.astype(object).where(column.notna(), "none"), sort=False)
     ticks = {"tickvals": list(range(len(texts))), "ticktext": list(map(str, texts))}
     return {"label": setting(name), "values": codes, **ticks}
+
+
+def _numbers(values: Array, log: bool) -> dict[str, Any]:
+    """Return the values of an axis and its ticks: every value if there are few that lie apart, else powers of ten."""
+    shown, few = np.log10(values) if log else values, np.unique(values)
+    places = np.log10(few) if log else few
+    apart = len(few) < 2 or np.diff(places).min() * _MAX_LABELLED_VALUES * 2 >= np.ptp(places)
+    if len(few) <= _MAX_LABELLED_VALUES and apart:
+        return {"values": shown, "tickvals": places, "ticktext": [f"{value:.4g}" for value in few]}
+    if not log:
+        return {"values": shown}
+    low, high = int(np.floor(places.min())), int(np.ceil(places.max()))
+    powers = np.arange(low, high + 1, max(1, -(-(high - low) // _MAX_LABELLED_VALUES)))
+    return {"values": shown, "tickvals": powers, "ticktext": [f"{10.0**power:.4g}" for power in powers]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -14,13 +15,15 @@ from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.figures.style import Theme, marks, new_figure, palette, scheme_style
 
 Words = NDArray[np.object_]
-_COLOR_SHARE = 0.75  # share of the scheme's colour in a field, the rest is background: text stays readable
+_COLOR_SHARE = (
+    0.75  # share of the scheme's colour in a cell; the rest is the background's, so that text is readable
+)
 
 
 def phase_diagram(
     contest: SchemeGrid, alpha: Fraction | None = None, latency: float | None = None, theme: Theme = "light"
 ) -> go.Figure:
-    """Draw the fastest scheme over the grid, in its colour, with its lead; a ring marks the current setting.
+    """Draw the fastest scheme in each cell of the grid, with its lead. A ring marks the current setting.
 
     `alpha` and `latency` (s): coordinates of the ring.
 
@@ -34,10 +37,10 @@ def phase_diagram(
         raise SettingError("contest: is empty; give at least one scheme, one alpha and one latency")
     rows, columns = contest.winner.shape
     about = "scheme with the shortest mean round, and the second best's round over it"
-    figure = new_figure(theme, "Shortest rounds", about, height=220 + 58 * rows)
+    figure = new_figure(theme, "Shortest rounds", about, height=220 + 66 * rows)
     figure.add_trace(_cells(contest, theme))
     if alpha is not None and latency is not None:
-        figure.add_trace(_here(contest, alpha, latency, theme))
+        figure.add_trace(_ring(contest, alpha, latency, theme))
     across, down = list(map(quantity_of, contest.latencies)), list(map(str, contest.alphas))
     figure.update_xaxes(title_text="link latency", tickvals=list(range(columns)), ticktext=across)
     figure.update_yaxes(title_text="straggler fraction α", tickvals=list(range(rows)), ticktext=down)
@@ -55,9 +58,10 @@ def mixed(color: str, ground: str, share: float) -> str:
 
 
 def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
-    count = len(contest.names)
+    count = len(contest.names) + 1  # the last for ties
     ground = palette(theme).background
     colors = [mixed(scheme_style(name.split(" ")[0]).color, ground, _COLOR_SHARE) for name in contest.names]
+    colors.append(palette(theme).grid)
     steps = [[(i + side) / count, color] for i, color in enumerate(colors) for side in (0, 1)]
     fields = {
         "zmin": -0.5,
@@ -69,23 +73,31 @@ def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
     }
     found_fields = {"text": _texts(contest), "texttemplate": "%{text}", "textfont": {"size": 13}}
     found_fields |= {"customdata": _hovers(contest), "hovertemplate": "%{customdata}<extra></extra>"}
-    return go.Heatmap(z=contest.winner, name="winners", **fields, **found_fields)
+    tied = contest.equal.sum(axis=2) > 1
+    return go.Heatmap(z=np.where(tied, count - 1.0, contest.winner), name="winners", **fields, **found_fields)
 
 
 def _texts(contest: SchemeGrid) -> Words:
     texts: Words = np.full(contest.winner.shape, "", dtype=object)
     for place, winner in np.ndenumerate(contest.winner):
-        if winner == winner:
+        if (equal := np.flatnonzero(contest.equal[place])).size > 1:
+            texts[place] = "<br>".join(["tie:", *_few([contest.names[k] for k in equal])])
+        elif winner == winner:
             lead = contest.lead[place]
             texts[place] = contest.names[int(winner)] + (f"<br>{lead:.2g}×" if np.isfinite(lead) else "")
     return texts
+
+
+def _few(names: Sequence[str]) -> list[str]:
+    """Return at most two names, or one and how many more there are."""
+    return list(names) if len(names) < 3 else [names[0], f"and {len(names) - 1} more"]
 
 
 def _hovers(contest: SchemeGrid) -> Words:
     texts: Words = np.full(contest.winner.shape, "", dtype=object)
     for i, alpha in enumerate(contest.alphas):
         for j, latency in enumerate(contest.latencies):
-            order = np.argsort(contest.seconds[i, j])  # NaN last
+            order = np.argsort(contest.seconds[i, j])  # NaN is last
             times = [f"{contest.names[k]}: {_time(contest.seconds[i, j, k])}" for k in order]
             texts[i, j] = "<br>".join([f"α = {alpha}, latency {quantity_of(latency)}", *times])
     return texts
@@ -95,7 +107,7 @@ def _time(seconds: float) -> str:
     return "no such setting" if seconds != seconds else f"{quantity(seconds, 'time')} a round"
 
 
-def _here(contest: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) -> go.Scatter:
+def _ring(contest: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) -> go.Scatter:
     x = _between(contest.latencies, latency)
     y = float(np.interp(float(alpha), [float(a) for a in contest.alphas], range(len(contest.alphas))))
     ink = palette(theme).text
@@ -104,7 +116,7 @@ def _here(contest: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) ->
 
 
 def _between(latencies: tuple[float, ...], latency: float) -> float:
-    """Return the position of a latency on the columns, which are logarithmic except for a leading 0."""
+    """Return the position of a latency on the axis of columns, which is logarithmic except for a leading 0."""
     low = min((value for value in latencies if value > 0), default=1.0)
     floor = low / 10
     logs = np.log10([max(value, floor) for value in latencies])

@@ -1,4 +1,4 @@
-"""Ranking: the planner's configurations by time, with their uncertainty and the composition of their rounds."""
+"""Ranking: the planner's configurations by time, with uncertainties and the parts of their rounds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from workbench.analysis.planning.advice import Advice, Choice
 from workbench.analysis.planning.quantities import INEXACT_MARK, quantity_of
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.scheme import mark_note
+from workbench.lab.figures.scheme_grid import MAX_EQUAL_RATIO
 from workbench.lab.figures.style import (
     BLUE,
     GREY,
@@ -27,15 +28,17 @@ from workbench.lab.figures.style import (
 )
 
 MAX_BARS = 14
+MAX_TICKS = 6  # labels of a linear axis at most
+MIN_SHOWN_SHARE = 0.005  # share of wins from which on it is written
 COLORS = {"computing": GREY, "stragglers": VERMILLION, "latency": ORANGE, "transfers": BLUE}
 
 
 def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.Figure:
-    """Draw the best configuration of each scheme, then the next best, with the composition of their rounds.
+    """Draw the best configuration of each scheme, and the next best ones, with the parts of their rounds.
 
-    `advice`: result of `wb.plan`. `most`: number of configurations at most. `theme`: "light" or "dark".
+    `advice`: result of `wb.plan`. `most`: max number of configurations. `theme`: "light" or "dark".
 
-    Raises `SettingError`: an unknown theme, or nothing to show.
+    Raises `SettingError` for an unknown theme, or if there is nothing to show.
 
     >>> import workbench as wb
     >>> from workbench.analysis.planning.planner import plan
@@ -60,10 +63,12 @@ def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.
     for choice in shown:
         _add(figure, choice, unit.scale)
     _parts(figure, shown)
-    for choice in shown:
-        _say(figure, choice, theme)
     names = [choice.marked for choice in reversed(shown)]
-    figure.update_yaxes(categoryorder="array", categoryarray=names, showgrid=False, ticks="")
+    said = {
+        "tickvals": names,
+        "ticktext": [_name_and_ties(choice, shown, theme) for choice in reversed(shown)],
+    }
+    figure.update_yaxes(categoryorder="array", categoryarray=names, showgrid=False, ticks="", **said)
     inexact = "" if all(choice.exact for choice in shown) else f"{INEXACT_MARK}: inexact, rounds simulated"
     notes = [note for note in (inexact, mark_note(choice.scheme for choice in shown)) if note]
     if notes:
@@ -73,11 +78,13 @@ def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.
     figure.update_annotations(selector={"yref": "paper"}, font={"size": 17})
     legend = {"orientation": "h", "x": 1.0, "xanchor": "right", "traceorder": "normal"}
     legend |= {"y": 0.0, "yref": "container", "yanchor": "bottom"}
-    return figure.update_layout(barmode="stack", margin_t=130, margin_b=110, legend=legend)
+    return figure.update_layout(
+        barmode="stack", margin_t=130, margin_b=110, legend=legend, meta={"stacks": True}
+    )
 
 
 def picked(advice: Advice, most: int = MAX_BARS) -> list[Choice]:
-    """Choose the configurations to show: the best of every scheme, then the best others; sorted by time."""
+    """Return the configurations to draw, sorted by time: the best of every scheme, then the best others."""
     firsts = {id(choice) for choice in advice.schemes[:most]}
     others = [choice for choice in advice.choices if id(choice) not in firsts][: max(most - len(firsts), 0)]
     shown = firsts | {id(choice) for choice in others}
@@ -98,14 +105,21 @@ def _add(figure: go.Figure, choice: Choice, scale: float) -> None:
     figure.add_trace(mark, row=1, col=1)
 
 
-def _say(figure: go.Figure, choice: Choice, theme: Theme) -> None:
-    """Return the uncertainty of a configuration in words, for the text beside its bar."""
-    if choice.sure >= 0.005:
-        figure.add_annotation(
-            text=f"fastest in {choice.sure:.0%}", row=1, col=1, x=1.0, xref="x domain", xanchor="right",
-            y=choice.marked,
-            showarrow=False, font={"size": 14, "color": palette(theme).muted},
-        )  # fmt: skip
+def _name_and_ties(choice: Choice, shown: Sequence[Choice], theme: Theme) -> str:
+    """Return the name of a configuration, and below it how often it is the fastest, or with which it ties."""
+    other = next(each for each in shown if _ties(each, choice))
+    small = [f"as fast as {other.marked}"] if other is not choice else []
+    if not small and choice.sure >= MIN_SHOWN_SHARE:
+        tied = any(each is not choice and _ties(each, choice) for each in shown)
+        small = [f"{'with its equals ' if tied else ''}fastest in {choice.sure:.0%}"]
+    look = f"font-size:85%;color:{palette(theme).muted}"
+    return "<br>".join([choice.marked, *(f'<span style="{look}">{text}</span>' for text in small)])
+
+
+def _ties(one: Choice, other: Choice) -> bool:
+    """Return whether two configurations are equally fast, with the same spread."""
+    pairs = ((one.seconds, other.seconds), (one.low, other.low), (one.high, other.high))
+    return all(max(pair) <= MAX_EQUAL_RATIO * min(pair) for pair in pairs)
 
 
 def _parts(figure: go.Figure, shown: Sequence[Choice]) -> None:
@@ -129,6 +143,6 @@ def _parts(figure: go.Figure, shown: Sequence[Choice]) -> None:
 def _scale(shown: Sequence[Choice], scale: float) -> dict[str, object]:
     low, high = min(c.low for c in shown) * scale, max(c.high for c in shown) * scale
     if low > 0 and high > 6 * low:
-        ends = [float(np.log10(low)) - 0.08, float(np.log10(high)) + 0.25]
+        ends = [float(np.log10(low)) - 0.08, float(np.log10(high)) + 0.08]
         return {"type": "log", "tickformat": "~g", "range": ends, **log_ticks(low, high)}
-    return {"type": "linear", "range": [0, 1.2 * high]}
+    return {"type": "linear", "range": [0, 1.05 * high], "nticks": MAX_TICKS}

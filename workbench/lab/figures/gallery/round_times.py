@@ -26,7 +26,9 @@ from workbench.lab.figures.style import (
     time_unit,
 )
 
-MAX_EQUAL_RATIO = 1.01  # factor over the shortest round up to which all rounds count as equally long
+MAX_EQUAL_RATIO = (
+    1.01  # rounds count as equally long if the longest takes at most this factor times the shortest
+)
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -41,12 +43,12 @@ def round_times(
 ) -> go.Figure:
     """Draw the round times: one box per run, on a logarithmic axis.
 
-    `runs`: traces or forecasts; give a dict from name to forecast to name them. A name that starts with a scheme's
-    (such as "CR forecast") takes the scheme's colour. `theme`: "light" or "dark". `skip`: number of first rounds of
-    each trace to leave out: in a real run they may take longer, until caches are filled.
+    `runs`: traces or forecasts, or a dict from name to trace or forecast. A name that begins with a scheme's (such as
+    "CR forecast") has the scheme's colour. `theme`: "light" or "dark". `skip`: number of first rounds of each trace to
+    leave out, since in a real run they may take longer, until caches are filled.
 
-    Raises `SettingError`: there is nothing to draw, something that is neither trace nor forecast, or a trace
-    with no more rounds than are left out.
+    Raises `SettingError` if there is nothing to draw, an item is neither trace nor forecast, or a trace has no rounds
+    after those that are left out.
 
     >>> import workbench as wb
     >>> e = wb.Experiment(scheme="UMW", workers=4, rounds=20)
@@ -63,25 +65,25 @@ def round_times(
     figure.add_traces([_box(row, unit) for row in rows])
     figure.add_traces([_mean(row, unit, theme) for row in rows])
     order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(rows)]}
-    # All boxes in one call: plotly validates everything in each call, and a slider waits for it.
+    # All boxes in one call, because plotly validates everything in each call, and a slider waits for it.
     return figure.update_layout(
         xaxis={"title": {"text": f"time per round ({unit.name})"}, "tickformat": "~g", **_scale(rows, unit)},
         yaxis={**order, "showgrid": False, "ticks": "", "range": [-0.6, len(rows) - 0.4]},
-        annotations=[_said_mean(row) for row in rows],
+        annotations=[_mean_text(row) for row in rows],
         showlegend=False,
         margin={"r": 150},
     )
 
 
 def _scale(rows: Sequence[_Row], unit: Unit) -> dict[str, object]:
-    """Return a logarithmic scale, except where rounds of a scheme that asks no worker take no time."""
+    """Return a logarithmic scale, or a linear one if rounds of a scheme that uses no worker take no time."""
     ends = np.array([np.quantile(row.seconds, (QUANTILES[0], QUANTILES[-1])) for row in rows])
     low, high = float(ends.min()), float(ends.max())
     if low <= 0:
         return {"type": "linear", "rangemode": "tozero"}
     if high > MAX_EQUAL_RATIO * low:
         return {"type": "log", **log_ticks(low, high)}
-    # otherwise rounding errors would fill the axis
+    # otherwise rounding errors would determine the axis
     ends = np.array([low, high]) * unit.scale * [2 / 3, 3 / 2]
     return {"type": "log", "nticks": 10, "range": np.log10(ends).tolist()}
 
@@ -132,8 +134,10 @@ def _mean(row: _Row, unit: Unit, theme: str) -> go.Scatter:
     return marks([row.seconds.mean() * unit.scale], [row.label], f"{row.label} mean", marker, hover)
 
 
-def _said_mean(row: _Row) -> dict[str, object]:
-    unit = time_unit(float(row.seconds.mean()))  # a unit per row: means may differ by orders of magnitude
+def _mean_text(row: _Row) -> dict[str, object]:
+    unit = time_unit(
+        float(row.seconds.mean())
+    )  # one unit per row, since means may differ by orders of magnitude
     text = f"mean {row.seconds.mean() * unit.scale:.3g} {unit.name}"
     place = {"xref": "paper", "x": 1.01, "xanchor": "left", "y": row.label, "yref": "y"}
     return {"text": text, **place, "showarrow": False, "font": {"size": 16}}

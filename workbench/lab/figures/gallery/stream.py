@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError
 from workbench.core.base.type_checks import span
-from workbench.core.trace.stream import STATES, Stream
+from workbench.core.trace.stream import COMPUTES, STATES, Stream
 from workbench.core.trace.trace import Trace
+from workbench.lab.figures.gallery.phase_diagram import mixed
 from workbench.lab.figures.inputs import check_traces, plural
-from workbench.lab.figures.style import BLUE, ORANGE, PINK, VERMILLION, Theme, new_figure, palette
+from workbench.lab.figures.style import (
+    COMPUTING,
+    QUEUED,
+    REFUSED,
+    SENDING,
+    TOO_LATE,
+    Theme,
+    new_figure,
+    palette,
+)
 
-MAX_ROUNDS = 400  # rounds that are drawn; the newest if there are more
-MAX_NUMBERED_ROWS = 12  # rows or rounds of which each is numbered
+MAX_ROUNDS = 400  # max number of drawn rounds; if there are more, the newest
+MAX_NUMBERED_ROWS = 12  # max number of rows, or of rounds, for which each has a number
+MAX_CELLS = 2500  # max number of workers times rounds for which single rounds are drawn
+MAX_BLOCKS = 25  # max number of blocks of rounds that are drawn instead
+MIN_SHARE = 0.01  # min share that is written at the end of an axis
 
 
 def colors(theme: str) -> dict[str, str]:
@@ -23,9 +40,8 @@ def colors(theme: str) -> dict[str, str]:
     ['waits', 'computes', 'queues']
     """
     p = palette(theme)
-    light = {"queues": "#F5D9A6", "dead": "#1B1F24"}
-    shades = light if theme == "light" else {"queues": "#7A5A1C", "dead": "#EEF0F3"}
-    states = [p.neutral, BLUE, shades["queues"], ORANGE, VERMILLION, PINK, shades["dead"]]
+    queued = QUEUED if theme == "light" else "#6B6238"
+    states = [p.neutral, COMPUTING, queued, SENDING, TOO_LATE, REFUSED, p.text]
     return {**dict(zip(STATES, states, strict=True)), "ink": p.text, "soft": p.muted, "ground": p.background}
 
 
@@ -34,11 +50,12 @@ def stream(
 ) -> go.Figure:
     """Draw a row per worker over the rounds: computing, waiting, sending, late, dropped or dead.
 
-    `trace`: a run with events. `first`: first round drawn; by default, such that the last rounds are shown. `rounds`:
-    number of rounds at most. All rounds have the same width, whatever they lasted. Beside the rows: the share of time
-    in which a worker computed, and the share of rounds that ended without it. `theme`: "light" or "dark".
+    `trace`: a run with events. `first`: first drawn round. By default, the last rounds are drawn. `rounds`: max number
+    of rounds. All rounds have the same width, whatever their time. Beside the rows are the share of the time in which a
+    worker computed, and the share of rounds that ended without its answer. If single rounds would be too small to see,
+    the rows show the share of late answers over blocks of rounds. `theme`: "light" or "dark".
 
-    Raises `SettingError`: the trace kept no events.
+    Raises `SettingError` if the events of the trace were not kept.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=3))
@@ -51,9 +68,7 @@ def stream(
         raise SettingError("trace: kept no events; run with events=True")
     begin = max(len(table) - rounds, 0) if first is None else min(max(first - table.first, 0), len(table) - 1)
     shown = table.grid[begin : begin + rounds]
-    z = shown.transpose(1, 0, 2).reshape(table.workers, -1)
-    x = table.first + begin + (np.arange(z.shape[1]) + 0.5) / table.slices
-    look, workers = colors(theme), np.arange(1, table.workers + 1)
+    workers = np.arange(1, table.workers + 1)
     title = f"{trace.label}, {plural(table.workers, 'worker')}: what they did, round by round"
     late = table.lateness()
     there = slice(begin, begin + rounds)
@@ -62,30 +77,65 @@ def stream(
     about = f"round{many} {span(start, start + len(shown) - 1)} · {share:.1%} of the answers"
     figure = new_figure(theme, title, f"{about} late", int(np.clip(260 + 8 * table.workers, 410, 930)))
     figure.set_subplots(
-        rows=1, cols=3, shared_yaxes=True, column_widths=[0.76, 0.12, 0.12], horizontal_spacing=0.035
+        rows=1, cols=3, shared_yaxes=True, column_widths=[0.72, 0.16, 0.12], horizontal_spacing=0.035
     )
-    scale = [[(i + d) / len(STATES), look[name]] for i, name in enumerate(STATES) for d in (0, 1)]
-    names = np.array(STATES)[z]
-    figure.add_trace(
-        go.Heatmap(
-            z=z, x=x, y=workers, zmin=-0.5, zmax=len(STATES) - 0.5, colorscale=scale, customdata=names, showscale=False,
-            hovertemplate="worker %{y}, round %{x:.0f}: %{customdata}<extra></extra>",
-        ),
-        1, 1,
-    )  # fmt: skip
-    for name in STATES:
-        marker = {"color": look[name], "symbol": "square", "size": 13}
-        figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, row=1, col=1)
-    sides = (("computing", table.utilisation(), BLUE), ("late", late, VERMILLION))
+    many = len(shown) * table.workers > MAX_CELLS
+    figure.add_traces(
+        _shares(table, there, theme) if many else _states(table, shown, begin, theme), rows=1, cols=1
+    )
+    sides = (("computing", table.utilisation(), COMPUTING), ("late", late, TOO_LATE))
     for column, (name, values, color) in enumerate(sides, 2):
         bar = {"orientation": "h", "marker_color": color, "showlegend": False, "name": name}
         figure.add_bar(x=values, y=workers, **bar, row=1, col=column)
-        axis = {"title_text": name, "tickformat": ".0%", "rangemode": "tozero", "nticks": 3}
-        figure.update_xaxes(**axis, row=1, col=column)
+        most = float(max(values.max(initial=0.0), MIN_SHARE))
+        axis = {"title": {"text": name, "font": {"size": 14}}, "range": [0, 1.04 * most], "tickvals": [most]}
+        figure.update_xaxes(**axis, ticktext=[f"{most:.0%}"], row=1, col=column)
     figure.update_xaxes(title_text="round", showgrid=False, row=1, col=1)
     dtick = 1 if table.workers <= MAX_NUMBERED_ROWS else None
     figure.update_yaxes(range=[table.workers + 0.5, 0.5], showgrid=False, dtick=dtick)
     figure.update_xaxes(dtick=1 if len(shown) <= MAX_NUMBERED_ROWS else None, row=1, col=1)
     figure.update_yaxes(title_text="worker", row=1, col=1)
     figure.update_layout(legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}, bargap=0.15)
-    return figure.update_layout(margin={"t": 126})  # below the subtitle
+    return figure.update_layout(margin={"t": 126})  # space for the subtitle
+
+
+def _states(table: Stream, shown: NDArray[np.uint8], begin: int, theme: Theme) -> list[Any]:
+    """Return a heat map of every worker's states in slices of the rounds, and its legend."""
+    look, z = colors(theme), shown.transpose(1, 0, 2).reshape(table.workers, -1)
+    x = table.first + begin + (np.arange(z.shape[1]) + 0.5) / table.slices
+    scale = [[(i + d) / len(STATES), look[name]] for i, name in enumerate(STATES) for d in (0, 1)]
+    cells = go.Heatmap(
+        z=z, x=x, y=np.arange(1, table.workers + 1), zmin=-0.5, zmax=len(STATES) - 0.5, colorscale=scale,
+        customdata=np.array(STATES)[z], showscale=False,
+        hovertemplate="worker %{y}, round %{x:.0f}: %{customdata}<extra></extra>",
+    )  # fmt: skip
+    return [cells, *_legend({name: look[name] for name in STATES})]
+
+
+def _shares(table: Stream, there: slice, theme: Theme) -> list[Any]:
+    """Return a heat map of shares over blocks of rounds: states of single rounds would be too small to be seen."""
+    late, grid = table.late[there], table.grid[there]
+    some = bool(late.any())
+    values = late if some else (grid == COMPUTES).mean(axis=2)
+    width = -(-len(values) // MAX_BLOCKS)
+    starts = np.arange(0, len(values), width)
+    counts = np.diff([*starts, len(values)])
+    z = (np.add.reduceat(values.astype(float), starts, axis=0) / counts[:, None]).T
+    words = "of rounds late" if some else "of a round computing"
+    ends = [palette(theme).neutral, TOO_LATE if some else COMPUTING]
+    cells = go.Heatmap(
+        z=z, x=table.first + there.start + starts + counts / 2, y=np.arange(1, table.workers + 1), zmin=0, zmax=1,
+        colorscale=[*enumerate(ends)], showscale=False, customdata=np.broadcast_to(counts, z.shape),
+        hovertemplate=f"worker %{{y}}, %{{customdata}} rounds around %{{x:.0f}}: %{{z:.0%}} {words}<extra></extra>",
+    )  # fmt: skip
+    looks = {f"{share:.0%} {words}": mixed(ends[1], ends[0], share) for share in (0.0, 0.5, 1.0)}
+    return [cells, *_legend(looks)]
+
+
+def _legend(looks: Mapping[str, str]) -> list[Any]:
+    """Return a square in the legend for each name with its colour."""
+    squares = {name: {"color": color, "symbol": "square", "size": 13} for name, color in looks.items()}
+    return [
+        go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker)
+        for name, marker in squares.items()
+    ]

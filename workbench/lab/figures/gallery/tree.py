@@ -12,7 +12,7 @@ from workbench.core.base.type_checks import span
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.experiment import Experiment
-from workbench.lab.figures.gallery.code import coefficient_scale, one_number
+from workbench.lab.figures.gallery.code import coefficient_scale, equal_coefficients
 from workbench.lab.figures.inputs import plan_of, plural, runs
 from workbench.lab.figures.layout import MAX_LAYERED_WORKERS, REST_NODE, Layout, place
 from workbench.lab.figures.style import BLUE, Theme, assembled, fade, new_figure, palette
@@ -30,15 +30,15 @@ class Strips(NamedTuple):
 
 
 def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
-    """Draw which node sends to which, and beside it which samples of the data set every worker stores.
+    """Draw which node sends to which, and beside it the samples of the data set that each worker stores.
 
     `source`: a plan, or an experiment. `theme`: "light" or "dark".
 
-    Node size is the load. Few workers are drawn layer by layer from the top, many around the master, a ring
-    as a ring. Of plans with more than 400 ranks, one branch is drawn, with the number of workers in every layer; of a
-    ring, some workers are drawn. The subtitle mentions it.
+    The area of a node is its load. Few workers are drawn in layers from the top, many workers around the master, and
+    rings as a circle. Of plans with more than 400 ranks, one branch is drawn, with the number of workers in each layer.
+    Of a large ring, some workers are drawn. The subtitle mentions both.
 
-    Raises `SettingError`: neither a plan nor an experiment, or the theme is unknown.
+    Raises `SettingError` if `source` is neither a plan nor an experiment, or the theme is unknown.
 
     >>> import workbench as wb
     >>> e = wb.Experiment(scheme="CR", scheme_args={"children": 3, "layers": 2, "stragglers": 1}, workers=12)
@@ -51,7 +51,7 @@ def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     height = int(np.clip(190 + 26 * len(layout.x), 480, 860))
     figure = new_figure(theme, name or "Plan", _subtitle(plan, layout, strips), height)
     scale = coefficient_scale(strips.coefficient, theme)
-    look = {"coloraxis": scale, "showlegend": False, "margin": {"l": 40}}
+    look = {"coloraxis": scale, "showlegend": False, "margin": {"l": 40}, "meta": {"stacks": True}}
     traces = [_edges(plan, layout, theme), _nodes(plan, layout, theme), _held(strips)]
     arrows = _arrows(layout, theme) if layout.ring else []
     return assembled(figure, traces, annotations=arrows, **look, **_axes(plan, layout, strips))
@@ -70,7 +70,7 @@ def _subtitle(plan: Plan, layout: Layout, strips: Strips) -> str:
         texts.append(drawn if layout.ring else "one branch drawn")
     if shown < plan.workers:
         texts.append(f"data of workers 1 to {shown}")
-    return " · ".join([*texts, *one_number(strips.coefficient)])
+    return " · ".join([*texts, *equal_coefficients(strips.coefficient)])
 
 
 # ---------------------------------------------------------------- the graph
@@ -89,10 +89,10 @@ def _edges(plan: Plan, layout: Layout, theme: str) -> dict[str, Any]:
 
 
 def _stubs(plan: Plan, layout: Layout) -> tuple[Array, Array]:
-    """Draw three short lines under each node whose children are not drawn."""
+    """Draw three short lines below each node whose children are not drawn."""
     if layout.radial:
         return np.zeros(0), np.zeros(0)
-    # The remaining nodes are like their siblings.
+    # Other nodes are like their siblings.
     alike = np.where(layout.rank == REST_NODE, np.roll(layout.rank, 1), layout.rank)
     children, inner = plan.children, set(layout.edges[:, 0].tolist())
     tops = [place for place, rank in enumerate(alike.tolist()) if children[rank] and place not in inner]
@@ -120,8 +120,8 @@ def _nodes(plan: Plan, layout: Layout, theme: str) -> dict[str, Any]:
     }
     look = {"mode": "markers+text" if few else "markers", "marker": marker, "text": numbers}
     look |= {"textfont": {"size": size, "color": np.where(rest, colors.text, "#FFFFFF")}}
-    told = [_labels(plan, layout, place) for place in range(len(ranks))]
-    hover = {"customdata": ranks, "hovertext": told, "hovertemplate": "%{hovertext}<extra></extra>"}
+    labels = [_labels(plan, layout, place) for place in range(len(ranks))]
+    hover = {"customdata": ranks, "hovertext": labels, "hovertemplate": "%{hovertext}<extra></extra>"}
     return {"type": "scatter", "name": "nodes", "x": layout.x, "y": layout.y, **look, **hover}
 
 
@@ -165,7 +165,7 @@ def _arrows(layout: Layout, theme: str) -> list[dict[str, Any]]:
 
 
 def strips_of(plan: Plan, ranks: int) -> Strips:
-    """Join parts stored with one coefficient to ranges of samples, for as many ranks as can be drawn."""
+    """Join parts with one coefficient into ranges of samples, for as many ranks as can be drawn."""
     counts = np.diff(plan.indptr[: ranks + 1])
     rank = np.repeat(np.arange(ranks), counts)
     part, coefficient = plan.indices[: len(rank)], plan.coefficients[: len(rank)]
@@ -178,7 +178,7 @@ def strips_of(plan: Plan, ranks: int) -> Strips:
     strips = Strips(rank[first], plan.bounds[part[first]], plan.bounds[part[last] + 1], coefficient[first])
     if len(first) <= MAX_STRIPS:
         return strips
-    whole = strips.rank < strips.rank[MAX_STRIPS]  # all data of a rank, or none
+    whole = strips.rank < strips.rank[MAX_STRIPS]  # draw all data of a rank, or none
     return Strips(*(column[whole] for column in strips))
 
 
@@ -187,8 +187,8 @@ def _held(strips: Strips) -> dict[str, Any]:
     marker = {"color": strips.coefficient, "coloraxis": "coloraxis", "line": {"width": 0}}
     text = "<b>rank %{y}</b><br>samples %{customdata[0]} to %{customdata[1]}"
     text += "<br>coefficient %{customdata[2]:.5g}<extra></extra>"
-    told = np.stack([strips.start, strips.stop - 1, strips.coefficient], axis=1)
-    look = {"marker": marker, "customdata": told, "hovertemplate": text, "xaxis": "x2", "yaxis": "y2"}
+    ranges = np.stack([strips.start, strips.stop - 1, strips.coefficient], axis=1)
+    look = {"marker": marker, "customdata": ranges, "hovertemplate": text, "xaxis": "x2", "yaxis": "y2"}
     return {"type": "bar", "name": "data held", "orientation": "h", **place, **look}
 
 
@@ -207,7 +207,7 @@ def _axes(plan: Plan, layout: Layout, strips: Strips) -> dict[str, dict[str, Any
 
 
 def _layer_axis(plan: Plan) -> dict[str, object]:
-    """Label the axis with the number of workers per layer, where not all are drawn."""
+    """Label the axis with the number of workers per layer, if not all are drawn."""
     counts = np.bincount(plan.depth)
     texts = [f"layer {depth}:<br>{plural(n, 'worker')}" for depth, n in enumerate(counts.tolist())]
     bare = {"showgrid": False, "showline": False, "ticks": "", "title": {"text": ""}}

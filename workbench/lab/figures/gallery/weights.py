@@ -17,7 +17,7 @@ from workbench.lab.figures.inputs import plural, runs, signed
 from workbench.lab.figures.style import BLUE, HUES, VERMILLION, Theme, marks, new_figure, palette
 
 HEIGHT_PX = 360
-MAX_PRINTED_BARS = 24  # bars up to which every weight is printed
+MAX_PRINTED_BARS = 24  # max number of bars for which every weight is printed
 
 
 def weights(trace: Trace, round: int, parent: int = MASTER, theme: Theme = "light") -> go.Figure:
@@ -70,9 +70,9 @@ def _bars(found: Weights, row: int, trace: Trace) -> go.Bar:
     )
 
 
-def numbered(x: NDArray[Any], y: Array, told: bool, **more: Any) -> go.Bar:
-    """Draw bars, with their values above them where there are few."""
-    text = [signed(value) for value in y] if told and len(y) <= MAX_PRINTED_BARS else None
+def numbered(x: NDArray[Any], y: Array, printed: bool, **more: Any) -> go.Bar:
+    """Draw bars, with their values above them if there are few."""
+    text = [signed(value) for value in y] if printed and len(y) <= MAX_PRINTED_BARS else None
     return go.Bar(x=x, y=y, text=text, textposition="outside", cliponaxis=False, **more)
 
 

@@ -12,7 +12,7 @@ from workbench.lab.figures.inputs import labels
 from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.widgets.forms.setup import Setup, Shape, judge, with_shape
 
-# computing times drawn for a forecast (rounds times workers): a slider waits for it
+# max number of computing times drawn for a forecast (rounds times workers), because a slider waits for it
 DRAWS_PER_FORECAST = 4_000
 MIN_FORECAST_ROUNDS, MAX_FORECAST_ROUNDS = 8, 100  # rounds of a forecast
 LATENCIES = (0.0, *(float(x) for x in np.geomspace(1e-5, 1.0, 11).round(9)))  # s
@@ -55,9 +55,9 @@ def names_of(experiments: Sequence[Experiment]) -> list[str]:
 def look_ahead(
     experiments: Sequence[Experiment], rounds: int | None = None, known: Sequence[Ahead] = ()
 ) -> list[Ahead]:
-    """Forecast every experiment on the same draws; deaths are left out, because forecasts do not support them.
+    """Forecast every experiment on the same draws. Deaths are ignored, because forecasts do not support them.
 
-    `known`: earlier results; experiments among them are not forecast again.
+    `known`: earlier results. Experiments among them are not forecast again.
     """
     found = []
     for name, e in zip(names_of(experiments), experiments, strict=True):
@@ -68,7 +68,7 @@ def look_ahead(
 
 
 def _holds(known: Ahead, e: Experiment, rounds: int) -> bool:
-    """Return whether a result is still valid for an experiment; a file of recorded times may have changed."""
+    """Return whether a result is still valid for an experiment. A file of recorded times may have changed."""
     if known.forecast is None or len(known.forecast.seconds) != rounds:
         return False
     same = (
@@ -95,7 +95,7 @@ def contest(
 ) -> SchemeGrid | None:
     """Forecast every scheme over straggler fractions and latencies, on the same draws.
 
-    `told` is called with the finished share; if it returns False, the work is cancelled and the result is None.
+    `told` is called with the finished share. If it returns False, the work is cancelled, and the result is None.
     """
     able = [
         (entry, v.experiment) for entry, v in zip(setup.entries, judge(setup), strict=True) if v.experiment

@@ -21,7 +21,7 @@ def yaml_of(experiment: Experiment) -> str:
 def papermill_command(
     experiment: Experiment, engine: str = "sim", cluster: str = "", output: str = "out.ipynb"
 ) -> str:
-    """Return one line for a shell: notebooks/run.ipynb with every setting of the experiment.
+    """Return a shell command of one line that runs notebooks/run.ipynb with every setting of the experiment.
 
     >>> papermill_command(Experiment(scheme="UMW", workers=4)).split(" -p ")[:3]
     ['papermill notebooks/run.ipynb out.ipynb', 'scheme UMW', 'problem logistic']

@@ -40,9 +40,9 @@ EXAMPLE: dict[str, Any] = {
 
 
 class Explorer(w.VBox):
-    """Header, controls and tabs; each tab is an attribute of its name.
+    """Header, controls and tabs. Each tab is an attribute with the tab's name.
 
-    Pages of 900 pixels and more have the controls beside the tabs. On narrower ones they are a line of values.
+    Pages of 900 pixels and more have the controls beside the tabs. Narrower pages show them as a line of values.
     """
 
     def __init__(
@@ -69,18 +69,18 @@ class Explorer(w.VBox):
             family.catalogue.on_change(self._defined)
 
     def report(self, text: str) -> None:
-        """Show an error where the user looks first."""
+        """Show an error in the first tab."""
         self.desk.tabs[0].report(text)
 
     @guarded
     def refresh(self) -> None:
-        """Judge the settings after a change, and forecast."""
+        """Validate the settings after a change, and forecast."""
         self.desk.refresh()
         self.header.tools.renew()
 
     @guarded
     def _defined(self) -> None:
-        """Offer a class that was defined, as by a notebook's cell, and forecast again where it is chosen."""
+        """Offer a newly defined class, for example of a notebook's cell. Forecast again if it is chosen."""
         if self.controls.renew():
             self.refresh()
 
@@ -92,7 +92,7 @@ class Explorer(w.VBox):
         self.tabs.selected_index = self.desk.tabs.index(tab)
 
     def _ipython_display_(self) -> None:
-        """Display it with pictures of forecasts and curves for readers without a kernel."""
+        """Display the explorer, with pictures of forecasts and curves for readers without a kernel."""
         plots = {
             "forecast of round times": self.desk.tab(Preview).times,
             "curves": self.desk.tab(Running).plot,
@@ -106,15 +106,15 @@ class Explorer(w.VBox):
 
     @property
     def traces(self) -> list[Trace]:
-        """Results of the shown runs that are over."""
+        """Traces of the shown runs that have ended."""
         return self.desk.tab(Running).traces
 
     def run(self, timeout: float | None = None) -> list[Trace]:
-        """Start all runs and wait for their end; raises `SettingError` where the settings cannot be run."""
+        """Start all runs and wait for their end. Raises `SettingError` if the settings cannot be run."""
         if self.desk.reason:
             raise SettingError(self.desk.reason)
         running = self.desk.tab(Running)
-        running.start()
+        running.begin()
         running.plot.wait(timeout)
         return running.traces
 
@@ -125,7 +125,7 @@ def explore(setting: str | Experiment | Sequence[Experiment] = "", folder: str |
     `setting`: initial settings: the name of a preset, an experiment, or several; default: CodedReduce and its
     baselines on the bundled digits. `folder`: folder of saved runs and exports.
 
-    Raises `SettingError`: there is no preset of that name.
+    Raises `SettingError` if there is no preset of that name.
 
     >>> explorer = explore("fig8")
     >>> [e.scheme for e in explorer.experiments]

@@ -1,106 +1,149 @@
-"""Grid of the table of runs: that of itables, with the user's sorting and filters kept when it is drawn again."""
+"""Rows of the table of runs in the page, where they are sorted, filtered and selected."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict
+
+import anywidget
 import pandas as pd
 import traitlets as t
-from itables.widget import ITable
-from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from workbench.lab.widgets.assets import FOLDER
+from workbench.lab.figures.style import scheme_style
+from workbench.lab.widgets.assets import script
+from workbench.lab.widgets.explorer.headings import heading
 
-SHOWN_DIGITS = 5  # digits of a number that are shown
-_TABLE: dict[str, Any] = {  # options of DataTables, see docs/decisions/0018
-    "maxBytes": 0,  # all rows are sent: they are sorted and filtered in the page
-    "showIndex": False,
-    "scrollX": True,
-    "pageLength": 10,
-    "colReorder": True,
-    "order": [],
-    "columnDefs": [],  # js/grid.js also reads them from a grid that is shown before anything is drawn
-    "classes": "display compact nowrap",
-    # no info: at each click and drawing it would check for every cell whether it is selected
-    "select": {"style": "multi", "keys": True, "headerCheckbox": False, "info": False},
-    "layout": {
-        "topStart": "search",
-        "topEnd": "searchBuilder",  # not behind a button: that fails when the table is drawn again
-        "bottomStart": ["info", "pageLength"],
-    },
-    "language": {"searchBuilder": {"title": {"0": "", "_": "Conditions (%d)"}, "add": "Add a condition"}},
-    "text_in_header_can_be_selected": False,
-    "format_floats_in_python": False,  # numbers are rounded before; text would be sent twice
+SENT_DIGITS = 6  # digits of a number that are sent
+_ALWAYS = (
+    "run",
+    "scheme",
+    "state",
+    "engine",
+    "archived",
+    "error",
+    "rounds",
+    "when",
+)  # columns that js/grid.js reads
+_KINDS = {"scheme": "scheme", "state": "state", "when": "when", "tags": "tags", "rounds_done": "of"}
+# 0: on every page; higher ones are left out first where there is no room
+_LEVELS = {
+    "scheme": 0,
+    "state": 0,
+    "when": 1,
+    "loss": 1,
+    "time": 2,
+    "rounds_done": 2,
+    "workers": 3,
+    "time_to": 3,
 }
+_LEVELS_OF_OTHERS = {"error": 8, "note": 7, "run": 6, "straggler_fraction": 6, "load": 6, "tags": 5}
 
 
-def _module() -> str:
-    """Return the module of itables as a value of ours: js/grid.js wraps its exports."""
-    inner = re.sub(r"export\s*\{\s*(\w+) as default\s*\};?", r"return \1;", str(ITable._esm))
-    return f"const itables = (() => {{\n{inner}\n}})();\n{(FOLDER / 'grid.js').read_text(encoding='utf-8')}"
+class Column(TypedDict):
+    """Column of the grid: its name in the table, its heading, what its cells are, and how soon it is left out."""
+
+    name: str
+    label: str
+    kind: str
+    number: bool
+    level: int
 
 
-class Grid(ITable):
-    """Rows that are sorted, filtered and selected in the page; `selected_rows`: the selected ones.
+class Grid(anywidget.AnyWidget):
+    """Rows that are sorted, filtered and selected in the page; `selected_rows`: the selected ones, from 0.
 
-    `asked`: the user's view, by the columns' titles: columns, order, search, length, page, conditions.
+    `asked`: the user's view: search, filters, order, length.
 
     >>> grid = Grid()
     >>> grid.draw(pd.DataFrame({"run": ["a", "b"], "time": [1 / 3, None]}), ["time", "run"])
-    >>> list(grid.df), grid.df["time"].tolist()
-    (['time', 'run'], [0.33333, nan])
+    >>> grid.names, grid.rows["time"]
+    (['time', 'run'], [0.333333, None])
     """
 
-    _esm = t.Unicode(_module()).tag(sync=True)  # type: ignore[assignment]
+    _esm = t.Unicode(script("grid")).tag(sync=True)
+    rows = t.Dict().tag(sync=True)  # column -> values
+    count = t.Int(0).tag(sync=True)
+    columns: t.List[Any] = t.List().tag(sync=True)
+    offered: t.List[Any] = t.List().tag(sync=True)  # columns that can be chosen and filtered by
+    colours = t.Dict().tag(sync=True)  # scheme -> colour
+    actions: t.List[Any] = t.List().tag(sync=True)  # of a row's menu
     asked = t.Dict().tag(sync=True)
+    archived = t.Bool(False).tag(sync=True)  # whether archived runs are shown
+    selected_rows: t.List[int] = t.List().tag(sync=True)
+    empty = t.Unicode("Runs appear here as soon as they are over.").tag(sync=True)
 
     def __init__(self) -> None:
-        super().__init__(pd.DataFrame({"run": []}), **_TABLE)
+        super().__init__()
+        self.on_message: dict[
+            str, Callable[..., None]
+        ] = {}  # kind of a message -> what receives its other fields
+        self.on_msg(self._received)
+
+    def _received(self, _: object, content: dict[str, Any], buffers: object) -> None:
+        fields = dict(content)
+        if handler := self.on_message.get(fields.pop("kind", "")):
+            handler(**fields)
 
     def draw(
-        self, table: pd.DataFrame, shown: Sequence[str], pinned: int = 0, marked: Sequence[int] = ()
+        self,
+        table: pd.DataFrame,
+        shown: Sequence[str],
+        marked: Sequence[int] = (),
+        picked: Sequence[str] = (),
+        target: str = "",
     ) -> None:
-        """Show columns of a table, the first ones pinned; other columns are sent only if the user's view needs them."""
-        # in the order to which they were dragged
-        placed = [name for name in self.asked.get("columns", ()) if name in shown]
-        used = [name for name in self.used if name in table]
-        columns = list(dict.fromkeys([*shown[:pinned], *placed, *shown, *used]))
-        hidden = [i for i, name in enumerate(columns) if name not in shown]
-        options = {"fixedColumns": {"start": pinned}, "selected_rows": list(marked)}
-        sent = _sent(table[columns])
-        numbers = [i for i, name in enumerate(columns) if is_numeric_dtype(sent[name])]
-        of_numbers = {"searchBuilder": {"orthogonal": {"search": "condition"}}}  # see js/grid.js
-        options["columnDefs"] = [{"visible": False, "targets": hidden}, {**of_numbers, "targets": numbers}]
+        """Show columns of a table; others are sent only if the page reads them, or filters or sorts by them.
+
+        `picked`: columns that the user chose, which are never left out. `target`: of the column time_to.
+        """
+        known = [str(name) for name in table if name != "folder"]
+        sent = [name for name in dict.fromkeys([*shown, *_ALWAYS, *self.used]) if name in table]
         with self.hold_sync():
-            self.update(sent, **_TABLE | options)
+            self.rows = {name: _sent(table[name]) for name in sent}
+            self.count = len(table)
+            self.columns = [_column(table, name, name in picked, target) for name in shown]
+            self.offered = [_column(table, name, False, target) for name in known]
+            self.colours = _colours(self.rows.get("scheme", ()))
+            self.selected_rows = list(marked)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the shown columns, in order."""
+        return [column["name"] for column in self.columns]
 
     @property
     def used(self) -> list[str]:
         """Columns by which rows are filtered or sorted."""
-        return [*_about(self.asked.get("conditions", {})), *(name for name, _ in self.asked.get("order", ()))]
-
-    def mark_found(self) -> None:
-        """Select all rows that match the search and the conditions."""
-        self.send({"kind": "mark"})
+        order: Sequence[str] = self.asked.get("order", ())
+        return [*(each["column"] for each in self.asked.get("filters", ())), *order[:1]]
 
 
-def _about(conditions: Mapping[str, Any]) -> Iterator[str]:
-    for each in conditions.get("criteria", ()):
-        if "criteria" in each:
-            yield from _about(each)
-        elif "data" in each:
-            yield each["data"]
+def _column(table: pd.DataFrame, name: str, picked: bool, target: str) -> Column:
+    number = is_numeric_dtype(table[name]) and not is_bool_dtype(table[name])
+    level = 0 if picked else {**_LEVELS, **_LEVELS_OF_OTHERS}.get(name, 4)
+    kind = _KINDS.get(name, "number" if number else "text")
+    return Column(name=name, label=heading(name, target), kind=kind, number=number, level=level)
 
 
-def _sent(table: pd.DataFrame) -> pd.DataFrame:
-    """Return numbers with the digits that are shown, and empty cells for missing values."""
-    found = table.reset_index(drop=True)
-    for name in found:
-        column = found[name]
-        if is_bool_dtype(column) or not is_numeric_dtype(column):
-            found[name] = column.astype(object).where(column.notna(), "").astype(str)
-        # converted to nullable numbers, they would be sorted as text
-        elif is_float_dtype(column) or column.hasnans:
-            values = column.to_numpy(float, na_value=float("nan"))
-            found[name] = [float(f"{x:.{SHOWN_DIGITS}g}") for x in values]
-    return found
+def _colours(schemes: Sequence[str | None]) -> dict[str, str]:
+    return {name: scheme_style(name).color for name in dict.fromkeys(schemes) if name}
+
+
+def _sent(column: pd.Series[Any]) -> list[Any]:
+    """Return values as the page reads them: numbers rounded, None for missing and infinite ones."""
+    if is_bool_dtype(column):
+        return [bool(value) for value in column]
+    if is_numeric_dtype(column):
+        return [_rounded(value) for value in column.to_numpy(float, na_value=float("nan")).tolist()]
+    plain = column.astype(object)
+    return [
+        value if value is None or isinstance(value, bool | int) else str(value)
+        for value in plain.where(column.notna(), None)
+    ]
+
+
+def _rounded(value: float) -> float | int | None:
+    if value != value or value in (float("inf"), float("-inf")):
+        return None
+    return int(value) if value.is_integer() and abs(value) < 2**53 else float(f"{value:.{SENT_DIGITS}g}")

@@ -35,13 +35,13 @@ class Tools(anywidget.AnyWidget):
             self._controls.step(cast(Literal["undo", "redo", "reset"], content["kind"]))
 
     def renew(self) -> None:
-        """Say what can be undone now."""
+        """Show which changes can be undone and redone now."""
         with self.hold_sync():
             self.undo, self.redo = self._controls.steps.undoes, self._controls.steps.redoes
 
 
 class Header(w.HBox):
-    """Row above settings and tabs; while runs are under way, Stop is in the place of Run."""
+    """Row above settings and tabs. While runs are active, the button Stop replaces Run."""
 
     def __init__(self, controls: Controls, running: Running) -> None:
         self.tools, self._running = Tools(controls), running

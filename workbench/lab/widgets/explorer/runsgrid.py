@@ -1,8 +1,11 @@
 """Grid of the table of runs, filled by a thread that reads the folders."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from threading import RLock, Thread
 from typing import Any
@@ -14,31 +17,54 @@ from workbench.analysis.tables.table import LazyRuns, Runs
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import duration
 from workbench.core.base.type_checks import span
-from workbench.lab.widgets.callbacks import Pane, button, guarded, progress, row, seen, sentence
+from workbench.lab.widgets.callbacks import Pane, guarded, progress, sentence
 from workbench.lab.widgets.explorer.grid import Grid
 from workbench.lab.widgets.forms.fields import number
 
-MAX_LISTED_RUNS = 10**6  # runs whose errors are listed
+MAX_LISTED_RUNS = 10**6  # max number of runs whose errors are listed
 BAR_AFTER_S, DRAW_SHARE = 1.0, 0.2  # s until progress is shown; share of the time for drawing
 Line = dict[str, Any]  # a row of the table
-_FIXED_COLUMNS = ("run", "state", "scheme", "workers")
+_FIRST_COLUMNS = ("scheme", "state", "when", "run")
+_FIXED_COLUMNS = (
+    "scheme",
+    "state",
+    "when",
+    "workers",
+    "rounds_done",
+    "time",
+    "loss",
+)  # also where nothing fills them
 RESULTS = ("time", "loss")  # columns whose means are offered first
-_COLUMNS = ("straggler_fraction", "load", *RESULTS, "time_to", "rounds_done", "tags", "note", "error")
+_COLUMNS = (
+    "workers",
+    "straggler_fraction",
+    "load",
+    "rounds_done",
+    "time",
+    "time_to",
+    "loss",
+    "tags",
+    "note",
+    "error",
+)
 
 
 class RunsGrid(Pane):
-    """Rows of runs of which some are selected; the enclosing widget overrides `_marked` and `_filled`."""
+    """Grid of runs, with a selection. The enclosing widget overrides `_marked` and `_filled`."""
 
     def __init__(self, runs: Runs | str | Path) -> None:
         super().__init__()
         self.runs = runs if isinstance(runs, Runs) else LazyRuns(runs).runs()
-        self._lock, self._turn, self._filling = RLock(), 0, False
+        self._lock, self._turn = RLock(), 0
         self._thread: Thread | None = None
-        self._offered = set[str]()  # columns that were shown by default
+        self.picked: tuple[str, ...] = ()  # columns that the user chose; none: the usual ones
         self.shown: list[int] = []  # indices of the grid's rows in the table
         self.bar = w.HTML()
         self.grid = Grid()
+        self.grid.on_message["columns"] = self.pick
         self.grid.observe(lambda _: self._marked(), "selected_rows")
+        self.grid.observe(lambda _: self._draw(), "archived")
+        self.grid.observe(lambda _: self._asked(), "asked")
 
     def _marked(self) -> None:
         """Handle a change of the selected rows."""
@@ -46,17 +72,8 @@ class RunsGrid(Pane):
     def _filled(self) -> None:
         """Handle a change of the columns."""
 
-    def _columns(self) -> w.Widget:
-        self.columns = w.SelectMultiple(description="Columns", rows=8)
-        self.pinned = w.SelectMultiple(description="Pinned", rows=8)
-        self.archived = w.Checkbox(description="Show archived", indent=False, layout={"width": "160px"})
-        for widget in (self.columns, self.pinned, self.archived):
-            widget.observe(lambda _: self._draw(), "value")
-        lists = row(self.columns, self.pinned)
-        about = "choose which columns are shown, and which stay in sight"
-        self.choose = w.ToggleButton(description="Columns …", tooltip=about)
-        self.choose.observe(lambda change: seen(change["new"], lists), "value")
-        seen(False, lists)
+    def _aims(self) -> w.Text:
+        """Return the field of the target."""
         self.target = w.Text(
             description="Target", placeholder="0.1, or test_auc 0.9", continuous_update=False
         )
@@ -66,50 +83,45 @@ class RunsGrid(Pane):
         metric = "" if self.runs.metric == "loss" else f"{self.runs.metric} "
         self.target.value = "" if self.runs.target is None else f"{metric}{self.runs.target}"
         self.target.observe(lambda _: self._aim(), "value")
-        again = button("Refresh", self.again, "read the folders again")
-        return w.VBox([row(again, self.choose, self.target, self.archived), lists])
+        return self.target
 
     @property
-    def _usual(self) -> list[str]:
-        """Columns that are shown by default, in order."""
-        return list(dict.fromkeys((*_FIXED_COLUMNS, *self.runs.differing, *_COLUMNS)))
+    def usual(self) -> list[str]:
+        """Columns that are shown unless the user chose others, in order: those with a value."""
+        names = dict.fromkeys((*_FIRST_COLUMNS, *self.runs.differing, *_COLUMNS))
+        return [name for name in names if name in _FIXED_COLUMNS or _filled(self.runs.table.get(name))]
 
+    def pick(self, names: Sequence[str]) -> None:
+        """Show these columns, or the usual ones where there are none."""
+        self.picked = tuple(names)
+        self._draw()
+
+    @guarded
     def fill(self, runs: Runs) -> None:
-        """Show a table; new default columns are shown, too, and selected runs stay selected."""
+        """Show a table; selected runs stay selected."""
         with self._lock:
             marked = self._folders()
-            self.runs = runs
-            columns = {str(name): column for name, column in self.runs.table.items()}
-            filled = [name for name, c in columns.items() if not (c.isna() | (c.astype(object) == "")).all()]
-            chosen = {*self.columns.value, *(name for name in self._usual if name not in self._offered)}
-            self._offered |= {name for name in self._usual if name in filled}
-            pinned = self.pinned.value if self.columns.options else ("run",)
-            self._filling = True  # all columns at once: every drawn table is sent
-            for menu, names in ((self.columns, chosen), (self.pinned, pinned)):
-                if list(menu.options) != filled:
-                    menu.value = ()  # the page looks up the selection among the new options at once
-                    menu.options = filled
-                menu.value = [name for name in filled if name in names]
+            self.runs = replace(runs, table=_dated(runs.table))
             self._filled()
-            self._filling = False
             self._draw(marked)
+
+    def _asked(self) -> None:
+        """Send a column by which the user filters or sorts, if the page lacks it."""
+        if any(name not in self.grid.rows and name in self.runs.table for name in self.grid.used):
+            self._draw()
 
     def _draw(self, marked: Sequence[str] | None = None) -> None:
         with self._lock:
-            if self._filling:
-                return
             marked = self._folders() if marked is None else marked
             table = self.runs.table
-            shown = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
-            if "when" in shown:  # the newest first; those of a sweep stay in its order
-                shown = shown.sort_values("when", ascending=False, kind="stable")
+            away = table["archived"].astype(bool) if len(table) and "archived" in table else None
+            shown = table if self.grid.archived or away is None else table[~away]
             places = {folder: place for place, folder in enumerate(shown["folder"])}
-            chosen, pinned = self.columns.value or ("run",), self.pinned.value
-            first = [name for name in self.columns.options if name in chosen and name in pinned]
-            ordered = dict.fromkeys([*first, *(name for name in self._usual if name in chosen), *chosen])
             self.shown = list(shown.index)
             rows = [places[folder] for folder in marked if folder in places]
-            self.grid.draw(shown, list(ordered), len(first), rows)
+            columns = [name for name in self.picked or self.usual if name in table]
+            target = "" if self.runs.target is None else f"{self.runs.metric} {self.runs.target:g}"
+            self.grid.draw(shown, columns, rows, self.picked, target)
             self._marked()  # some may be gone
             states = table["state"].value_counts().items() if len(table) else ()
             counts = ", ".join(f"{n:,} {state}" for state, n in states)
@@ -120,7 +132,7 @@ class RunsGrid(Pane):
 
     @guarded
     def _aim(self) -> None:
-        """Read when the loss, or the typed metric, first met the typed target."""
+        """Compute the times at which the loss, or the typed metric, first met the typed target."""
         metric, _, last = (text := self.target.value.strip()).rpartition(" ")
         target = number(last) if last else None
         if isinstance(target, str):
@@ -131,7 +143,7 @@ class RunsGrid(Pane):
 
     @guarded
     def again(self) -> None:
-        """Read the folders again; runs that are not read soon appear later."""
+        """Read the folders again. Runs that take longer to read appear later."""
         if self.runs.root is None:
             return
         self._turn += 1
@@ -142,14 +154,14 @@ class RunsGrid(Pane):
         self._thread.join(BAR_AFTER_S)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until everything is read; return whether it is."""
+        """Wait until all runs are read. Return whether they are."""
         if self._thread is not None:
             self._thread.join(timeout)
         return self._thread is None or not self._thread.is_alive()
 
     @guarded
     def _follow(self, reading: LazyRuns, turn: int) -> None:
-        """Read in a thread, report progress, and show what is read when there is more than is shown."""
+        """Read runs in a thread, report the progress, and show new runs."""
         began = reported = time.monotonic()
         due = began + BAR_AFTER_S
         try:
@@ -203,3 +215,24 @@ class RunsGrid(Pane):
 
     def _say(self, text: str) -> None:
         self.note.value = sentence(text)
+
+
+def _filled(column: pd.Series[Any] | None) -> bool:
+    """Return whether a column has a value."""
+    return column is not None and not (column.isna() | (column.astype(object) == "")).all()
+
+
+def _dated(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table in which every run has a date: that of its notes, else that of its folder's last change."""
+    if not len(table) or "when" not in table:
+        return table
+    return table.assign(
+        when=[when or _changed(folder) for when, folder in zip(table["when"], table["folder"], strict=True)]
+    )
+
+
+def _changed(folder: str) -> str:
+    try:
+        return datetime.fromtimestamp(Path(folder).stat().st_mtime).isoformat(timespec="seconds")
+    except OSError:  # a planned run has no folder yet
+        return ""

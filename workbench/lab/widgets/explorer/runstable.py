@@ -1,7 +1,7 @@
 """Table of all runs as a widget: sort, filter, select; plot, open a round, run again, resume, compare."""
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import ipywidgets as w
 from workbench.analysis.tables.about import delete, describe
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
+from workbench.core.experiment import Experiment
 from workbench.core.running.run import Run
 from workbench.core.running.start import start
 from workbench.core.trace.trust import runnable
@@ -23,22 +24,38 @@ from workbench.lab.widgets.callbacks import (
     row,
     seen,
     sentence,
-    trust_box,
     trusted,
 )
+from workbench.lab.widgets.explorer.runsbar import RunsBar
 from workbench.lab.widgets.explorer.runsgrid import RESULTS, Line
 from workbench.lab.widgets.explorer.runsviews import MAX_PLOTTED_RUNS, RunsViews, experiment_in
 from workbench.mpi.running.real import resume
 
+MENU: list[dict[str, Any]] = [  # of a row, see js/grid.js; states: of the runs for which it is offered
+    {"key": "round", "text": "Open a round", "states": ["done"]},
+    {"key": "live", "text": "Show on the live plot", "states": ["done"]},
+    {"key": "use", "text": "Use these settings"},
+    {"key": "again", "text": "Run again"},
+    {
+        "key": "resume",
+        "text": "Resume",
+        "states": ["running", "stopped", "interrupted", "failed"],
+        "real": True,
+    },
+    {"key": "copy", "text": "Copy as code"},
+    {"key": "archive", "text": "Archive", "other": "Restore"},
+    {"key": "delete", "text": "Delete …", "danger": True},
+]
 FORMS = {"CSV": "csv", "Parquet": "parquet", "MLflow database": "mlflow", "RO-Crate": "ro-crate"}
 
 
 class RunsTable(RunsViews):
-    """Table of runs, one row each; the selected runs are plotted together.
+    """Table of runs, with one row for each run. The selected runs are plotted together.
 
-    Search takes words; conditions take ranges and texts for any column. What is written goes into the runs' folders.
+    Search takes words; filters take ranges and texts for any column. What is written goes into the runs' folders.
 
     runs: what `wb.runs` answers, or a folder. show: shows runs that are started here; default: a live plot below.
+    use: takes over the settings of a run; without it, this is not offered.
 
     >>> import tempfile, workbench as wb
     >>> folder = tempfile.mkdtemp()
@@ -51,15 +68,32 @@ class RunsTable(RunsViews):
     """
 
     def __init__(
-        self, runs: Runs | str | Path = "runs", show: Callable[[Sequence[Run]], None] | None = None
+        self,
+        runs: Runs | str | Path = "runs",
+        show: Callable[[Sequence[Run]], None] | None = None,
+        use: Callable[[Experiment], None] | None = None,
     ) -> None:
         super().__init__(runs, show)
+        self._use = use
         self._drawn: list[str] = []  # folders of the runs that were selected at the last drawing
-        above = [Sheet(), self.message, self.bar, self.note, self._columns(), self.grid]
+        self.grid.on_message["act"] = self.act
+        self.grid.actions = [each for each in MENU if use is not None or each["key"] != "use"]
+        folded = [self._words(), self._means(), self._exports(), self._confirm()]
+        above = [Sheet(), self.message, self._bar(), *folded, self.bar, self.grid, self.note]
         # What was requested is above the curves, which are always shown.
-        below = [self.found, self.text, self.round, self.player, self.live, self.metric, self.plot]
-        self.children = [*above, self._actions(), self._choices(), self._words(), *below]
+        self.children = [
+            *above,
+            self.found,
+            self.text,
+            self.round,
+            self.player,
+            self.live,
+            self.metric,
+            self.plot,
+        ]
         self._hide()
+        self._fold()
+        self.acts.renew(())
         if isinstance(runs, Runs):
             self.fill(runs)
         else:
@@ -71,34 +105,35 @@ class RunsTable(RunsViews):
         if list(self.by.options) != list(self.runs.settings):
             self.by.options = self.runs.settings
 
-    # ---------------------------------------------------------------- actions on runs
+    # ---------------------------------------------------------------- what is above the rows
 
-    def _actions(self) -> w.Widget:
-        offered = {
-            "Select all filtered": (
-                self.grid.mark_found,
-                "select all runs that match the search and the conditions",
-            ),
-            "Clear selection": (self.mark, "select none"),
-            "Look into a round": (self.look, "one round of the selected run in slow motion"),
-            "Show on the live plot": (self.show, "the selected runs beside those that run"),
-            "Run again": (self.rerun, "start the selected runs' experiments again"),
-            "Resume": (self.resume, "resume the selected real run, or attach to it if it is under way"),
-            "What differs": (self.differ, "settings and results in which two selected runs differ"),
-            "As text": (self.copy, "the selected run as YAML and as a papermill line"),
-            "Archive": (self.archive, "archive the selected runs, or restore them; nothing is deleted"),
-            "Delete": (self.ask, "asks before it deletes"),
-        }
+    def _bar(self) -> w.Widget:
+        acts: dict[str, Callable[[], None]] = {}
+        acts |= {"means": lambda: self._fold(self.grouping), "export": lambda: self._fold(self.exporting)}
+        acts |= {"tag": lambda: self._fold(self.words), "refresh": self.again, "clear": self.mark}
+        acts |= {"compare": self.differ, "resume": self.resume, "live": self.show}
+        acts |= {"archive": self.archive, "delete": self.ask}
+        self.acts: RunsBar = RunsBar(self._aims(), acts, self._button)
+        self.trust = self.acts.trust
+        return self.acts
+
+    def _fold(self, wanted: w.Widget | None = None) -> None:
+        """Show one of the rows of fields below the bar, or hide it; hide the others."""
+        for each in (self.words, self.grouping, self.exporting):
+            was = each.layout.display == "none"
+            seen(was and each is wanted, each)
+
+    def _confirm(self) -> w.Widget:
         self.question = w.HTML()
-        answers = self._button("Delete for good", self.delete), self._button("Cancel", self.forget)
+        answers = (
+            self._button("Delete for good", self.delete).add_class("wb-danger"),
+            self._button("Cancel", self.forget),
+        )
         self.confirm = row(self.question, *answers)
-        self.forget()
-        self.trust = trust_box("selected runs")
-        buttons = [self._button(label, *how) for label, how in offered.items()]
-        return w.VBox([row(*buttons, self.trust), self.confirm])
+        return self.confirm
 
     def _button(self, label: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
-        """Make a button; a click removes the message of an earlier one."""
+        """Make a button. A click removes the message of an earlier click."""
 
         def press() -> None:
             self.report("")
@@ -106,12 +141,38 @@ class RunsTable(RunsViews):
 
         return button(label, press, tooltip)
 
+    # ---------------------------------------------------------------- actions on runs
+
+    def act(self, action: str, row: int) -> None:
+        """Select one run, and do what its menu asks for."""
+        self.report("")
+        self.grid.selected_rows = [row]
+        calls = {
+            "round": self.look,
+            "live": self.show,
+            "use": self.use,
+            "again": self.rerun,
+            "resume": self.resume,
+        }
+        calls |= {"copy": self.copy, "archive": self.archive, "delete": self.ask}
+        calls[action]()
+
+    @guarded
+    def use(self) -> None:
+        """Take over the settings of the selected run."""
+        (run_row,) = self._some(1)
+        if self._use is not None:
+            self._use(experiment_in(run_row))
+
     def _marked(self) -> None:
         with self._lock:
             if (marked := self._folders()) == self._drawn:
                 return
             self._drawn, rows = marked, self.chosen
         self._hide()
+        self.acts.renew(rows)
+        if not rows or self.grouping.layout.display != "none":
+            self._fold()
         if len(rows) == 1:
             self.name.value, self.about.value = str(rows[0]["name"] or ""), str(rows[0]["note"] or "")
             self.tags.value = str(rows[0]["tags"] or "")
@@ -121,25 +182,36 @@ class RunsTable(RunsViews):
     def rerun(self) -> None:
         """Start the experiments of the selected runs again, and show them live."""
         rows, trust = self._some(MAX_PLOTTED_RUNS), trusted(self.trust)
-        self._show([_again(row, trust) for row in rows])
+        with self._asking_for_trust():
+            self._show([_again(row, trust) for row in rows])
+
+    @contextmanager
+    def _asking_for_trust(self) -> Iterator[None]:
+        """Offer the checkbox once something was refused that names code."""
+        try:
+            yield
+        except SettingError:
+            seen(True, self.trust)
+            raise
 
     @guarded
     def resume(self) -> None:
         """Resume the selected run."""
         (run_row,) = self._some(1)
-        self._show([resume(run_row["folder"], trust=trusted(self.trust))])
+        with self._asking_for_trust():
+            self._show([resume(run_row["folder"], trust=trusted(self.trust))])
         self._say(f"resumed in {run_row['folder']}")
 
     @guarded
     def archive(self) -> None:
-        """Archive the selected runs; archived ones are restored."""
+        """Archive the selected runs, or restore those that are archived."""
         rows = self._some()
         away = not all(row["archived"] for row in rows)
         self._write(rows, lambda _: {"archived": away}, "archived" if away else "restored")
 
     @guarded
     def ask(self) -> None:
-        """Ask before anything is deleted."""
+        """Ask the user before runs are deleted."""
         rows = self._some()
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         names = ", ".join(row["run"] for row in rows[:5]) + more
@@ -147,11 +219,12 @@ class RunsTable(RunsViews):
         seen(True, self.confirm)
 
     def forget(self) -> None:
-        """Remove the question; nothing is deleted."""
+        """Remove the question without deleting runs."""
         seen(False, self.confirm)
 
     def _hide(self) -> None:
         self.forget()
+        seen(False, self.trust)
         super()._hide()
 
     @guarded
@@ -172,11 +245,12 @@ class RunsTable(RunsViews):
 
     def _words(self) -> w.Widget:
         self.name, self.about, self.tags = fields = fields_about()
-        return row(*fields, self._button("Write", self.write, "into the selected runs' folders"))
+        self.words = row(*fields, self._button("Write", self.write, "into the selected runs' folders"))
+        return self.words
 
     @guarded
     def write(self) -> None:
-        """Write name, note and tags into the selected run; for several runs, add the tags."""
+        """Write name, note and tags into the selected run. For several runs, add the tags."""
         rows = self._some()
         if len(rows) == 1:
             name = {"name": self.name.value} if self.name.value.strip() else {}
@@ -195,13 +269,18 @@ class RunsTable(RunsViews):
         more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
         self._say(f"{done}: {', '.join(run_row['run'] for run_row in rows[:5])}{more}")
 
-    def _choices(self) -> w.Widget:
+    def _means(self) -> w.Widget:
+        group = self._button("Group", self.group, "mean and band over the runs of each group")
+        self.grouping = row(self.of, self.by, group)
+        return self.grouping
+
+    def _exports(self) -> w.Widget:
         self.form = w.Dropdown(description="Export as", options=FORMS)
         hint = "a new file, or a folder"
         self.path = w.Text(description="to", placeholder=hint, continuous_update=False)
-        group = self._button("Group", self.group, "mean and band over the runs of each group")
         export = self._button("Export", self.export, "write the selected runs, or all where none is selected")
-        return w.VBox([row(self.of, self.by, group), row(self.form, self.path, export)])
+        self.exporting = row(self.form, self.path, export)
+        return self.exporting
 
     @guarded
     def export(self) -> None:

@@ -15,7 +15,7 @@ from workbench.core.trace.definitions import experiment_of
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.gallery.bands import bands
 from workbench.lab.figures.gallery.convergence import convergence
-from workbench.lab.figures.labels import plotted, short
+from workbench.lab.figures.labels import plotted, setting, short
 from workbench.lab.widgets.callbacks import (
     guarded,
     seen,
@@ -28,7 +28,7 @@ from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Plot
 
 LOSS = (short("loss"), "loss")
-MAX_PLOTTED_RUNS = 12  # runs that are plotted together at most
+MAX_PLOTTED_RUNS = 12  # max number of runs that are plotted together
 
 
 class RunsViews(RunsGrid):
@@ -80,7 +80,7 @@ class RunsViews(RunsGrid):
         self.plot.show(lambda theme: convergence(drawn, metric, theme=theme))
 
     def traces(self) -> list[Trace]:
-        """Return the selected runs that have rounds, at most `MAX_PLOTTED_RUNS`; the message names unreadable ones."""
+        """Return the selected runs that have rounds, at most `MAX_PLOTTED_RUNS`. The message names unreadable ones."""
         found, bad = [], []
         for run_row in [each for each in self.chosen if each["state"] == "done"][:MAX_PLOTTED_RUNS]:
             try:
@@ -144,6 +144,8 @@ class RunsViews(RunsGrid):
         by = found.attrs["by"]
         about = f"mean of {self.of.value}, with its 95 % band"
         self.found.value = table([str(name) for name in found], rows, about, len(by))
+        if pooled := found.attrs["pooled"]:
+            self._say(f"each mean is over runs that also differ in {', '.join(map(setting, pooled))}")
         if by and found["n"].any():
             self.plot.show(lambda theme: bands(found, theme=theme))
 

@@ -30,11 +30,11 @@ class SessionRuns:
 
     @property
     def folder(self) -> Path:
-        """The folder; only its owner can read it."""
+        """Folder of the runs, which only its owner can read."""
         return Path(self._holder.name)
 
     def add(self, traces: Sequence[Trace]) -> int:
-        """Write the runs that are not there yet; return their number."""
+        """Write the runs that are not in the folder yet. Return their number."""
         new = [trace for trace in traces if not any(trace is each for each in self._known)]
         for trace in new:
             self._known.append(trace)

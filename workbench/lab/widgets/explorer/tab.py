@@ -1,6 +1,6 @@
 """Base of the explorer's tabs, and the state that they share.
 
-To add a tab, add a file to `tabs` with a subclass of `Tab`; nothing else needs an edit.
+To add a tab, add a file to `tabs` with a subclass of `Tab`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T", bound="Tab")
 
 
 class Tab(Pane):
-    """Tab; it is notified of changes, and reads the shared state from `desk`."""
+    """Base of tabs. A tab is notified of changes, and reads the shared state from `desk`."""
 
     catalogue: ClassVar[dict[str, type[Tab]]] = {}
     key: ClassVar[str]  # name of the explorer's attribute
@@ -48,7 +48,7 @@ class Tab(Pane):
         """Update the tab after a change of the settings."""
 
     def over(self) -> None:
-        """Update the tab when all shown runs are over."""
+        """Update the tab when all shown runs have ended."""
 
     def opened(self) -> None:
         """Update the tab when the user opens it."""
@@ -75,7 +75,7 @@ class ExplorerState:
         return next(tab for tab in self.tabs if isinstance(tab, kind))
 
     def refresh(self) -> None:
-        """Judge the settings after a change, and notify all tabs."""
+        """Validate the settings after a change, and notify all tabs."""
         with self._lock:
             verdicts = self.controls.verdicts()
             self.experiments = [v.experiment for v in verdicts if v.experiment is not None]
@@ -86,7 +86,7 @@ class ExplorerState:
                 tab.changed()
 
     def over(self) -> None:
-        """Notify all tabs that runs are over."""
+        """Notify all tabs that runs have ended."""
         with self._lock:
             for tab in self.tabs:
                 tab.over()

@@ -1,4 +1,4 @@
-"""Tabs whose names are always whole: the list of tabs scrolls where it is narrow."""
+"""Tabs whose names are never cut, because a narrow list of tabs scrolls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workbench.lab.widgets.assets import script
 
 
 class TabList(anywidget.AnyWidget):
-    """List of tabs; it shows one of the panels that are in the element after it."""
+    """List of tabs, which shows one of the panels of the following element."""
 
     _esm = t.Unicode(script("tabs")).tag(sync=True)
     titles: t.List[str] = t.List().tag(sync=True)

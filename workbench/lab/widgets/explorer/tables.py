@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from workbench.analysis.planning.quantities import quantity, quantity_of
 from workbench.core.contract.scheme import ABSTRACT_MARK, ABSTRACT_NOTE
 from workbench.core.experiment import Experiment
+from workbench.core.forecasting import Forecast
+from workbench.lab.widgets.callbacks import sentence
 from workbench.lab.widgets.explorer.ahead import Ahead
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, t
 
 
 def _cell(tag: str, text: str, right: bool, column: str = "") -> str:
-    """Return a cell; narrow pages show the name of its column beside it."""
+    """Return a cell. Narrow pages show the name of its column beside it."""
     mark = ' class="wb-number"' if right else ""
     scope = ' scope="col"' if tag == "th" else f' data-column="{escape(column)}"'
     return f"<{tag}{mark}{scope}>{escape(text)}</{tag}>"
@@ -43,19 +45,54 @@ def _cell(tag: str, text: str, right: bool, column: str = "") -> str:
 def costs(ahead: Sequence[Ahead]) -> str:
     """Return the table of costs of a round per scheme: tolerated stragglers, load, messages, bytes, time.
 
-    Numbers are in multiples of the best scheme's.
+    Schemes are compared by the time of a pass over the data, because a round of some uses little of them.
     """
-    known = [a.forecast.mean for a in ahead if a.forecast is not None]
-    best = min(known, default=0.0)
-    numbers = ["load", "messages", "bytes", "mean round", "spread", "times the fastest"]
-    columns = ["scheme", "may be late", *numbers]
+    best = min((f.mean / pass_share(f) for a in ahead if (f := a.forecast) is not None), default=0.0)
+    numbers = ["load", "messages", "bytes", "mean round", "data in a round", "pass over the data"]
+    columns = ["scheme", "may be late", *numbers, "times as long as the fastest"]
     return table(columns, [_costs(a, best) for a in ahead], "costs of a round")
+
+
+def pass_share(forecast: Forecast) -> float:
+    """Return the share of the data in the answers that a round commits, at most 1.
+
+    >>> import numpy as np
+    >>> pass_share(Forecast(np.ones(4), load=0.25, messages=1.0, bytes=8.0))  # ASGD commits one answer of four
+    0.25
+    """
+    answers = forecast.messages * forecast.load
+    return min(1.0, answers) if answers > 0 else 1.0
+
+
+def finding(ahead: Sequence[Ahead]) -> str:
+    """Return the finding of the forecasts as HTML: who is fastest, and what the comparison has to say beside that."""
+    known = {a.name: a.forecast for a in ahead if a.forecast is not None}
+    if not known:
+        return ""
+    passes = {name: f.mean / pass_share(f) for name, f in known.items()}
+    best = min(passes, key=passes.__getitem__)
+    texts = [
+        f"{name} uses {100 * pass_share(f):.2g} % of the data in a round"
+        for name, f in known.items()
+        if pass_share(f) < 1
+    ]
+    per_round = min(known, key=lambda name: known[name].mean)
+    if not texts:
+        head = f"{best} has the shortest rounds: {quantity_of(passes[best])} on average"
+        notes = []
+    else:
+        head = f"{best} is the fastest over the data: {quantity_of(passes[best])} a pass"
+        short = known[per_round].mean
+        notes = [f"{per_round} has shorter rounds, {quantity_of(short)}"] if per_round != best else []
+        notes += texts
+    below = "; ".join(notes)
+    return f'<div class="wb"><div class="wb-finding">{escape(head)}</div>{sentence(below)}</div>'
 
 
 def _costs(a: Ahead, best: float) -> list[str]:
     f = a.forecast
     if f is None:
-        return [a.name, *["–"] * 7]
+        return [a.name, *["–"] * 8]
     return [
         a.name,
         may_be_late(a.experiment),
@@ -63,8 +100,9 @@ def _costs(a: Ahead, best: float) -> list[str]:
         quantity(f.messages, "messages"),
         quantity(f.bytes, "bytes"),
         quantity_of(f.mean),
-        quantity_of(f.std),
-        _times(f.mean / best if best > 0 else float("nan")),
+        f"{100 * pass_share(f):.2g} %",
+        quantity_of(f.mean / pass_share(f)),
+        _times(f.mean / pass_share(f) / best if best > 0 else float("nan")),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Left side of the explorer: every setting, as forms made from the fields' own metadata."""
+"""Left side of the explorer: all settings, as forms made from the metadata of the fields."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from workbench.core.presets.codedreduce import Preset, presets
 from workbench.core.presets.others import others
 from workbench.core.problems import ProblemArgs
 from workbench.core.problems.data import catalogue
-from workbench.lab.widgets.callbacks import button, sentence
+from workbench.lab.widgets.callbacks import button, row, seen, sentence
 from workbench.lab.widgets.closing import close
 from workbench.lab.widgets.forms.fields import Field, fields_of, menu, show
 from workbench.lab.widgets.forms.form import ChoiceForm, Form, SettingsForm
@@ -29,7 +29,7 @@ from workbench.lab.widgets.forms.setup import (
     Shape,
     Verdict,
     added,
-    blamed,
+    field_at_fault,
     judge,
     nearest,
     reaches,
@@ -39,17 +39,25 @@ from workbench.lab.widgets.forms.setup import (
     with_shape,
 )
 from workbench.lab.widgets.forms.steps import State, Steps
-from workbench.lab.widgets.forms.summaries import of_choice, of_link, of_problem, of_run, of_schemes, of_shape
+from workbench.lab.widgets.forms.summaries import (
+    of_choice,
+    of_link,
+    of_problem,
+    of_run,
+    of_schemes,
+    of_shape,
+    own_text,
+)
 
 _RUN_FIELDS = ("rounds", "seed", "batch", "evaluate_every", "decode_rate", "faults")
-Reasons = dict[str, str]  # field -> why it cannot be used
+Reasons = dict[str, str]  # field -> why it is invalid
 
 
 class Controls(w.VBox):
-    """All settings: `setup` returns them, `verdicts` judges them and colours what cannot be used."""
+    """Forms of all settings. `setup` returns their values, and `verdicts` checks them and marks invalid fields."""
 
     def __init__(self, given: Sequence[Experiment], changed: Callable[[], None], name: str = "") -> None:
-        self._told = changed
+        self._notify = changed
         titles = {"": "your own setting", **preset_titles()}
         preset = menu("preset", "Preset", titles, "an experiment of the papers")
         self.preset = Form("", [preset], {"preset": name})
@@ -113,28 +121,33 @@ class Controls(w.VBox):
     # ---------------------------------------------------------------- actions of the user
 
     def renew(self) -> bool:
-        """Offer every class that exists now, with its present fields. Return whether a chosen one has changed."""
+        """Offer every class that exists now, with its current fields. Return whether a chosen one has changed."""
         return any(form.renew() for form in (self.schemes, self.delays, self.problem, self.optimiser))
 
     def _changed(self) -> None:
-        """Clear the choice of a preset after a change by the user."""
+        """Clear the choice of the preset after a change by the user."""
         self.preset.fill({"preset": ""})
         self.steps.record()
-        self._told()
+        self._notify()
 
     def _take_preset(self) -> None:
-        """Show a preset; who leaves it without a change has the settings of before."""
+        """Show a preset. If none is chosen and nothing was changed, restore the settings before the preset."""
         if name := self.preset.values["preset"]:
             self.show(preset_of(name))
             self.steps.record()
         elif own := self.steps.last(lambda state: not state.forms["preset"]["preset"]):
             self.steps.restore(own)
-        self._told()
+        self._notify()
+
+    def take(self, experiments: Sequence[Experiment]) -> None:
+        """Take over the settings of experiments; undo restores the present ones."""
+        self.show(experiments)
+        self._changed()
 
     def step(self, kind: Literal["undo", "redo", "reset"]) -> None:
-        """Undo or redo a step, or restore the settings of the beginning."""
+        """Undo or redo a step, or restore the initial settings."""
         {"undo": self.steps.undo, "redo": self.steps.redo, "reset": self.steps.reset}[kind]()
-        self._told()
+        self._notify()
 
     def _state(self) -> State:
         common = {**self.forms, "preset": self.preset}
@@ -153,11 +166,11 @@ class Controls(w.VBox):
         self.schemes.take(state.schemes)
 
     def _move(self, shape: Shape, workers: int) -> None:
-        """Give all schemes the shape's parameters."""
+        """Give all schemes the parameters of a tree shape."""
         self.schemes.show(with_shape(self.setup(), shape, workers).entries)
 
     def set_alpha_and_latency(self, stragglers: int, latency: float) -> None:
-        """Set straggler fraction and latency, as a click on the phase diagram does."""
+        """Set straggler fraction and latency after a click on the phase diagram."""
         self.link.fill({"latency": show(latency)})
         self.shapes.set_stragglers(stragglers)
         self._changed()
@@ -165,7 +178,7 @@ class Controls(w.VBox):
     # ---------------------------------------------------------------- values
 
     def setup(self) -> Setup:
-        """Return the settings of all controls, valid or not."""
+        """Return the settings of all forms, valid or not."""
         common = {
             "workers": self.shapes.form.shown()["workers"],
             **self.run.read(),
@@ -179,10 +192,10 @@ class Controls(w.VBox):
         return Setup(self.schemes.entries(), common)
 
     def verdicts(self) -> list[Verdict]:
-        """Judge every scheme; fields that cannot be used are coloured, with the reason."""
+        """Check each scheme, and mark invalid fields with the reason."""
         setup, forms = self.setup(), self.forms
         shared = {name: form.complaints() for name, form in forms.items()}
-        shared["shape"] = {**self.shapes.complaint(), **shared["shape"]}
+        shared["shape"] = {**self.shapes.tree_errors(), **shared["shape"]}
         wrong = next((text for reasons in shared.values() for text in reasons.values()), "")
         found = judge(setup)
         self.shapes.reach()
@@ -199,16 +212,16 @@ class Controls(w.VBox):
         return [replace(v, experiment=None, reason=wrong) if wrong and v.experiment else v for v in found]
 
     def _of_shape(self, entry: Entry, name: str) -> bool:
-        """Return whether a scheme's parameter is what the shape gives it, so that the shape is to be changed."""
+        """Return whether a scheme's parameter has the value from the shape, so that the shape has to be changed."""
         shape, workers = self.shapes.shape(), self.shapes.form.shown()["workers"]
         if shape is None or not isinstance(workers, int):
             return True
         return entry.args.get(name) == shaped(entry, shape, workers).args.get(name)
 
-    # ---------------------------------------------------------------- filling
+    # ---------------------------------------------------------------- writing values into forms
 
     def show(self, experiments: Sequence[Experiment]) -> None:
-        """Write experiments into all forms; classes of single files by their own names, as in the menus."""
+        """Write experiments into all forms. Classes of user files have the same names as in the menus."""
         setup, first = setup_of(experiments), experiments[0]
         common = dict(setup.common)
         self.shapes.show(shape_of(experiments), common["workers"])
@@ -228,7 +241,7 @@ def preset_titles() -> dict[str, str]:
 
 
 def preset_of(name: str) -> Preset:
-    """Return a preset; raises `SettingError` where there is none of that name."""
+    """Return a preset. Raises `SettingError` if there is none of that name."""
     known = preset_titles()
     if name not in known:
         raise unknown_name("preset", name, known)
@@ -243,15 +256,13 @@ def _place(
     forms: Mapping[str, Form],
     of_shape: bool,
 ) -> None:
-    """Put a reason at the field where the user can fix it: in the scheme's form, or in a shared one.
+    """Show a reason at the field where the user can fix it: in the form of the scheme, or in a shared one.
 
-    `of_shape`: whether a parameter of a scheme has the value of the shape.
+    `of_shape`: whether a parameter of the scheme has the value of the shape.
     """
     form, name, reason = verdict.form, verdict.field, verdict.reason
     if form == "scheme_args":
-        mine.setdefault(name, reason)
-        if name in SHARED_FIELDS and of_shape:
-            shared["shape"].setdefault(name, reason)
+        (shared["shape"] if name in SHARED_FIELDS and of_shape else mine).setdefault(name, reason)
     elif form in entry.own or name in entry.own:
         mine.setdefault("own", reason)
     elif form:
@@ -269,7 +280,7 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 class ShapeForm(w.VBox):
-    """Children, layers, stragglers and workers. `moved` is called with a shape and a number of workers."""
+    """Form of children, layers, stragglers and workers. `moved` is called with a shape and a number of workers."""
 
     def __init__(self, moved: Callable[[Shape, int], None], changed: Callable[[], None]) -> None:
         self._moved, self._changed = moved, changed
@@ -283,14 +294,14 @@ class ShapeForm(w.VBox):
         self.add_class("wb-shape")
 
     def show(self, shape: Shape, workers: int) -> None:
-        """Write the numbers into the form."""
+        """Write numbers into the form."""
         self.form.fill(
             {name: str(getattr(shape, name)) for name in SHARED_FIELDS} | {"workers": str(workers)}
         )
         self._say(shape, workers)
 
     def take(self, values: Mapping[str, str]) -> None:
-        """Write texts into the form, also those that form no tree."""
+        """Write texts into the form, including ones that form no tree."""
         self.form.fill(values, fresh=True)
         shape, workers = self.shape(), self.form.shown()["workers"]
         if shape is not None and isinstance(workers, int):
@@ -300,7 +311,7 @@ class ShapeForm(w.VBox):
         tree = "" if workers == shape.workers else f" (this tree has {shape.workers})"
         share = f", the share α = s/n = {shape.alpha}" if shape.stragglers else ""
         borne = f"; {shape.stragglers or 'none'} of every {shape.children} children may be late{share}"
-        # If there are more than possible, the field shows that this is invalid.
+        # If there are more stragglers than possible, the field shows that it is invalid.
         self.alpha.value = sentence(
             f"{workers} workers{tree}{borne if shape.stragglers < shape.children else ''}"
         )
@@ -332,31 +343,31 @@ class ShapeForm(w.VBox):
             self._changed()
 
     def set_stragglers(self, stragglers: int) -> None:
-        """Set the stragglers per parent, as if they had been typed."""
+        """Set the stragglers per parent, as if they were typed."""
         self.form.fill({"stragglers": str(stragglers)})
         shape, workers = self.shape(), self.form.shown()["workers"]
         if shape is not None and isinstance(workers, int):
             self._move(shape, workers)
 
     def reach(self) -> None:
-        """Let the stragglers' slider reach all children but one."""
+        """Set the maximum of the slider of stragglers to all children but one."""
         children = self.form.shown()["children"]
         if isinstance(children, int) and children > 0:
             self.form.reach({"stragglers": children - 1})
 
     def shape(self) -> Shape | None:
-        """Return the tree's shape; None where the numbers do not form a tree."""
-        return None if self.complaint() else self._read()
+        """Return the shape of the tree, or None if the numbers form no tree."""
+        return None if self.tree_errors() else self._read()
 
     def _read(self) -> Shape:
         return Shape(**{name: value for name, value in self.form.shown().items() if name in SHARED_FIELDS})
 
-    def complaint(self) -> dict[str, str]:
-        """Return why the numbers do not form a tree, by field; empty where they do."""
+    def tree_errors(self) -> dict[str, str]:
+        """Return why the numbers form no tree, by field. Empty if they do."""
         try:
             self._read()
         except SettingError as error:
-            return {blamed(str(error))[1]: str(error)}
+            return {field_at_fault(str(error))[1]: str(error)}
         return {}
 
 
@@ -386,7 +397,7 @@ OWN = Field(
 
 
 class EntryForm(w.VBox):
-    """Form of one scheme, with a button that removes it."""
+    """Form of one scheme, with a button to remove it."""
 
     def __init__(
         self, entry: Entry, changed: Callable[[], None], removed: Callable[["EntryForm"], None]
@@ -394,31 +405,47 @@ class EntryForm(w.VBox):
         cls = self.cls = schemes.get(entry.scheme)
         self.scheme = entry.scheme
         self.form = Form(f"{cls.name} · {cls.title}", [*fields_of(cls), OWN], opened=False)
+        self._changed = changed
         self.form.on_change(lambda _: changed())
         texts = f"Remove {cls.name}", f"take {cls.name} out of the comparison"
         self.remove = button(texts[0], lambda: removed(self), texts[1])
         self.remove.add_class("wb-remove")
+        self.own = w.HTML()
+        self.common = button("Use the common values", self._drop, "no values of its own for this scheme")
+        self.override = row(self.own, self.common).add_class("wb-override")
+        self.form.observe(lambda _: self._say(), "values")
         self.fill(entry)
-        super().__init__([self.form, self.remove])
+        self._say()
+        super().__init__([self.form, self.override, self.remove])
         self.add_class("wb-entry")
+
+    def _say(self) -> None:
+        """Show what is not that of the other schemes."""
+        own = self.entry().own
+        self.own.value = sentence(f"Own {own_text(own)}" if own else "")
+        seen(bool(own), self.override)
+
+    def _drop(self) -> None:
+        self.form.fill({"own": ""})
+        self._changed()
 
     @property
     def newest(self) -> bool:
-        """Whether the form still matches the scheme's class."""
+        """Whether the form has the fields of the current definition of the scheme's class."""
         return schemes.get(self.scheme) is self.cls
 
     def fill(self, entry: Entry) -> None:
-        """Write an entry's values into the form."""
+        """Write the values of an entry into the form."""
         texts = {name: show(value) for name, value in entry.args.items()}
         self.form.fill({**texts, "own": show(dict(entry.own)) if entry.own else ""}, fresh=True)
 
     def reach(self, workers: object) -> None:
-        """Set the sliders' ends for a number of workers."""
+        """Set the ends of the sliders for a number of workers."""
         if isinstance(workers, int) and workers > 0:
             self.form.reach(reaches(self.scheme, self.form.shown(), workers))
 
     def entry(self) -> Entry:
-        """Return the entry in the form. Text that is not a mapping becomes a field that no experiment has."""
+        """Return the entry in the form. Text that is not a mapping is returned under a name that no field has."""
         values = self.form.read()
         own = values.pop("own", None) or {}
         own = {str(name): value for name, value in own.items()} if isinstance(own, dict) else {"own": own}
@@ -440,7 +467,7 @@ def _menu() -> Field:
 
 
 class Entries(w.VBox):
-    """Schemes that are compared. `wanted` returns the entry of a scheme that is to be added."""
+    """List of the schemes to compare. `wanted` returns the entry of a scheme to be added."""
 
     def __init__(self, changed: Callable[[], None], wanted: Callable[[str], Entry]) -> None:
         self._changed, self._wanted = changed, wanted
@@ -451,7 +478,7 @@ class Entries(w.VBox):
         super().__init__([self.holder, self.further])
 
     def show(self, entries: Sequence[Entry]) -> None:
-        """Show these schemes instead of the present ones; forms of the same schemes stay."""
+        """Show these schemes in place of the current ones. Forms of the same schemes are kept."""
         if [form.scheme for form in self.forms] == [entry.scheme for entry in entries]:
             for form, entry in zip(self.forms, entries, strict=True):
                 form.fill(entry)
@@ -459,7 +486,7 @@ class Entries(w.VBox):
         self._place([self._form(entry) for entry in entries])
 
     def take(self, schemes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
-        """Show schemes with the texts of their forms; forms of the same schemes stay."""
+        """Show schemes with the texts of their forms. Forms of the same schemes are kept."""
         if [form.scheme for form in self.forms] != [scheme for scheme, _ in schemes]:
             self._place([self._form(Entry(scheme)) for scheme, _ in schemes])
         for form, (_, texts) in zip(self.forms, schemes, strict=True):
@@ -473,7 +500,7 @@ class Entries(w.VBox):
             close(form)
 
     def renew(self) -> bool:
-        """Offer the schemes that exist now, with new forms for redefined ones. Return whether there were such."""
+        """Offer the schemes that exist now, with new forms for redefined ones. Return whether there were any."""
         if (choices := _menu()) != self.further.entries[0]:
             self.further.reshape([choices], {"scheme": ""})
         old = [form for form in self.forms if not form.newest]

@@ -1,7 +1,6 @@
 """Conversion of settings' metadata to form fields, and of typed texts to values.
 
-A new scheme, delay model, problem or optimiser gets its form from its own fields; this module has no code for any of
-them.
+A form is made from the fields of a scheme, delay model, problem or optimiser. This module has no code for any of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from workbench.core.base.text import YAMLError, dump, parse
 
 Kind = Literal["whole", "number", "text", "choice", "flag", "list"]
 
-# Ranges of sliders for unbounded numbers, by unit; typed values may be outside.
+# Ranges of sliders for unbounded numbers, by unit. Typed values may be outside.
 SPANS = {
     "s": (1e-6, 10.0),
     "s/sample": (1e-7, 1e-1),
@@ -25,12 +24,12 @@ SPANS = {
     "bytes/s": (1e4, 1e10),
     "floats/s": (1e5, 1e12),
 }
-_SLIDER_DECADES = 3.0  # decades of a slider around a default, where the unit gives no range
+_SLIDER_DECADES = 3.0  # decades of a slider around the default, if the unit has no range
 
 
 @dataclass(frozen=True)
 class Field:
-    """Line of a form. `low` and `high` are the slider's ends (None: no slider); `empty`: may be left empty."""
+    """Row of a form. `low` and `high`: ends of the slider (None: no slider). `empty`: whether it may be left empty."""
 
     name: str
     label: str
@@ -39,8 +38,8 @@ class Field:
     kind: Kind = "text"
     default: str = ""
     empty: bool = False
-    choices: tuple[str, ...] = ()  # values to choose from; for text, suggestions
-    labels: tuple[str, ...] = ()  # labels of the choices, if they differ
+    choices: tuple[str, ...] = ()  # options; for text, suggestions
+    labels: tuple[str, ...] = ()  # labels of the options, if they differ
     low: float | None = None
     high: float | None = None
     log: bool = False
@@ -48,7 +47,7 @@ class Field:
 
 
 def fields_of(cls: type[Settings]) -> list[Field]:
-    """Return the lines of a form for a class of settings, in order.
+    """Return the rows of a form for a class of settings, in order.
 
     Nested settings have their own forms, and are left out.
 
@@ -62,16 +61,16 @@ def fields_of(cls: type[Settings]) -> list[Field]:
 
 
 def _numbers_by_name(spec: Mapping[str, Any]) -> bool:
-    """Return whether a field holds numbers by name, which are typed as {name: number}."""
+    """Return whether a field is a dict of numbers, which is typed as {name: number}."""
     values = spec.get("additionalProperties")
     return isinstance(values, Mapping) and values.get("type") == "number"
 
 
 @dataclass(frozen=True)
 class Nested:
-    """A field that holds settings with a kind, such as a schedule: its default, and the class that is chosen."""
+    """Field with settings that have a kind, such as a schedule: its default, and the chosen class."""
 
-    name: str  # the whole way, such as schedule
+    name: str  # dotted name, such as schedule
     default: KindFamily
     chosen: type[KindFamily]
 
@@ -79,7 +78,7 @@ class Nested:
 def nested_of(
     cls: type[Settings], texts: Mapping[str, str], prefix: str = "", default: Settings | None = None
 ) -> list[Nested]:
-    """Return a class's nested settings with a kind; `texts` of a form say which kinds are chosen."""
+    """Return the nested settings of a class that have a kind. `texts`: of the form, with the chosen kinds."""
     found = []
     for name, field in cls.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, KindFamily):
@@ -95,7 +94,7 @@ def nested_of(
 def lines_of(
     cls: type[Settings], texts: Mapping[str, str], prefix: str = "", default: Settings | None = None
 ) -> list[Field]:
-    """Return the lines of a form, those of nested settings after their kind, with dotted names.
+    """Return the rows of a form. Those of nested settings follow their kind, with dotted names.
 
     >>> from workbench.core.contract.optimisers import Nesterov
     >>> [line.name for line in lines_of(Nesterov, {"schedule.kind": "exponential"})][2:]
@@ -129,7 +128,7 @@ def _about(cls: type[Settings]) -> str:
 def settings_from(
     cls: type[Settings], texts: Mapping[str, str], prefix: str = "", default: Settings | None = None
 ) -> dict[str, Any]:
-    """Return the settings that a form's texts differ in from the defaults, nested ones with their kind.
+    """Return the settings of a form that differ from the defaults, with the kinds of nested ones.
 
     >>> from workbench.core.contract.optimisers import Nesterov
     >>> settings_from(Nesterov, {"step": "0.1", "schedule.kind": "cosine", "schedule.warmup": "5"})
@@ -142,7 +141,7 @@ def settings_from(
         given = part.default if type(part.default) is part.chosen else None
         lines = lines_of(part.chosen, texts, inner, given)
         if given is None or any(texts.get(line.name, line.default) != line.default for line in lines):
-            # What is left out has the default of its class, so what the nested default has is written down.
+            # An omitted field has the default of its class. Values of the nested default are therefore written out.
             whole = {**{line.name: line.default for line in lines}, **texts}
             fields = settings_from(part.chosen, whole, inner, given)
             found[part.name.removeprefix(prefix)] = {"kind": part.chosen.kind, **fields}
@@ -150,7 +149,7 @@ def settings_from(
 
 
 def texts_of(cls: type[Settings], values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return the texts of a form for some settings; nested ones are written out under dotted names.
+    """Return the texts of a form for some settings. Nested ones have dotted names.
 
     >>> from workbench.core.contract.optimisers import Nesterov
     >>> texts_of(Nesterov, {"schedule": {"kind": "exponential", "decay": 0.9}})["schedule.decay"]
@@ -196,7 +195,7 @@ def _kind(options: Sequence[Mapping[str, Any]]) -> Kind:
 
 
 def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ends and scale of a slider; empty where it would not help: seeds, sizes of data sets."""
+    """Return ends and scale of a slider, or an empty dict if a slider is not useful: seeds, sizes of data sets."""
     least = option.get("minimum", option.get("exclusiveMinimum"))
     most = option.get("maximum", option.get("exclusiveMaximum"))
     default = spec.get("default")
@@ -208,7 +207,7 @@ def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(default, int) or spec.get("unit") == "samples":
             return {}
         return {"low": least, "high": max(12.0, 4.0 * default)}
-    # Several decades, of the unit or around the default; the left end is 0 if that is valid.
+    # Several decades, of the unit's range or around the default. The left end is 0 if that is valid.
     low, high = SPANS.get(spec.get("unit", ""), (0.0, 0.0))
     if default and not low <= default <= high:
         low, high = default * 10**-_SLIDER_DECADES, default * 10**_SLIDER_DECADES
@@ -217,10 +216,10 @@ def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def show(value: Any) -> str:
-    """Return the text of a field for a value; `read` returns the value.
+    """Return the text of a field for a value. `read` is the inverse.
 
     >>> show(5e-05), show(1e6), show(250.0), show(True), show((6, 8, 10)), show(None)
-    ('5e-05', '1e6', '250.0', 'yes', '[6, 8, 10]', '')
+    ('5e-05', '1e6', '250', 'yes', '[6, 8, 10]', '')
     """
     if value is None:
         return ""
@@ -232,15 +231,15 @@ def show(value: Any) -> str:
 
 
 def _short(value: float) -> str:
-    """Return a large round number with an exponent, because a field is narrow; it is read as the same number."""
+    """Return a large round number with an exponent, since fields are narrow. It is read as the same number."""
     digits = str(int(value))
     bare = digits.rstrip("0")
     power = len(digits) - len(bare)
-    return f"{bare}e{power}" if power > 4 else str(value)
+    return f"{bare}e{power}" if power > 4 else digits
 
 
 def read(field: Field, text: str) -> Any:
-    """Return the value of a typed text. Invalid text stays text, so that the setting reports what is wrong.
+    """Return the value of a typed text. Invalid text is returned as text, so that the setting raises the error.
 
     >>> read(Field("rounds", "rounds", kind="whole"), "100"), read(Field("step", "step", kind="number"), "1e-3")
     (100, 0.001)
@@ -256,7 +255,7 @@ def read(field: Field, text: str) -> Any:
 
 
 def number(text: str) -> int | float | str:
-    """Return a whole number, else a number, else the text."""
+    """Return a whole number, or else a float, or else the text."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -266,7 +265,7 @@ def number(text: str) -> int | float | str:
 
 
 def _listed(text: str) -> Any:
-    """Return a list from YAML; brackets may be left out."""
+    """Return a list from YAML. Brackets may be omitted."""
     bare = "," in text and text[0] not in "[{"
     try:
         return parse(f"[{text}]" if bare else text)
@@ -274,8 +273,8 @@ def _listed(text: str) -> Any:
         return text
 
 
-def complaint(field: Field, text: str) -> str:
-    """Return why a field is invalid, if its text alone shows it: it may not be empty."""
+def text_error(field: Field, text: str) -> str:
+    """Return why a text is invalid, if the text alone shows that: it may not be empty."""
     if text.strip() or field.empty or field.kind == "text":
         return ""
     example = f", e.g. {field.default}" if field.default else ""
@@ -288,7 +287,7 @@ def menu(name: str, label: str, labels: Mapping[str, str], help: str = "") -> Fi
 
 
 def values_of(fields: Sequence[Field], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return values of a form, by name; values at their default are left out.
+    """Return the values of a form by name, without defaults.
 
     >>> from workbench.core.contract.links import Link
     >>> values_of(fields_of(Link), {"latency": "1e-3", "bandwidth": "", "downloads": "no"})

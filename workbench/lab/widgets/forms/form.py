@@ -1,4 +1,4 @@
-"""Forms made from fields, with the reason why something cannot be used; some have a menu of classes on top."""
+"""Forms made from fields, with reasons for invalid ones. Some have a menu of classes on top."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from workbench.core.base.settings import Settings
 from workbench.lab.widgets.assets import script, style
 from workbench.lab.widgets.forms.fields import (
     Field,
-    complaint,
     lines_of,
     nested_of,
     read,
     settings_from,
+    text_error,
     texts_of,
     values_of,
 )
 
 
 class Form(anywidget.AnyWidget):
-    """Form with one row per field. `values`: texts as typed. `reasons`: why some of them cannot be used.
+    """Form with one row per field. `values`: texts as typed. `reasons`: why some of them are invalid.
 
     >>> from workbench.core.contract.links import Link
     >>> from workbench.lab.widgets.forms.fields import fields_of
@@ -40,7 +40,9 @@ class Form(anywidget.AnyWidget):
     fields: t.List[dict[str, Any]] = t.List().tag(sync=True)
     values: t.Dict[str, str] = t.Dict().tag(sync=True)
     reasons: t.Dict[str, str] = t.Dict().tag(sync=True)
-    heard: t.Dict[str, int] = t.Dict().tag(sync=True)  # view -> number of its messages that are in `values`
+    heard: t.Dict[str, int] = t.Dict().tag(
+        sync=True
+    )  # view -> number of its messages that are included in `values`
 
     def __init__(
         self, title: str, entries: Sequence[Field], values: Mapping[str, str] | None = None, **traits: Any
@@ -52,10 +54,10 @@ class Form(anywidget.AnyWidget):
         self.on_msg(self._typed)
 
     def _typed(self, _: object, content: dict[str, Any], buffers: object) -> None:
-        """Read what the user typed.
+        """Store a text that the user typed.
 
-        A message keeps its place before a later click on Run. A trait would not: a page holds changes of a trait back
-        while the kernel is busy with the previous one.
+        A message keeps its place before a later click on Run. A change of a trait would not, since the page
+        delays it while the kernel handles an earlier one.
         """
         if content.get("kind") != "typed":
             return
@@ -68,11 +70,11 @@ class Form(anywidget.AnyWidget):
             listener(changed)
 
     def on_change(self, listener: Callable[[set[str]], None]) -> None:
-        """Call back with the names of fields that the user changed (not of those that `fill` changes)."""
+        """Call back with the names of fields that the user changed. Changes by `fill` do not count."""
         self._listeners.append(listener)
 
     def reshape(self, entries: Sequence[Field], values: Mapping[str, str] | None = None) -> None:
-        """Show other fields; values that are not given are at their defaults."""
+        """Show other fields. Without a given value, they have their defaults."""
         self.entries = tuple(entries)
         with self.hold_sync():
             self.fields = list(map(asdict, entries))
@@ -80,13 +82,13 @@ class Form(anywidget.AnyWidget):
             self.fill(values or {}, fresh=True)
 
     def fill(self, values: Mapping[str, str], fresh: bool = False) -> None:
-        """Write texts into fields; fields that are not named keep theirs, or get their default if `fresh`."""
+        """Write texts into fields. Other fields keep their texts, or get their defaults if `fresh`."""
         before = {} if fresh else self.values
         texts = {entry.name: before.get(entry.name, entry.default) for entry in self.entries}
         self.values = texts | {name: text for name, text in values.items() if name in texts}
 
     def reach(self, ends: Mapping[str, int]) -> None:
-        """Set the ends of sliders of whole numbers; values in the fields stay."""
+        """Set the ends of the sliders of whole numbers. Values in the fields are kept."""
         entries = tuple(
             replace(entry, high=float(ends[entry.name]))
             if entry.high is not None and entry.name in ends
@@ -97,20 +99,20 @@ class Form(anywidget.AnyWidget):
             self.entries, self.fields = entries, list(map(asdict, entries))
 
     def read(self) -> dict[str, Any]:
-        """Return values that are not at their default, by name."""
+        """Return the values that differ from their defaults, by name."""
         return values_of(self.entries, self.values)
 
     def shown(self) -> dict[str, Any]:
-        """Return values of all fields by name, including defaults; None for empty ones."""
+        """Return the values of all fields by name, including defaults. Empty ones are None."""
         return {entry.name: read(entry, self.values[entry.name]) for entry in self.entries}
 
     def complaints(self) -> dict[str, str]:
-        """Return the fields that are invalid whatever the others are, with reasons."""
-        found = {entry.name: complaint(entry, self.values.get(entry.name, "")) for entry in self.entries}
+        """Return the fields that are invalid on their own, with reasons."""
+        found = {entry.name: text_error(entry, self.values.get(entry.name, "")) for entry in self.entries}
         return {name: reason for name, reason in found.items() if reason}
 
     def blame(self, reasons: Mapping[str, str]) -> None:
-        """Colour fields and show why; fields that are not named are valid."""
+        """Mark fields as invalid, with the reason. All others are marked as valid."""
         names = {line.name for line in self.entries}
         places = {name: name if name in names else name.rpartition(".")[2] for name in reasons}
         kept = {places[name]: reason for name, reason in reasons.items() if places[name] in names}
@@ -119,7 +121,7 @@ class Form(anywidget.AnyWidget):
 
 
 class SettingsForm(Form):
-    """Fields of one class of settings, and those of settings inside it, such as the delay model of a link.
+    """Form of one class of settings, and of settings inside it, such as the delay model of a link.
 
     >>> from workbench.core.contract.links import Link
     >>> form = SettingsForm("Links", Link)
@@ -133,7 +135,7 @@ class SettingsForm(Form):
         self.on_change(self._chosen)
 
     def _chosen(self, names: set[str]) -> None:
-        """Show the fields of another kind that was chosen; texts of other fields stay."""
+        """Show the fields of a newly chosen kind. Texts of other fields are kept."""
         if any(name.endswith(".kind") for name in names):
             known, lines = self.values, lines_of(self.cls, self.values)
             inner = {name.removesuffix("kind") for name in names if name.endswith(".kind")}
@@ -141,12 +143,12 @@ class SettingsForm(Form):
             self.reshape(lines, {**same, **{name: known[name] for name in names}})
 
     def show(self, values: Mapping[str, Any]) -> None:
-        """Write settings into the fields; others get their default."""
+        """Write settings into the fields. Others get their defaults."""
         texts = texts_of(self.cls, values)
         self.reshape(lines_of(self.cls, texts), texts)
 
     def read(self) -> dict[str, Any]:
-        """Return values that are not at their default, by name; nested ones with their kind."""
+        """Return the values that differ from their defaults, by name. Nested ones have their kind."""
         return settings_from(self.cls, self.values)
 
 
@@ -174,7 +176,7 @@ class ChoiceForm(Form):
 
     @property
     def chosen(self) -> str:
-        """Choice of the menu."""
+        """Current option of the menu."""
         return self.values[self.menu]
 
     def _entries(self, chosen: str, texts: Mapping[str, str]) -> list[Field]:
@@ -194,14 +196,14 @@ class ChoiceForm(Form):
             self.choose(self.chosen)
 
     def choose(self, chosen: str, values: Mapping[str, Any] | None = None) -> None:
-        """Show another class's fields; values of fields with the same name are kept, unless values are given."""
+        """Show the fields of another class. Values of fields with the same name are kept, unless values are given."""
         texts = self.values if values is None else texts_of(self.classes[chosen], values)
         lines = self._entries(chosen, texts)
         texts = self._same(lines) if values is None else texts
         self.reshape(lines, {**texts, self.menu: chosen})
 
     def take(self, texts: Mapping[str, str]) -> None:
-        """Show the class that texts of a form choose, with these texts."""
+        """Show the class that is chosen in the texts of a form, with these texts."""
         lines = self._entries(texts[self.menu], texts)
         if lines == list(self.entries):
             self.fill(texts, fresh=True)
@@ -209,14 +211,14 @@ class ChoiceForm(Form):
             self.reshape(lines, texts)
 
     def renew(self) -> bool:
-        """Offer the classes that exist now; what was typed stays. Return whether the chosen one has changed."""
+        """Offer the classes that exist now, and keep typed texts. Return whether the chosen class has changed."""
         before, lines = self.shown_classes, self._entries(self.chosen, self.values)
         if lines != list(self.entries):
             self.reshape(lines, {**self._same(lines), self.menu: self.chosen})
         return self.shown_classes != before
 
     def _same(self, entries: Sequence[Field]) -> dict[str, str]:
-        """Return texts of fields that both have, in the same unit, if they were changed."""
+        """Return the texts of fields that both classes have, in the same unit, if they were changed."""
         before = {(entry.name, entry.unit, entry.kind): entry.default for entry in self.entries}
         retained = {
             entry.name: (entry.name, entry.unit, entry.kind) for entry in entries if entry.name in self.values
@@ -228,5 +230,5 @@ class ChoiceForm(Form):
         }
 
     def settings(self) -> dict[str, Any]:
-        """Return values that are not at their default, without the menu's; nested ones with their kind."""
+        """Return the values that differ from their defaults, without the menu's. Nested ones have their kind."""
         return settings_from(self.classes[self.chosen], self.values)

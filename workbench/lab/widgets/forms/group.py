@@ -1,4 +1,4 @@
-"""Groups of settings, each below a button that says what its settings are."""
+"""Groups of settings, each below a button with a summary of its values."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ from workbench.lab.widgets.forms.form import Form
 
 
 class Fold(anywidget.AnyWidget):
-    """Button that opens and closes a group; narrow pages show its value only, and open one group at a time."""
+    """Button that opens and closes a group.
+
+    On narrow pages, only its summary is shown, and one group is open at a time.
+    """
 
     _esm = t.Unicode(script("fold")).tag(sync=True)
     title = t.Unicode().tag(sync=True)
-    value = t.Unicode().tag(sync=True)  # what the settings are, in a few words
+    value = t.Unicode().tag(sync=True)  # summary of the settings
     opened = t.Bool().tag(sync=True)  # on wide pages
-    bad = t.Bool().tag(sync=True)  # whether a field of the group cannot be used
+    bad = t.Bool().tag(sync=True)  # whether a field of the group is invalid
 
 
 class Group(w.VBox):
-    """Settings below their button. `summary` returns what they are in a few words; `forms`: those with reasons."""
+    """Settings below their button.
+
+    `summary`: returns a short text about them. `forms`: returns the forms with reasons.
+    """
 
     def __init__(
         self,
@@ -40,7 +46,7 @@ class Group(w.VBox):
         self.add_class("wb-group")
 
     def renew(self) -> None:
-        """Say what the settings are now; a group with a field that cannot be used is marked, and opened."""
+        """Update the summary. A group with an invalid field is marked and opened."""
         bad = any(form.reasons for form in self._forms())
         with self.fold.hold_sync():
             self.fold.value, self.fold.bad = self._summary(), bad

@@ -15,18 +15,16 @@ from typing import Any, cast
 from workbench.core import schemes
 from workbench.core.base.plugins import Catalogue
 from workbench.core.base.settings import SettingError, Settings, setting
-from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.scheme import decoded_together
 from workbench.core.experiment import Experiment
 from workbench.core.problems import ProblemArgs
 from workbench.core.schemes.coded_reduce import nearest_trees, tree_size
 
 MAX_LAYERS = 8
-CATALOGUES: dict[str, Catalogue[Any]] = {"optimiser": Optimiser.catalogue, "problem": ProblemArgs.catalogue}
 # fields with the same meaning in every scheme that has them
 SHARED_FIELDS = ("children", "layers", "stragglers")
 
-# Numbers of workers or of parts, which are limited; the range of their sliders depends on the cluster.
+# Numbers of workers or of parts. The ranges of their sliders depend on the cluster.
 INTEGER_FIELDS = ("children", "clusters", "groups", "load", "reduction", "replication", "start", "step")
 
 
@@ -50,13 +48,13 @@ class Shape(Settings):
 
     @property
     def alpha(self) -> Fraction:
-        """Straggler fraction s/n."""
+        """Straggler fraction s / n."""
         return Fraction(self.stragglers, self.children)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Scheme with its parameters; `own`: fields of the experiment in which it differs from the others."""
+    """Scheme with its parameters. `own`: fields of its experiment that differ from the common ones."""
 
     scheme: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -65,7 +63,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Setup:
-    """Schemes to compare, and the fields of an experiment that they have in common."""
+    """Schemes to compare, and the common fields of their experiments."""
 
     entries: tuple[Entry, ...]
     common: Mapping[str, Any]
@@ -73,19 +71,21 @@ class Setup:
     def spec(self, entry: Entry) -> dict[str, Any]:
         """Return the fields of an entry's experiment.
 
-        An entry with its own optimiser or problem takes those values of the common one that it has as well.
+        An entry with its own optimiser does not use the values of the common one. An entry with its own problem uses
+        the common values of fields that both have, so that the data are the same.
         """
         found = {**self.common, **entry.own, "scheme": entry.scheme, "scheme_args": dict(entry.args)}
-        for name, catalogue in CATALOGUES.items():
-            args = f"{name}_args"
-            if name in entry.own and args not in entry.own and args in self.common:
-                known = _fields_of(catalogue, entry.own[name])
-                found[args] = {k: v for k, v in self.common[args].items() if known is None or k in known}
+        if "optimiser" in entry.own:
+            found["optimiser_args"] = dict(entry.own.get("optimiser_args") or {})
+        if "problem" in entry.own and "problem_args" not in entry.own and "problem_args" in self.common:
+            known = _fields_of(ProblemArgs.catalogue, entry.own["problem"])
+            common = self.common["problem_args"]
+            found["problem_args"] = {k: v for k, v in common.items() if known is None or k in known}
         return found
 
 
 def _fields_of(catalogue: Catalogue[Any], name: Any) -> Collection[str] | None:
-    """Return the fields of a class; None where no class has that name: the experiment reports it."""
+    """Return the fields of a class, or None if no class has this name, which the experiment reports."""
     try:
         return cast(Collection[str], catalogue.get_class(name).model_fields)
     except SettingError:
@@ -94,7 +94,7 @@ def _fields_of(catalogue: Catalogue[Any], name: Any) -> Collection[str] | None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Experiment, or why there is none: the form and the field at fault, and a sentence."""
+    """Experiment, or the reason why it is invalid, with the form and the field at fault."""
 
     experiment: Experiment | None
     form: str = ""
@@ -103,23 +103,23 @@ class Verdict:
 
 
 def judge(setup: Setup) -> list[Verdict]:
-    """Judge every entry, in order, without opening data."""
-    return [_verdict(setup.spec(entry)) for entry in setup.entries]
+    """Check every entry, in order, without opening data."""
+    return [_check_spec(setup.spec(entry)) for entry in setup.entries]
 
 
-def _verdict(spec: Mapping[str, Any]) -> Verdict:
+def _check_spec(spec: Mapping[str, Any]) -> Verdict:
     try:
         return Verdict(Experiment(**spec))
     except SettingError as error:
-        return Verdict(None, *blamed(str(error)), str(error))
+        return Verdict(None, *field_at_fault(str(error)), str(error))
 
 
-def blamed(sentence: str) -> tuple[str, str]:
+def field_at_fault(sentence: str) -> tuple[str, str]:
     """Return the form and the field that begin a sentence.
 
-    >>> blamed("optimiser_args.schedule.warmup = -1: take 0 or more")
+    >>> field_at_fault("optimiser_args.schedule.warmup = -1: take 0 or more")
     ('optimiser_args', 'schedule.warmup')
-    >>> blamed("workers = 13: the (3,2) tree has 12 workers")
+    >>> field_at_fault("workers = 13: the (3,2) tree has 12 workers")
     ('', 'workers')
     """
     found = re.match(r"([A-Za-z_][\w.]*)(?: = |: )", sentence)
@@ -133,7 +133,7 @@ def blamed(sentence: str) -> tuple[str, str]:
 
 
 def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
-    """Return the entry with the shape's parameters, as far as its scheme has fields for them."""
+    """Return the entry with the parameters of the shape for which its scheme has fields."""
     names = schemes.get(entry.scheme).model_fields
     args = dict(entry.args)
     if {"children", "layers"} <= set(names):
@@ -144,7 +144,7 @@ def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
 
 
 def _late(shape: Shape, among: int) -> int:
-    """Return the share alpha of a number, rounded as for gradient coding in paper 1; never all of several."""
+    """Return the share alpha of a number, rounded as for gradient coding in paper 1. Of several, it is never all."""
     if among == shape.children:
         return shape.stragglers
     return max(0, min(round(shape.alpha * among), among - 1))
@@ -159,31 +159,31 @@ def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int
     names = schemes.get(scheme).model_fields
     found = {name: workers for name in names if name in INTEGER_FIELDS}
     if "stragglers" in names:
-        # within several rounds all may be late, in a single one at least one is not
+        # over several rounds, all may be late; in a single round, at least one is not
         spared = 0 if "window" in names else 1
         found["stragglers"] = max(0, decoded_together(names, args, workers) - spared)
     return found
 
 
 def with_shape(setup: Setup, shape: Shape, workers: int | None = None) -> Setup:
-    """Return every entry with the shape's parameters; the cluster has the tree's size, or that many workers."""
+    """Return every entry with the shape's parameters. The number of workers is that of the tree, or the given one."""
     count = shape.workers if workers is None else workers
     entries = tuple(shaped(entry, shape, count) for entry in setup.entries)
     return Setup(entries, {**setup.common, "workers": count})
 
 
 def added(setup: Setup, scheme: str, shape: Shape) -> Entry:
-    """Return the entry of a further scheme: with the shape's parameters, or its defaults if only these are valid."""
+    """Return the entry of another scheme, with the shape's parameters, or with its defaults if only these are valid."""
     count = setup.common.get("workers", shape.workers)
     names = schemes.get(scheme).model_fields
     bare = Entry(scheme, {name: names[name].default for name in SHARED_FIELDS if name in names})
     choices = [shaped(bare, shape, count), bare]
-    fitting = (entry for entry in choices if _verdict(setup.spec(entry)).experiment)
+    fitting = (entry for entry in choices if _check_spec(setup.spec(entry)).experiment)
     return next(fitting, choices[0])
 
 
 def shape_of(experiments: Sequence[Experiment]) -> Shape:
-    """Return the shape of the experiments: of the first tree, else of a star with the first's stragglers."""
+    """Return the shape of the first tree, or else of a star with the stragglers of the first experiment."""
     built = [(e.workers, e.built_scheme.model_dump()) for e in experiments]
     for _, args in built:
         if set(SHARED_FIELDS) <= set(args):
@@ -193,7 +193,7 @@ def shape_of(experiments: Sequence[Experiment]) -> Shape:
 
 
 def nearest(workers: int, count: int = 5) -> list[Shape]:
-    """Return regular trees whose size is nearest to a number of workers, and the star of exactly that number.
+    """Return regular trees with about this number of workers, and the star with exactly this number.
 
     >>> [shape.workers for shape in nearest(150)]
     [155, 156, 132, 126, 150]
@@ -206,14 +206,21 @@ def nearest(workers: int, count: int = 5) -> list[Shape]:
 
 
 def setup_of(experiments: Sequence[Experiment]) -> Setup:
-    """Return what several experiments have in common, and in what each differs from the first."""
+    """Return the common fields of several experiments, and the fields in which each one differs from the first."""
     args = ("scheme_args", "problem_args", "optimiser_args")
     dumps = [
         {**e.model_dump(mode="json", exclude=set(args)), **{name: getattr(e, name) for name in args}}
         for e in experiments
     ]
     common = {name: value for name, value in dumps[0].items() if name not in ("scheme", "scheme_args")}
-    entries = (
-        Entry(d["scheme"], d["scheme_args"], {n: d[n] for n in common if d[n] != common[n]}) for d in dumps
-    )
+    entries = (Entry(d["scheme"], d["scheme_args"], _own(d, common)) for d in dumps)
     return Setup(tuple(entries), common)
+
+
+def _own(fields: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields in which an experiment differs from the common ones; its own optimiser has its own values."""
+    own = {name: fields[name] for name in common if fields[name] != common[name]}
+    if "optimiser" in own:
+        own.pop("optimiser_args", None)
+        own |= {"optimiser_args": fields["optimiser_args"]} if fields["optimiser_args"] else {}
+    return own

@@ -1,4 +1,4 @@
-"""Undo and redo of settings, and the way back to those of the beginning."""
+"""Undo and redo of settings, and reset to the initial ones."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-MERGED_S = 2.0  # s within which changes of the same fields are one step, as those of a slider that moves
+MERGED_S = (
+    2.0  # s within which changes of the same fields count as one step, such as those of a moving slider
+)
 MAX_STEPS = 200
 
 
 @dataclass(frozen=True)
 class State:
-    """Texts of every field of the settings: of the schemes in order, and of the other forms by name."""
+    """Texts of all fields of the settings: of the schemes in order, and of the other forms by name."""
 
     schemes: tuple[tuple[str, dict[str, str]], ...]
     forms: dict[str, dict[str, str]]
 
 
 class Steps:
-    """States of the settings, as the user changes them. `read` returns the present state, `write` restores one."""
+    """History of the settings. `read` returns the current state, and `write` restores one."""
 
     def __init__(self, read: Callable[[], State], write: Callable[[State], None]) -> None:
         self._read, self._write = read, write
@@ -30,7 +32,7 @@ class Steps:
         self._when = -MERGED_S
 
     def record(self) -> None:
-        """Take the present state as a further step, unless nothing has changed."""
+        """Add the current state as a step, unless nothing has changed."""
         now, when = self._read(), time.monotonic()
         if now == self._now:
             return
@@ -45,11 +47,11 @@ class Steps:
         self._go(self._past, self._future)
 
     def redo(self) -> None:
-        """Restore the state that was undone last."""
+        """Restore the state that the last undo left."""
         self._go(self._future, self._past)
 
     def reset(self) -> None:
-        """Restore the state of the beginning, as a step that can be undone."""
+        """Restore the initial state, as a step that can be undone."""
         self.restore(self._first)
 
     def restore(self, state: State) -> None:
@@ -59,17 +61,17 @@ class Steps:
         self.record()
 
     def last(self, wanted: Callable[[State], bool]) -> State | None:
-        """Return the newest state before the present one that is wanted."""
+        """Return the newest earlier state for which `wanted` is true, or None."""
         return next((state for state in reversed(self._past) if wanted(state)), None)
 
     @property
     def undoes(self) -> str:
-        """What an undo would change; empty where there is nothing to undo."""
+        """Text about the change of an undo, or "" if there is nothing to undo."""
         return _difference(self._now, self._past[-1]) if self._past else ""
 
     @property
     def redoes(self) -> str:
-        """What a redo would change; empty where there is nothing to redo."""
+        """Text about the change of a redo, or "" if there is nothing to redo."""
         return _difference(self._now, self._future[-1]) if self._future else ""
 
     def _go(self, to: list[State], back: list[State]) -> None:
@@ -96,7 +98,7 @@ def _names(a: State, b: State) -> Iterator[str]:
 
 
 def _difference(a: State, b: State) -> str:
-    """Return in words how two states differ: one field with both values, or what the change is about."""
+    """Return how two states differ, as text: one field with both values, or the kind of the change."""
     one, other = _flat(a), _flat(b)
     if [name for name, _ in a.schemes] != [name for name, _ in b.schemes]:
         return (

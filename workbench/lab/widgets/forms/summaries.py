@@ -1,4 +1,4 @@
-"""What a group of settings is set to, in a few words: the line above the picture on narrow pages."""
+"""Short texts about the values of groups of settings, shown above the figure on narrow pages."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.analysis.planning.quantities import quantity, quantity_of
-from workbench.lab.widgets.forms.fields import Field, read
+from workbench.lab.widgets.forms.fields import Field, read, show
 from workbench.lab.widgets.forms.form import ChoiceForm, Form
 
 
 def of_shape(values: Mapping[str, Any]) -> str:
-    """Return the size of the cluster, its tree, and how many may be late.
+    """Return the size of the cluster, its tree, and the number of tolerated stragglers.
 
     >>> of_shape({"children": 4, "layers": 3, "stragglers": 1, "workers": 84})
     '84 workers, tree (4,3), 1 of 4 late'
@@ -31,7 +31,7 @@ def of_schemes(names: Sequence[str]) -> str:
 
 
 def of_choice(form: ChoiceForm) -> str:
-    """Return the chosen class, and a number of it that was changed: one without a unit first.
+    """Return the chosen class, and one of its changed numbers, preferably one without a unit.
 
     >>> from workbench.core.contract.delays import delay_models
     >>> of_choice(ChoiceForm("", "kind", delay_models(), "pareto"))
@@ -56,7 +56,7 @@ def of_link(form: Form) -> str:
 
 
 def of_problem(form: ChoiceForm) -> str:
-    """Return the data, if they have a name, and the problem."""
+    """Return the problem, and the name of the data if there is one."""
     data = form.values.get("data", "")
     return ", ".join(filter(None, [data.rpartition("/")[2], _words(form.chosen)]))
 
@@ -86,3 +86,18 @@ def _text(value: Any) -> str:
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
+
+
+def own_text(own: Mapping[str, Any]) -> str:
+    """Return the values of a scheme that differ from the common ones.
+
+    >>> own_text({"optimiser": "inverse_time", "optimiser_args": {"c1": 0.5}, "rounds": 40})
+    'optimiser: inverse time, c1 0.5; rounds: 40'
+    """
+    parts = []
+    for name, value in own.items():
+        if not name.endswith("_args") or name.removesuffix("_args") not in own:
+            args = own.get(f"{name}_args") or {}
+            texts = [str(value).replace("_", " "), *(f"{key} {show(each)}" for key, each in args.items())]
+            parts.append(f"{name.replace('_', ' ')}: {', '.join(texts)}")
+    return "; ".join(parts)

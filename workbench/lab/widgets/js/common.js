@@ -15,6 +15,7 @@ function tells(model, content) {
     model.send(content);
   } catch (error) {
     if (error.message !== "Cannot send") throw error; // what JupyterLab says of a comm that is gone
+    document.dispatchEvent(new Event("wb-ended"));
   }
 }
 
@@ -74,23 +75,6 @@ function theme() {
 
 /** Return the scale of text: projected lectures set it. */
 const letters = () => Number(document.documentElement.style.getPropertyValue("--wb-scale")) || 1;
-
-const ROWS = 16; // labels along an axis that stand beside one another however large they are
-
-/** Scale text and margins of a figure's layout or traces; of many labels fewer are kept. */
-function grown(value, by, of = "") {
-  if (by === 1 || value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
-  if (Array.isArray(value)) return typeof value[0] === "object" ? value.map((inner) => grown(inner, by, of)) : value;
-  const grows = (name) => (of.endsWith("font") && name === "size") || (of === "margin" && "lrtb".includes(name));
-  const cell = (name) => name === "textfont" && value.texttemplate === "%{text}"; // whose lines fill it as they are
-  const fewer = (name, inner) =>
-    ["tickvals", "ticktext"].includes(name) && inner?.length > ROWS ? inner.filter((_, i) => i % Math.ceil(by) === 0) : inner;
-  const pair = ([name, inner]) => {
-    if (cell(name)) return [name, inner];
-    return [name, grows(name) && typeof inner === "number" ? inner * by : grown(fewer(name, inner), by, name)];
-  };
-  return Object.fromEntries(Object.entries(value).map(pair));
-}
 
 /** Call back whenever the page changes its theme or its text size; returns a function that ends that. */
 function onTheme(callback) {
@@ -165,48 +149,6 @@ function perFrame(callback) {
 function grounded(layout, box) {
   const ground = getComputedStyle(box).backgroundColor;
   return { paper_bgcolor: ground, plot_bgcolor: ground, ...layout };
-}
-
-const NARROW = 900, PHONE = 480; // px below which titles, and all letters, are smaller
-/** Return the scale of text in a figure of a width. */
-const lettersAt = (width) => letters() * (width < PHONE ? 0.86 : 1);
-const LINE = 1.3; // height of a line, in its font's size
-const pen = document.createElement("canvas").getContext("2d");
-
-/** Break a text into lines that are not wider than a number of pixels. */
-function broken(text, font, width) {
-  pen.font = `${font.size}px ${font.family}`;
-  const wide = (line) => pen.measureText(line.replace(/<[^>]*>/g, "")).width > width;
-  const lines = text.split("<br>").flatMap((whole) => {
-    const made = [""];
-    for (const word of whole.split(" ")) {
-      const longer = made.at(-1) ? `${made.at(-1)} ${word}` : word;
-      if (made.at(-1) && wide(longer)) made.push(word);
-      else made[made.length - 1] = longer;
-    }
-    return made;
-  });
-  return { text: lines.join("<br>"), more: lines.length - text.split("<br>").length };
-}
-
-/** Return a layout whose title and subtitle are whole at a width: they are broken into lines, for which the figure grows. */
-function titled(layout, width) {
-  const look = layout.template?.layout ?? {}, title = layout.title, scale = letters();
-  if (!title?.text || !width) return layout;
-  const margin = { ...look.margin, ...layout.margin }, family = look.font?.family ?? "sans-serif";
-  const small = (size, least) => (width < NARROW * scale ? Math.min(size, least * scale) : size);
-  const main = { ...look.title?.font, ...title.font }, below = { ...title.subtitle?.font };
-  main.size = small(main.size ?? 22, 18);
-  below.size = small(below.size ?? 16, 14);
-  const one = broken(title.text, { family, ...main }, width - 12), two = broken(title.subtitle?.text ?? "", { family, ...below }, width - 12);
-  const from = { family, size: main.size }, free = width - margin.l - 12;
-  const fits = broken(title.text, from, free).more + broken(title.subtitle?.text ?? "", { family, size: below.size }, free).more === 0;
-  const saved = width < NARROW * scale && margin.t > 80 * scale ? 30 * scale : 0;
-  const more = LINE * (one.more * main.size + two.more * below.size) - saved, height = layout.height ?? 480;
-  const place = fits ? {} : { xref: "container", x: 0, pad: { l: 4 } };
-  const y = title.y === undefined ? {} : { y: 1 - ((1 - title.y) * height - saved / 3) / (height + more) };
-  const subtitle = { ...title.subtitle, text: two.text, font: below };
-  return { ...layout, height: height + more, margin: { ...layout.margin, t: margin.t + more }, title: { ...title, ...place, ...y, text: one.text, font: main, subtitle } };
 }
 
 /** Return whether a box is to be drawn now. A hidden one has no size; it is drawn when it is shown. */

@@ -1,8 +1,11 @@
 // Stream of rounds on a canvas: a row per worker, a column per round. The kernel sends new or changed columns.
 
-const LEFT = 52, RIGHT = 150, BOTTOM = 38, TOP = 20; // px around the table
+const LEFT = 52, BOTTOM = 38, TOP = 20; // px around the table
+const RIGHT = 150, NARROW_RIGHT = 130, NARROW_STREAM = 480; // px beside it; less in a canvas that is narrower
 const TO_COME = 255; // a slice of the round under way that is not over
 const SPANS = { 30: "30 rounds", 100: "100 rounds", 300: "300 rounds", 1000: "1000 rounds", 0: "all rounds" };
+
+const MAX_CELLS = 2500, BLOCKS = 25; // workers times rounds up to which rounds are drawn; blocks of rounds that are drawn instead
 
 const known = (state) => (state === TO_COME ? -1 : state);
 
@@ -83,6 +86,30 @@ function picture(table, first, count, palette, most) {
   return image;
 }
 
+/** Return the share of rounds whose answer was late or refused, or of time in which a worker computed, over blocks of rounds:
+ * states of many rounds would be too small to be seen. `states`: their names; `colors`: of the shares 0 and 1. */
+function shares(table, first, count, states, some, colors) {
+  const [late, dropped, dead, computes] = ["late", "dropped", "dead", "computes"].map((name) => states.indexOf(name));
+  const width = Math.ceil(count / BLOCKS), blocks = Math.ceil(count / width), [from, to, gone] = colors.map(rgb);
+  const image = new ImageData(blocks, Math.max(1, table.workers)), out = new Uint32Array(image.data.buffer);
+  for (let x = 0; x < blocks; x++) {
+    const begin = first + x * width, end = Math.min(begin + width, first + count, table.rounds);
+    for (let w = 0; w < table.workers && begin < end; w++) {
+      let sum = 0, died = 0;
+      for (let r = begin; r < end; r++) {
+        const worst = table.worst[r * table.workers + w];
+        died += worst === dead;
+        if (some) sum += worst === late || worst === dropped;
+        else for (let s = 0; s < table.slices; s++) sum += (table.state(r, w, s) === computes) / table.slices;
+      }
+      const share = sum / (end - begin), [a, b] = died === end - begin ? [gone, gone] : [from, to];
+      const [red, green, blue] = a.map((value, i) => Math.round(value + share * (b[i] - value)));
+      out[w * blocks + x] = ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+    }
+  }
+  return { image, span: blocks * width };
+}
+
 function render({ model, el }) {
   const table = new Table(model);
   const view = { span: 100, end: null, round: -1, worker: 0 }; // end null: the newest; round, worker: the cursor
@@ -107,6 +134,25 @@ function render({ model, el }) {
     const end = Math.min(Math.max(view.end ?? table.rounds, count), Math.max(table.rounds, count));
     return { first: end - count, count };
   };
+  const beside = () => (canvas.clientWidth < NARROW_STREAM ? NARROW_RIGHT : RIGHT);
+  const late = () => table.shares.subarray(table.workers).some((share) => share > 0);
+  const blocked = () => shown().count * table.workers > MAX_CELLS;
+  /** Names and colours of the legend: of states, or of shares over blocks of rounds. */
+  const entries = () => {
+    const colors = look();
+    if (!blocked()) return model.get("states").map((name) => [name, colors[name]]);
+    const ends = [rgb(colors.waits), rgb(late() ? colors.late : colors.computes)], words = late() ? "of rounds late" : "of the time computing";
+    const mixed = (share) => `#${ends[0].map((v, i) => Math.round(v + share * (ends[1][i] - v)).toString(16).padStart(2, "0")).join("")}`;
+    return [0, 0.5, 1].map((share) => [`${100 * share} % ${words}`, mixed(share)]);
+  };
+  let explained = "";
+  const explain = () => {
+    const found = entries();
+    if (explained === `${found}`) return;
+    explained = `${found}`;
+    const swatch = ([name, color]) => element("span", {}, Object.assign(element("i"), { style: `background:${color}` }), name);
+    legend.replaceChildren(...found.map(swatch));
+  };
   const look = () => ({ ...model.get("styles")[theme()], ground: getComputedStyle(canvas).backgroundColor });
   /** Draw the canvas with the legend above it, which is not part of it. */
   const image = () => {
@@ -115,8 +161,8 @@ function render({ model, el }) {
     Object.assign(pen, { fillStyle: colors.ground, font: `${13 * scale}px system-ui, sans-serif`, textBaseline: "middle" });
     pen.fillRect(0, 0, made.width, made.height);
     let x = LEFT * scale;
-    for (const name of model.get("states")) {
-      pen.fillStyle = colors[name];
+    for (const [name, color] of entries()) {
+      pen.fillStyle = color;
       pen.fillRect(x, 8 * scale, 12 * scale, 12 * scale);
       pen.fillStyle = colors.ink;
       pen.fillText(name, x + 17 * scale, 14 * scale);
@@ -135,7 +181,7 @@ function render({ model, el }) {
       Object.assign(canvas, { width: Math.round(width * scale), height: Math.round(height * scale) });
       canvas.style.height = `${height}px`;
     }
-    const box = { x: LEFT, y: TOP, w: width - LEFT - RIGHT, h: height - TOP - BOTTOM };
+    const box = { x: LEFT, y: TOP, w: width - LEFT - beside(), h: height - TOP - BOTTOM };
     const pen = canvas.getContext("2d"), colors = look();
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.fillStyle = colors.ground;
@@ -145,11 +191,18 @@ function render({ model, el }) {
       const [r, g, b] = rgb(colors[name]);
       return (255 << 24) | (b << 16) | (g << 8) | r;
     });
-    const image = picture(table, first, count, palette, Math.round(box.w * scale));
+    const many = blocked(), [from, to] = entries().map(([, color]) => color).filter((_, i) => i !== 1);
+    const { image, span } = many ? shares(table, first, count, model.get("states"), late(), [from, to, colors.dead]) : { image: picture(table, first, count, palette, Math.round(box.w * scale)), span: count };
     Object.assign(sheet, { width: image.width, height: image.height });
     sheet.getContext("2d").putImageData(image, 0, 0);
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(sheet, box.x, box.y, box.w, box.h);
+    pen.save();
+    pen.beginPath();
+    pen.rect(box.x, box.y, box.w, box.h);
+    pen.clip();
+    pen.drawImage(sheet, box.x, box.y, (box.w * span) / count, box.h); // the last block may be cut
+    pen.restore();
+    explain();
     axes(pen, box, colors, first, count);
     sides(pen, box, colors);
     cursor(pen, box, colors, first, count);
@@ -178,7 +231,7 @@ function render({ model, el }) {
 
   /** Draw utilisation and lateness of every worker, in its row. */
   const sides = (pen, { x, y, w, h }, colors) => {
-    const row = h / Math.max(table.workers, 1), room = (RIGHT - 30) / 2;
+    const row = h / Math.max(table.workers, 1), room = (beside() - 30) / 2;
     for (const [k, [words, color]] of [["computing", colors.computes], ["late", colors.late]].entries()) {
       const left = x + w + 14 + k * (room + 10);
       const values = [...table.shares.subarray(k * table.workers, (k + 1) * table.workers)];
@@ -226,7 +279,7 @@ function render({ model, el }) {
   const under = (event) => {
     const { left, top, width, height } = canvas.getBoundingClientRect();
     const { first, count } = shown();
-    const x = (event.clientX - left - LEFT) / (width - LEFT - RIGHT), y = (event.clientY - top - TOP) / (height - TOP - BOTTOM);
+    const x = (event.clientX - left - LEFT) / (width - LEFT - beside()), y = (event.clientY - top - TOP) / (height - TOP - BOTTOM);
     return x < 0 || x >= 1 || y < 0 || y >= 1 ? null : [first + Math.floor(x * count), Math.floor(y * table.workers)];
   };
   canvas.onpointermove = (event) => {
@@ -248,8 +301,7 @@ function render({ model, el }) {
     canvas.setAttribute("aria-label", `${model.get("label")}; arrow keys move, Enter opens a round`);
     el.setAttribute("aria-label", model.get("label"));
     stop.hidden = !model.get("active");
-    const swatch = (name) => element("span", {}, Object.assign(element("i"), { style: `background:${look()[name]}` }), name);
-    legend.replaceChildren(...model.get("states").map(swatch));
+    explain();
   };
   const note = () => (status.textContent = model.get("status")); // with every picture, so nothing else
   ours(el, "wb-stream");

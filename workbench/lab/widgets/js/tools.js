@@ -2,6 +2,13 @@
 
 const SHAPES = { side: "M2.5 3h11v10h-11zM6.5 3v10", undo: "M6 3 3 6l3 3M3 6h6a4 4 0 0 1 0 8H7", redo: "m10 3 3 3-3 3m3-3H7a4 4 0 0 0 0 8h2" };
 
+/** Restart the kernel and run all cells, as the notebook's own button does; a page of its own is loaded again. */
+function again({ target }) {
+  const button = target.closest(".jp-NotebookPanel")?.querySelector('[data-command="notebook:restart-run-all"]');
+  if (button) button.click();
+  else location.reload();
+}
+
 function render({ model, el }) {
   ours(el, "wb-tools");
   const make = (kind, name, onclick) => {
@@ -17,7 +24,12 @@ function render({ model, el }) {
   });
   const undo = make("undo", "undo", ask("undo")), redo = make("redo", "redo", ask("redo"));
   const reset = element("button", { type: "button", className: "wb-bare", title: "the settings of the beginning", onclick: ask("reset") }, "Reset");
-  el.append(side, undo, redo, reset, element("span", { className: "wb-grow" }));
+  const banner = element("div", { className: "wb-banner", role: "alert", hidden: true },
+    element("span", {}, "The kernel has stopped. What you see is the last state."), element("button", { type: "button", onclick: again }, "Start it and run all again"));
+  /** When the kernel has ended or was restarted, no widget of it can answer. */
+  const ended = () => (banner.hidden = false);
+  document.addEventListener("wb-ended", ended);
+  el.append(banner, side, undo, redo, reset, element("span", { className: "wb-grow" }));
   const show = () => {
     const folded = model.get("folded");
     frame()?.classList.toggle("wb-folded", folded);
@@ -31,6 +43,7 @@ function render({ model, el }) {
     }
   };
   model.on("change", show);
+  model.on("comm_live_update", ended);
   let waiting = 0;
   const begin = () => (frame() ? show() : void (waiting = requestAnimationFrame(begin)));
   show();
@@ -38,6 +51,8 @@ function render({ model, el }) {
   return () => {
     cancelAnimationFrame(waiting);
     model.off("change", show);
+    model.off("comm_live_update", ended);
+    document.removeEventListener("wb-ended", ended);
   };
 }
 

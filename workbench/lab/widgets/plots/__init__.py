@@ -1,1 +1,1 @@
-"""Plots that grow during runs."""
+"""Plots of runs, sweeps and rounds that are updated during runs."""

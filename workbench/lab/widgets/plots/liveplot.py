@@ -1,6 +1,6 @@
-"""Live curves of one or many runs, simulated or real, on one axis, with a Stop button.
+"""Live curves of one or more runs, simulated or real, on one axis, with a Stop button.
 
-The kernel sends new rows, ten times a second at most. The page draws them once per animation frame. A view that is
+The kernel sends new rows at most ten times per second. The page draws them once per animation frame. A view that is
 opened late (a reloaded page, a second window, Voila) requests all rows. A view with a gap requests the missing rows.
 Axes, scales and theme are changed in the page, without the kernel.
 """
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from workbench.lab.widgets.plots.sweepplot import SweepPlot
 
 POLL_INTERVAL_S = 0.1  # s between polls of the runs
-MAX_RESENT_ROWS = 500  # rows that are sent again at most because their losses came late
+MAX_RESENT_ROWS = 500  # max rows that are sent again because their losses came late
 HEIGHT_PX = 480  # px
 FINAL_STATES = ("finished", "stopped", "failed")
-_SUMS = ("bytes", "samples")  # shown cumulatively
+_SUMS = ("bytes", "samples")  # columns that are shown as cumulative sums
 
 
 class Part(NamedTuple):
-    """Rows of one run from row `first` on, as sent to the page; bytes and samples are cumulative."""
+    """Rows of one run from row `first` on, as sent to the page. Bytes and samples are cumulative."""
 
     first: int
     columns: Rows
@@ -62,15 +62,15 @@ class LivePlot(Drawn):
     curves: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, color, dash, symbol, width of each
     changes: t.List[dict[str, Any]] = t.List().tag(sync=True)  # changes of scheme: curve, first round, reason
     status: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, state, note, share, begins of each
-    edition = t.Int().tag(sync=True)  # changes with the runs
+    edition = t.Int().tag(sync=True)  # increased when other runs are shown
     active = t.Bool().tag(sync=True)  # whether there are runs to stop
     x = t.Enum(list(AXES), "time").tag(sync=True)
     y = t.Unicode("loss").tag(sync=True)
     scale_x = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
     scale_y = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
-    target = t.Float(None, allow_none=True).tag(sync=True)  # a line that can be dragged
+    target = t.Float(None, allow_none=True).tag(sync=True)  # value of a line that can be dragged
     metrics = t.Dict({"loss": metric_words("loss")}).tag(sync=True)  # name -> label
-    # last words of metrics that increase as the model improves
+    # suffixes of metrics that increase as the model improves
     rising = t.List(list(RISING_METRICS)).tag(sync=True)
     titles = t.Dict(dict(AXES)).tag(sync=True)
     styles = t.Dict().tag(sync=True)  # theme -> plotly layout
@@ -86,7 +86,7 @@ class LivePlot(Drawn):
             self.show(runs)
 
     def show(self, runs: Sequence[Run], keep: bool = False) -> None:
-        """Show these runs, beside those that are shown already if `keep`; returns at once."""
+        """Show these runs, in addition to the current ones if `keep`. Returns at once."""
         with self._lock:
             self.runs = [*(self.runs if keep else ()), *runs]
             self._sent = [_Sent(run) for run in self.runs]
@@ -102,11 +102,11 @@ class LivePlot(Drawn):
             self._tell()
 
     def _ipython_display_(self) -> None:
-        """Display it with a picture of the curves for readers without a kernel."""
+        """Display the plot, with a static image of the curves for readers without a kernel."""
         Stills({"curves": self}).show(self._repr_mimebundle_())
 
     def started_by(self, button: w.Button, call: Callable[[], None]) -> None:
-        """Call on a click. From the click on, the page shows a moving bar, until the call has returned."""
+        """Call back on a click. From the click until the call returns, the page shows a moving bar."""
 
         def clicked(_: w.Button) -> None:
             try:
@@ -122,14 +122,14 @@ class LivePlot(Drawn):
             run.stop()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all runs are over; return whether they are. The plot then shows all of them."""
+        """Wait until all runs are over. Return whether they are. The plot then shows all of their rows."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout)
         return not self.active
 
     def when_over(self, call: Callable[[], None]) -> None:
-        """Call back, from a thread, whenever all shown runs are over."""
+        """Call back, from a thread, each time that all shown runs are over."""
         self._done.append(call)
 
     # ---------------------------------------------------------------- follow the runs
@@ -167,7 +167,7 @@ class LivePlot(Drawn):
             self.status = status
 
     def _frame(self, parts: Mapping[int, Part]) -> None:
-        """Return one frame. Single precision is more than a screen shows."""
+        """Send one frame, in single precision, which is enough for a screen."""
         if not parts:
             return
         heads = [{"curve": i, "first": p.first, "columns": list(p.columns)} for i, p in parts.items()]
@@ -188,19 +188,20 @@ class LivePlot(Drawn):
 class _Sent:
     """State of one run's curve in the page.
 
-    Losses may come later than their rows. Rows are sent again until a later loss is known, or at the run's end.
+    Losses may come later than their rows. The rows after the last known loss are sent again when a later one is
+    known, or at the end of the run.
     """
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.rows = 0
-        self.settled = 0  # rows that are not read again before the end
-        self.known = 0  # losses among the rows after them
-        self.sums = dict.fromkeys(_SUMS, 0.0)  # over the settled rows
+        self.settled = 0  # number of rows that are not read again before the end
+        self.known = 0  # number of losses among the later rows
+        self.sums = dict.fromkeys(_SUMS, 0.0)  # of the rows that are not read again
         self.holes = self.closed = False
 
     def news(self) -> Part | None:
-        """Return the rows that the page lacks, None if there are none."""
+        """Return the rows that the page lacks, or None."""
         over = self.run.state in FINAL_STATES
         if self.closed:
             return None
@@ -229,7 +230,7 @@ class _Sent:
         self.known = int(losses[done:].sum())
 
     def again(self, first: int) -> Part | None:
-        """Return all rows from `first` on that were sent before."""
+        """Return all rows from `first` on that were already sent."""
         rows = _cumulative(self.run.rows(), dict.fromkeys(_SUMS, 0.0))
         if first >= min(self.rows, len(rows["round"])):
             return None
@@ -239,7 +240,9 @@ class _Sent:
         """Return the run's entry in the table under the curves."""
         run = self.run
         share: float | None = max(self.rows, 0) / run.experiment.rounds
-        begins = not share and run.state not in FINAL_STATES  # the bar moves by itself until the first round
+        begins = (
+            not share and run.state not in FINAL_STATES
+        )  # the bar moves without a length until the first round
         if begins and run.state == "running":  # None: the share is unknown
             share = run.stage
         shown = None if share is None else round(share, 3)
@@ -263,7 +266,7 @@ def _change(curve: int, change: Change) -> dict[str, Any]:
 
 
 def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return name and style of every run's curve; runs of one scheme share its colour and differ in dashes."""
+    """Return name and style of each run's curve. Runs of one scheme have one colour and different dashes."""
     looks = styles(run.experiment.scheme for run in runs)
     return [
         {"name": name, **style._asdict(), "width": 3} for name, style in zip(labels(runs), looks, strict=True)
@@ -271,14 +274,14 @@ def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def look(theme: Theme) -> dict[str, Any]:
-    """Return the common style as plotly's layout."""
+    """Return the common style as a layout of plotly."""
     figure = new_figure(theme, "", height=HEIGHT_PX)
     figure.update_layout(margin={"t": 24}, font_color=palette(theme).text, legend_itemwidth=44)
     return dict(json.loads(figure.to_json())["layout"])
 
 
 def watch(runs: "Run | Sequence[Run] | SweepRun") -> "LivePlot | SweepPlot":
-    """Show runs live on one axis, with a Stop button; or a sweep, with its results so far.
+    """Show runs live on one axis, with a Stop button, or a sweep with its results so far.
 
     `runs`: result of `wb.start` or `wb.attach`, a list of such, or result of `wb.batch.start` or `wb.batch.attach`.
 
@@ -290,7 +293,7 @@ def watch(runs: "Run | Sequence[Run] | SweepRun") -> "LivePlot | SweepPlot":
     shown = [runs] if isinstance(runs, Run) else runs
     if not isinstance(shown, Sequence):
         from workbench.lab.batch.background import (
-            SweepRun,  # sweeps load papermill, which plots of runs do not need
+            SweepRun,  # sweeps import papermill, which plots of runs do not need
         )
         from workbench.lab.widgets.plots.sweepplot import SweepPlot
 

@@ -13,7 +13,7 @@ MAX_HEIGHT_PX = 660  # px, so that the buttons and the whole chart are visible t
 
 
 class Player(Plot):
-    """Gantt chart of a round; a click on a row gives its rank (`y` of `on_click`).
+    """Gantt chart of a round. A click on a row passes its rank to the callback, as `y` of `on_click`.
 
     >>> import workbench as wb
     >>> player = Player()
@@ -30,7 +30,7 @@ class Player(Plot):
     unit_name = t.Unicode("s").tag(sync=True)
 
     def play(self, trace: Trace, round: int) -> None:
-        """Show a round; raises `SettingError` where the trace has no such round or no events of it."""
+        """Show a round. Raises `SettingError` if the trace has no such round, or its events were not kept."""
         r = events_of(trace, round)
         unit = time_unit(r.duration)
         with self.hold_sync():

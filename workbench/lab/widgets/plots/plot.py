@@ -1,8 +1,8 @@
 """Plotly figure in a notebook that can be replaced as fast as a slider moves.
 
-`plotly.graph_objects.FigureWidget` sends five megabytes of JavaScript for every widget, and traces that were added
-later vanish when the page is reloaded. Here the page loads plotly.js once for all plots, and every view draws the
-whole figure of the kernel.
+`plotly.graph_objects.FigureWidget` sends 5 MB of JavaScript for every widget, and traces that were added later are lost
+when the page is reloaded. Here the page loads plotly.js once for all plots, and every view draws the whole figure of
+the kernel.
 """
 
 import time
@@ -18,17 +18,17 @@ from IPython.display import HTML, display
 from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.assets import library, script, style
 
-PAUSE_S = 0.001  # s: the kernel's sending thread goes first, before the next picture is made
-WITHOUT_KERNEL = "as it was when last shown; run the cell to use it"  # where there is no kernel
+PAUSE_S = 0.001  # s in which the kernel's sending thread runs before the next figure is made
+WITHOUT_KERNEL = "as it was when last shown; run the cell to use it"  # tooltip of an image without a kernel
 Draw = Callable[[Theme], go.Figure]
 Click = dict[str, Any]
 
 
 class Drawn(anywidget.AnyWidget):
-    """Base of all drawing widgets: the page may request plotly.js, and reports its theme."""
+    """Base of all drawing widgets. The page may request plotly.js, and reports its theme."""
 
-    page = t.Unicode().tag(sync=True)  # "light" or "dark", set by the page; empty: no page yet
-    still = t.Bool().tag(sync=True)  # whether the kernel wants pictures of it
+    page = t.Unicode().tag(sync=True)  # "light" or "dark", set by the page; "": no page yet
+    still = t.Bool().tag(sync=True)  # whether the kernel requests images of it
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
@@ -37,7 +37,7 @@ class Drawn(anywidget.AnyWidget):
 
     @property
     def theme(self) -> Theme:
-        """Theme of the page; light without a page."""
+        """Theme of the page, or "light" without a page."""
         return cast(Theme, self.page or "light")
 
     def _message(self, _: object, content: dict[str, Any], buffers: object) -> None:
@@ -49,7 +49,7 @@ class Drawn(anywidget.AnyWidget):
             self.on_message(content)
 
     def keep_still(self, call: Callable[[str], None]) -> None:
-        """Call back with a picture (PNG, base64) whenever the plot has not changed for a while."""
+        """Call back with an image (PNG, base64) each time that the plot has not changed for a while."""
         self._still, self.still = call, True
 
     def on_message(self, content: dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ def low(figure: go.Figure, height: int) -> go.Figure:
 
 
 class Plot(Drawn):
-    """Figure; `show` replaces it.
+    """Widget of a figure, which `show` replaces.
 
     >>> import plotly.graph_objects as go
     >>> plot = Plot(lambda theme: go.Figure(layout_title_text="a title"))
@@ -75,7 +75,7 @@ class Plot(Drawn):
     _css = t.Unicode(style()).tag(sync=True)
     figure = t.Unicode().tag(sync=True)  # JSON
     label = t.Unicode().tag(sync=True)  # label for screen readers
-    serial = t.Int().tag(sync=True)  # number of the figure
+    serial = t.Int().tag(sync=True)  # increased with each figure
 
     def __init__(self, draw: Draw | None = None, **traits: Any) -> None:
         super().__init__(**traits)
@@ -86,12 +86,12 @@ class Plot(Drawn):
             self.show(draw)
 
     def show(self, draw: Draw) -> None:
-        """Show the result of `draw` for the page's theme; called again when the page changes its theme."""
+        """Show the result of `draw`, which is called with the theme of the page, and again when the theme changes."""
         self._draw, self.layout.display = draw, ""
         self.redraw()
 
     def redraw(self) -> None:
-        """Make the figure again."""
+        """Call `draw` again, and show the result."""
         if self._draw is None:
             return
         figure = self._draw(self.theme)
@@ -107,11 +107,11 @@ class Plot(Drawn):
         return self._draw is not None
 
     def current(self, theme: Theme = "light") -> go.Figure | None:
-        """Return the figure that is shown, for saving it; None where there is none."""
+        """Return the shown figure, or None."""
         return self._draw(theme) if self._draw else None
 
     def on_click(self, listener: Callable[[Click], None]) -> None:
-        """Call back with x, y, z, index, about (the point's data) and trace (its name) of what is clicked."""
+        """Call back with x, y, z, index, about (data of the point) and trace (its name) of a clicked point."""
         self._listeners.append(listener)
 
     def on_message(self, content: dict[str, Any]) -> None:
@@ -122,9 +122,11 @@ class Plot(Drawn):
 
 
 class Stills:
-    """Second output of the cell: a picture per plot, made by the page whenever the plot has not changed for a while.
+    """Second output of a cell, with a static image per plot.
 
-    The style sheet of our widgets hides it, so it is visible only without widgets.
+    The page makes an image when a plot has not changed for a while.
+
+    The style sheet of the package hides it, so it is visible only to readers without widgets.
     """
 
     def __init__(self, plots: Mapping[str, Drawn]) -> None:
@@ -135,13 +137,13 @@ class Stills:
             plot.keep_still(lambda png, name=name: self.take(name, png))  # type: ignore[misc]
 
     def show(self, bundle: Any) -> None:
-        """Display what a widget's `_repr_mimebundle_` returns, and the pictures below it."""
+        """Display the result of a widget's `_repr_mimebundle_`, with the images below it."""
         data = bundle[0] if isinstance(bundle, tuple) else bundle
         display({**data, "text/plain": WITHOUT_KERNEL}, raw=True)  # type: ignore[no-untyped-call]
         self.handle = display(self._html(), display_id=True)  # type: ignore[no-untyped-call]
 
     def take(self, name: str, png: str) -> None:
-        """Store a newer picture (base64) of a plot."""
+        """Store a newer image (base64) of a plot."""
         self.pictures[name] = png
         if self.handle is not None:
             self.handle.update(self._html())
@@ -151,7 +153,7 @@ class Stills:
 
     @property
     def html(self) -> str:
-        """HTML of all pictures, in the order of the plots."""
+        """HTML of all images, in the order of the plots."""
         present = [(name, self.pictures[name]) for name in self.names if name in self.pictures]
         images = (f'<p><img alt="{escape(n)}" src="data:image/png;base64,{png}"></p>' for n, png in present)
         return f'<div class="wb-still">{"".join(images)}</div>'

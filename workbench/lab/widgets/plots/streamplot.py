@@ -1,8 +1,8 @@
-"""Stream of rounds: a row per worker, a column per round, drawn live.
+"""Stream of rounds, drawn live: one row per worker, one column per round.
 
-Plotly redraws a whole heat map for every new column. Here the page stores a table of bytes, and a canvas draws the
-visible part. The kernel sends new or changed columns, ten times a second at most. Of real runs the round under way is
-drawn too.
+Plotly would redraw the whole heat map for every new column. Here the page stores a table of bytes, and a canvas draws
+the visible part. The kernel sends new or changed columns at most ten times per second. For real runs, the current round
+is drawn as well.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from workbench.lab.widgets.plots.plot import Drawn, Stills
 from workbench.mpi.running.real import attach
 
 POLL_INTERVAL_S = 0.1  # s between polls of the run
-RESTART_GAP_S = 2.0  # s by which events are behind after their clock has restarted
-MIN_REST_S = 0.03  # s for others in this process, however long a poll takes
-MAX_MESSAGE_BYTES = 2**20  # bytes in one message at most
+RESTART_GAP_S = 2.0  # s by which event times fall back when their clock has restarted
+MIN_REST_S = 0.03  # min s for other threads of this process, however long a poll takes
+MAX_MESSAGE_BYTES = 2**20  # max bytes of one message
 FINAL_STATES = ("finished", "stopped", "failed")
 
 
 class StreamPlot(Drawn):
-    """Canvas; `show` a run, under way or over. A click, or Enter, calls `on_pick` with round and worker.
+    """Stream of a run that is under way or over. A click, or Enter, calls back with round and worker (`on_pick`).
 
     >>> import workbench as wb
     >>> plot = StreamPlot(wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
@@ -49,8 +49,8 @@ class StreamPlot(Drawn):
 
     _esm = t.Unicode(script("stream")).tag(sync=True)
     _css = t.Unicode(style()).tag(sync=True)
-    edition = t.Int().tag(sync=True)  # changes with the table
-    shape = t.List([0, 0, 0]).tag(sync=True)  # workers, slices of a round, number of the first round
+    edition = t.Int().tag(sync=True)  # increased when another table is shown
+    shape = t.List([0, 0, 0]).tag(sync=True)  # workers, slices per round, number of the first round
     label = t.Unicode("no run yet").tag(sync=True)
     status = t.Unicode().tag(sync=True)
     active = t.Bool().tag(sync=True)
@@ -68,11 +68,11 @@ class StreamPlot(Drawn):
             self.show(run)
 
     def show(self, run: Run) -> None:
-        """Show another run; returns at once."""
+        """Show another run. Returns at once."""
         with self._lock:
             self.run, self.stream, self._new = run, Stream(run.experiment), run.watcher()
-            self._whole = False  # whether it shows the run's own trace
-            # s by which the run's clock, at its newest event, is ahead of this kernel's
+            self._whole = False  # whether the run's final trace is shown
+            # s by which the run's clock, at its newest event, is ahead of this kernel's clock
             self._ahead = -np.inf
             with self.hold_sync():
                 self.label = (
@@ -91,17 +91,17 @@ class StreamPlot(Drawn):
         self.edition += 1
 
     def on_pick(self, listener: Callable[[int, int], None]) -> None:
-        """Call back with the round and the worker that the user wants to open."""
+        """Call back with the round and the worker that the user selects."""
         self._picked.append(listener)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the run is over; return whether it is. All of it is shown then."""
+        """Wait until the run is over and completely shown. Return whether it is."""
         if (thread := self._thread) is not None:
             thread.join(timeout)
         return not self.active
 
     def trace(self) -> Trace | None:
-        """Return the known part of the run: its trace, or, during the run, the events of its newest rounds."""
+        """Return the known part of the run: the final trace, or during the run the events of its newest rounds."""
         run = self.run
         if run is None or self._whole:
             return None if run is None else run.result()
@@ -113,7 +113,7 @@ class StreamPlot(Drawn):
             return Trace(run.experiment, run.engine, times, dict(events), np.zeros(0))
 
     def can_open(self, round: int) -> bool:
-        """Return whether the round's events are available."""
+        """Return whether the events of a round are available."""
         with self._lock:
             return self._whole or self.stream.recent()[1] <= round < self.stream.first + len(self.stream)
 
@@ -142,7 +142,7 @@ class StreamPlot(Drawn):
         first = self.stream.add(new)
         if len(new["end"]) and self.run.engine != "sim":
             ahead = float(new["end"].max()) - now
-            # Events arrive without delay. If the run restarts with another scheme, event times restart at 0.
+            # Events arrive without delay. If the run restarts with another scheme, event times begin at 0 again.
             self._ahead = ahead if ahead < self._ahead - RESTART_GAP_S else max(self._ahead, ahead)
         if self.shape[2] != self.stream.first:
             self.shape = [*self.shape[:2], self.stream.first]
@@ -154,7 +154,7 @@ class StreamPlot(Drawn):
             self.status = self.run.note
 
     def _conclude(self) -> None:
-        """Show the trace of the finished run, which has all rounds unless it was stopped too early."""
+        """Show the trace of the finished run, which has all rounds unless the run was stopped too early."""
         assert self.run is not None
         whole = None if self.run.state == "failed" else Stream.of(self.run.result())
         if whole is not None and len(whole) >= len(self.stream):
@@ -167,7 +167,7 @@ class StreamPlot(Drawn):
         self.status, self.active = f"{self.run.state}: {self.run.note}", False
 
     def _columns(self, first: int, begun: NDArray[np.uint8] | None = None) -> None:
-        """Send columns from an index on, in pieces, and the shares of each worker."""
+        """Send columns from an index on, in several messages, and the shares of each worker."""
         table = self.stream
         columns = table.grid[first:] if begun is None else np.concatenate([table.grid[first:], begun[None]])
         shares = np.stack([table.utilisation(), table.lateness()]).astype(np.float32).tobytes()
@@ -197,7 +197,7 @@ class StreamPlot(Drawn):
 
 
 class Rounds(Pane):
-    """Stream with the clicked round below it, as a Gantt chart in slow motion.
+    """Stream of rounds. A clicked round is shown below it, as a Gantt chart in slow motion.
 
     >>> import workbench as wb
     >>> rounds = Rounds(wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
@@ -210,25 +210,23 @@ class Rounds(Pane):
         self.stream, self.player = StreamPlot(), Player()
         self.stream.on_pick(self.look_into)
         self.round = 0
-        super().__init__(
-            [self.stream]
-        )  # the player comes with plotly.js, for which the page stops for a second
+        super().__init__([self.stream])  # the player loads plotly.js, which blocks the page for a second
         if run is not None:
             self.show(run)
 
     def show(self, run: Run | Trace) -> None:
-        """Show a run, under way or over."""
+        """Show a run that is under way or over."""
         self.stream.show(recorded(run) if isinstance(run, Trace) else run)
         self.children = [self.message, self.stream]
 
     def _ipython_display_(self) -> None:
-        """Display it with pictures for readers without a kernel."""
+        """Display the stream, with static images for readers without a kernel."""
         plots = {self.stream.label: self.stream, "the round that was opened": self.player}
         Stills(plots).show(self._repr_mimebundle_())
 
     @guarded
     def look_into(self, round: int, worker: int = 0) -> None:
-        """Open a round; during the run, one of the newest."""
+        """Open a round. During the run, only the newest ones can be opened."""
         trace = self.stream.trace()
         if trace is None:
             return
@@ -243,11 +241,11 @@ class Rounds(Pane):
 
 
 def stream(run: Run | Trace | str | Path) -> Rounds:
-    """Show the state of every worker, round by round, during the run or after it; a click opens a round.
+    """Show the state of every worker, round by round, during a run or after it. A click opens a round.
 
-    `run`: result of `wb.start`, `wb.attach` or `wb.run`, or a run folder, of a run that is over or under way.
+    `run`: result of `wb.start`, `wb.attach` or `wb.run`, or the folder of a run. It may be over or under way.
 
-    Raises `SettingError`: this is not a run, or not the folder of one.
+    Raises `SettingError` if it is neither a run nor the folder of one.
 
     >>> import workbench as wb
     >>> rounds = stream(wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5)))

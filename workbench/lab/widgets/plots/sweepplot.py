@@ -1,11 +1,13 @@
-"""Live figure of a sweep: means and bands, the time left, failures, Stop and Resume."""
+"""Live figure of a sweep: means and bands, remaining time, failures, Stop and Resume."""
 
 from __future__ import annotations
 
 import time
+from html import escape
 from threading import Event, Thread
 
 import ipywidgets as w
+import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.analysis.tables.status import read_plan
@@ -25,21 +27,24 @@ from workbench.lab.widgets.callbacks import (
     offered,
     progress,
     row,
+    seen,
     sentence,
     trust_box,
     trusted,
 )
 from workbench.lab.widgets.plots.plot import Plot, Stills
 
-POLL_INTERVAL_S, MAX_READING_SHARE = 0.5, 0.2  # s between polls; share of the time for reading the table
+POLL_INTERVAL_S, MAX_READING_SHARE = 0.5, 0.2  # s between polls; max share of the time for reading the table
 VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
 FINAL_STATES = ("done", "failed", "stopped")
+MAX_SHOWN_RUNS = 3  # runs under way that are named for each host
 MAX_SHOWN_FAILURES = 8  # failures that are listed at most
+MAX_GROUPS = 12  # groups that are drawn together
 ALL_PARAMETERS = "all that differs"
 
 
 class SweepPlot(Pane):
-    """Live figure of a sweep; from any kernel, under way or over.
+    """Live figure of a sweep that is under way or over, in any kernel.
 
     >>> import tempfile, workbench as wb
     >>> plan = {"base": {"rounds": 3, "workers": 4}, "grid": {"scheme": ["UMW", "SGD"]}}
@@ -50,25 +55,29 @@ class SweepPlot(Pane):
 
     def __init__(self, sweep: SweepRun) -> None:
         self.sweep = sweep
+        self._choosing = False  # the list of groups is being renewed
         self.table: Runs | None = None
         self.progress: Progress = sweep.progress()
         search = read_plan(sweep.folder).get("sweep", {}).get("search") or {}
         self._target, self._metric = search.get("target"), search.get("metric", "loss")
         self.plot = Plot()
-        self.bar, self.failures = w.HTML(), w.HTML()
+        self.bar, self.hosts, self.failures = w.HTML(), w.HTML(), w.HTML()
         self.stop_button = button("Stop", sweep.stop, "end the sweep; what is done stays")
         self.resume_button = button("Resume", self._resume, "do what is missing, interrupted or failed")
         self.of = w.Dropdown(description="Result", options=[search.get("of", "time")])
         self.view = w.Dropdown(description="Figure", options=list(VIEWS.items()))
         self.along = w.Dropdown(description="Parameter", options=[ALL_PARAMETERS])
         self.stop_button.add_class("wb-stop")
-        for menu in (self.of, self.view, self.along):
+        self.groups = w.SelectMultiple(description="Groups", options=[], rows=6)
+        self.note = w.HTML()
+        seen(False, self.groups)
+        for menu in (self.of, self.view, self.along, self.groups):
             menu.observe(lambda _: self._draw(), "value")
         self.trust = trust_box("this sweep")
         buttons = w.HBox([self.stop_button, self.resume_button, self.trust])
         buttons.add_class("wb")  # menus keep the page's own style
-        every = row(buttons, self.view, self.of, self.along)
-        super().__init__([Sheet(), self.bar, every, self.plot, self.failures])
+        every = row(buttons, self.view, self.of, self.along, self.groups)
+        super().__init__([Sheet(), self.bar, self.hosts, every, self.note, self.plot, self.failures])
         self._over, self._read, self._took = Event(), -1, 0.0
         self._begin()
 
@@ -85,11 +94,11 @@ class SweepPlot(Pane):
             self._begin()
 
     def _ipython_display_(self) -> None:
-        """Display it with a picture of the figure for readers without a kernel."""
+        """Display the widget, with a static image of the figure for readers without a kernel."""
         Stills({"what came of the sweep": self.plot}).show(self._repr_mimebundle_())
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the sweep is over and drawn; return whether it is."""
+        """Wait until the sweep is over and drawn. Return whether it is."""
         return self._over.wait(timeout)
 
     def _follow(self) -> None:
@@ -102,11 +111,11 @@ class SweepPlot(Pane):
 
     @guarded
     def look(self) -> None:
-        """Show the current state; read the table where there are more runs, if there is time for it."""
+        """Show the current state. If there are more runs, and there is time for it, read the table."""
         self.progress = p = self.sweep.progress()
         share = None if p.state in ("starting", "stopping") else p.share
         self.bar.value = progress("progress of the sweep", str(p), share, p.found)
-        self.failures.value = _failures(p)
+        self.hosts.value, self.failures.value = _hosts(p), _failures(p)
         over = p.state in FINAL_STATES
         self.stop_button.disabled, self.resume_button.disabled = (
             over or p.state == "stopping",
@@ -136,10 +145,34 @@ class SweepPlot(Pane):
         if not means.attrs["by"]:
             means = self.table.mean(self.of.value, by=["scheme"])
         x = self.along.value if self.along.value in means.attrs["by"] else None
-        return bands(means, x, theme)
+        return bands(self._chosen(means, x), x, theme)
+
+    def _chosen(self, means: pd.DataFrame, x: str | None) -> pd.DataFrame:
+        """Return the chosen groups where there are more than a legend holds; say how many are left out."""
+        labels = group_labels(means, x)
+        names = list(dict.fromkeys(labels))
+        many = len(names) > MAX_GROUPS
+        if list(self.groups.options) != names * many:
+            self._choosing = True
+            self.groups.options, self.groups.value = names * many, tuple(names[:MAX_GROUPS] * many)
+            self._choosing = False
+        seen(many, self.groups)
+        chosen = self.groups.value or tuple(names[:MAX_GROUPS])
+        text = f"{len(chosen)} of {len(names)} groups are drawn; choose others in the list" if many else ""
+        self.note.value = sentence(text)
+        if not many:
+            return means
+        kept = means[[label in chosen for label in labels]]
+        kept.attrs.update(means.attrs)
+        return kept
 
     @guarded
     def _draw(self) -> None:
+        if self._choosing:
+            return
+        if self.view.value != "bands":
+            self.note.value = ""
+            seen(False, self.groups)
         self.along.layout.display = "" if self.view.value == "bands" else "none"
         if self.table is None or not len(self.table.done):
             return
@@ -148,6 +181,44 @@ class SweepPlot(Pane):
             self.plot.show(self._drawn)
         except SettingError as error:
             self.report(f"{result(self.of.value)[0]}: {error}")
+
+
+def _hosts(p: Progress) -> str:
+    """Return what each host does, where there are several, and the link to the executor's own dashboard."""
+    shown = p.hosts.items() if len(p.hosts) > 1 else ()
+    lines = [
+        sentence(f"{host}: {len(names)} under way, {', '.join(names[:MAX_SHOWN_RUNS])}")
+        for host, names in shown
+    ]
+    safe = p.link.startswith(("http://", "https://"))
+    link = (
+        f'<a href="{escape(p.link)}" target="_blank" rel="noopener">dashboard of the executor</a>'
+        if safe
+        else ""
+    )
+    return "".join([*lines, link])
+
+
+def group_labels(means: pd.DataFrame, x: str | None) -> list[str]:
+    """Return the group of every mean: its values of all columns but the one on the axis.
+
+    >>> means = pd.DataFrame({"scheme": ["GC", "GC"], "link.latency": [0.1, 0.2], "workers": [4, 4]})
+    >>> means.attrs["by"] = ["scheme", "workers", "link.latency"]
+    >>> group_labels(means, "link.latency")
+    ['GC, workers=4', 'GC, workers=4']
+    """
+    by = means.attrs["by"]
+    numbers = [name for name in by if pd.api.types.is_numeric_dtype(means[name])]
+    x = (numbers or by)[-1] if x is None else x
+    others = [name for name in by if name != x or x == "scheme"]
+    rows = means[others].to_dict("records")
+    return [
+        ", ".join(_group(str(name), value) for name, value in each.items() if value == value) for each in rows
+    ]
+
+
+def _group(name: str, value: object) -> str:
+    return str(value) if name == "scheme" else f"{name.rpartition('.')[2]}={value}"
 
 
 def _failures(p: Progress) -> str:

@@ -130,7 +130,7 @@ class Job:
         return f"job {self.number} waits in the queue ({self.why or 'no reason given'}{when})"
 
     def never(self) -> str | None:
-        """Return one sentence if the job can never start, else None."""
+        """Return why the job can never start, in one sentence. None if it may start."""
         if not (self.waits and self.hopeless):
             return None
         why = f"job {self.number} could never start ({self.why}); ask for what the queue offers"

@@ -47,7 +47,7 @@ from workbench.mpi.launch.processes import RANKS_MODULE, SUPERVISOR_MODULE, this
 from workbench.mpi.launch.reports import Finding, HostState, Outputs, ProgressCallback, Status, no_progress
 from workbench.mpi.launch.site import Site
 
-CACHE_VARIABLES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # variables that lead ranks to prepared data
+CACHE_VARIABLES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # by which ranks find the folder of prepared data
 # Script for bash, followed by a folder and a command. It writes the command's output on this node, then its exit code.
 HOST_COMMAND = 'n=$(uname -n); "$@" >"$0/$n.out" 2>&1; echo "$?" >"$0/$n.code"'
 
@@ -132,8 +132,8 @@ class BatchCluster(Cluster):
         """Submit a script. Return the job's number. Raises `SettingError` with the field that is refused."""
         output = self._submitted(*options, str(path))
         if (number := self.number_in(output)) is None:
-            said = quoted(output, 200) or "nothing"
-            raise ClusterError(f"{self.submit_command[0]}: answered without a job's number ({said})")
+            printed = quoted(output, 200) or "nothing"
+            raise ClusterError(f"{self.submit_command[0]}: answered without a job's number ({printed})")
         return number
 
     def try_submit(self, path: Path) -> None:
@@ -257,13 +257,13 @@ class BatchCluster(Cluster):
 
 @cache
 def status_of(cluster: BatchCluster, number: str) -> JobStatusCache:
-    """Return this process's only status of a job, so that queries of the batch system are shared."""
+    """Return the status of a job: one object per process, so that all callers share its queries."""
     return JobStatusCache(number, cluster.look_up, cluster.cancel)
 
 
 @dataclass(frozen=True)
 class Login(Site):
-    """Site inside a job: one mpiexec with all ranks."""
+    """Site on a login host. It submits jobs, each with one mpiexec and all ranks."""
 
     cluster: BatchCluster
 
@@ -293,7 +293,7 @@ class Login(Site):
         return mpiexec.settings("self,sm,tcp") | self.cluster.launch_settings() | caches
 
     def _script(self, folder: Path, spec: JobSpec) -> Path:
-        """Write a job's script; return its path."""
+        """Write a job's script, and return its path."""
         text = script(spec, self.cluster.options(spec), self.cluster.modules)
         (folder / SCRIPT).write_text(text)
         return folder / SCRIPT
@@ -376,8 +376,8 @@ class Login(Site):
             codes = {node: int(code) for node, code in written.items() if code.isdigit()}
             if not codes:
                 raise ClusterError(f"{job.job().ending()}: {jobs.last_line(PoolFolder(folder))}")
-            said_by = {node: read_text(folder / f"{node}.out", errors="replace") for node in codes}
-            return {node: (code, said_by[node]) for node, code in codes.items()}
+            outputs = {node: read_text(folder / f"{node}.out", errors="replace") for node in codes}
+            return {node: (code, outputs[node]) for node, code in codes.items()}
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -139,7 +139,7 @@ def idle(folder: Path) -> bool:
 
 
 def free(pools: Path, cancel: Callable[[str], object]) -> None:
-    """Cancel idle jobs whose users on this host have ended, because they may occupy the nodes that are wanted."""
+    """Cancel idle jobs whose client process, on this host, has ended. They may occupy nodes that are needed now."""
     for path in pools.glob(f"*/{NUMBER_PATTERN}"):
         pid, host = PoolFolder(path.parent).settings()["by"]
         if host == this_process().host and not is_alive(pid) and idle(path.parent):

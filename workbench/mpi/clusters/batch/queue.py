@@ -29,7 +29,7 @@ class CommandRejected(ClusterError):
 
 
 class UnknownOutput(CommandRejected):
-    """Output of a command that the batch system never prints."""
+    """Output that no version of the batch system prints, so it comes from another program."""
 
     def __init__(self, command: str, system: str, output: str) -> None:
         answer = f"it answered with something that {system} does not print ({quoted(output, 100)})"

@@ -37,7 +37,7 @@ _SCHEDULED = "/run/systemd/shutdown/scheduled"
 
 
 def make_keys(folder: Path) -> None:
-    """Make the four key pairs, and keep those that exist."""
+    """Make those of the four key pairs that do not exist yet."""
     for name in (OWN, INNER, HEAD_HOST, WORKERS_HOST):
         if (folder / name).exists():
             continue
@@ -109,7 +109,7 @@ def deliver(
     Raises `ClusterError` after 15 minutes if one is not.
     """
     end = time.monotonic() + REACH_TIMEOUT_S
-    luggage = _luggage(folder, user, workers)
+    luggage = _ssh_archive(folder, user, workers)
     unpack = "umask 077 && mkdir -p .ssh && tar -x -C .ssh"
     total = len(workers) + 1
     while (answer := _ssh(folder, unpack, luggage)).returncode:
@@ -124,7 +124,7 @@ def deliver(
     progress("reaching machines", total, total)
 
 
-def _luggage(folder: Path, user: str, workers: Sequence[str]) -> bytes:
+def _ssh_archive(folder: Path, user: str, workers: Sequence[str]) -> bytes:
     """Return the head's .ssh folder as a tar file."""
     known = "".join(f"{worker} {public(folder, WORKERS_HOST)}\n" for worker in workers)
     common = _common(user, "~/.ssh/workbench", "~/.ssh/workbench_known_hosts")

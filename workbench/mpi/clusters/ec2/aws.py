@@ -41,16 +41,16 @@ def client(service: str, region: str) -> Any:
     except ImportError:
         why = "install the extra ec2 into this environment (pip install 'straggler-workbench[ec2]')"
         raise ClusterError(f"boto3: not found; {why}") from None
-    with spoken():
+    with errors_as_sentences():
         # Calls that EC2 throttles are retried. Calls that start machines have a token, so they start them once.
         again = Config(retries={"mode": "standard", "total_max_attempts": 8})
         return boto3.session.Session(region_name=region).client(service, config=again)
 
 
-def whose(region: str) -> str:
-    """Return the number of the account to be charged. Raises `ClusterError` if no user is logged in."""
+def account_number(region: str) -> str:
+    """Return the number of the account that pays. Raises `ClusterError` if no user is logged in."""
     sts = client("sts", region)
-    with spoken():
+    with errors_as_sentences():
         return str(sts.get_caller_identity()["Account"])
 
 
@@ -61,8 +61,8 @@ def code(error: Any) -> str:
 
 
 @contextmanager
-def spoken() -> Iterator[None]:
-    """Turn each error of a question to AWS into a `ClusterError` of one sentence.
+def errors_as_sentences() -> Iterator[None]:
+    """Turn each error of a call to AWS into a `ClusterError` of one sentence.
 
     A proxy or a hotel's network may answer instead of AWS, with a page or with nothing. Answers are therefore also read
     inside this context. An answer without an expected field raises a LookupError or the like.

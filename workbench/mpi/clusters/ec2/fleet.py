@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from workbench.core.base.errors import ClusterError
-from workbench.mpi.clusters.ec2.aws import client, code, slices, spoken
+from workbench.mpi.clusters.ec2.aws import client, code, errors_as_sentences, slices
 from workbench.mpi.clusters.ec2.requests import (
     CLUSTER,
     part_of,
@@ -59,7 +59,7 @@ class Fleet:
 
     def machines(self, ended: bool = False) -> list[Machine]:
         """Return all machines, sorted by part and place in it. `ended`: include ended machines that EC2 still lists."""
-        with spoken():
+        with errors_as_sentences():
             groups = self.tagged("describe_instances", "Reservations")
             found = [m for group in groups for m in group["Instances"] if ended or state(m) != "terminated"]
             return sorted(found, key=_place_in_fleet)
@@ -67,7 +67,7 @@ class Fleet:
     def left(self) -> dict[str, list[str]]:
         """Return the identifiers of everything left of the cluster, by kind. Empty if nothing is left."""
         found = {"machine": [m["InstanceId"] for m in self.machines()]}
-        with spoken():
+        with errors_as_sentences():
             spot = self.tagged("describe_spot_instance_requests", "SpotInstanceRequests")
             alive = [each for each in spot if each["State"] in ("open", "active")]
             found["spot request"] = [each["SpotInstanceRequestId"] for each in alive]
@@ -95,10 +95,10 @@ class Fleet:
         while looks:
             if left := self.left():
                 alive = len(left.get("machine", []))
-                most, looks = max(most, alive), 2  # newly made resources may be listed late
+                most, looks = max(most, alive), 2  # poll twice more, since new resources may be listed late
                 progress("ending machines", most - alive, most)
-                with spoken():
-                    refused = self._strike(left)
+                with errors_as_sentences():
+                    refused = self._delete_what_is_possible(left)
                 if time.monotonic() > end or not _FINAL_ERRORS.isdisjoint(refused.values()):
                     things = _listed(left, refused)
                     raise ClusterError(f"{self!r}: STILL THERE, and perhaps costing money: {things}")
@@ -109,7 +109,7 @@ class Fleet:
         progress("ending machines", most, most)
         return most
 
-    def _strike(self, left: dict[str, list[str]]) -> dict[str, str]:
+    def _delete_what_is_possible(self, left: dict[str, list[str]]) -> dict[str, str]:
         """Delete what can be deleted now. Return the refusals: resource -> reason."""
         ec2, deeds = self.ec2, []
         for ids in slices(left.get("machine", []), MACHINES_PER_CALL):

@@ -23,7 +23,7 @@ from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.base import Cluster
 from workbench.mpi.clusters.ec2 import access
 from workbench.mpi.clusters.ec2 import notes as ec2_notes
-from workbench.mpi.clusters.ec2.aws import spoken, whose
+from workbench.mpi.clusters.ec2.aws import account_number, errors_as_sentences
 from workbench.mpi.clusters.ec2.fleet import MACHINES_PER_CALL, Fleet, Machine
 from workbench.mpi.clusters.ec2.launch import Launch
 from workbench.mpi.clusters.ec2.notes import Notes
@@ -128,7 +128,7 @@ class Ec2(Ec2Settings):
 
     def _agreed(self) -> Notes:
         """Show the bill, ask the user, and return the notes of a new launch. Raises `ClusterError` if not confirmed."""
-        bill, account = self.bill(), whose(self.region)
+        bill, account = self.bill(), account_number(self.region)
         text = f"{self.name}: {self.described}, account {account}\n{bill.text()}\n"
         print(f"{text}Type {self.name} to start them: ", end="", flush=True)
         try:
@@ -158,7 +158,7 @@ class Ec2(Ec2Settings):
 
     def _reach(self, notes: Notes, machines: list[Machine], progress: ProgressCallback) -> None:
         """Configure ssh for all machines, check that runs can start, and write the addresses into the notes."""
-        with spoken():
+        with errors_as_sentences():
             head = next(m for m in machines if part_of(m) == HEAD)
             if (address := head.get("PublicIpAddress")) is None:
                 address = head["NetworkInterfaces"][0]["Ipv6Addresses"][0]["Ipv6Address"]

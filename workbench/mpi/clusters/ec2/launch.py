@@ -11,7 +11,7 @@ from typing import Any
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import fleet, requests
-from workbench.mpi.clusters.ec2.aws import code, handled, interrupt, slices, spoken
+from workbench.mpi.clusters.ec2.aws import code, errors_as_sentences, handled, interrupt, slices
 from workbench.mpi.clusters.ec2.fleet import MACHINES_PER_CALL, Fleet, Machine
 from workbench.mpi.clusters.ec2.prices import STANDARD, bursts
 from workbench.mpi.clusters.ec2.requests import HEAD, LAUNCH, LaunchRequest, part_of, state, tagged, tags
@@ -56,7 +56,7 @@ class Launch:
         SettingError
             The image or the subnet of the request does not exist.
         """
-        there = self._there(keep)
+        there = self._groups_up(keep)
         with nullcontext() if keep else self._or_nothing():
             finish(self._start(there))
 
@@ -68,13 +68,13 @@ class Launch:
                 yield
             except BaseException as error:
                 with handled(signal.SIG_IGN, "SIGINT", "SIGTERM", "SIGHUP"):
-                    if second := self._down_at_last():
+                    if second := self._down_repeatedly():
                         both = f"{str(error) or type(error).__name__}; moreover, {second}"
                         ends = "machines may be running: workbench cluster down ends them"
                         raise ClusterError(f"{both}; {ends}") from error
                 raise
 
-    def _down_at_last(self) -> str:
+    def _down_repeatedly(self) -> str:
         """End everything, in several attempts, since one failed call must not leave machines running.
 
         Return the error of the last attempt, or "" after success.
@@ -89,7 +89,7 @@ class Launch:
                 why = str(error)
         return why
 
-    def _there(self, keep: bool) -> set[str]:
+    def _groups_up(self, keep: bool) -> set[str]:
         """Return the names of the groups that are up. Raises if machines are foreign, or some are gone."""
         found = self.fleet.machines()
         if any(tags(m).get(LAUNCH) != self.order.launch for m in found):
@@ -106,7 +106,7 @@ class Launch:
 
     def _start(self, there: set[str]) -> list[Machine]:
         self.progress("asking EC2", 0, self.order.count)
-        with spoken():
+        with errors_as_sentences():
             subnet, network = self._place()
             root = self._root()
             # If it exists already, it is opened for the caller's present address
@@ -121,11 +121,11 @@ class Launch:
             fresh = [part for part in self.order.groups if part.name not in there]
             calls = [requests.start(self.order, part, subnet, group, root) for part in fresh]
             for call in calls:  # check all calls before the first machine is started
-                self._rehearse(call)
+                self._dry_run(call)
             for call in calls:
                 self._settled(self.ec2.run_instances, **call)
         machines = self._await_running()
-        with spoken():
+        with errors_as_sentences():
             self._inspect(machines, group)
         return machines
 
@@ -168,7 +168,7 @@ class Launch:
             self._settled(self.ec2.authorize_security_group_ingress, GroupId=group, IpPermissions=fresh)
         return str(group)
 
-    def _rehearse(self, call: dict[str, Any]) -> None:
+    def _dry_run(self, call: dict[str, Any]) -> None:
         """Check with a dry run whether a call would be allowed. Its token stays unused."""
         fields = {name: value for name, value in call.items() if name != "ClientToken"}
         try:

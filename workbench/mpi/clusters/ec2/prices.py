@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
-from workbench.mpi.clusters.ec2.aws import client, slices, spoken
+from workbench.mpi.clusters.ec2.aws import client, errors_as_sentences, slices
 
 DISK, ADDRESS = "disk", "address"  # keys besides the machine types: $ per GB and month, $ per hour
 HOURS_PER_MONTH = 28 * 24.0  # h of the shortest month, which gives a disk's highest price per hour
@@ -114,7 +114,7 @@ def _ask(wanted: Sequence[str], region: str, found: dict[str, Price]) -> str:
     try:
         pricing = client("pricing", _LIST)
         for what in wanted:
-            with spoken():
+            with errors_as_sentences():
                 answer = _look_up(pricing, what, region)
             if answer is not None:
                 found[what] = answer
@@ -177,7 +177,7 @@ def balances(region: str, machines: Sequence[str]) -> dict[str, float]:
         stats = [{"Metric": metric, "Period": 300, "Stat": "Average"} for metric in metrics]
         queries = [{"Id": f"m{k}", "MetricStat": stat, "ReturnData": True} for k, stat in enumerate(stats)]
         arguments = {"MetricDataQueries": queries, "StartTime": now - _BALANCE_WINDOW, "EndTime": now}
-        with spoken():
+        with errors_as_sentences():
             paginator = cloudwatch.get_paginator("get_metric_data")
             pages = paginator.paginate(**arguments, ScanBy="TimestampDescending")
             answers = [answer for page in pages for answer in page["MetricDataResults"]]

@@ -153,7 +153,7 @@ def _wrong(host: str, facts: Facts, head: Facts) -> list[Finding]:
 
 
 def _twice(facts: dict[str, Facts]) -> list[Finding]:
-    """Return findings for hosts with equal host names, which ranks could not tell apart."""
+    """Return findings for hosts with equal host names, which ranks could not distinguish."""
     names = {host: known["name"] for host, known in facts.items()}
     counts, wanted = Counter(names.values()), "a unique host name, and each host listed once"
     return [Finding(host, "name", name, wanted) for host, name in names.items() if counts[name] > 1]

@@ -255,7 +255,7 @@ class Ssh(Cluster):
 
     @property
     def _noted(self) -> Path:
-        """Small file with the cluster's name, which stores the time of `up`."""
+        """Path of a small file that stores the time of `up`."""
         return user_state_path("straggler-workbench") / "up" / f"{self.name}.json"
 
     @property
@@ -350,7 +350,8 @@ class Head(Site):
     def _mpiexec(self, ranks: int, subnets: str, pool: str) -> list[str]:
         """Return the command line of mpiexec over the hosts of a pool's host file."""
         cluster = self.cluster
-        # mpiexec ends a run when its ssh ends. ssh must not end for a silent host, which the host monitor handles.
+        # mpiexec ends a run when one of its ssh processes ends. They must therefore outlast a silent host: the host
+        # monitor decides when a host is lost.
         ssh = f"-T -F {cluster.ssh_config()} -o ServerAliveInterval=0 -o TCPKeepAlive=no"
         # Variables that mpiexec passes to ranks on other hosts. It passes those of Open MPI by itself.
         names = [name for name in mpiexec.settings() if not name.startswith(("OMPI_", "PRTE_"))]

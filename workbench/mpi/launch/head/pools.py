@@ -232,15 +232,23 @@ class AttachedPool(FolderPool):
 def make_folder(
     ranks: int, command: Command, owner: int | None, within: Path | None = None, mark: str = "", **more: Any
 ) -> Path:
-    """Create the folder of a new pool with `ranks` ranks, with the settings of its supervisor.
+    """Create the folder of a new pool, with the settings of its supervisor. Return its path.
 
-    `command`: the supervisor's command line for a pool folder, with mpiexec and what it starts. `owner`: process on
-    rank 0's host; when it ends, the pool ends after its current run (None: only ``keep`` counts). `within`: folder for
-    the new one, on a file system that the ranks see, by default `pools_folder`. `mark`: ending of its name, by which
-    its
-    processes are found (`Cluster.mark`). `more`: further settings, see `workbench.mpi.launch.head.supervisor`. These
-    are ``keep`` (the pool ends after this time without a run, s), ``environment`` (additional variables), ``ways``
-    (connections to other hosts) and ``alone`` (there are no other hosts).
+    Parameters
+    ----------
+    ranks
+        Number of ranks.
+    command
+        Function from the path of the pool's folder to the command line of mpiexec.
+    owner
+        Process on rank 0's host. When it ends, the pool ends after its current run. None: only ``keep`` counts.
+    within
+        Parent folder, on a file system that the ranks see. By default `pools_folder`.
+    mark
+        Suffix of the folder's name, which identifies the pool's processes (`Cluster.mark`).
+    more
+        Further settings of `workbench.mpi.launch.head.supervisor`: ``keep`` (s without a run after which the pool
+        ends), ``environment`` (more variables), ``ways`` (connections to other hosts) and ``alone`` (no other hosts).
     """
     folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
     known = {"owner": owner, "keep": IDLE_TIMEOUT_S, "ranks": ranks, "host": this_process().host}
@@ -272,9 +280,10 @@ def remove_stale() -> None:
 
 
 def _over(pool: PoolFolder) -> bool:
-    """Return whether a pool has ended. If its supervisor was killed, its ranks show that, on this host at least.
+    """Return whether a pool has ended.
 
-    Before the ranks are up, the supervisor shows it, if the pool is alone on this host.
+    A killed supervisor cannot write that. The pool then has ended if all its ranks were on this host and are dead.
+    Before the ranks are up, it has ended if it is alone on this host and its supervisor is dead.
     """
     try:
         if pool.gone() is not None:

@@ -35,7 +35,9 @@ from workbench.mpi.launch.poolfolder import PROGRESS_PREFIX, PoolFolder, kept_in
 from workbench.mpi.launch.processes import die_with_parent, end_daemons
 
 END_TIMEOUT_S = 5.0  # s between TERM and KILL
-MIN_SLACK_RANKS = 16  # min ranks for compiling modules in advance
+MAX_RANKS_THAT_COMPILE = (
+    16  # max ranks that compile modules themselves; for more, that is done once in advance
+)
 HOST_POLL_INTERVAL_S = 0.5  # s between polls of other hosts
 MAX_CONNECTION_TRIES = 2  # attempts; a broken connection is made once more
 CLEANUP_TIMEOUT_S = 25.0  # s that all hosts together have for the cleanup
@@ -131,7 +133,7 @@ class Supervisor:
         with self.pool.log.open("ab", buffering=0) as log:
             forked = self.settings.get("alone") and sys.platform == "linux"
             # compile modules once, instead of in every rank
-            if self.settings["ranks"] > MIN_SLACK_RANKS and not forked:
+            if self.settings["ranks"] > MAX_RANKS_THAT_COMPILE and not forked:
                 subprocess.run([sys.executable, "-P", "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL)
             process = self._mpiexec(log)
             assert process.stdout is not None

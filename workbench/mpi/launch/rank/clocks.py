@@ -17,13 +17,16 @@ from workbench.mpi.launch.processes import ProcessId
 
 EXCHANGES = 12
 EXCHANGE_TIMEOUT_S = 5.0  # s for one exchange; the rank may sleep when the first one comes
-Word = tuple[int, dict[str, Any], bytes]  # a control message: sender, fields, bytes
+ControlMessage = tuple[int, dict[str, Any], bytes]  # sender, fields, bytes
 # Host -> (s that its clock is ahead of the master's, error in s)
 ClockOffsets = dict[str, tuple[float, float]]
 
 
 def measured(control: Control, places: Sequence[ProcessId]) -> ClockOffsets:
-    """Return the clock offset of each host, from the fastest of some exchanges with one of its ranks. For rank 0."""
+    """Return the clock offset of each host, measured by rank 0.
+
+    Rank 0 makes `EXCHANGES` exchanges with one rank of each host. The fastest one counts.
+    """
     first: dict[str, int] = {}
     for rank, place in enumerate(places):
         if rank not in control.dead:
@@ -59,10 +62,10 @@ def _reading_of(control: Control, rank: int, until: float) -> float | None:
     return None
 
 
-def answer(control: Control, messages: list[Word]) -> list[Word]:
-    """Answer clock requests until rank 0 ends them. For other ranks.
+def answer(control: Control, messages: list[ControlMessage]) -> list[ControlMessage]:
+    """Answer the clock requests of rank 0 until it ends them. Called by the other ranks.
 
-    `messages`: control messages that have come already. Returns those that are not about clocks.
+    `messages`: control messages that have come already. Return those after the end of the requests.
     """
     until = time.monotonic() + EXCHANGE_TIMEOUT_S
     while time.monotonic() < until:
@@ -76,20 +79,23 @@ def answer(control: Control, messages: list[Word]) -> list[Word]:
     return []
 
 
-def carried(office: type[Transport], ahead: float) -> type[Transport]:
-    """Return a subclass of a transport that converts times to the master's. The host's clock is `ahead` s ahead."""
+def with_clock_offset(transport: type[Transport], ahead: float) -> type[Transport]:
+    """Return a subclass of a transport that sends and receives times on the master's clock.
 
-    class Carried(office):  # type: ignore[valid-type,misc]
+    `ahead`: s that this host's clock is ahead of the master's.
+    """
+
+    class OffsetTransport(transport):  # type: ignore[valid-type,misc]
         def send(self, to: Iterable[int], envelope: Envelope, value: Any, newest: bool = False) -> None:
-            super().send(to, _moved(envelope, -ahead), value, newest)
+            super().send(to, _shifted(envelope, -ahead), value, newest)
 
         def poll(self, now: float = float("inf"), awake: float = 0.0) -> list[tuple[Envelope, Any]]:
-            return [(_moved(envelope, ahead), value) for envelope, value in super().poll(now, awake)]
+            return [(_shifted(envelope, ahead), value) for envelope, value in super().poll(now, awake)]
 
-    return Carried
+    return OffsetTransport
 
 
-def _moved(envelope: Envelope, by: float) -> Envelope:
+def _shifted(envelope: Envelope, by: float) -> Envelope:
     return envelope._replace(sent=envelope.sent + by, arrives=envelope.arrives + by)
 
 

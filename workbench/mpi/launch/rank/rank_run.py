@@ -32,7 +32,7 @@ from workbench.mpi.engine.wire import Envelope
 from workbench.mpi.launch.poolfolder import PoolFolder
 from workbench.mpi.launch.processes import ProcessId, exists, is_alive
 from workbench.mpi.launch.rank.adaptation import Adaptation, report_compute_times
-from workbench.mpi.launch.rank.clocks import carried, on_masters_clock
+from workbench.mpi.launch.rank.clocks import on_masters_clock, with_clock_offset
 from workbench.mpi.launch.task import Task, controller_of, rebuilt, substitute, unpacked
 
 Arrived = Callable[[list[tuple[int, int, int]]], None]
@@ -40,8 +40,8 @@ CONTROL_POLL_INTERVAL_S, STOP_POLL_INTERVAL_S = 2e-3, 0.03  # s between polls
 WAKEABLE_POLL_INTERVAL_S = 2.5e-1  # s between polls of a rank that is woken for control messages
 MASTER_WAKEABLE_POLL_INTERVAL_S = 2e-2  # s between polls of the master, which also writes its record
 POLL_INTERVAL_S = 0.25  # s between checks for dead ranks
-# number of checks, of which the last also counts zombies as dead
-LOOKS_PER_CLOSE_LOOK = 4
+# Every fourth check for dead ranks also finds zombies, which takes 50 times as long
+CHECKS_PER_ZOMBIE_CHECK = 4
 GOODBYE_PAUSE_S = 2e-2  # s between polls of a rank that is woken for goodbyes
 # s for goodbyes and for ledgers, and s added to both for each rank
 GOODBYE_TIMEOUT_S, LEDGER_TIMEOUT_S, TIMEOUT_PER_RANK_S = 1.0, 1.5, 0.02
@@ -66,18 +66,18 @@ class Watch:
         self.pids = {rank: places[rank].pid for rank in ranks if places[rank].host == host}
         self.far = {rank for rank in ranks if places[rank].host != host}
         self.pool = pool if self.far else None
-        self.looked = time.monotonic()
-        self.looks = 0
+        self.checked_at = time.monotonic()
+        self.checks = 0
 
     def gone(self) -> list[int]:
         """Return the ranks that have died since the last check. Each is returned once."""
         now = time.monotonic()
-        if now - self.looked < POLL_INTERVAL_S:
+        if now - self.checked_at < POLL_INTERVAL_S:
             return []
-        self.looked = now
-        self.looks += 1
-        there = is_alive if self.looks % LOOKS_PER_CLOSE_LOOK == 0 else exists
-        found = [rank for rank, pid in self.pids.items() if not there(pid)]
+        self.checked_at = now
+        self.checks += 1
+        lives = is_alive if self.checks % CHECKS_PER_ZOMBIE_CHECK == 0 else exists
+        found = [rank for rank, pid in self.pids.items() if not lives(pid)]
         for rank in found:
             del self.pids[rank]
         lost = sorted(self.far.intersection(self.pool.lost())) if self.pool is not None else []
@@ -114,7 +114,7 @@ class RankRun:
         self.ledger = Ledger(rank, setup.rounds, setup.record, width)
         near, wakeup = peers(setup.plan, rank), self.control.wakeup
         kind = substitute(task, Transport, rank)
-        kind = carried(kind, self.clock_offsets) if self.clock_offsets else kind
+        kind = with_clock_offset(kind, self.clock_offsets) if self.clock_offsets else kind
         self.transport = kind(self.comm, task.run, near, setup.floats, self.refused, wakeup, width)
         link = setup.link if task.emulate == "all" else None
         self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link, width)
@@ -125,7 +125,7 @@ class RankRun:
         self.arrived: Arrived = self.arrivals or (lambda answers: None)
         self.live_events = LiveEventWriter(Path(task.folder), rank, self.ledger.events) if shares else None
         self.engine = RankEngine(setup, self)
-        if not self.engine.emulated and _roomy(task, self.places, rank):
+        if not self.engine.emulated and _core_per_rank(task, self.places, rank):
             self.engine.mailbox.eager = SPIN_BEFORE_SLEEP_S
         self.adaptation = self._adaptation()
 
@@ -225,7 +225,7 @@ class RankRun:
             self.transport.send([MASTER], envelope, self.learner.gradient)
 
     def note_with(self, record: RunRecorder) -> None:
-        """Let rank 0 record its rounds. Answers of other ranks are logged before."""
+        """Let rank 0 write its rounds and its answers into a record, from now on."""
         self.record, record.arrivals = record, self.arrivals
         if self.arrivals is not None:
             self.arrived = record.answers.extend
@@ -266,7 +266,7 @@ class RankRun:
         assert self.zero is not None
         self.engine.run(self.zero)
         if self.rank == MASTER and setup.plan.committers != (MASTER,):
-            self._look_on()
+            self._copy_model()
         elif self.rank != MASTER:
             self.control.send(MASTER, {"what": "finished", "run": self.task.run})
             self._await(lambda: False)  # until rank 0 ends the run
@@ -280,8 +280,11 @@ class RankRun:
     def _await(self, done: Callable[[], bool]) -> None:
         self.engine.mailbox.wait(lambda: True if done() else None, IDLE_EMULATED)
 
-    def _look_on(self) -> None:
-        """Follow an all-reduce on rank 0: update a second model with the gradients of the first committer."""
+    def _copy_model(self) -> None:
+        """Keep a copy of the model on rank 0, which takes no part in an all-reduce.
+
+        The first committer sends each gradient, and rank 0 makes the same update.
+        """
         engine, setup = self.engine, self.setup
         for round in range(setup.first, setup.rounds):
             message = engine.handlers[Recv](Recv({COMMITTED: round}))
@@ -370,7 +373,7 @@ def make_rank_run(
     return rank_run
 
 
-def _roomy(task: Task, places: Sequence[ProcessId], rank: int) -> bool:
+def _core_per_rank(task: Task, places: Sequence[ProcessId], rank: int) -> bool:
     """Return whether this host has a core for each of its ranks, so that a polling rank slows down no other."""
     here = sum(places[r].host == places[rank].host for r in range(task.workers + 1))
     return here <= len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else False

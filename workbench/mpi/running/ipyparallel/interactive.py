@@ -209,7 +209,7 @@ class Interactive:
         self.calls = Calls(self.client, self.view.targets, task.as_dict(), task.arrays, self.places)
         return self.calls
 
-    def broke_off(self) -> None:
+    def close_unfit(self) -> None:
         """Close the engines after a run that its ranks cannot end, since they can take no further run."""
         self._closed = self._closed or "ended, because a run was aborted"
         self._leave()
@@ -234,7 +234,7 @@ class EngineRun(RealRun):
             self.follow(calls)
         except ClusterError as error:
             if not (self.home / ENDED).exists():
-                self.engines.broke_off()
+                self.engines.close_unfit()
                 if is_alive(self.engines.places[MASTER].pid):  # otherwise the run would seem to be under way
                     self.stop()
                     fields = {"state": "failed", "error": described(error, []), "clean": False}

@@ -25,6 +25,7 @@ def test_lateness_tab_opens_runs_and_files(tmp_path: Path) -> None:
     tab.look()
     (worst, *_) = wb.diagnose(run).culprits
     assert worst.who in tab.text.value
+    assert "saves" in tab.text.value
     assert "would save" in tab.text.value
     assert set(tab.figures()) == {"who was late when", "who makes the steps long"}
     rows = "\n".join(f"{w},{t},{1 + (w == 2) + 0.01 * (t % 3)}" for w in range(4) for t in range(30))

@@ -126,7 +126,7 @@ class TraceFile:
 
     @property
     def host(self) -> str:
-        """Host, from the file or from its name HOST_PID; "" if it is unknown."""
+        """Host, from the file or from its name HOST_PID, or "" if it is unknown."""
         match = _HOST_PID.fullmatch(self.label) if self.is_host_and_process else None
         return self.host_name or (match["host"] if match else "")
 
@@ -137,7 +137,7 @@ class TraceFile:
 
 
 class _Events:
-    """Events of a file by purpose; other events are skipped."""
+    """Events of a file by purpose. Other events are skipped."""
 
     def __init__(self, path: Path, events: list[Any]) -> None:
         self.path = path
@@ -180,7 +180,7 @@ class _Events:
         return self.modules if category == "python_function" and _MODULE.fullmatch(name) else None
 
     def _times(self, place: int, event: dict[str, Any]) -> tuple[float, float]:
-        """Return start and end; the end is NaN if there is no duration."""
+        """Return start and end. The end is NaN if there is no duration."""
         start = self._number(place, event, "ts")
         if event.get("dur") is None:
             return start, np.nan
@@ -237,7 +237,7 @@ def _whole_steps(path: Path, events: _Events) -> tuple[list[Step], list[int]]:
 
 
 def _finite(value: Any, otherwise: float) -> float:
-    """Return a number, also one written as text; `otherwise` for anything that is not a finite number."""
+    """Return a number, also one written as text, or `otherwise` for anything that is not a finite number."""
     try:
         number = (
             float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else np.nan
@@ -298,7 +298,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parsed(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file; control characters in names are accepted, as Kineto writes them."""
+    """Return the object of a JSON file. Control characters in names are accepted, as Kineto writes them."""
     raw = _bytes(path)
     if not raw.strip():
         raise SettingError(f"path = {str(path)!r}: is empty")

@@ -94,7 +94,7 @@ def _named(files: list[TraceFile]) -> list[int | str] | None:
 
 
 def _varying(labels: list[str]) -> list[int]:
-    """Return the one number in which names differ; nothing if they differ in another way.
+    """Return the numbers of the names if they differ in one number only, else an empty list.
 
     >>> _varying(["trace2_of_12", "trace10_of_12"]), _varying(["a1", "b2"])
     ([2, 10], [])

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import ipywidgets as w
 
 from workbench.core.base.files import cache_folder
+from workbench.core.experiment import Experiment
 from workbench.core.running.run import Run
 from workbench.lab.widgets.callbacks import guarded
 from workbench.lab.widgets.closing import close
@@ -16,13 +18,14 @@ from workbench.lab.widgets.explorer.tabs.running import Running
 
 
 class History(Tab):
-    """Tab of all runs; the table is read when the tab is opened, because a folder may hold thousands of runs."""
+    """Tab of all runs. The table is read when the tab is opened, because a folder may have thousands of runs."""
 
     key, title, place = "history", "Runs", 2.7
 
     def parts(self) -> list[w.Widget]:
         self.box = w.VBox()
         self.table: Any = None  # loaded when it is opened
+        self._wanted, self._lock = False, RLock()  # runs end in other threads, also while the table is loaded
         self.session = SessionRuns()
         places = [
             ("Runs of this explorer", self.session.folder),
@@ -37,12 +40,17 @@ class History(Tab):
     def opened(self) -> None:
         """Read the runs of the chosen folder."""
         self.report("")
+        self._wanted = True
+        with self._lock:
+            self._read()
+
+    def _read(self) -> None:
         folder = Path(self.where.value)
         folder.mkdir(parents=True, exist_ok=True)
         if self.table is None or self.table.runs.root != folder:
-            from workbench.lab.widgets.explorer.runstable import RunsTable  # loads itables
+            from workbench.lab.widgets.explorer.runstable import RunsTable
 
-            before, self.table = self.table, RunsTable(folder, self._show)
+            before, self.table = self.table, RunsTable(folder, self._show, self._use)
             self.box.children = [self.table]
             if before is not None:
                 close(before)
@@ -51,12 +59,12 @@ class History(Tab):
 
     @guarded
     def over(self) -> None:
-        """List the runs that are over, although they were not saved."""
+        """List the runs that have ended, including unsaved ones."""
         if self.session.add(self.desk.tab(Running).made):
             self.turn_to(self.session.folder)
 
     def turn_to(self, folder: Path) -> None:
-        """Show the runs of a folder: of the one in which there is a new run."""
+        """Show the runs of a folder that has a new run."""
         if self.where.value != folder:
             self.where.value = folder
         else:
@@ -64,14 +72,19 @@ class History(Tab):
 
     def _again(self) -> None:
         """Read the chosen folder, once the tab has been opened."""
-        if self.table is not None:
+        if self._wanted:
             self.opened()
 
     def _show(self, shown: Sequence[Run]) -> None:
-        """Show runs on the live plot, beside the present ones or instead of them."""
+        """Show runs on the live plot, beside the shown runs or instead of them."""
         running = self.desk.tab(Running)
         running.show(shown, keep=True)
         self.desk.front(running)
+
+    def _use(self, experiment: Experiment) -> None:
+        """Take over the settings of a run, and show their forecast."""
+        self.desk.controls.take([experiment])
+        self.desk.front(self.desk.tabs[0])
 
     def figures(self) -> dict[str, Drawing]:
         if self.table is None:

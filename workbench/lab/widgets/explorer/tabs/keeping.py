@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Keeping(Tab):
-    """Export below one folder, `root`: run folders, and `exports` with figures, tables and settings."""
+    """Tab that exports to the folder `root`: run folders, and `exports` with figures, tables and settings."""
 
     key, title, place = "keeping", "Save / export", 3
 
@@ -62,7 +62,7 @@ class Keeping(Tab):
 
     @guarded
     def opened(self) -> None:
-        """Offer what can be saved now; the curves of the runs first."""
+        """Offer the figures that can be saved now, the curves of the runs first."""
         running = self.desk.tab(Running)
         tabs = [running, *(tab for tab in self.desk.tabs if tab is not running)]
         self.drawings = {name: drawing for tab in tabs for name, drawing in tab.figures().items()}
@@ -96,7 +96,7 @@ class Keeping(Tab):
 
     @guarded
     def save_figure(self) -> None:
-        """Write the chosen figure in a thread; static pictures take a browser some seconds."""
+        """Write the chosen figure in a thread, because a browser takes some seconds for static pictures."""
         if self.figure.value is None:
             raise SettingError("figure: there is none to save yet")
         figure = self.drawings[self.figure.value](self.theme.value)

@@ -1,6 +1,6 @@
 """Diagnosis of a run or a recording: culprits and mitigations.
 
-The diagnosis is imported at first use: it loads SciPy's statistics and pandas, which takes a second, and the
+The diagnosis is imported at first use, because it loads SciPy's statistics and pandas. That takes a second, and the
 explorer's first figure needs neither.
 """
 
@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
 from workbench.analysis.tables.about import RunNotes
 from workbench.analysis.tables.rows import places
+from workbench.core.experiment import Description, Experiment
 from workbench.core.trace.layout import RUN
+from workbench.core.trace.trace import Trace
 from workbench.lab import figures
 from workbench.lab.figures.inputs import labels
 from workbench.lab.widgets.callbacks import button, guarded, offered, row, seen, sentence, sides
@@ -23,9 +25,12 @@ from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tabs.running import Running
 from workbench.lab.widgets.plots.plot import Plot
 
+if TYPE_CHECKING:
+    from workbench.analysis.recordings.diagnosis import Diagnosis
+
 
 class Lateness(Tab):
-    """Choice of a shown or saved run, or of a file; `look` starts the diagnosis."""
+    """Tab with a choice of a shown or saved run, or of a file. `look` starts the diagnosis."""
 
     key, title, place = "lateness", "Who is late?", 2.5
 
@@ -45,7 +50,13 @@ class Lateness(Tab):
         )
         self.text = w.HTML(sentence(about))
         seen(False, self.map, self.costs)
-        return [row(self.run, self.file, self.button), self.text, sides(self.map, self.costs)]
+        self.forecast = button(
+            "Forecast", self._forecast, "take over the settings of the run, with this scheme beside it"
+        )
+        self._advised: list[Experiment] = []
+        seen(False, self.forecast)
+        actions = row(self.forecast)
+        return [row(self.run, self.file, self.button), self.text, actions, sides(self.map, self.costs)]
 
     @guarded
     def opened(self) -> None:
@@ -63,32 +74,56 @@ class Lateness(Tab):
         self.opened()
 
     def start(self) -> None:
-        """Diagnose in a thread: it takes some seconds."""
+        """Diagnose in a thread, because the diagnosis takes some seconds."""
         self.button.disabled = True
+        seen(False, self.forecast)
         self.text.value = sentence("looking …")
         Thread(target=self.look, name="workbench-look", daemon=True).start()
 
     @guarded
     def look(self) -> None:
-        """Show card, culprits and mitigations of the chosen run; a file comes first."""
+        """Show card, culprits and mitigations of the chosen file, or else of the chosen run."""
         from workbench.analysis import recordings  # loads pandas and SciPy's statistics, which take a second
         from workbench.analysis.recordings.diagnosis import Diagnosis, diagnose
+        from workbench.analysis.recordings.hangs.hang import Hang
 
         self.report("")
         try:
             what = self._chosen()
-            recording = what if isinstance(what, recordings.Recording) else recordings.load(what)
             found = diagnose(what)
-            lines = [*str(recording.card()).splitlines(), *str(found).splitlines()]
+            recording = None
+            if not isinstance(found, Hang):
+                recording = what if isinstance(what, recordings.Recording) else recordings.load(what)
+            times = ("The times of all workers", str(recording and recording.card()))
+            card = found.card([times]) if isinstance(found, Diagnosis) else sentence(str(found))
         except Exception:
             self.text.value = ""
             raise
         finally:
             self.button.disabled = False
-        self.text.value = "".join(sentence(line) for line in lines)
-        self.map.show(lambda theme: figures.lateness(recording, theme))
+        self.text.value = card
+        if recording is not None:
+            self.map.show(lambda theme: figures.lateness(recording, theme))
         if isinstance(found, Diagnosis):  # averages have no costs
+            self._offer(what, found)
             self.costs.show(lambda theme: figures.culprits(found, theme))
+
+    def _offer(self, what: Any, found: Diagnosis) -> None:
+        """Offer a forecast of the scheme that would help, where the experiment is known."""
+        trace = Trace.load(what) if isinstance(what, Path) and (what / RUN).is_file() else what
+        known = isinstance(trace, Trace) and not isinstance(trace.experiment, Description)
+        best = next((each for each in found.mitigations or () if each.scheme != "UMW"), None)
+        self._advised = []
+        if known and best is not None:
+            e = trace.experiment
+            self._advised = [e, e.replace(scheme=best.scheme, scheme_args=best.scheme_args)]
+            self.forecast.description = f"Forecast {best.what}"
+        seen(bool(self._advised), self.forecast)
+
+    @guarded
+    def _forecast(self) -> None:
+        self.desk.controls.take(self._advised)
+        self.desk.front(self.desk.tabs[0])
 
     def _chosen(self) -> Any:
         """Return the input of the diagnosis: a run or a pipelined job, else a recording of one job."""

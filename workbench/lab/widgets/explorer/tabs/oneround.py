@@ -20,7 +20,7 @@ from workbench.lab.widgets.plots.plot import Click, Plot
 
 
 class OneRound(Tab):
-    """Choice of a run, a round and a node; a click on the chart chooses the node as well."""
+    """Tab with a choice of a run, a round and a node. A click on the chart also chooses the node."""
 
     key, title, place = "round", "One round", 2
 
@@ -93,7 +93,7 @@ class OneRound(Tab):
 
     @guarded
     def _detail(self) -> None:
-        """Show what the chosen node stores, and how it decodes."""
+        """Show the parts that the chosen node stores, and its decode weights."""
         self.report("")
         trace, node, number = self.trace, self.form.values["node"], self.form.values["round"]
         plan = trace.experiment.plan

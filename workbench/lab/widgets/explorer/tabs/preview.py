@@ -17,14 +17,14 @@ from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.widgets.callbacks import guarded, row, seen, sentence, sides
 from workbench.lab.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, contest, look_ahead
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
-from workbench.lab.widgets.explorer.tables import costs
+from workbench.lab.widgets.explorer.tables import costs, finding
 from workbench.lab.widgets.forms.setup import Setup, Shape, with_shape
 from workbench.lab.widgets.plots.plot import Click, Plot, low
 
 Situation = tuple[Setup, Shape, int]  # setup, its shape, the number of workers
 VIEWS = {"Who holds what": tree, "Code": code}
 TIMES, CONTEST = "Time per round", "Shortest rounds"
-MAX_HEIGHT_PX = 520  # px of a picture: all of it is visible on a small screen
+MAX_HEIGHT_PX = 520  # max height of a picture, px, so that a small screen shows all of it
 
 
 class Preview(Tab):
@@ -33,7 +33,7 @@ class Preview(Tab):
     key, title, place = "preview", "Before a run", 0
 
     def parts(self) -> list[w.Widget]:
-        """Return the forecasts, and a picture of one scheme or the phase diagram; narrow pages show one at a time."""
+        """Return the forecasts, and a picture of one scheme or the phase diagram. Narrow pages show one at a time."""
         self.ahead: list[Ahead] = []
         self.times, self.picture, self.detail = Plot(), Plot(), Plot()
         self.table = w.HTML()
@@ -47,7 +47,11 @@ class Preview(Tab):
         self.view.observe(lambda _: self._changed_view(), "value")
         self.entry.observe(lambda _: self._choose(), "value")
         self.picture.on_click(self._clicked)
-        self._forecast, self._beside = w.VBox([self.times, self.table]), w.VBox([self.picture, self.detail])
+        self.finding = w.HTML()
+        self._forecast, self._beside = (
+            w.VBox([self.finding, self.times, self.table]),
+            w.VBox([self.picture, self.detail]),
+        )
         for widget in (self._beside, self.entry):
             widget.add_class("wb-behind")
         return [self.note, row(self.view, self.entry), sides(self._forecast, self._beside)]
@@ -63,17 +67,18 @@ class Preview(Tab):
         if known:
             self.times.show(lambda theme: low(round_times(known, theme=theme), 176 + 38 * len(known)))
         self.table.value = costs(self.ahead) if self.ahead else ""
+        self.finding.value = finding(self.ahead)
         self._name_entries()
         self._draw()
 
     @property
     def _situation(self) -> Situation | None:
-        """Settings of the phase diagram; None where there are none."""
+        """Settings of the phase diagram, or None without valid settings."""
         setup, shape = self.desk.setup, self.desk.controls.shapes.shape()
         return (setup, shape, self.desk.experiments[0].workers) if setup and shape else None
 
     def _name_entries(self) -> None:
-        """Offer the schemes; the user's choice is selected again as soon as it is valid."""
+        """Offer the schemes. The user's choice is selected again when it is valid."""
         names = [a.name for a in self.ahead]
         if list(self.entry.options) != names:
             self._naming = True
@@ -87,7 +92,7 @@ class Preview(Tab):
             self._draw()
 
     def _changed_view(self) -> None:
-        """Show the chosen view; on narrow pages it hides the other one."""
+        """Show the chosen view. On narrow pages, it hides the other view."""
         behind, before = self._beside, self._forecast
         if self.view.value != TIMES:
             behind, before, self._picture = before, behind, self.view.value
@@ -136,7 +141,7 @@ class Preview(Tab):
             self.show_part(chosen, int(click["about" if click["trace"] == "nodes" else "y"]))
 
     def show_part(self, experiment: Experiment, rank: int) -> None:
-        """Show what one worker stores, below the picture."""
+        """Show the samples that one worker stores, below the picture."""
         seen(False, self.detail)
         if rank > MASTER:
             self.detail.show(lambda theme: allocation(experiment, rank, theme=theme))
@@ -147,9 +152,9 @@ class Preview(Tab):
 
 
 class _Map:
-    """Thread that computes the phase diagram; a newer setting cancels the work on an older one.
+    """Thread that computes the phase diagram. A newer setting cancels the work on an older one.
 
-    Where only stragglers and latency differ from the last setting, the diagram is the same.
+    If only stragglers and latency differ from the last setting, the diagram is the same.
     """
 
     def __init__(

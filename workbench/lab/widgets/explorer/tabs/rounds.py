@@ -14,7 +14,7 @@ from workbench.lab.widgets.plots.streamplot import Rounds
 
 
 class Stream(Tab):
-    """Choice of a run, whose rounds are drawn as they happen."""
+    """Tab with a choice of a run, whose rounds are drawn while it runs."""
 
     key, title, place = "stream", "Rounds", 1.5
 
@@ -33,7 +33,9 @@ class Stream(Tab):
             return
         self.runs = list(runs)
         self.menu.options = list(zip(labels(self.runs), range(len(self.runs)), strict=True))
-        self.menu.value = len(self.runs) - 1  # the menu selects nothing by itself; this shows the newest
+        self.menu.value = (
+            len(self.runs) - 1
+        )  # show the newest run, because the menu selects nothing by itself
         self._show()
 
     over = opened

@@ -1,11 +1,15 @@
 """Runs: start, watch and stop them, and compare their times to a target."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import isfinite
 
 import ipywidgets as w
 import plotly.graph_objects as go
 
+from workbench.core.base.text import duration
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
 from workbench.core.running.run import Run
 from workbench.core.running.start import ENGINES, start_all
 from workbench.core.trace.metrics import is_goal
@@ -13,17 +17,23 @@ from workbench.core.trace.trace import Trace
 from workbench.lab.figures.gallery.convergence import convergence
 from workbench.lab.figures.speedups import common_target, speedups
 from workbench.lab.figures.style import Theme
-from workbench.lab.widgets.callbacks import guarded, offered, row, seen, sentence
+from workbench.lab.widgets.callbacks import button, guarded, offered, row, seen, sentence
 from workbench.lab.widgets.explorer.tab import Drawing, Tab
 from workbench.lab.widgets.explorer.tables import speeds
 from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench.mpi import clusters
 
+ANSWERS_PER_S = 25_000  # answers of workers that are simulated in a second, about
+DOUBTED_S, DOUBTED_ROUND_S = (
+    1800.0,
+    86_400.0,
+)  # s of computing, and of a round, beyond which the user is asked
+DOUBT_ROUNDS = 3  # rounds of the forecast for that
 ENGINE_LABELS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
 
 
 class Running(Tab):
-    """Live plot; the explorer's header has its button."""
+    """Tab with the live plot. The button Run is in the explorer's header."""
 
     key, title, place = "running", "Run", 1
 
@@ -40,27 +50,44 @@ class Running(Tab):
         self.keep = w.Checkbox(description="keep the curves that are drawn", value=False, indent=False)
         self.button = w.Button(description="Run", button_style="primary", tooltip="run all schemes")
         self.table = w.HTML()
+        self.doubt = w.HTML()
+        anyway = button("Run anyway", self._anyway), button("Cancel", lambda: seen(False, self.question))
+        self.question = row(self.doubt, *anyway).add_class("wb-banner")
+        seen(False, self.question)
         self.engine.observe(lambda _: self._clusters(), "value")
         self.plot.started_by(self.button, self.start)
         self._clusters()
-        return [row(self.engine, self.cluster, self.keep), self.note, self.plot, self.table]
+        return [row(self.engine, self.cluster, self.keep), self.note, self.question, self.plot, self.table]
 
     def _clusters(self) -> None:
-        """Offer the clusters of the engine; a simulation needs none."""
+        """Offer the clusters of the engine. A simulation needs none."""
         found = clusters_of(self.engine.value)
         offered(self.cluster, found)
         seen(bool(found), self.cluster)
 
     def changed(self) -> None:
-        """Let the user run, or say why not."""
+        """Enable Run, or show why the settings cannot be run."""
         reason = self.desk.reason
         self.button.disabled = bool(reason)
         self.note.value = sentence(f"cannot run: {reason}" if reason else "", bad=True)
 
     @guarded
     def start(self) -> None:
-        """Start all schemes with the chosen engine."""
+        """Start all schemes with the chosen engine; what would take very long is asked first."""
         self.report("")
+        text = doubt(self.desk.experiments, self.engine.value)
+        self.doubt.value = sentence(text)
+        seen(bool(text), self.question)
+        if not text:
+            self.begin()
+
+    @guarded
+    def _anyway(self) -> None:
+        seen(False, self.question)
+        self.begin()
+
+    def begin(self) -> None:
+        """Start all schemes without a question."""
         options = {"cluster": self.cluster.value} if self.cluster.value else {}
         self._started = start_all(self.desk.experiments, self.engine.value, **options)
         self.show(self._started)
@@ -74,12 +101,12 @@ class Running(Tab):
 
     @property
     def traces(self) -> list[Trace]:
-        """Traces of the runs that are over and have rounds."""
+        """Traces of the runs that have ended and have rounds."""
         return _traces(self.plot.runs)
 
     @property
     def made(self) -> list[Trace]:
-        """Traces of the shown runs that were started here; others were recorded before."""
+        """Traces of the shown runs that were started here. Others were recorded before."""
         return _traces([run for run in self.plot.runs if run in self._started])
 
     @guarded
@@ -92,7 +119,7 @@ class Running(Tab):
 
     @guarded
     def _aim(self) -> None:
-        """Set the target to a value that all runs reach; none for metrics that are neither a loss nor a score."""
+        """Set the target to a value that all runs reach. Metrics that are neither a loss nor a score have no target."""
         traces, metric = self._measured, self.plot.y
         found = common_target(traces, metric) if traces and is_goal(metric) else float("nan")
         self.plot.target = found if isfinite(found) else None
@@ -128,5 +155,29 @@ def _traces(runs: Sequence[Run]) -> list[Trace]:
 
 
 def clusters_of(engine: str) -> list[str]:
-    """Return the clusters on which an engine can run; none where it needs none."""
+    """Return the clusters on which an engine can run, or none if it needs none."""
     return [] if engine == "sim" else clusters.names()
+
+
+def doubt(experiments: Sequence[Experiment], engine: str) -> str:
+    """Return a question about runs that would take very long; "" for others.
+
+    >>> e = Experiment(scheme="UMW", workers=4, rounds=100)
+    >>> doubt([e], "sim"), doubt([e.replace(rounds=10**8)], "sim")
+    ('', 'rounds = 100000000: computing 400,000,000 answers takes about 4 h 26 min; run that?')
+    >>> doubt([e.replace(delays={"kind": "constant", "shift": 1e30})], "mpi")
+    'delays: a round of UMW takes about 1e+30 s, and there are 100; run that?'
+    """
+    answers = sum(e.rounds * e.workers for e in experiments)
+    if (seconds := answers / ANSWERS_PER_S) > DOUBTED_S:
+        most = max(e.rounds for e in experiments)
+        return f"rounds = {most}: computing {answers:,} answers takes about {duration(seconds)}; run that?"
+    for e in experiments:
+        with suppress(ValueError, OSError):  # what has no forecast is not doubted
+            found = forecast(e.replace(faults=()), rounds=DOUBT_ROUNDS).mean
+            if found > DOUBTED_ROUND_S or (engine != "sim" and found * e.rounds > DOUBTED_S):
+                text = f"{found:.3g} s"
+                return (
+                    f"delays: a round of {e.scheme} takes about {text}, and there are {e.rounds}; run that?"
+                )
+    return ""

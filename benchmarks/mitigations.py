@@ -1,11 +1,12 @@
-"""Savings of recommended mitigations against their promises, on recorded steps held out in time and on real MPI runs.
+"""Compare the savings of recommended mitigations with their predictions, on held-out steps and on real MPI runs.
 
-    python benchmarks/remedies.py [held] [real] [--count 5]
+    python benchmarks/mitigations.py [held] [real] [--count 5]
 
-"held": of every recording the diagnosis sees the first half of the steps; what it promises, with its 90 % band, then
-runs on the virtual clock over the second half, and so does waiting for all. Recordings are the public ones that are at
-hand (`wb.traces.at_hand()`) and, by seeds, ones made of the delay laws. "real": four real workers of which one takes
-twice as long; who is to be left out is left out, in a real run of the other three.
+"held": the diagnosis gets the first half of a recording's steps. Each mitigation, and waiting for all workers, then
+runs on the virtual clock over the second half. The saving should lie within the predicted 90 % interval. Recordings are
+the available public ones (`wb.traces.at_hand()`), and simulated ones of several delay models.
+
+"real": one of four real workers takes twice as long. It is left out, and the other three run again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LAWS: list[dict[str, Any]] = [
 
 
 def recordings(count: int) -> Iterator[Recording]:
-    """Return available public recordings, one job each, and simulated ones, as many of every delay model."""
+    """Yield each job of the available public recordings, then `count` simulated recordings of each delay model."""
     for file in at_hand().values():
         found = load(file)
         yield from (found.job(name) for name in found.names)
@@ -48,7 +49,7 @@ def recordings(count: int) -> Iterator[Recording]:
 
 
 def halves(job: Recording) -> tuple[Recording, Recording]:
-    """Return the complete steps of the first and of the second half of a job."""
+    """Return the first and the second half of a job's complete steps, as recordings."""
     steps = job.table().dropna().index
     early, late = steps[: len(steps) // 2], steps[len(steps) // 2 :]
     frames = [job.frame[job.frame["step"].isin(some)] for some in (early, late)]
@@ -57,7 +58,7 @@ def halves(job: Recording) -> tuple[Recording, Recording]:
 
 
 def lasted(job: Recording, folder: Path, scheme: str, args: dict[str, Any], out: Any = None) -> float:
-    """Return the seconds of a scheme over all recorded steps, on the virtual clock; `out`: an excluded worker."""
+    """Return the seconds of a scheme over all recorded steps, on the virtual clock. `out`: a worker to leave out."""
     columns = list(job.table())
     left = [worker for worker in columns if worker != out]
     kept = replace(job, frame=job.frame[job.frame["worker"].isin(left)])
@@ -72,12 +73,12 @@ def lasted(job: Recording, folder: Path, scheme: str, args: dict[str, Any], out:
 
 
 def out_of(one: Mitigation, job: Recording) -> Any:
-    """Return the worker that a mitigation leaves out, if any."""
+    """Return the worker that a mitigation leaves out, or None."""
     return next((w for w in job.table() if one.what == f"leaving worker {w} out"), None)
 
 
 def held(count: int) -> None:
-    """Print the coverage of the bands, recording by recording."""
+    """Print predicted and actual savings of each recording, and the coverage of the intervals."""
     inside, off, nothing, all_of = [], [], 0, 0
     for job in recordings(count):
         early, late = halves(job)
@@ -96,13 +97,14 @@ def held(count: int) -> None:
                     flush=True,
                 )
     print(
-        f"{all_of} recordings, {nothing} with nothing to gain; of {len(inside)} promises {np.mean(inside):.0%} held"
-        f" within their 90 % bands, {np.mean(np.abs(off) <= 0.05):.0%} within 5 points; mean error {np.mean(off):+.1%}"
+        f"{all_of} recordings, {nothing} without a mitigation; of {len(inside)} predictions {np.mean(inside):.0%} lie"
+        f" within their 90 % intervals, {np.mean(np.abs(off) <= 0.05):.0%} within 5 points;"
+        f" mean error {np.mean(off):+.1%}"
     )
 
 
 def real(count: int) -> None:
-    """Leave the slow one of four workers out, on real ranks."""
+    """Leave out the slow one of four workers on real ranks, and print predicted and actual savings."""
     inside = 0
     for seed in range(count):
         victim = seed % 4
@@ -114,18 +116,18 @@ def real(count: int) -> None:
         before = wb.run(e, engine="mpi")
         best = next(iter(wb.diagnose(before).mitigations or ()), None)
         if best is None or best.what != f"leaving worker {victim + 1} out":
-            print(f"worker {victim + 1} of 4 is slow, but the diagnosis says: {best}")
+            print(f"worker {victim + 1} of 4 is slow, but the best mitigation is: {best}")
             continue
         delay_model = {"kind": INJECTED, "task": 0.02 * 4 / 3}
         after = wb.run(e.replace(workers=3, delays=delay_model, seed=seed + 1000), engine="mpi")
         saved = 1 - after.columns["time"][-1] / before.columns["time"][-1]
         inside += best.low <= saved <= best.high
         print(f"real: {best}: saved {saved:.0%}", flush=True)
-    print(f"real: {inside} of {count} promises held within their 90 % bands")
+    print(f"real: {inside} of {count} predictions lie within their 90 % intervals")
 
 
 def main() -> None:
-    """Print one line per promise."""
+    """Print one line per prediction."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,9 +1,10 @@
-"""Cost of the straight line, as ratios measured side by side in one run (absolute times drift with the machine).
+"""Measure the cost of simulated runs, forecasts and imports.
 
-    python benchmarks/straight_line.py [--rounds 300] [--growth]
+    python benchmarks/simulation.py [--rounds 300] [--growth]
 
---growth: only the table of cost against the number of workers, 20 rounds each. Each part runs in a process of its
-own, so that its peak memory is its own.
+Times are compared with those of a plain NumPy loop in the same call, since the speed of a shared machine changes.
+--growth: only the table of cost against the number of workers, 20 rounds each. Each part runs in a separate process, so
+that its peak memory can be measured.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ STEP = 1e-4
 
 
 def figure_9a(rounds: int) -> list[wb.Experiment]:
-    """Return the five schemes of figure 9a: 156 workers, 6552 x 5001 float64, a given step."""
+    """Return the experiments of figure 9a: five schemes, 156 workers, 6552 x 5001 data values, a given step."""
     preset = wb.presets["fig9a"].replace(rounds=rounds)
     return [
         e.replace(optimiser_args={"step": STEP} if e.optimiser == "gd" else {"c1": 100 * STEP, "c2": 100.0})
@@ -36,7 +37,7 @@ def figure_9a(rounds: int) -> list[wb.Experiment]:
 
 
 def bare(rounds: int) -> dict[str, float]:
-    """Run a plain NumPy gradient-descent loop: one trajectory on the same data."""
+    """Time a plain NumPy loop of gradient descent on the same data."""
     problem = figure_9a(rounds)[0].build_problem()
     X, y, model = problem.X, problem.y, np.zeros(problem.size)
     X @ model  # loads the pages of X
@@ -48,7 +49,7 @@ def bare(rounds: int) -> dict[str, float]:
 
 
 def five(rounds: int) -> dict[str, float]:
-    """Run wb.compare with all five schemes, from settings to traces."""
+    """Time wb.compare with all five schemes, from settings to traces."""
     experiments = figure_9a(rounds)
     data = experiments[0].build_problem().X
     start = time.perf_counter()
@@ -59,11 +60,14 @@ def five(rounds: int) -> dict[str, float]:
 
 
 def events(rounds: int) -> dict[str, float]:
-    """Count the event engine's events alone: computes, sends and receipts a second, per scheme with messages."""
+    """Return the events per second of the event engine alone, for each scheme with messages.
+
+    Events are computations, sends and receives.
+    """
     found = {}
     for e in figure_9a(rounds):
         if e.scheme == "RAR":
-            continue  # its slices are not separate events
+            continue  # the slices of RAR are not separate events
         arithmetic = Coefficients(e.plan)
         start = time.perf_counter()
         simulated = timeline(e, arithmetic, events=True)
@@ -72,7 +76,7 @@ def events(rounds: int) -> dict[str, float]:
 
 
 def forecast(rounds: int) -> dict[str, float]:
-    """Forecast CR on the (99,3) tree, 980,199 workers, 100 rounds."""
+    """Time a forecast of 100 rounds of CR on the (99,3) tree with 980,199 workers."""
     e = wb.Experiment(
         scheme="CR", scheme_args={"children": 99, "layers": 3, "stragglers": 20}, workers=980_199, rounds=100,
         problem_args={"samples": 5_000_000, "features": 100}, link={"bandwidth": 1e6},
@@ -84,7 +88,7 @@ def forecast(rounds: int) -> dict[str, float]:
 
 
 def imports(rounds: int) -> dict[str, float]:
-    """Time `import workbench`, then the first experiment, each in a fresh interpreter; median of five."""
+    """Time `import workbench`, and a first experiment after it, in new processes: medians of five."""
     found = {}
     for name, more in {"import_seconds": "", "first_experiment_seconds": "; workbench.Experiment()"}.items():
         code = f"import time; t = time.perf_counter(); import workbench{more}; print(time.perf_counter() - t)"
@@ -103,7 +107,7 @@ GROWTH: dict[str, dict[int, tuple[float | None, float | None]]] = {  # workers -
 
 
 def grown(scheme: str, workers: int) -> dict[str, float]:
-    """Run one scheme: GC with a fifth of the workers late, CR on trees of ten children, two of them late."""
+    """Time a run of one scheme: GC with a fifth of the workers as stragglers, CR with 2 of 10 children."""
     args = {
         "GC": {"stragglers": workers // 5},
         "CR": {"children": 10, "layers": len(str(workers)) - 1, "stragglers": 2},
@@ -120,9 +124,9 @@ def grown(scheme: str, workers: int) -> dict[str, float]:
 
 
 def growth() -> None:
-    """Print cost against workers, and the exponent from one row to the next: cost ~ workers^exponent.
+    """Print the cost against the number of workers, and the exponent between rows: cost ~ workers^exponent.
 
-    The cost is CPU seconds, imports included: other processes of the machine affect them little.
+    The exponent is that of the CPU seconds with imports, which other processes of the machine affect little.
     """
     print(f"\n{GROWTH_ROUNDS} rounds of wb.run, a process each\n")
     print(f"{'scheme':6} {'workers':>7} {'seconds':>8} {'of a core':>9} {'exponent':>8} {'GiB':>6}  goals")
@@ -147,19 +151,19 @@ PARTS: dict[str, Callable[[int], dict[str, float]]] = {
 
 
 def apart(part: str, rounds: int) -> dict[str, float]:
-    """Run one part in its own process."""
+    """Run one part in a new process. Return its figures."""
     command = [sys.executable, __file__, "--part", part, "--rounds", str(rounds)]
     return dict(json.loads(subprocess.check_output(command)))
 
 
 def measured(part: str, rounds: int) -> dict[str, float]:
-    """Return the output of one part; "GC 1000" is a row of the table of growth."""
+    """Run one part. Return its figures. "GC 1000" is the row of `growth` for GC with 1000 workers."""
     scheme, _, workers = part.partition(" ")
     return grown(scheme, int(workers)) if workers else PARTS[part](rounds)
 
 
 def main() -> None:
-    """Print the ratios beside their goals."""
+    """Print the figures with their goals."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--growth", action="store_true")

@@ -1,0 +1,140 @@
+"""Wrapped functions of PyTorch: what the recorder sees of exchanges, compiled code, threads and errors."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.analysis.recorder.instruments import Instruments
+from workbench.analysis.recorder.timeline import Timeline
+
+torch = pytest.importorskip("torch", reason="the instruments are for PyTorch, which is not installed")
+distributed = torch.distributed
+NAP_S = 0.02
+
+
+@pytest.fixture
+def timeline() -> Iterator[Timeline]:
+    found = Timeline()
+    instruments = Instruments(found, lambda batch: None, lambda optimiser: None)
+    instruments.install()
+    yield found
+    instruments.remove()
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[None]:
+    store = distributed.FileStore(str(tmp_path / "store"), 1)
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+def loss() -> Any:
+    return (torch.ones(3, requires_grad=True) * 2).sum()
+
+
+def phases(timeline: Timeline) -> list[str]:
+    return timeline.step_ends().phases
+
+
+def test_instruments_see_gradients_before_the_exchange_of_ddp(timeline: Timeline, group: None) -> None:
+    """A hook of DDP that takes long stands for its exchange; a hook of the user belongs to the backward pass."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    module = DistributedDataParallel(torch.nn.Linear(4, 2))
+
+    def late(state: object, bucket: Any) -> Any:
+        found: Any = torch.futures.Future()
+
+        def answer() -> None:
+            time.sleep(5 * NAP_S)
+            found.set_result(bucket.buffer())
+
+        threading.Thread(target=answer).start()
+        return found
+
+    module.register_comm_hook(None, late)
+    x = torch.ones(3, 4, requires_grad=True)
+    inner = x * 1.0
+    inner.register_hook(lambda gradient: time.sleep(NAP_S))
+    module(inner).sum().backward()
+    seconds = timeline.step_ends().seconds()
+    assert seconds["backward"] >= NAP_S
+    assert seconds["exchange"] >= 2 * NAP_S
+
+
+@pytest.mark.parametrize("way", ["function", "work", "object"])
+def test_instruments_see_collectives(way: str, timeline: Timeline, group: None) -> None:
+    x = torch.ones(2)
+    if way == "function":
+        distributed.all_reduce(x)
+    elif way == "work":
+        distributed.all_reduce(x, async_op=True).wait()
+    else:
+        distributed.all_gather_object([None], {"a": 1})
+    found = phases(timeline)
+    assert "exchange" in found
+    assert found[-2:] == ["other", "other"]  # what it returns to, and the end
+
+
+def test_instruments_ignore_other_threads(timeline: Timeline) -> None:
+    thread = threading.Thread(target=lambda: loss().backward())
+    thread.start()
+    thread.join()
+    assert phases(timeline) == ["other", "other"]
+
+
+def test_instruments_end_a_backward_pass_that_fails(timeline: Timeline) -> None:
+    x = torch.ones(3, requires_grad=True)
+    y = x * 1.0
+
+    def fail(gradient: Any) -> None:
+        raise ZeroDivisionError
+
+    y.register_hook(fail)
+    with pytest.raises(ZeroDivisionError):
+        y.sum().backward()
+    assert phases(timeline) == ["forward", "backward", "optimiser", "other"]
+    loss().backward()
+    assert phases(timeline) == ["forward", "backward", "exchange", "optimiser", "other"]
+
+
+def test_instruments_leave_errors_as_they_are(timeline: Timeline) -> None:
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        torch.ones(1).sum().backward()
+    with pytest.raises(TypeError):
+        torch.autograd.backward()
+    assert phases(timeline)[-1] == "other"
+
+
+def test_instruments_count_checkpointed_passes_once(timeline: Timeline) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    x = torch.ones(3, requires_grad=True)
+    checkpoint(lambda y: (y * 2).exp(), x, use_reentrant=True).sum().backward()
+    assert phases(timeline).count("backward") == 1
+
+
+def test_instruments_see_data_that_worker_processes_load(timeline: Timeline) -> None:
+    loader = torch.utils.data.DataLoader(torch.arange(4), batch_size=2, num_workers=1)
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]
+    assert phases(timeline).count("data") == 3  # two batches, and the end
+
+
+def test_instruments_leave_functions_alone_that_others_wrapped_since() -> None:
+    instruments = Instruments(Timeline(), lambda batch: None, lambda optimiser: None)
+    before = torch.autograd.backward
+    instruments.install()
+    theirs = lambda *args, **options: before(*args, **options)  # noqa: E731
+    try:
+        torch.autograd.backward = theirs
+        instruments.remove()
+        assert torch.autograd.backward is theirs
+    finally:
+        torch.autograd.backward = before

@@ -1,0 +1,239 @@
+"""Folders of `wb.record`: read while a job runs, diagnosed, and refused with file and reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from workbench.analysis.recorder.steps import ROW, Place, write_steps
+from workbench.analysis.recordings.sources import recorder as source
+from workbench.cli.diagnose import diagnose as command
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+
+OWN = {"data": 0.002, "forward": 0.010, "backward": 0.020, "optimiser": 0.003, "other": 0.001}
+ABOUT = {"format": 1, "host": "a", "cores": 8, "links": []}
+EXCHANGE_S = 0.004  # s after the last rank is there
+
+
+def job(steps: int = 60, ranks: int = 4, seed: int = 0, **slower: Mapping[int, float]) -> list[Array]:
+    """Return the steps of every rank: phases of a step are as in `OWN`, or longer in some ranks."""
+    rng = np.random.default_rng(seed)
+    found = [np.zeros(steps, ROW) for _ in range(ranks)]
+    for rank, rows in enumerate(found):
+        rows["step"] = np.arange(steps)
+        for phase, seconds in OWN.items():
+            rows[phase] = seconds * rng.uniform(0.95, 1.05, steps) + slower.get(phase, {}).get(rank, 0.0)
+        for name in ("samples", "tokens", "squares"):
+            rows[name] = np.nan
+    wait(found)
+    return found
+
+
+def wait(ranks: list[Array]) -> None:
+    """Let every rank wait for the slowest, and then for the exchange."""
+    own = np.stack([sum(rows[phase] for phase in OWN) for rows in ranks])
+    for rows, mine in zip(ranks, own, strict=True):
+        rows["exchange"] = own.max(axis=0) - mine + EXCHANGE_S
+
+
+def write(folder: Path, ranks: list[Array], attempt: int = 0, **about: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    for rank, rows in enumerate(ranks):
+        mine = {name: value[rank] if isinstance(value, list) else value for name, value in about.items()}
+        write_steps(folder, Place(rank, attempt, 0), rows, {**ABOUT, **mine})
+    return folder
+
+
+def test_recorder_folder_is_read_by_phase(tmp_path: Path) -> None:
+    ranks = job(steps=5)
+    found = wb.traces.load(write(tmp_path / "steps", ranks))
+    assert found.table().index.tolist() == [1, 2, 3, 4]  # the first one contains what precedes the loop
+    for rank, rows in enumerate(ranks):
+        np.testing.assert_allclose(found.table("compute: backward")[rank], rows["backward"][1:])
+        np.testing.assert_allclose(found.table("exchange")[rank], rows["exchange"][1:])
+        np.testing.assert_allclose(found.table()[rank], sum(rows[phase] for phase in OWN)[1:])
+
+
+@pytest.mark.parametrize(
+    ("phase", "text"),
+    [
+        ("data", "in loading its data"),
+        ("forward", "in the forward pass"),
+        ("backward", "in the backward pass"),
+        ("optimiser", "in the optimiser"),
+    ],
+)
+def test_recorder_folder_names_the_slow_rank_and_its_phase(phase: str, text: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "steps", job(**{phase: {2: 0.2}}))
+    found = wb.diagnose(folder)
+    assert [one.who for one in found.culprits] == ["worker 2"]
+    assert text in str(found)
+    healthy = sum(OWN.values()) + EXCHANGE_S
+    assert found.slowdown == pytest.approx((healthy + 0.2) / healthy, rel=0.03)
+    assert all(one.saving <= 1 - 1 / found.slowdown + 0.005 for one in found.mitigations or ())
+    printed = CliRunner().invoke(command, [str(folder)])
+    assert printed.exit_code == 0, printed.output
+    assert "worker 2 costs" in printed.output
+
+
+def test_recorder_folder_of_a_healthy_job_names_nobody(tmp_path: Path) -> None:
+    named = [wb.diagnose(write(tmp_path / str(seed), job(seed=seed))).culprits for seed in range(20)]
+    assert not any(named)
+
+
+@pytest.mark.parametrize("name", ["tokens", "samples"])
+def test_recorder_folder_tells_uneven_work_from_a_slow_rank(name: str, tmp_path: Path) -> None:
+    def uneven(slow: float) -> Any:
+        ranks, rng = job(), np.random.default_rng(1)
+        for rank, rows in enumerate(ranks):
+            rows[name] = rng.integers(100, 900, len(rows))
+            rows["forward"] += 1e-4 * rows[name] + slow * (rank == 1)
+        wait(ranks)
+        return wb.diagnose(write(tmp_path / f"steps-{slow}", ranks))
+
+    found = uneven(0.0)
+    assert [one.who for one in found.culprits] == ["uneven work"]
+    assert "as its amount differs" in str(found)
+    assert "the same work for every worker would save" in str(found)
+    assert uneven(0.1).culprits[0].who == "worker 1"
+
+
+def test_recorder_folder_tells_a_slow_rank_from_uneven_work(tmp_path: Path) -> None:
+    """Tokens differ, but take no time: they are not blamed."""
+    ranks, rng = job(forward={3: 0.05}), np.random.default_rng(1)
+    for rows in ranks:
+        rows["tokens"] = rng.integers(100, 900, len(rows))
+    found = wb.diagnose(write(tmp_path / "steps", ranks))
+    assert [one.who for one in found.culprits] == ["worker 3"]
+
+
+def test_recorder_folder_names_a_slow_link(tmp_path: Path) -> None:
+    links = [[[step, 0.02 if rank == 2 else 0.001] for step in range(5, 60, 5)] for rank in range(4)]
+    found = wb.diagnose(write(tmp_path / "steps", job(), links=links))
+    assert [one.who for one in found.culprits] == ["the link from worker 2 to worker 3"]
+    few = [each[:2] for each in links]
+    assert not wb.diagnose(write(tmp_path / "few", job(), links=few)).culprits
+
+
+def test_recorder_folder_bounds_promises_by_the_processors(tmp_path: Path) -> None:
+    """Four ranks on one core: if the slow one worked like the others, the core would be busy for longer."""
+    ranks = job(backward={2: 0.2})
+    for rows in ranks:
+        rows["processor"] = 0.03
+    alone, crowded = (
+        wb.diagnose(write(tmp_path / f"steps{cores}", ranks, cores=cores)).slowdown for cores in (8, 1)
+    )
+    assert crowded < alone
+    assert crowded == pytest.approx((sum(OWN.values()) + EXCHANGE_S + 0.2) / (4 * 0.03), rel=0.05)
+
+
+def test_recorder_folder_of_the_newest_attempt_counts(tmp_path: Path) -> None:
+    write(tmp_path / "steps", job(backward={1: 0.2}))
+    found = wb.diagnose(write(tmp_path / "steps", job(backward={3: 0.2}), attempt=1))
+    assert found.culprits[0].who == "worker 3"
+    assert "left out: earlier attempts and steps before 1" in str(found)
+
+
+def test_recorder_folder_leaves_out_ranks_of_an_earlier_attempt(tmp_path: Path) -> None:
+    """Rank 3 ended before it wrote anything the first time, so its second attempt has the number of the first."""
+    ranks = job(backward={1: 0.2})
+    for rows in ranks:
+        rows["ended"] = 1e9 + np.arange(len(rows))
+    write(tmp_path / "steps", ranks[:3])
+    for rows in ranks:
+        rows["ended"] += 1000
+    for rank, attempt in ((0, 1), (1, 1), (3, 0)):  # rank 2 is not there again
+        write_steps(tmp_path / "steps", Place(rank, attempt, 0), ranks[rank], ABOUT)
+    found = wb.traces.load(tmp_path / "steps")
+    assert found.table().columns.tolist() == [0, 1, 3]
+    assert "rank 2, which ended before the newest attempt" in found.source["left_out"]
+
+
+def test_recorder_folder_is_limited_to_the_newest_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "MAX_ROWS", 4 * 6 * 20)
+    found = wb.traces.load(write(tmp_path / "steps", job()))
+    assert found.table().index.tolist() == list(range(40, 60))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(2, 30), min_size=4, max_size=4))
+def test_recorder_folder_counts_steps_that_all_ranks_have(counts: list[int]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        found = wb.traces.load(
+            write(Path(name) / "steps", [rows[:n] for rows, n in zip(job(30), counts, strict=True)])
+        )
+    assert len(found.table().dropna()) == min(counts) - 1
+
+
+def _text(file: Path) -> None:
+    file.write_bytes(b"not an archive")
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-200])
+
+
+def _array(**arrays: Any) -> Callable[[Path], None]:
+    return lambda file: np.savez(file, **arrays)
+
+
+def _about(**fields: Any) -> Array:
+    return np.array(json.dumps({**ABOUT, **fields}))
+
+
+def _wrong(field: str, value: float) -> Array:
+    rows = job(steps=3)[0]
+    rows[field][1] = value
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (_text, "is no file of recorded steps"),
+        (_cut, "is no file of recorded steps"),
+        (_array(steps=np.zeros(3, ROW)), "is no file of recorded steps"),
+        (_array(steps=np.zeros(3, ROW), about=np.array("{")), "is no file of recorded steps"),
+        (_array(steps=np.zeros(3, ROW), about=_about(host=None, cores="x")), "is no file of recorded steps"),
+        (_array(steps=np.zeros(3, ROW), about=_about(format=2)), "format = 2: this version reads 1"),
+        (_array(steps=np.zeros(3), about=_about()), "steps has fields None"),
+        (_array(steps=np.zeros(0, ROW), about=_about()), "steps has fields"),
+        (_array(steps=_wrong("forward", -1.0), about=_about()), "step 1: forward = -1.0: is no time"),
+        (_array(steps=_wrong("exchange", np.nan), about=_about()), "step 1: exchange = nan: is no time"),
+    ],
+)
+def test_recorder_files_that_are_damaged_are_refused(
+    damage: Callable[[Path], None], why: str, tmp_path: Path
+) -> None:
+    folder = write(tmp_path / "steps", job(steps=3))
+    file = folder / Place(2, 0, 0).name
+    damage(file)
+    with pytest.raises(SettingError) as found:
+        wb.traces.load(folder)
+    assert file.name in str(found.value)
+    assert why in str(found.value)
+    assert "\n" not in str(found.value)
+
+
+def test_recorder_folder_with_one_step_asks_to_wait(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="no rank has recorded a second step yet"):
+        wb.traces.load(write(tmp_path / "steps", job(steps=1)))
+
+
+def test_recorder_folder_that_is_empty_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="holds no recorded steps"):
+        wb.traces.load(tmp_path, source="recorder")

@@ -1,0 +1,63 @@
+"""Watched runs on the virtual clock: the results of awaited ones, rows from the first round on, and Stop."""
+
+from __future__ import annotations
+
+from threading import Event
+
+import pytest
+
+import workbench as wb
+from workbench.core.engine.timeline import Timeline
+from workbench.core.running.growing import Simulation
+
+PARETO = {"kind": "pareto", "shift": 5e-4, "shape": 1.3}
+SMALL = {"samples": 60, "features": 3}
+
+
+def test_growing_runs_have_the_results_of_awaited_ones() -> None:
+    """Exact schemes share models until they differ; runs end and are evaluated at different rounds."""
+    five = list(wb.baselines(3, 2, 1, rounds=12, delays=PARETO, problem_args=SMALL))
+    more = [
+        five[0].replace(rounds=7),
+        five[1].replace(batch=20),
+        five[3].replace(evaluate_every=5),
+        five[4].replace(seed=1),
+        five[0].replace(scheme="ASGD", scheme_args={}),
+        five[0].replace(faults=({"kind": "kill", "worker": 1, "round": 3},)),
+    ]
+    experiments = [*five, *more[:-1]]
+    runs = wb.start_all(experiments)
+    for run, trace in zip(runs, wb.compare(experiments), strict=True):
+        assert run.result().same(trace)
+        assert run.note == f"all {run.experiment.rounds} rounds done"
+    assert not more[-1].faults[0].changes_answers
+    failed, fine = wb.start_all([more[-1], five[4]])
+    with pytest.raises(wb.RunError):
+        failed.result()  # UMW waits for the dead worker
+    assert len(fine.result().rounds) == 12
+
+
+def test_growing_runs_have_rows_before_they_are_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All runs have a loss of their first rounds while no simulation has come to its end; Stop keeps these rounds."""
+    gate, reached = Event(), Event()
+    pause = Simulation.pause
+
+    def slowly(arithmetic: Simulation, timeline: Timeline) -> None:
+        if len(timeline.times) == 20:
+            reached.set()
+            assert gate.wait(60)
+        pause(arithmetic, timeline)
+
+    monkeypatch.setattr(Simulation, "pause", slowly)
+    runs = wb.start_all(wb.baselines(3, 2, 1, rounds=500, delays=PARETO, problem_args=SMALL))
+    assert reached.wait(60)
+    rows = [len(run.rows()["loss"]) for run in runs]
+    assert min(rows) >= 1
+    for run in runs:
+        run.stop()
+    gate.set()
+    for run, known in zip(runs, rows, strict=True):
+        trace = run.result()
+        assert run.state == "stopped"
+        assert known <= len(trace.rounds) < 500
+        assert trace.rounds["loss"].notna().all()

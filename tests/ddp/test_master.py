@@ -1,0 +1,202 @@
+"""The master of a job, with ranks in this process: commits, late and dead ranks, states, and replicas that disagree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.ddp.ranks import Rank, exchange, started
+from workbench.ddp.master import BLOCK_VALUES, combined
+from workbench.ddp.record import State, saved_state
+from workbench.ddp.replicas import first_pass
+
+
+def test_commit_is_the_decoded_sum_and_late_rank_takes_it() -> None:
+    _, ranks = started("GC", 4, stragglers=1)
+    exchange(ranks, 1)
+    for rank, value in zip(ranks[:3], (1.0, 2.0, 3.0), strict=True):
+        rank.answer(2, value)
+    # ranks 0 and 2 have all parts once
+    assert [rank.commit() for rank in ranks[:3]] == [(2, [4.0, 8.0])] * 3
+    ranks[3].answer(2, 99.0)
+    assert ranks[3].commit() == (2, [4.0, 8.0])
+    exchange(ranks, 3)
+
+
+def test_first_exchange_waits_for_all_ranks() -> None:
+    master, ranks = started("GC", 4, stragglers=2)
+    for rank in ranks[:3]:
+        rank.answer(1, 1.0)
+    with master.changed:
+        assert not master.changed.wait_for(lambda: bool(master._newest), timeout=0.2)
+    ranks[3].answer(1, 1.0)
+    assert {rank.commit()[0] for rank in ranks} == {1}
+
+
+def test_rank_that_missed_exchanges_loads_the_newest_state_and_takes_part_again() -> None:
+    _, ranks = started("GC", 4, stragglers=1)
+    exchange(ranks, 1)
+    for event in (2, 3):
+        exchange(ranks[:3], event)
+    ranks[3].answer(2, 99.0)
+    exchange(ranks[:3], 4)
+    assert ranks[3].loaded() == (4, "state 4 of 0")
+    exchange(ranks, 5)
+
+
+def test_dead_rank_is_a_straggler_and_too_many_end_the_job() -> None:
+    master, ranks = started("GC", 4, stragglers=1)
+    exchange(ranks, 1)
+    ranks[2].die()
+    exchange([ranks[0], ranks[1], ranks[3]], 2)
+    ranks[0].answer(3, 1.0)
+    ranks[1].die()
+    why = ranks[0].failure()
+    assert why.startswith("step 3: lost ranks 1 (its connection was closed), 2 (")
+    assert "more than GC tolerates" in why
+    ranks[3].answer(3, 1.0)
+    assert ranks[3].failure() == why
+    assert master.failure == why
+
+
+def test_death_while_a_late_rank_waits_lets_that_rank_take_part() -> None:
+    """Ranks 0 and 1 wait for a third answer, that of rank 3, which must get a state before this commit."""
+    master, ranks = started("GC", 4, stragglers=1)
+    exchange(ranks, 1)
+    for event in (2, 3):
+        exchange(ranks[:3], event)
+    ranks[3].answer(2, 99.0)
+    with master.changed:
+        assert master.changed.wait_for(lambda: 3 in master._behind, timeout=60)
+    ranks[2].die()
+    ranks[0].answer(4, 1.0)
+    ranks[1].answer(4, 1.0)
+    assert ranks[0].channel.receive()[0]["do"] == "donate"
+    ranks[0].state()
+    assert ranks[3].loaded() == (3, "state 3 of 0")
+    ranks[3].answer(4, 1.0)
+    assert {rank.commit()[0] for rank in (ranks[0], ranks[1], ranks[3])} == {4}
+
+
+def test_restarted_rank_takes_the_newest_state() -> None:
+    master, ranks = started("GC", 3, stragglers=1)
+    exchange(ranks, 1)
+    ranks[1].die()
+    exchange([ranks[0], ranks[2]], 2)
+    new = Rank(master, 1)
+    new.join()
+    with master.changed:
+        assert master.changed.wait_for(lambda: 1 in master._behind, timeout=60)
+    exchange([ranks[0], ranks[2]], 3)
+    assert new.loaded() == (3, "state 3 of 0")
+    exchange([ranks[0], new, ranks[2]], 4)
+
+
+def test_rank_that_is_late_at_the_end_gets_the_last_state() -> None:
+    master, ranks = started("GC", 3, stragglers=1)
+    for event in (1, 2, 3):
+        exchange(ranks if event == 1 else ranks[:2], event)
+    for rank in ranks[:2]:
+        rank.send("finished", step=3)
+        assert rank.receive()[0]["do"] == "go"
+    ranks[2].answer(2, 99.0)
+    assert ranks[2].loaded() == (3, "state 3 of 0")
+    ranks[2].send("finished", step=3)
+    assert ranks[2].receive()[0]["do"] == "go"
+    assert master.wait() == {"complete": True, "why": ""}
+
+
+def test_uncoded_dead_rank_ends_the_job() -> None:
+    _, ranks = started("UMW", 3)
+    exchange(ranks, 1)
+    ranks[0].answer(2, 1.0)
+    ranks[1].die()
+    assert "lost rank 1" in ranks[0].failure()
+
+
+@pytest.mark.parametrize(("scheme", "weight"), [("Backup", 4 / 3), ("SGD", 1.0)])
+def test_backup_workers_are_ignored_and_scaled(scheme: str, weight: float) -> None:
+    _, ranks = started(scheme, 4, stragglers=1)
+    exchange(ranks, 1)
+    for rank in ranks[:3]:
+        rank.answer(2, 1.0)
+    np.testing.assert_allclose(ranks[0].commit()[1], [3 * weight, 6 * weight], rtol=1e-6)
+
+
+def test_models_are_averaged_in_groups_and_then_among_all() -> None:
+    _, ranks = started("H-SGD", 4, local_steps=4, levels=((2, 2),))
+    for rank in ranks:
+        rank.answer(2, float(rank.number), group=(0, rank.number // 2))
+    assert [rank.commit()[1][0] for rank in ranks] == [0.5, 0.5, 2.5, 2.5]
+    for rank in ranks:
+        rank.answer(4, float(rank.number), group=(1, 0))
+    assert [rank.commit()[1][0] for rank in ranks] == [1.5] * 4
+
+
+def test_dead_rank_leaves_the_average_of_its_group() -> None:
+    _, ranks = started("H-SGD", 4, local_steps=4, levels=((2, 2),))
+    ranks[1].die()
+    for rank in (ranks[0], ranks[2], ranks[3]):
+        rank.answer(2, float(rank.number), group=(0, rank.number // 2))
+    assert [ranks[i].commit()[1][0] for i in (0, 2, 3)] == [0.0, 2.5, 2.5]
+
+
+def test_replicas_that_disagree_end_the_job() -> None:
+    _, ranks = started("GC", 2, stragglers=1)
+    for rank, loss in zip(ranks, (1.0, 2.0), strict=True):
+        rank.answer(1, 1.0, **{"pass": first_pass([7], ["ab"], [loss], ["Dropout '2'"])})
+    why = {rank.failure() for rank in ranks}
+    assert len(why) == 1
+    assert next(iter(why)).startswith(
+        "first step: sample 7: its loss is 1 and 2, though its inputs are equal"
+    )
+    assert "Dropout '2'" in next(iter(why))
+
+
+def test_unequal_states_end_the_job() -> None:
+    _, ranks = started("GC", 2, stragglers=1)
+    exchange(ranks, 1)
+    for rank, found in zip(ranks, ("ab", "cd"), strict=True):
+        rank.answer(2, 1.0, states=(1, {"optimiser.state.0.exp_avg": found}))
+    assert any("after step 1: optimiser.state.0.exp_avg: differs between ranks 0 and 1" in rank.failure()
+               for rank in ranks[1:])  # fmt: skip
+
+
+def test_unequal_scripts_are_refused() -> None:
+    master, _ = started("GC", 2, stragglers=1)
+    master = type(master)(master.rule, master.recorder, master.options)
+    ranks = [Rank(master, number) for number in range(2)]
+    ranks[0].join()
+    ranks[1].join(optimiser="Adam")
+    why = "optimiser: is SGD at rank 0 and Adam at rank 1; make them equal"
+    assert [rank.failure() for rank in ranks] == [why] * 2
+
+
+def test_checkpoints_are_written_and_begin_the_next_job(tmp_path: Path) -> None:
+    _, ranks = started("GC", 3, folder=tmp_path, every=2, stragglers=1)
+    for event in (1, 2, 3):
+        exchange(ranks, event)
+    saved = saved_state(tmp_path)
+    assert saved is not None
+    assert (saved.step, bytes(saved.values)) == (2, b"state 2 of 0")
+    _, ranks = started("GC", 3, state=State(2, b"state 2 of 0"), stragglers=1)
+    exchange(ranks, 3)
+
+
+def test_a_wrong_secret_is_refused() -> None:
+    master, _ = started("UMW", 2)
+    master.options = master.options._replace(token="secret")
+    rank = Rank(master, 0)
+    with pytest.raises(OSError, match="closed"):
+        rank.receive()
+
+
+def test_combined_works_in_blocks() -> None:
+    values = [np.arange(2.0 * BLOCK_VALUES + 5) * scale for scale in (1.0, 2.0, 4.0)]
+    found = combined(values, np.array([1.0, 0.0, 0.5]), coded=BLOCK_VALUES + 3)
+    coded = values[0] + 0.5 * values[2]
+    mean = sum(values) / 3
+    cut = BLOCK_VALUES + 3
+    np.testing.assert_allclose(found, np.concatenate([coded[:cut], mean[cut:]]))

@@ -1,0 +1,46 @@
+"""Files of a job: tables that can be diagnosed, and checkpoints that are whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import workbench as wb
+from workbench.core.base.errors import RunError
+from workbench.core.base.settings import SettingError
+from workbench.ddp.record import CHECKPOINT, TIMES, Recorder, State, saved_state
+
+
+def test_times_can_be_diagnosed(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    for event in range(1, 60):
+        for rank in range(6):
+            times = {"seconds": 0.1 * (1 + (rank == 2)) + 0.001 * ((7 * event + rank) % 5), "samples": 8}
+            recorder.answer(rank, event, times, used=True)
+    assert [culprit.who for culprit in wb.diagnose(tmp_path / TIMES).culprits] == ["worker 2"]
+
+
+def test_checkpoint_is_read_back_and_damage_is_found(tmp_path: Path) -> None:
+    assert saved_state(tmp_path) is None
+    Recorder(tmp_path).checkpoint(State(3, b"\n\x00values"))
+    assert saved_state(tmp_path) == State(3, b"\n\x00values")
+    path = tmp_path / CHECKPOINT
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(RunError, match="is damaged"):
+        saved_state(tmp_path)
+    path.write_bytes(b"{}")
+    with pytest.raises(RunError, match="is damaged"):
+        saved_state(tmp_path)
+
+
+def test_folder_is_private_and_continued_only_if_asked(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    Recorder(folder).step(1, 0.5, 0.0, [0, 1])
+    assert folder.stat().st_mode & 0o077 == 0
+    with pytest.raises(SettingError, match="is not empty"):
+        Recorder(folder)
+    Recorder(folder, resumed=True).step(2, 0.25, float("nan"), [0])
+    rows = (folder / "steps.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["step", "1", "2"]
+    assert rows[2].split(",")[2:] == ["0.25", "1", "", "0"]

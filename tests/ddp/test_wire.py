@@ -1,0 +1,53 @@
+"""Messages between ranks and the master: header and values arrive whole, and other bytes are refused."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.core.base.errors import RunError
+from workbench.ddp.wire import SIZES, Channel
+
+
+def pair() -> tuple[Channel, Channel]:
+    one, other = socket.socketpair()
+    return Channel(one), Channel(other)
+
+
+@given(
+    st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=4),
+    st.binary(max_size=99),
+)
+def test_message_arrives_as_it_was_sent(header: dict[str, object], values: bytes) -> None:
+    one, other = pair()
+    one.send(header, values)
+    assert other.receive() == (header, values)
+    one.close()
+    other.close()
+
+
+def test_large_values_go_into_the_given_room() -> None:
+    one, other = pair()
+    values, room = np.arange(2**20, dtype="f4"), np.zeros(2**20, dtype="f4")
+    sender = threading.Thread(target=one.send, args=({"event": 1}, values))
+    sender.start()
+    header, found = other.receive(memoryview(room).cast("B"))
+    sender.join()
+    assert header == {"event": 1}
+    assert found.nbytes == room.nbytes
+    np.testing.assert_array_equal(room, values)
+
+
+def test_closed_and_foreign_connections_are_errors() -> None:
+    one, other = pair()
+    one.connection.sendall(SIZES.pack(2**31, 0))
+    with pytest.raises(RunError, match="start all ranks with one version"):
+        other.receive()
+    one.close()
+    with pytest.raises(OSError, match="closed"):
+        other.receive()

@@ -1,0 +1,150 @@
+"""Engines of ipyparallel for sweeps: on this machine, on stand-in hosts reached by ssh, in Slurm's jobs; and Dask."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+import workbench as wb
+from tests.support.clusters.ssh_hosts import Hosts, write_yaml
+from tests.support.sweep_runs import QUICK
+from workbench.analysis.tables.status import Status
+from workbench.core.base.errors import ClusterError
+from workbench.lab.batch import Sweep, sweep
+from workbench.lab.batch.engines import Engines, started
+from workbench.mpi import clusters
+
+pytest_plugins = ["tests.support.clusters.batch_fixtures"]
+pytestmark = pytest.mark.mpi
+PLAN = Sweep(base={**QUICK, "rounds": 200}, seeds=6)
+
+
+def checked(folder: Path, plan: Sweep = PLAN) -> None:
+    """Check that every run is in the table once, is done, and has the bits of the simulator."""
+    table = wb.runs(folder)
+    assert sorted(table.table["run"]) == sorted(item.name for item in plan.items())
+    assert set(table.table["state"]) == {"done"}
+    assert all(trace.replay().same(trace) for trace in table.traces())
+
+
+def engines() -> list[psutil.Process]:
+    """Return the engines below this process."""
+    return [one for one in psutil.Process().children(recursive=True) if _is_engine(one)]
+
+
+def _is_engine(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return "ipyparallel.engine" in process.cmdline()
+    return False
+
+
+def disturb(times: int, over: threading.Event, done: list[str], seed: int) -> None:
+    """Kill engines, or stop them for some time, at random moments."""
+    draw = random.Random(seed)
+    while len(done) < times and not over.wait(draw.uniform(0.5, 3.0)):
+        if not (found := engines()):
+            continue
+        victim = draw.choice(found)
+        with suppress(psutil.Error):
+            if draw.random() < 0.6:
+                victim.kill()
+                done.append("killed")
+            else:
+                victim.suspend()
+                over.wait(draw.choice([1.0, 20.0]))  # 20 s: the controller has given it up by then
+                victim.resume()
+                done.append("paused")
+
+
+def disturbed(folder: Path, plan: Sweep, times: int, seed: int = 0) -> list[str]:
+    """Run a sweep on two engines that are killed and paused, and return what was done to them."""
+    over, done = threading.Event(), list[str]()
+    thread = threading.Thread(target=disturb, args=(times, over, done, seed))
+    thread.start()
+    try:
+        sweep(plan, folder, executor={"kind": "ipyparallel", "engines": 2}, progress=False)
+    finally:
+        over.set()
+        thread.join()
+    return done
+
+
+def test_sweep_on_engines_of_this_machine(tmp_path: Path) -> None:
+    sweep(PLAN, tmp_path, executor={"kind": "ipyparallel", "engines": 2}, progress=False)
+    checked(tmp_path)
+    assert not engines()
+
+
+@pytest.mark.slow
+def test_sweep_survives_engines_that_die_or_pause(tmp_path: Path) -> None:
+    plan = PLAN.replace(seeds=40)
+    assert disturbed(tmp_path, plan, 10)
+    checked(tmp_path, plan)
+    assert not engines()
+
+
+@pytest.mark.slow
+def test_sweep_survives_the_death_of_the_controller(tmp_path: Path) -> None:
+    def kill() -> None:
+        until = time.monotonic() + 100
+        while time.monotonic() < until and not any(tmp_path.glob("*/status.json")):
+            time.sleep(0.05)
+        for process in psutil.Process().children():
+            with suppress(psutil.Error):
+                if "ipyparallel.controller" in process.cmdline():
+                    process.send_signal(signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    sweep(PLAN, tmp_path, executor={"kind": "ipyparallel", "engines": 1}, progress=False)
+    thread.join()
+    checked(tmp_path)
+
+
+@pytest.mark.xdist_group("hosts")
+def test_sweep_on_two_hosts_without_a_shared_file_system(two: Hosts, tmp_path: Path) -> None:
+    plan = PLAN.replace(executor={"kind": "ipyparallel", "cluster": str(write_yaml(two)), "engines": 2})
+    sweep(plan, tmp_path / "s", progress=False)
+    checked(tmp_path / "s")
+    hosts = {Status.read(path).host["name"] for path in (tmp_path / "s").glob("seed*")}  # type: ignore[union-attr]
+    assert hosts == {"w1", "w2"}
+
+
+@pytest.mark.xdist_group("hosts")
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["slurm"], indirect=True, scope="session")
+def test_sweep_in_a_job_of_slurm(lab: Callable[..., str], shared: Path) -> None:
+    plan = PLAN.replace(
+        executor={"kind": "ipyparallel", "cluster": lab(nodes=2, tasks_per_node=1), "engines": 2}
+    )
+    sweep(plan, shared / "sweep", progress=False)
+    checked(shared / "sweep")
+
+
+def test_controller_that_cannot_listen_is_one_sentence() -> None:
+    with pytest.raises(ClusterError, match=r"executor.listen = '203.0.113.7'"):
+        Engines(clusters.load("local"), 1, "203.0.113.7").__enter__()
+
+
+def test_engines_end_with_their_block() -> None:
+    with started("local", 1) as running:
+        assert len(running.client.ids) == 1
+        assert running.broken() == ""
+        pids = [one.pid for one in engines()]
+    assert pids
+    assert not any(psutil.pid_exists(pid) and os.getpgid(pid) for pid in pids)
+
+
+def test_sweep_on_workers_of_dask(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    sweep(PLAN, tmp_path, executor={"kind": "dask", "engines": 2}, progress=False)
+    checked(tmp_path)

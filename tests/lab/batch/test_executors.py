@@ -1,0 +1,257 @@
+"""Sweeps on executors: the same runs as locally, whole and once, whatever happens to engines."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import workbench as wb
+from tests.support.sweep_runs import QUICK, SLOW_ROUNDS, wait_for
+from workbench.analysis.tables.status import Status, attempts
+from workbench.core.base.errors import RunError
+from workbench.core.base.settings import SettingError
+from workbench.core.trace.layout import ATTEMPTS, ATTEMPTS_OWNER, NOTEBOOK, PAGE, STOP
+from workbench.lab.batch import ExecutorSettings, Summary, Sweep, sweep
+from workbench.lab.batch import run as running
+from workbench.lab.batch.background import attach, start
+from workbench.lab.batch.executors import executor_of
+from workbench.lab.batch.task import Order, publish, run_notebook, unpack
+
+PLAN = Sweep(base=QUICK, seeds=4)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Summary:
+    return sweep(PLAN, tmp_path_factory.mktemp("local") / "sweep", jobs=2, progress=False)
+
+
+def same(one: Path, other: Path) -> None:
+    """Compare the table and the traces of two sweeps."""
+    left, right = wb.runs(one), wb.runs(other)
+    columns = [name for name in left.table if name not in ("folder", "when")]
+    assert list(left.table["run"]) == list(right.table["run"])
+    assert left.table[columns].equals(right.table[columns])
+    assert all(a.same(b) for a, b in zip(left.traces(), right.traces(), strict=True))
+    assert not (other / ATTEMPTS).exists()
+
+
+def test_sweep_on_threads_equals_the_local_one(undisturbed: Summary, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as executor:
+        summary = sweep(PLAN, tmp_path / "s", executor=executor, progress=False)
+        assert str(summary).endswith("4 done")
+        same(undisturbed.folder, tmp_path / "s")
+        again = sweep(PLAN, tmp_path / "s", executor=executor, progress=False)
+    assert again.before == 4
+    for name in summary.named("done"):
+        home = tmp_path / "s" / name
+        assert ATTEMPTS not in (home / NOTEBOOK).read_text() + (home / PAGE).read_text()
+        assert str(home / "trace") in (home / NOTEBOOK).read_text()
+
+
+def test_sweep_file_names_processes_and_resume_uses_them(undisturbed: Summary, tmp_path: Path) -> None:
+    plan = PLAN.replace(executor={"kind": "processes", "engines": 2})
+    first = sweep(plan, tmp_path / "s", only=PLAN.items()[0].name, progress=False)
+    assert first.named("done") == [PLAN.items()[0].name]
+    again = sweep(tmp_path / "s", progress=False)
+    assert (again.before, len(again.named("done"))) == (1, 3)
+    same(undisturbed.folder, tmp_path / "s")
+
+
+@pytest.fixture
+def killed() -> Iterator[list[int]]:
+    """Kill a worker process of this one as soon as its run is under way, twice."""
+    found: list[int] = []
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.05) and len(found) < 2:
+            for child in psutil.Process().children():
+                with suppress(psutil.Error):
+                    busy = [one for one in child.children() for _ in one.children()]
+                    if "loky" in " ".join(child.cmdline()) and busy and child.pid not in found:
+                        found.append(child.pid)
+                        child.send_signal(signal.SIGKILL)
+                        break
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    yield found
+    over.set()
+    thread.join()
+
+
+def test_sweep_runs_again_what_a_killed_worker_had(killed: list[int], tmp_path: Path) -> None:
+    plan = Sweep(base={**QUICK, "rounds": SLOW_ROUNDS}, seeds=4)
+    summary = sweep(plan, tmp_path / "s", executor={"kind": "processes", "engines": 2}, progress=False)
+    assert killed
+    assert len(summary.named("done")) == 4
+    assert len(wb.runs(tmp_path / "s")) == 4
+    assert all(trace.replay().same(trace) for trace in wb.runs(tmp_path / "s").traces())
+
+
+class Dying(ThreadPoolExecutor):
+    """Executor that is shut down before its first task."""
+
+    def submit(self, *args: Any, **options: Any) -> Any:
+        self.shutdown()
+        return super().submit(*args, **options)
+
+
+def test_sweep_asks_for_another_executor_where_one_is_broken(tmp_path: Path) -> None:
+    made: list[Executor] = []
+
+    def connect() -> Executor:
+        made.append(Dying(1) if len(made) < 2 else ThreadPoolExecutor(1))
+        return made[-1]
+
+    summary = sweep(Sweep(base=QUICK, seeds=2), tmp_path / "s", executor=connect, progress=False)
+    assert (len(made), len(summary.named("done"))) == (3, 2)
+    with pytest.raises(RunError, match="resumes it"):
+        sweep(Sweep(base=QUICK, seeds=3), tmp_path / "s", executor=Dying(1), progress=False)
+    assert len(wb.runs(tmp_path / "s").done) == 2
+
+
+def test_stop_file_ends_runs_under_way_and_resume_does_them(tmp_path: Path) -> None:
+    plan = Sweep(base={**QUICK, "rounds": 200 * SLOW_ROUNDS}, seeds=2)
+    with ThreadPoolExecutor(1) as executor:
+        stop = threading.Thread(target=_stop_once_begun, args=(tmp_path / "s",))
+        stop.start()
+        with pytest.raises(KeyboardInterrupt):
+            sweep(plan, tmp_path / "s", executor=executor, progress=False)
+        stop.join()
+    states = [Status.read(tmp_path / "s" / item.name) for item in plan.items()]
+    assert [state.state for state in states if state] == ["interrupted"]
+    short = Sweep(base=QUICK, seeds=2)
+    with ThreadPoolExecutor(1) as executor:
+        assert len(sweep(short, tmp_path / "t", executor=executor, progress=False).named("done")) == 2
+
+
+def _stop_once_begun(folder: Path) -> None:
+    wait_for(lambda: attempts(folder))
+    (folder / STOP).write_text("")
+
+
+def test_background_sweep_shows_its_hosts(tmp_path: Path) -> None:
+    plan = Sweep(base={**QUICK, "rounds": 20 * SLOW_ROUNDS}, seeds=1, executor={"kind": "processes"})
+    begun = start(plan, tmp_path / "s", pictures=False)
+    hosts = wait_for(lambda: attach(tmp_path / "s").progress().hosts)
+    assert list(hosts.values()) == [[plan.items()[0].name]]
+    begun.stop()
+    assert begun.wait(120)
+    assert begun.state == "stopped"
+
+
+def order(folder: Path, **more: Any) -> Order:
+    notebook = running.NOTEBOOK.read_text()
+    return Order(str(folder), "token", str(folder), notebook, **more)
+
+
+def asked(order: Order, **more: Any) -> dict[str, Any]:
+    item = PLAN.items()[0]
+    spec = item.experiment.model_dump(mode="json")
+    fields = {"name": item.name, "engine": "sim", "cluster": "", "spec": spec, **more}
+    return run_notebook(json.dumps(asdict(order)), json.dumps(fields))
+
+
+def test_engine_without_the_folder_returns_files_that_are_checked(tmp_path: Path) -> None:
+    answer = asked(order(tmp_path / "elsewhere"))
+    assert answer["status"]["state"] == "done"
+    unpack(answer, tmp_path / "here")
+    trace = wb.Trace.load(tmp_path / "here" / "trace")
+    assert trace.replay().same(trace)
+    answer["files"]["trace/model.npy"] += b"0"
+    with pytest.raises(RunError, match=r"trace/model.npy: has changed on its way"):
+        unpack(answer, tmp_path / "damaged")
+    outside = {**answer, "files": {"../../x": b""}}
+    with pytest.raises(RunError, match="is not a file of the run"):
+        unpack(outside, tmp_path / "outside")
+
+
+def test_engine_with_other_versions_refuses(tmp_path: Path) -> None:
+    answer = asked(order(tmp_path, versions={"numpy": "0.1"}))
+    assert "instead of 0.1; install the client's versions there" in answer["refused"]
+
+
+def test_engine_begins_no_run_that_would_take_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = order(tmp_path, until=time.time() + 60)
+    assert "missing" in asked(late, expected=90.0)
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 60))
+    assert "missing" in asked(replace(late, until=None), expected=90.0)
+
+
+def test_walltime_leaves_runs_missing(tmp_path: Path) -> None:
+    summary = sweep(PLAN, tmp_path / "s", executor={"kind": "processes"}, walltime=0.01, progress=False)
+    assert len(summary.named("missing")) == 4
+    assert "resume: workbench sweep" in str(summary)
+
+
+def test_first_rename_wins(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name / "run").mkdir(parents=True)
+        (tmp_path / name / "run" / "who").write_text(name)
+    assert publish(tmp_path / "first" / "run", tmp_path / "run")
+    assert not publish(tmp_path / "second" / "run", tmp_path / "run")
+    assert (tmp_path / "run" / "who").read_text() == "first"
+    assert not (tmp_path / "second" / "run").exists()
+
+
+def test_engine_keeps_to_a_run_that_another_has_done(tmp_path: Path) -> None:
+    home = tmp_path / PLAN.items()[0].name
+    (tmp_path / ATTEMPTS).mkdir()
+    (tmp_path / ATTEMPTS / ATTEMPTS_OWNER).write_text("token")
+    assert asked(order(tmp_path))["status"]["state"] == "done"
+    before = (home / NOTEBOOK).stat().st_mtime_ns
+    assert asked(order(tmp_path))["status"]["state"] == "done"
+    assert (home / NOTEBOOK).stat().st_mtime_ns == before
+
+
+def test_attempts_are_not_in_the_table(undisturbed: Summary, tmp_path: Path) -> None:
+    Status("running", host={"name": "n1"}).write(_made(undisturbed.folder / ATTEMPTS / "n1-1" / "lost"))
+    assert len(wb.runs(undisturbed.folder)) == 4
+    assert attempts(undisturbed.folder)["lost"].host == {"name": "n1"}
+    shutil.rmtree(undisturbed.folder / ATTEMPTS)
+
+
+def _made(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"kind": "processes", "cluster": "lab"}, "cluster: belongs to kind: ipyparallel"),
+        ({"kind": "ipyparallel", "address": "tcp://x"}, "address: belongs to kind: dask"),
+        ({"engines": 0}, "engines = 0"),
+    ],
+)
+def test_executor_settings_are_checked(fields: dict[str, Any], error: str) -> None:
+    with pytest.raises(SettingError, match=error):
+        ExecutorSettings(**fields)
+
+
+def test_executor_that_is_none_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"give a concurrent.futures.Executor"):
+        executor_of(7)
+    assert executor_of({"kind": "local"}) is None
+
+
+def test_folder_of_another_user_cannot_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = {"base": QUICK, "executor": {"kind": "dask", "address": "tcp://10.0.0.1:8786"}}
+    (tmp_path / "sweep.json").write_text(json.dumps({"sweep": plan, "runs": []}))
+    with pytest.raises(SettingError, match=r"executor.address = 'tcp://10.0.0.1:8786'"):
+        sweep(tmp_path, progress=False)

@@ -1,0 +1,207 @@
+"""Sweeps without notebooks: rows and curves in shards, the same table, and runs that are made whole later."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import workbench as wb
+from tests.support.sweep_runs import DEATHS, QUICK
+from workbench.analysis.tables import shards
+from workbench.core.base.errors import RunError
+from workbench.core.base.settings import SettingError
+from workbench.core.trace.layout import PAGE, SHARDS
+from workbench.lab.batch import Summary, Sweep, report, sweep
+from workbench.lab.batch.background import attach
+from workbench.lab.batch.chunk import run_chunk, unpack_shard
+from workbench.lab.batch.sharded import Tally
+from workbench.lab.batch.task import Order
+
+CASES = [{"scheme": "UMW"}, {"scheme": "GC", "scheme_args": {"stragglers": 1}}]
+PLAN = Sweep(base=QUICK, cases=CASES, seeds=3, notebooks=False)
+
+
+def swept(plan: Sweep, folder: Path, **options: Any) -> Summary:
+    """Run a sweep in two threads of this process."""
+    with ThreadPoolExecutor(2) as executor:
+        return sweep(plan, folder, executor=executor, progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory: pytest.TempPathFactory) -> Summary:
+    return swept(PLAN, tmp_path_factory.mktemp("shards") / "sweep")
+
+
+def test_table_of_shards_equals_that_of_folders(summary: Summary, tmp_path: Path) -> None:
+    assert str(summary).endswith("6 done")
+    folders = sweep(PLAN.replace(notebooks=True), tmp_path / "s", jobs=2, progress=False).runs()
+    found = summary.runs()
+    assert found.settings
+    assert set(found.settings) == set(folders.settings)
+    one, other = (runs.table.sort_values("run", ignore_index=True) for runs in (found, folders))
+    assert set(other) <= set(one)
+    for name in set(other) - {"folder"}:
+        left, right = (table[name].astype(object).where(table[name].notna(), None) for table in (one, other))
+        assert left.tolist() == right.tolist(), name
+    assert found.mean("time").equals(folders.mean("time"))
+    for name in ("seed", "scheme"):
+        value = one[name][0]
+        assert len(found.where({name: value})) == len(folders.where({name: value})) > 0
+    assert {p.name for p in summary.folder.iterdir()} == {".lock", "sweep.json", SHARDS}
+
+
+def test_table_of_shards_has_targets_and_curves(summary: Summary) -> None:
+    table = wb.runs(summary.folder, target=0.68)
+    trace = next(t for t in table.traces() if t.experiment.seed == 1 and t.experiment.scheme == "UMW")
+    row = table.where(seed=1, scheme="UMW").table.iloc[0]
+    assert row["time_to"] == trace.time_to(0.68)
+    whole = wb.run(trace.experiment)
+    assert trace.rounds.equals(whole.rounds)
+
+
+def test_resume_runs_only_what_is_missing(summary: Summary, tmp_path: Path) -> None:
+    first = swept(PLAN, tmp_path / "s", only=[PLAN.items()[0].name])
+    assert first.counts["done"] == 1
+    more = swept(PLAN, tmp_path / "s")
+    assert (more.before, more.counts["done"]) == (1, 5)
+    assert attach(tmp_path / "s").progress().counts == {"done": 6}
+    assert attach(tmp_path / "s").state == "done"
+    again = swept(PLAN, tmp_path / "s")
+    assert (again.before, again.counts.get("done")) == (6, 0)
+
+
+def test_run_in_two_shards_counts_once(tmp_path: Path) -> None:
+    swept(PLAN, tmp_path)
+    path = shards.files(tmp_path)[0]
+    (path.parent / f"9{path.name}").write_bytes(path.read_bytes())
+    assert len(wb.runs(tmp_path)) == 6
+    assert len(shards.keys_done(tmp_path)) == 6
+
+
+def test_failed_runs_are_rows_with_their_error_and_are_run_again(tmp_path: Path) -> None:
+    plan = Sweep(base=QUICK, cases=[{}, {"faults": DEATHS}], seeds=2, notebooks=False)
+    found = swept(plan, tmp_path)
+    assert (found.counts["done"], len(found.failed)) == (2, 2)
+    table = wb.runs(tmp_path).table
+    assert sorted(table["state"]) == ["done", "done", "failed", "failed"]
+    assert table["error"].str.contains("the master lost worker 1").sum() == 2
+    assert attach(tmp_path).progress().failures.keys() == set(found.failed)
+    assert swept(plan, tmp_path).before == 2
+    assert len(wb.runs(tmp_path)) == 4
+
+
+def test_merged_shards_hold_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workbench.lab.batch.sharded.FIRST_CHUNK", 1)
+    monkeypatch.setattr(Tally, "chunk", lambda self: 1)
+    swept(PLAN, tmp_path)
+    before = wb.runs(tmp_path)
+    assert len(shards.files(tmp_path)) == 6
+    monkeypatch.setattr(shards, "MIN_MERGED", 2)
+    monkeypatch.setattr(shards, "MAX_MERGED_ROWS", 4)
+    shards.merge(tmp_path)
+    assert [pq.read_metadata(path).num_rows for path in shards.files(tmp_path)] == [4, 2]
+    after = wb.runs(tmp_path)
+    assert after.table.equals(before.table)
+    assert all(
+        np.array_equal(a.columns["time"], b.columns["time"])
+        for a, b in zip(before.traces(), after.traces(), strict=True)
+    )
+
+
+def test_report_makes_a_run_whole_to_the_same_bits(tmp_path: Path) -> None:
+    swept(PLAN, tmp_path)
+    name = wb.runs(tmp_path).table["run"][4]
+    known = shards.trace_of(tmp_path, name)
+    home = report(tmp_path / name)
+    assert (home / PAGE).is_file()
+    trace = wb.Trace.load(home / "trace")
+    assert trace.rounds.equals(known.rounds)
+    assert trace.replay().same(trace)
+    assert len(wb.runs(tmp_path)) == 6
+    assert report(tmp_path / name) == tmp_path / name
+    with pytest.raises(SettingError, match="is not a run of a sweep without notebooks"):
+        report(tmp_path / "other-0123456789")
+
+
+def test_report_says_where_bits_differ(tmp_path: Path) -> None:
+    swept(PLAN, tmp_path)
+    path = shards.files(tmp_path)[0]
+    table = pq.read_table(path)
+    at = table.column_names.index("curve.time")
+    other = [[x + 1.0 for x in times] for times in table["curve.time"].to_pylist()]
+    shards.write(table.set_column(at, "curve.time", pa.array(other)), path)
+    with pytest.raises(RunError, match="time differs from the sweep's"):
+        report(tmp_path / table["run"][0].as_py())
+
+
+def test_engine_without_the_folder_returns_its_shard(tmp_path: Path) -> None:
+    order = {"folder": str(tmp_path / "elsewhere"), "token": "t", "home": str(tmp_path)}
+    chunk = {"base": QUICK, "engine": "sim", "cluster": "", "changes": [{"seed": 0}, {"seed": 1}]}
+    answer = run_chunk(json.dumps(order), json.dumps(chunk))
+    assert (answer["done"], answer["failed"], answer["missing"]) == (2, {}, 0)
+    name, content = unpack_shard(answer)
+    (tmp_path / SHARDS).mkdir()
+    (tmp_path / SHARDS / name).write_bytes(content)
+    assert len(shards.keys_done(tmp_path)) == 2
+    with pytest.raises(RunError, match="has changed on its way"):
+        unpack_shard({**answer, "shard": content[:-1]})
+
+
+def test_chunk_begins_no_run_after_the_end_of_the_engine(tmp_path: Path) -> None:
+    order = Order(str(tmp_path), "t", str(tmp_path), until=1.0)
+    chunk = {"base": QUICK, "engine": "sim", "cluster": "", "changes": [{"seed": 0}]}
+    assert "missing" in run_chunk(json.dumps(vars(order)), json.dumps(chunk))
+
+
+def test_mixed_settings_become_text(tmp_path: Path) -> None:
+    rows = [
+        shards.ShardRow(f"r{i}", f"k{i}", "done", "", 0.1, "h", "{}", {"x": value}, {"time": 1.0})
+        for i, value in enumerate([1, "two"])
+    ]
+    (tmp_path / SHARDS).mkdir()
+    for i, row in enumerate(rows):
+        shards.write(shards.table_of([row]), tmp_path / SHARDS / f"{i}.parquet")
+    table = shards.read(tmp_path, (), ("setting.",))
+    assert table["setting.x"].to_pylist() == ["1", "two"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "error"),
+    [
+        (
+            {
+                "search": {
+                    "kind": "crossing",
+                    "field": "delays.alpha",
+                    "span": {"low": 0, "high": 1},
+                    "sides": CASES,
+                }
+            },
+            {},
+            "search",
+        ),
+        ({}, {"timeout": 3.0}, "timeout: is of notebooks"),
+        ({}, {"pictures": True}, "pictures: is of notebooks"),
+        ({}, {"only": ["none"]}, "the sweep has no such run"),
+    ],
+)
+def test_what_needs_notebooks_is_refused(
+    fields: dict[str, Any], options: dict[str, Any], error: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingError, match=error):
+        swept(Sweep(base=QUICK, notebooks=False, **fields), tmp_path / "s", **options)
+
+
+def test_damaged_shard_is_named(tmp_path: Path) -> None:
+    swept(PLAN, tmp_path)
+    path = shards.files(tmp_path)[0]
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(SettingError, match="cannot be read"):
+        wb.runs(tmp_path)

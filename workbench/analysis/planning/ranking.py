@@ -1,0 +1,66 @@
+"""Candidates as ranked choices: expected times, intervals, shares of wins, and the parts of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from workbench.analysis.planning.advice import MAX_EQUAL_RATIO, Choice
+from workbench.analysis.planning.breakdown import parts_of
+from workbench.analysis.planning.predicting import PREDICTION_SEEDS, Candidate
+from workbench.analysis.planning.profile import ClusterProfile
+from workbench.analysis.planning.targets import Target
+
+MAX_BREAKDOWNS = 10  # max number of schemes whose rounds are split into parts
+
+
+def ranked(cluster: ClusterProfile, found: Sequence[Candidate], aim: Target) -> list[Choice]:
+    """Return choices by expected time. The first choices of the best schemes get the parts of their rounds."""
+    found = sorted(found, key=lambda c: c.mean)
+    choices = [_choice(c, aim, sure) for c, sure in zip(found, _wins(found), strict=True)]
+    explained = list(dict.fromkeys(c.scheme for c in choices))[:MAX_BREAKDOWNS]
+    for k in [next(k for k, c in enumerate(choices) if c.scheme == scheme) for scheme in explained]:
+        choices[k] = replace(choices[k], parts=parts_of(cluster, found[k], choices[k].per_round))
+    return choices
+
+
+def _choice(c: Candidate, aim: Target, sure: float) -> Choice:
+    rounds, (low, high) = c.rounds(aim), c.interval
+    update = {
+        "rounds": int(np.ceil(np.quantile(rounds, 0.95))),
+        "optimiser": c.optimiser.name,
+        "optimiser_args": c.optimiser.model_dump(exclude_unset=True),
+    }
+    return Choice(
+        experiment=c.experiment.model_copy(update=update),
+        per_round=c.mean / float(rounds.mean()),
+        rounds=float(rounds.mean()),
+        source=aim.source if c.need is None else c.need.source,
+        seconds=c.mean,
+        low=min(low, c.mean),
+        high=max(high, c.mean),
+        sure=sure,
+        load=c.forecast.load,
+        messages=c.forecast.messages,
+        bytes=c.forecast.bytes,
+        exact=c.exact,
+    )
+
+
+def _wins(found: Sequence[Candidate]) -> list[float]:
+    """Return the share of resamples in which each candidate is the fastest, over those that all have.
+
+    Of equally good candidates, the one that is ranked first counts, so that similar ones do not split the share.
+    """
+    times = np.array(
+        [
+            c.seconds[:PREDICTION_SEEDS]
+            if len(c.seconds) >= PREDICTION_SEEDS
+            else np.full(PREDICTION_SEEDS, np.inf)
+            for c in found
+        ]
+    )
+    first = np.argmax(times <= MAX_EQUAL_RATIO * times.min(axis=0), axis=0)
+    return [float(share) for share in np.bincount(first, minlength=len(found)) / PREDICTION_SEEDS]

@@ -1,0 +1,157 @@
+"""Instruments in PyTorch: what tells a timeline when data, backward passes, exchanges and optimisers begin and end.
+
+Nothing of the user's model is touched. Functions of PyTorch are wrapped while a recorder is open, and hooks that are
+called before and after every optimiser. In a backward pass, a callback is queued before that of
+`DistributedDataParallel`, which waits for the exchange: so it is called when the rank has all its gradients.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+
+from workbench.analysis.recorder.timeline import EXCHANGE, Timeline
+
+# functions of torch.distributed that wait for other ranks
+EXCHANGES = (
+    "_broadcast_coalesced",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "gather",
+    "monitored_barrier",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "send",
+)
+
+
+class Instruments:
+    """Wrapped functions and hooks, from `install` to `remove`.
+
+    `batch`: called with every batch that a DataLoader returns. `step`: called when an optimiser has made its step.
+    """
+
+    def __init__(self, timeline: Timeline, batch: Callable[[Any], None], step: Callable[[Any], None]) -> None:
+        self._timeline, self._batch, self._step = timeline, batch, step
+        self._thread = threading.get_ident()
+        self._inside = ""  # what is going on: what happens within it is part of it
+        self._stack = ExitStack()
+
+    def install(self) -> None:
+        """Wrap the functions. Raises `ImportError` without PyTorch."""
+        import torch
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+        from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+        self._wrap(torch.autograd, "backward", self._backward)
+        self._wrap(_BaseDataLoaderIter, "__next__", self._data)
+        for hook, notice in (
+            (register_optimizer_step_pre_hook, self._optimiser_begins),
+            (register_optimizer_step_post_hook, self._optimiser_ends),
+        ):
+            self._stack.callback(hook(notice).remove)
+        if torch.distributed.is_available():
+            self._wrap(torch.distributed.Work, "wait", self._exchange)
+            for module in (torch.distributed, torch.distributed.distributed_c10d):
+                for name in EXCHANGES:
+                    if hasattr(module, name):
+                        self._wrap(module, name, self._exchange)
+
+    def remove(self) -> None:
+        """Restore the functions and remove the hooks."""
+        self._stack.close()
+
+    def _wrap(self, owner: Any, name: str, around: Callable[[Any, Any, Any], Any]) -> None:
+        import torch
+
+        given = getattr(owner, name)
+
+        @wraps(given)
+        def wrapped(*args: Any, **options: Any) -> Any:
+            if torch.compiler.is_compiling() or not self._counts(around):
+                return given(*args, **options)
+            return around(given, args, options)
+
+        setattr(owner, name, wrapped)
+        self._stack.callback(_restore, owner, name, wrapped, given)
+
+    def _counts(self, around: Any) -> bool:
+        """Return whether this is the thread that trains, and not part of what is going on in it already."""
+        apart = not self._inside or (self._inside == "backward" and around == self._exchange)
+        return apart and threading.get_ident() == self._thread
+
+    @contextmanager
+    def _within(self, what: str) -> Iterator[None]:
+        outside, self._inside = self._inside, what
+        try:
+            yield
+        finally:
+            self._inside = outside
+
+    def _data(self, given: Any, args: Any, options: Any) -> Any:
+        self._timeline.data_begins()
+        with self._within("data"):
+            try:
+                batch = given(*args, **options)
+            finally:
+                self._timeline.data_ends()
+        self._batch(batch)
+        return batch
+
+    def _backward(self, given: Any, args: Any, options: Any) -> Any:
+        hook = self._last_callback(args[0] if args else options.get("tensors"))
+        self._timeline.backward_begins()
+        with self._within("backward"):
+            try:
+                return given(*args, **options)
+            finally:
+                self._timeline.backward_ends()
+                if hook is not None:
+                    hook.remove()
+
+    def _last_callback(self, tensors: Any) -> Any:
+        """Let the first operation of a backward pass queue a callback, and return the hook; None if it cannot."""
+        from torch.autograd import Variable
+
+        first = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
+        engine = getattr(Variable, "_execution_engine", None)
+        if engine is None or getattr(first, "grad_fn", None) is None:
+            return None
+
+        def queue(_: Any) -> None:
+            engine.queue_callback(self._timeline.gradients_are_done)
+
+        return first.register_hook(queue)
+
+    def _exchange(self, given: Any, args: Any, options: Any) -> Any:
+        self._timeline.enter(EXCHANGE)
+        with self._within("exchange"):
+            try:
+                return given(*args, **options)
+            finally:
+                self._timeline.leave()
+
+    def _optimiser_begins(self, *_: Any) -> None:
+        if threading.get_ident() == self._thread:
+            self._timeline.optimiser_begins()
+
+    def _optimiser_ends(self, optimiser: Any, *_: Any) -> None:
+        if threading.get_ident() == self._thread:
+            self._step(optimiser)
+
+
+def _restore(owner: Any, name: str, wrapped: Any, given: Any) -> None:
+    """Put the function back, unless somebody else has wrapped it since."""
+    if getattr(owner, name) is wrapped:
+        setattr(owner, name, given)

@@ -1,0 +1,327 @@
+"""Recorder of one rank: collects the seconds of its steps by phase, and writes them while the job runs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import sys
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from workbench.analysis.recorder.callbacks import lightning_callback, transformers_callback
+from workbench.analysis.recorder.clock import Events, Marks
+from workbench.analysis.recorder.instruments import Instruments
+from workbench.analysis.recorder.links import probe
+from workbench.analysis.recorder.steps import (
+    FORMAT,
+    PHASES,
+    ROW,
+    SEGMENT_STEPS,
+    WORK,
+    Place,
+    StepRows,
+    next_attempt,
+    write_steps,
+)
+from workbench.analysis.recorder.timeline import Timeline
+from workbench.analysis.recorder.work import work_of
+from workbench.core.base.files import private_folder
+from workbench.core.base.settings import SettingError, check_kind, user_path
+
+WRITE_EVERY_S = 5.0  # s between two writes, unless a file is full before
+MAX_PROBES = 100  # max number of probes of a link that are kept
+MIN_EVERY_S = 0.05  # s; more frequent writes would cost the job time
+# names of the rank, and of the number of ranks, in environments of torchrun, Slurm and MPI
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_NOTHING = dict.fromkeys(WORK, float("nan"))
+_open: list[Recorder] = []  # the recorder of this process
+
+
+class _Step(NamedTuple):
+    """Step that has ended, whose times on the device may not be known yet."""
+
+    number: int
+    ended: float
+    marks: Marks
+    processor: float
+    work: Mapping[str, float]
+
+
+class Recorder:
+    """Context manager that records the steps of this process into a folder: see `record`."""
+
+    def __init__(self, folder: Path, every: float, work: Callable[[Any], Any] | None) -> None:
+        self.folder, self.every = folder, every
+        self.steps = 0
+        self._work_of = work or work_of
+        self._measures_batches = True
+        self._manual = False  # whether `step` ends steps, and not the optimiser
+        self._optimiser: Any = None  # id of the one whose step ends a step
+        self._work: dict[str, float] = {}
+        self._pending: deque[_Step] = deque()
+        self._rows = np.zeros(SEGMENT_STEPS, ROW)
+        self._count, self._processor = 0, 0.0
+        self._events: Events | None = None
+        self._lock = threading.Lock()
+        self._full: list[StepRows] = []  # segments to write
+        self._links: deque[tuple[int, float]] = deque(maxlen=MAX_PROBES)  # step and seconds of each probe
+        self.rank, self._segment = 0, 0
+        self._attempt: int | None = None  # known when the first segment is written
+        self._wake = threading.Event()
+        self._closed = False
+        self._instruments: Instruments | None = None
+
+    def __enter__(self) -> Self:
+        """Begin to record. Raise `SettingError` if this process records already."""
+        if _open:
+            raise SettingError(
+                f"folder = {str(self.folder)!r}: this process records into {_open[0].folder} already"
+            )
+        private_folder(self.folder)
+        if self._closed:  # it is used again, and writes another attempt
+            Recorder.__init__(self, self.folder, self.every, self._work_of)
+        self._events = _events()
+        self._timeline = Timeline(self._events.recorded if self._events else lambda: None)
+        self._processor = time.process_time()
+        try:
+            instruments = Instruments(self._timeline, self._batch, self._optimiser_ended)
+            instruments.install()
+            self._instruments = instruments
+        except ImportError:  # without PyTorch, steps and phases are told by calls
+            self._manual = True
+        _open.append(self)
+        atexit.register(self.close)
+        self._writer = threading.Thread(target=self._write_often, name="recorder", daemon=True)
+        self._writer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is left, and end the recording."""
+        if self._closed or self not in _open:
+            return
+        self._closed = True
+        _open.remove(self)
+        atexit.unregister(self.close)
+        if self._instruments is not None:
+            self._instruments.remove()
+        self._wake.set()
+        self._writer.join()
+        self._resolve(wait=True)
+        self._write()
+
+    def step(self, **work: float) -> None:
+        """End a step. From the first call on, steps end here, and not with the optimiser.
+
+        `work`: its samples, tokens, and squares (sum of the squared lengths of its sequences).
+        """
+        self._manual = True
+        self._add_work(work)
+        self._end_step()
+
+    def probe_links(self) -> None:
+        """Measure the link to the next rank. All ranks must call it in the same step, for example each thousandth.
+
+        A step's exchange ends for all ranks at once, so its time alone does not tell which link is slow.
+        """
+        with self.phase("other"):
+            self._links.append((self.steps, probe()))
+
+    def lightning(self) -> Any:
+        """Return a callback for Lightning: ``Trainer(callbacks=[wb.record(FOLDER).lightning()])``."""
+        return lightning_callback(self)
+
+    def transformers(self) -> Any:
+        """Return a callback for Hugging Face: ``Trainer(callbacks=[wb.record(FOLDER).transformers()])``."""
+        return transformers_callback(self)
+
+    def batches(self, data: Iterable[Any]) -> Iterator[Any]:
+        """Yield the batches of data that no DataLoader loads, and record the time that they take."""
+        source = iter(data)
+        while True:
+            self._timeline.data_begins()
+            try:
+                batch = next(source)
+            except StopIteration:
+                return
+            finally:
+                self._timeline.data_ends()
+            self._batch(batch)
+            yield batch
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Record what the block does as a phase: data, forward, backward, exchange, optimiser or other."""
+        if name not in PHASES:
+            raise SettingError(f"name = {name!r}: choose one of {', '.join(map(repr, PHASES))}")
+        self._timeline.enter(name)
+        try:
+            yield
+        finally:
+            self._timeline.leave()
+
+    def measure(self, inputs: Any) -> None:
+        """Add the work of a batch to the step.
+
+        Batches of DataLoaders are not measured any more, as they may come before the step in which they are used.
+        """
+        if self._measures_batches:
+            self._measures_batches, self._work = False, {}
+        self._add_work(self._amounts(inputs))
+
+    def _batch(self, batch: Any) -> None:
+        if self._measures_batches:
+            self._add_work(self._amounts(batch))
+
+    def _amounts(self, batch: Any) -> Mapping[str, float]:
+        found = self._work_of(batch)
+        return found if isinstance(found, Mapping) else {"tokens": float(found)}
+
+    def _add_work(self, work: Mapping[str, float]) -> None:
+        for name, amount in work.items():
+            if name not in WORK:
+                raise SettingError(f"work: {name!r} is no amount of work; give {', '.join(WORK)}")
+            self._work[name] = self._work.get(name, 0.0) + float(amount)
+
+    def _optimiser_ended(self, optimiser: Any) -> None:
+        if self._optimiser is None:
+            self._optimiser = id(optimiser)
+        if not self._manual and id(optimiser) == self._optimiser:
+            self._end_step()
+
+    def _end_step(self) -> None:
+        if not self.steps:
+            self.rank = rank_of_process()
+        processor, before = time.process_time(), self._processor
+        self._processor = processor
+        marks = self._timeline.step_ends()
+        self._pending.append(_Step(self.steps, time.time(), marks, processor - before, self._work))
+        self._work = {}
+        self.steps += 1
+        self._resolve()
+
+    def _resolve(self, wait: bool = False) -> None:
+        """Note the rows of steps that the device has done."""
+        while self._pending and (wait or self._pending[0].marks.is_reached):
+            self._note(self._pending.popleft())
+
+    def _note(self, step: _Step) -> None:
+        seconds = step.marks.seconds()
+        work = {**_NOTHING, **step.work}
+        phases = (seconds.get(phase, 0.0) for phase in PHASES)
+        row = (step.number, step.ended, *phases, step.processor, *work.values())
+        with self._lock:
+            self._rows[self._count] = row
+            self._count += 1
+            if self._count == SEGMENT_STEPS:
+                self._full.append(self._rows)
+                self._rows, self._count = np.zeros(SEGMENT_STEPS, ROW), 0
+        if self._events is not None:
+            self._events.release(step.marks.events[:-1])
+
+    def _write_often(self) -> None:
+        while not self._wake.wait(self.every):
+            self._write()
+
+    def _write(self) -> None:
+        """Write full segments, and the one that is not full yet. Training continues if that fails."""
+        with self._lock:
+            full, self._full = self._full, []
+            begun = self._rows[: self._count].copy()
+        try:
+            for rows in full:
+                self._write_segment(rows)
+                self._segment += 1
+            if len(begun):
+                self._write_segment(begun)
+        except OSError as error:
+            why = f"{self.folder}: the recorder cannot write ({error}); training continues"
+            warnings.warn(why, stacklevel=2)
+
+    def _write_segment(self, rows: StepRows) -> None:
+        if self._attempt is None:
+            self._attempt = next_attempt(self.folder, self.rank)
+        place = Place(self.rank, self._attempt, self._segment)
+        write_steps(self.folder, place, rows, self._about())
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "rank": self.rank,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "clock": "device" if self._events is not None else "processor",
+            "complete": self._closed,
+            "links": list(self._links),
+        }
+
+
+def record(
+    folder: str | Path, *, every: float = WRITE_EVERY_S, work: Callable[[Any], Any] | None = None
+) -> Recorder:
+    """Record the phases of every training step of this process into a folder, which `wb.diagnose` reads meanwhile.
+
+    Use it around the training loop of every rank. PyTorch's DataLoader, backward passes, collective operations and
+    optimisers are recognised. A step ends with the step of the first optimiser. Phases are data, forward, backward,
+    exchange (waiting for other ranks and for links), optimiser and other. With a CUDA device, times are those of its
+    current stream.
+
+    Parameters
+    ----------
+    folder
+        Folder of the recording, the same for all ranks. A job that starts again writes another attempt beside it.
+    every
+        Seconds between two writes.
+    work
+        Function of a batch that returns its tokens, or a mapping with samples, tokens or squares. By default they are
+        taken from the shapes of the batch.
+
+    Raises
+    ------
+    SettingError
+        The folder cannot be used, `every` is too small, or this process records already (when it is entered).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with record(folder) as recorder:
+    ...     for batch in recorder.batches([1, 2, 3]):
+    ...         recorder.step(samples=1)
+    >>> recorder.steps
+    3
+    """
+    check_kind("every", every, float)
+    if every < MIN_EVERY_S:
+        raise SettingError(f"every = {every}: take {MIN_EVERY_S} s or more")
+    return Recorder(user_path(folder, "folder"), every, work)
+
+
+def rank_of_process() -> int:
+    """Return the rank of this process: that of torch.distributed, else of its launcher, else 0."""
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    found = (os.environ.get(name, "") for name in RANK_VARIABLES)
+    return next((int(text) for text in found if text.isdecimal()), 0)
+
+
+def _events() -> Events | None:
+    """Return events of the CUDA device, None if there is none."""
+    torch = sys.modules.get("torch")
+    return Events(torch.cuda.Event) if torch is not None and torch.cuda.is_available() else None

@@ -1,0 +1,97 @@
+"""Phases of the step that goes on: which one a rank is in now, told by what begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from workbench.analysis.recorder.clock import Marks
+
+DATA, FORWARD, BACKWARD, EXCHANGE, OPTIMISER, OTHER = (
+    "data",
+    "forward",
+    "backward",
+    "exchange",
+    "optimiser",
+    "other",
+)
+
+
+class Timeline:
+    """Phases of one rank's steps, in the thread that trains.
+
+    What is between two batches, and between a batch and its backward pass, is the forward pass, loss included. What is
+    between the last backward pass of a step and the end of its optimiser belongs to the optimiser.
+
+    >>> timeline = Timeline()
+    >>> timeline.data_begins(), timeline.data_ends(), timeline.backward_begins(), timeline.gradients_are_done()
+    (None, None, None, None)
+    >>> timeline.backward_ends()
+    >>> timeline.step_ends().phases
+    ['other', 'data', 'forward', 'backward', 'exchange', 'optimiser', 'other']
+    """
+
+    def __init__(self, event: Callable[[], Any] = lambda: None) -> None:
+        self._event = event  # returns an event of the device that is recorded now, or None
+        self._marks = Marks()
+        self._outer: list[str] = []  # phases to which exchanges within them return
+        self._backward = False
+        self.begin(OTHER)
+
+    def begin(self, phase: str) -> None:
+        """Let a phase begin now."""
+        self._marks.add(phase, self._event())
+
+    @property
+    def phase(self) -> str:
+        """Phase that the rank is in."""
+        return self._marks.phases[-1]
+
+    def data_begins(self) -> None:
+        """Note that the rank waits for its next batch."""
+        if self.phase == OPTIMISER:  # not the end of the step: gradients are accumulated
+            self._marks.phases[-1] = FORWARD
+        self.begin(DATA)
+
+    def data_ends(self) -> None:
+        """Note that the batch is there."""
+        self.begin(FORWARD)
+
+    def backward_begins(self) -> None:
+        """Note that the backward pass begins. What the rank has just done was the forward pass."""
+        self._marks.phases[-1] = FORWARD
+        self._backward = True
+        self.begin(BACKWARD)
+
+    def gradients_are_done(self) -> None:
+        """Note that the rank has all its gradients, so that it waits for the exchange only."""
+        if self._backward:
+            self.begin(EXCHANGE)
+
+    def backward_ends(self) -> None:
+        """Note that the backward pass, and the exchange within it, are over."""
+        self._backward = False
+        self.begin(OPTIMISER)
+
+    def optimiser_begins(self) -> None:
+        """Note that the optimiser begins."""
+        self.begin(BACKWARD if self._backward else OPTIMISER)
+
+    def enter(self, phase: str) -> None:
+        """Begin a phase within another one."""
+        self._outer.append(self.phase)
+        self.begin(phase)
+
+    def leave(self) -> None:
+        """Return to the phase outside."""
+        self.begin(self._outer.pop())
+
+    def step_ends(self) -> Marks:
+        """Return the marks of the step that ends now, and begin the next."""
+        following = BACKWARD if self._backward else OTHER
+        self.begin(following)
+        ended, self._marks = self._marks, Marks()
+        self._marks.moments.append(ended.moments[-1])
+        self._marks.phases.append(following)
+        self._marks.events.extend(ended.events[-1:])
+        return ended

@@ -1,0 +1,142 @@
+"""Folders of `wb.record`: phases of every step of every rank of a training job, also while it runs."""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from workbench.analysis.recorder.steps import (
+    EXCHANGE,
+    FORMAT,
+    PHASES,
+    ROW,
+    WORK,
+    Place,
+    StepRows,
+    places,
+)
+from workbench.analysis.recordings.sources import Source
+from workbench.core.base.reading import parse_json, read_npz
+from workbench.core.base.settings import SettingError
+from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
+
+MAX_ROWS = 2_000_000  # max number of rows that are read; of longer recordings the newest steps count
+MAX_SKEW_S = 60.0  # s by which clocks of hosts may differ
+FIRST_STEPS = 1  # first steps, which contain what precedes the loop
+
+
+class _Rank(NamedTuple):
+    """Steps of one rank, and what its file tells about it."""
+
+    rank: int
+    steps: StepRows
+    about: Mapping[str, Any]
+
+
+def tells(path: Path) -> bool:
+    """Return whether the path is a folder of recorded steps."""
+    return path.is_dir() and next(places(path), None) is not None
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Return the seconds of every step by phase, of the newest attempt of the job.
+
+    Phases are "exchange", and those of a rank's own work: "compute: data", "compute: forward" and so on. "probe" is
+    the time of a message to the next rank, in steps in which links were probed. The result's `attrs` list what is left
+    out, and the least number of cores of a host.
+    """
+    known = sorted(places(path)) if path.is_dir() else []
+    if not known:
+        raise SettingError(f"path = {str(path)!r}: holds no recorded steps; wb.record writes them")
+    by_rank: dict[int, list[Place]] = {}
+    for place in known:
+        by_rank.setdefault(place.rank, []).append(place)
+    most = MAX_ROWS // (len(by_rank) * len(PHASES))
+    every = [_rank(path, rank, _newest(some), most) for rank, some in by_rank.items()]
+    begun = max(float(each.steps["ended"][0]) for each in every)
+    ranks = [each for each in every if each.steps["ended"][-1] >= begun - MAX_SKEW_S]
+    first = max(max(int(each.steps["step"][0]) for each in ranks), FIRST_STEPS)
+    frame = pd.concat([_rows(each, first) for each in ranks], ignore_index=True)
+    if frame.empty:
+        raise SettingError(
+            f"path = {str(path)!r}: no rank has recorded a second step yet; wait for some steps"
+        )
+    ended = [
+        f"rank {each.rank}, which ended before the newest attempt"
+        for each in every
+        if all(each is not one for one in ranks)
+    ]
+    skipped = ["earlier attempts"] * any(place.attempt for place in known) + [f"steps before {first}", *ended]
+    frame.attrs |= {
+        "left_out": " and ".join(skipped),
+        "cores": str(min(each.about["cores"] for each in ranks)),
+    }
+    return frame
+
+
+def _newest(some: list[Place]) -> list[Place]:
+    return [place for place in some if place.attempt == max(each.attempt for each in some)]
+
+
+def _rank(path: Path, rank: int, some: list[Place], most: int) -> _Rank:
+    """Read the newest `most` steps of a rank, or a segment more."""
+    parts: list[StepRows] = []
+    for place in sorted(some, reverse=True):
+        steps, about = _segment(path / place.name)
+        parts.insert(0, steps)
+        if sum(map(len, parts)) >= most:
+            break
+    return _Rank(rank, np.concatenate(parts)[-most:], about)
+
+
+def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
+    """Read one file. Raise `SettingError` with its name, and with the step and the field if a value is wrong."""
+    try:
+        arrays = read_npz(file, ("steps", "about"))
+        about, steps = parse_json(str(arrays["about"])), arrays["steps"]
+        newer = int(about["format"]) > FORMAT
+        whole = {"host": str(about["host"]), "cores": max(int(about["cores"] or 1), 1)}
+        whole["links"] = [(int(step), float(seconds)) for step, seconds in about.get("links", ())]
+    except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise SettingError(f"path = {str(file)!r}: is no file of recorded steps ({error})") from None
+    if newer:
+        raise SettingError(
+            f"path = {str(file)!r}: format = {about['format']}: this version reads {FORMAT}; update it"
+        )
+    if steps.dtype != ROW or steps.ndim != 1 or not len(steps):
+        raise SettingError(
+            f"path = {str(file)!r}: steps has fields {steps.dtype.names}; {ROW.names} are needed"
+        )
+    for name in PHASES:
+        wrong = np.flatnonzero(~(np.isfinite(steps[name]) & (steps[name] >= 0)))
+        if len(wrong):
+            step, value = steps["step"][wrong[0]], steps[name][wrong[0]]
+            why = "is no time; leave the file out"
+            raise SettingError(f"path = {str(file)!r}, step {step}: {name} = {value}: {why}")
+    return steps, whole
+
+
+def _rows(rank: _Rank, first: int) -> pd.DataFrame:
+    steps = rank.steps[rank.steps["step"] >= first]
+    fixed: dict[str, Any] = {"worker": rank.rank, "host": rank.about["host"], "step": steps["step"]}
+    fixed |= {name: np.where(steps[name] > 0, steps[name], np.nan) for name in WORK}
+    own = [phase for phase in PHASES if phase != EXCHANGE]
+    parts = [
+        pd.DataFrame(
+            {**fixed, "phase": LAYER_PREFIX + phase, "seconds": steps[phase], "processor_seconds": 0.0}
+        )
+        for phase in own
+    ]
+    parts[0]["processor_seconds"] = steps["processor"]  # of the step as a whole
+    exchange = {"phase": EXCHANGE, "seconds": steps[EXCHANGE], "processor_seconds": np.nan}
+    parts.append(pd.DataFrame({**fixed, **exchange}))
+    if links := [(step, took) for step, took in rank.about["links"] if step >= first and took > 0]:
+        probes = pd.DataFrame(links, columns=["step", "seconds"]).drop_duplicates("step")
+        parts.append(probes.assign(worker=rank.rank, host=rank.about["host"], phase=PROBE_PHASE))
+    return pd.concat(parts)
+
+
+SOURCE = Source(name="recorder", title="a folder of wb.record", tells=tells, read=read)

@@ -1,0 +1,127 @@
+"""Uneven work: steps in which workers have different numbers of tokens or samples, and what that costs.
+
+A worker with more tokens is not slow. What a worker's time owes to its work is fitted by the differences between its
+own steps, so that a slow worker cannot be mistaken for one with much work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import nnls
+
+from workbench.analysis.recordings.recording import Recording
+from workbench.core.base.types import Array
+from workbench.core.contract.recorded import WORK_COLUMNS
+
+MIN_OWN_SHARE = 1e-3  # min share of a step that counts as a worker's own work, if the exchange was recorded
+
+MIN_EXPLAINED_SHARE = 0.1  # min share of a worker's variance that its work must explain
+MIN_EXPLAINED_TIMES = 20.0  # min explained share, times the number of observations
+MIN_VARIATION = 0.01  # min standard deviation of work over its mean, for work that differs
+MIN_LEFT_SHARE = 0.05  # min share of a time that is left when its work is made equal
+CLIP_DEVIATIONS, ITERATIONS = (
+    3.0,
+    4,
+)  # residuals are clipped, so that delays do not decide; iterations of this
+
+
+class Work(NamedTuple):
+    """Own work of the workers of each step, (steps, workers), with the mean amount of work, and its parts.
+
+    `exchange` (steps,): what a step takes beyond its slowest worker. `uneven` (steps,): what it takes longer because
+    the amounts differ.
+    """
+
+    seconds: Array
+    parts: dict[str, Array]
+    exchange: Array
+    uneven: Array
+
+    @classmethod
+    def of(cls, own: Array, parts: Mapping[str, Array], lasted: Array | None, work: list[Array]) -> Self:
+        """Build it from own seconds as recorded. `lasted`: with the exchange; None if it was not recorded."""
+        recorded = own if lasted is None else _within(own, lasted)
+        even = with_even_work(recorded, work)
+        seconds = recorded if even is None else even
+        factor = seconds / np.where(own > 0, own, 1.0)
+        exchange = np.zeros(len(own)) if lasted is None else lasted.mean(axis=1) - recorded.max(axis=1)
+        scaled = {what: each * factor for what, each in parts.items()}
+        return cls(seconds, scaled, exchange, recorded.max(axis=1) - seconds.max(axis=1))
+
+
+def _within(own: Array, lasted: Array) -> Array:
+    """Return the own seconds of workers, at most the mean time of their step, and above 0, (steps, workers).
+
+    A worker whose operations all overlap with the exchange has no time of its own. Steps of different workers begin at
+    different times, so that one worker's may be longer than another's.
+    """
+    mean = lasted.mean(axis=1, keepdims=True)
+    return np.clip(own, MIN_OWN_SHARE * mean, mean)
+
+
+def amounts(job: Recording, full: pd.DataFrame) -> list[Array]:
+    """Return the amounts of work that are known for all steps and workers of `full`: tokens and squares, or samples."""
+    frame, found = job.job().frame, {}
+    for name in WORK_COLUMNS:
+        if name in frame and not frame[name].isna().all():
+            table = frame.pivot_table(
+                index="step", columns="worker", values=name, aggfunc="max", observed=True
+            )
+            known = table.reindex_like(full).to_numpy(float)
+            if np.isfinite(known).all():
+                found[name] = known
+    return [found[name] for name in ("tokens", "squares") if name in found] or list(found.values())
+
+
+def with_even_work(times: Array, work: list[Array]) -> Array | None:
+    """Return the times that workers would take if all had the mean work of each step; None if work explains nothing.
+
+    `times` (steps, workers), and each amount of work likewise.
+
+    >>> tokens = 1.0 + np.arange(80).reshape(20, 4) % 7
+    >>> with_even_work(0.1 + 2.0 * tokens, [tokens]).std(axis=1).max().round(6)
+    np.float64(0.0)
+    """
+    differing = [each for each in work if _varies(each - each.mean(axis=1, keepdims=True), each)]
+    if not differing:
+        return None
+    if not any(_varies(each - each.mean(axis=0), each) for each in differing):  # always the same difference
+        each = differing[0]
+        return np.asarray(times * each.mean(axis=1, keepdims=True) / each)
+    rates = _rates(times, differing)
+    if rates is None:
+        return None
+    more = sum(
+        rate * (each - each.mean(axis=1, keepdims=True)) for rate, each in zip(rates, differing, strict=True)
+    )
+    return np.asarray(np.maximum(times - more, MIN_LEFT_SHARE * times))
+
+
+def _varies(deviations: Array, work: Array) -> bool:
+    return float(deviations.std()) > MIN_VARIATION * float(work.mean())
+
+
+def _rates(times: Array, work: list[Array]) -> Array | None:
+    """Return the seconds for each unit of work, at least 0, by least squares; None if they explain too little."""
+    scales = [float(each.std()) for each in work]
+    inputs = np.stack(
+        [((each - each.mean(axis=0)) / scale).ravel() for each, scale in zip(work, scales, strict=True)],
+        axis=1,
+    )
+    given = (times - np.median(times, axis=0)).ravel()
+    found, clipped = np.zeros(len(work)), given
+    for _ in range(ITERATIONS):
+        found, _error = nnls(inputs, clipped - clipped.mean())
+        rest = given - inputs @ found
+        middle = float(np.median(rest))
+        limit = CLIP_DEVIATIONS * float(np.median(np.abs(rest - middle))) / 0.6745
+        clipped = inputs @ found + np.clip(rest, middle - limit, middle + limit)
+    total = float(np.var(clipped))
+    explained = 1 - float(np.var(clipped - inputs @ found)) / total if total > 0 else 0.0
+    if explained < max(MIN_EXPLAINED_SHARE, MIN_EXPLAINED_TIMES / times.size):
+        return None
+    return np.asarray(found / scales)

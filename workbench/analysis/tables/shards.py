@@ -1,0 +1,326 @@
+"""Shards of a sweep without notebooks: Parquet files with one row for each run, its settings, results and rounds.
+
+A run may be in two shards, for example after a sweep was resumed, and counts once: the last row that is done, else the
+last one. Names of columns have a prefix: `setting.`, `result.` and `curve.`, whose values are lists over the rounds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.analysis.tables.about import RunNotes
+from workbench.analysis.tables.rows import row_of
+from workbench.core.base.files import atomic_write
+from workbench.core.base.reading import open_parquet
+from workbench.core.base.settings import SettingError
+from workbench.core.experiment import Experiment, described
+from workbench.core.trace.layout import SHARDS
+from workbench.core.trace.metrics import first_reached
+from workbench.core.trace.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+HEAD = ("run", "key", "state", "error", "seconds", "host", "spec")
+SETTING, RESULT, CURVE = "setting.", "result.", "curve."
+SUFFIX = ".parquet"
+MAX_MERGED_ROWS = (
+    25_000  # rows of a file into which shards are merged; its curves are in groups of a shard each
+)
+MIN_MERGED = 20  # shards from which on they are merged
+
+
+@dataclass(frozen=True)
+class ShardRow:
+    """Row of one run. `spec`: its experiment with all fields. `seconds`: of computing on `host`."""
+
+    run: str
+    key: str
+    state: str
+    error: str
+    seconds: float
+    host: str
+    spec: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    results: Mapping[str, Any] = field(default_factory=dict)
+    curves: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, trace: Trace, **head: Any) -> ShardRow:
+        """Return the row of a trace, as the table of runs would read it from a run folder."""
+        row = row_of(trace)
+        curves = {name: np.asarray(column) for name, column in trace.columns.items()}
+        return cls(state="done", error="", settings=row.chosen, results=row.results, curves=curves, **head)
+
+
+def table_of(rows: Sequence[ShardRow]) -> pa.Table:
+    """Return the table of some runs. Values of a column that are not of one type are written as text."""
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in HEAD}
+    for prefix, part in ((SETTING, "settings"), (RESULT, "results"), (CURVE, "curves")):
+        for name in dict.fromkeys(name for row in rows for name in getattr(row, part)):
+            columns[prefix + name] = [getattr(row, part).get(name) for row in rows]
+    return pa.table({name: _array(values) for name, values in columns.items()})
+
+
+def _array(values: list[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return pa.array([None if value is None else str(value) for value in values])
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """Write a shard atomically."""
+    import pyarrow.parquet as pq
+
+    with atomic_write(path) as out:
+        pq.write_table(table, out, compression="zstd")
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the shards of a sweep, in order of their names."""
+    with suppress(OSError):
+        return sorted(
+            path for path in (folder / SHARDS).iterdir() if path.suffix == SUFFIX and path.name[0] != "."
+        )
+    return []
+
+
+def read(folder: Path, names: Iterable[str] | None = None, prefixes: tuple[str, ...] = ()) -> pa.Table:
+    """Read columns of all runs in a sweep's shards, each run once. Raises `SettingError` for a damaged shard.
+
+    names: columns; None: those of `HEAD` without the spec. prefixes: of further columns.
+    """
+    import pyarrow as pa
+
+    wanted = set(HEAD[:-1] if names is None else names) | {"run", "key", "state"}
+    tables = []
+    for path in files(folder):
+        try:
+            with open_parquet(path) as file:
+                chosen = [
+                    n for n in file.schema_arrow.names if n in wanted or n.startswith(prefixes or ("\0",))
+                ]
+                tables.append(file.read(chosen, use_threads=False))
+        except FileNotFoundError:  # merged meanwhile
+            continue
+        except (OSError, ValueError) as error:  # also of Arrow
+            raise SettingError(
+                f"{path}: cannot be read ({' '.join(str(error).split())}); remove it, then resume"
+            ) from None
+    if not tables:
+        return pa.table({name: pa.array([], pa.string()) for name in ("run", "key", "state")})
+    return _once(_joined(tables))
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return tables as one. A column of text in one of them and numbers in another becomes text."""
+    import pyarrow as pa
+
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        kinds: dict[str, set[Any]] = {}
+        for table in tables:
+            for column in table.schema:
+                kinds.setdefault(column.name, set()).add(column.type)
+        mixed = [
+            name for name, found in kinds.items() if pa.string() in found and len(found - {pa.null()}) > 1
+        ]
+        return pa.concat_tables([_as_text(table, mixed) for table in tables], promote_options="permissive")
+
+
+def _as_text(table: pa.Table, names: Iterable[str]) -> pa.Table:
+    import pyarrow as pa
+
+    for name in set(names) & set(table.column_names):
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, table[name].cast(pa.string()))
+    return table
+
+
+def _once(table: pa.Table) -> pa.Table:
+    """Return a table with each run once: its last row that is done, else its last one."""
+    keys = table["key"].to_numpy()
+    if len(set(keys)) == len(keys):
+        return table
+    chosen: dict[str, int] = {}
+    done = [state == "done" for state in table["state"].to_pylist()]
+    for at, key in enumerate(keys):
+        if done[at] or key not in chosen or not done[chosen[key]]:
+            chosen[key] = at
+    return table.take(sorted(chosen.values()))
+
+
+def keys_done(folder: Path) -> set[str]:
+    """Return the keys of all runs in shards that are done."""
+    import pyarrow.compute as pc
+
+    table = read(folder, ())
+    return set(table.filter(pc.equal(table["state"], "done"))["key"].to_pylist())
+
+
+def counts(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
+    """Return the number of runs by state, and the errors of failed runs by name."""
+    import pyarrow.compute as pc
+
+    table = read(folder, ("error",))
+    found = {each["values"]: each["counts"] for each in table["state"].value_counts().to_pylist()}
+    if "failed" not in found:
+        return found, {}
+    failed = table.filter(pc.equal(table["state"], "failed"))
+    return found, dict(zip(failed["run"].to_pylist(), failed["error"].to_pylist(), strict=True))
+
+
+def frame(
+    folder: Path, root: Path, apart: Collection[str], target: float | None, metric: str
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the rows of a sweep's shards for the table of runs, and which columns are settings.
+
+    apart: names of runs that have a folder of their own, which counts. target, metric: as in `runs`.
+    """
+    import pandas as pd
+
+    curves = () if target is None else (f"{CURVE}time", f"{CURVE}{metric}")
+    table = read(folder, ("error", *curves), (SETTING, RESULT))
+    data: dict[str, Any] = {}
+    settings = [name.removeprefix(SETTING) for name in table.column_names if name.startswith(SETTING)]
+    for name in table.column_names:
+        short = name.removeprefix(SETTING).removeprefix(RESULT)
+        if name != "key" and not name.startswith(CURVE) and short not in data:
+            data[short] = _series(table[name])
+    found = pd.DataFrame(data)
+    below = folder.relative_to(root).as_posix()
+    found["run"] = found["run"] if below == "." else f"{below}/" + found["run"]
+    found["folder"] = str(folder) + "/" + table["run"].to_pandas().astype(str)
+    for name, value in asdict(RunNotes()).items():
+        found[name] = ", ".join(value) if name == "tags" else value
+    if target is not None:
+        found[["time_to", "rounds_to"]] = _reached(table, target, metric)
+    keep = ~found["run"].isin(apart) if apart else slice(None)
+    return found[keep].reset_index(drop=True), settings
+
+
+def _series(column: Any) -> Any:
+    """Return a column for pandas; whole numbers stay exact where some runs lack them."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if pa.types.is_integer(column.type) and column.null_count:
+        return column.to_pandas(types_mapper={column.type: pd.Int64Dtype()}.get)
+    return column.to_pandas()
+
+
+def _reached(table: pa.Table, target: float, metric: str) -> list[tuple[float, float]]:
+    """Return time_to (s) and rounds_to of each run, NaN where the metric never is at the target."""
+    batch = SETTING + "batch"
+    batches = table[batch].to_pylist() if batch in table.column_names else [None] * len(table)
+    if f"{CURVE}{metric}" not in table.column_names:
+        return [(np.nan, np.nan)] * len(table)
+    found = []
+    for time, values, size in zip(table[f"{CURVE}time"], table[f"{CURVE}{metric}"], batches, strict=True):
+        first = (
+            None if values.values is None else first_reached(values.values.to_numpy(), target, metric, size)
+        )
+        found.append((np.nan, np.nan) if first is None else (time[first].as_py(), float(first + 1)))
+    return found
+
+
+def find(folder: Path, name: str) -> dict[str, Any] | None:
+    """Return spec (as fields), engine, cluster, state, error and curves of a run by its name; None if there is none."""
+    import pyarrow.compute as pc
+
+    last: tuple[Path, int] | None = None
+    for path in reversed(files(folder)):
+        with open_parquet(path) as file:
+            runs = file.read(["run", "state"], use_threads=False)
+            found = [int(at) for at in np.flatnonzero(pc.equal(runs["run"], name).to_numpy())]
+            if done := [at for at in found if runs["state"][at].as_py() == "done"]:
+                return _found(file, done[-1])
+            last = last or ((path, found[-1]) if found else None)
+    if last is None:
+        return None
+    with open_parquet(last[0]) as file:
+        return _found(file, last[1])
+
+
+def _found(file: Any, at: int) -> dict[str, Any]:
+    """Return one row of a file; only its row group is read."""
+    for group in range(file.num_row_groups):
+        rows = file.metadata.row_group(group).num_rows
+        if at < rows:
+            row = file.read_row_group(group, use_threads=False).slice(at, 1)
+            break
+        at -= rows
+    values = {name: row[name][0] for name in row.column_names}
+    curves = {
+        name.removeprefix(CURVE): value.values for name, value in values.items() if name.startswith(CURVE)
+    }
+    head = {name: values[name].as_py() for name in HEAD}
+    chosen = {
+        name: values[SETTING + name].as_py() for name in ("engine", "cluster") if SETTING + name in values
+    }
+    spec = json.loads(head["spec"])
+    return {
+        **head,
+        **chosen,
+        "spec": spec,
+        "curves": {n: v.to_numpy() for n, v in curves.items() if v is not None},
+    }
+
+
+def trace_of(folder: Path, name: str) -> Trace:
+    """Return the trace of a run in shards, with its rounds, and without its events and its model."""
+    if (row := find(folder, name)) is None:
+        raise SettingError(f"run = {name!r}: is not in the shards of {folder}")
+    e = described(row["spec"])
+    experiment = e if isinstance(e, Experiment) else Experiment(**row["spec"])
+    return Trace(experiment, row.get("engine") or "sim", row["curves"], [], np.empty(0))
+
+
+def merge(folder: Path) -> None:
+    """Merge many shards into few. A reader meanwhile finds each run in one of them, or twice in both."""
+    import pyarrow.parquet as pq
+
+    found = files(folder)
+    if len(found) < MIN_MERGED:
+        return
+    at = 0
+    while at < len(found):
+        group, rows = [found[at]], pq.read_metadata(found[at]).num_rows
+        while at + len(group) < len(found) and rows < MAX_MERGED_ROWS:
+            group.append(found[at + len(group)])
+            rows += pq.read_metadata(group[-1]).num_rows
+        if len(group) > 1:
+            _merged(group)
+        at += len(group)
+
+
+def _merged(paths: Sequence[Path]) -> None:
+    """Write some shards into one, in place of the last, then remove the others. Each stays a group of rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = _joined([pq.read_schema(path).empty_table() for path in paths]).schema
+    with atomic_write(paths[-1]) as out, pq.ParquetWriter(out, schema, compression="zstd") as writer:
+        for path in paths:
+            table = pq.read_table(path)
+            columns = [
+                table[name].cast(kind) if name in table.column_names else pa.nulls(len(table), kind)
+                for name, kind in zip(schema.names, schema.types, strict=True)
+            ]
+            writer.write_table(pa.table(columns, schema=schema))
+    for path in paths[:-1]:
+        path.unlink(missing_ok=True)

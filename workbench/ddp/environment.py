@@ -1,0 +1,81 @@
+"""What a launcher passes to its script: rank, scheme and the address of the master, in an environment variable."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from workbench.core.base.errors import RunError
+from workbench.ddp.wire import Channel, connect
+
+if TYPE_CHECKING:
+    from workbench.ddp.rules import Rule
+
+VARIABLE = "WORKBENCH_DDP"
+STORE_KEY = "workbench/ddp/master"  # key of the master's address in the store of torchrun
+CONNECT_TIMEOUT_S = 300.0  # s in which the master must listen
+CONNECT_INTERVAL_S = 0.1  # s between two attempts
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Environment of a rank.
+
+    `address`: path of the master's socket, "store" if torchrun's store has its host and port, or "" without a master.
+    """
+
+    rank: int = 0
+    ranks: int = 1
+    scheme: str = "UMW"
+    scheme_args: Mapping[str, Any] = field(default_factory=dict)
+    address: str = ""
+    seed: int = 0
+    check_every: int = 100
+
+    def rule(self) -> Rule:
+        """Return the rule of the scheme. Raises `SettingError`."""
+        from workbench.ddp.rules import rule
+
+        return rule(self.scheme, self.scheme_args, self.ranks)
+
+    def text(self) -> str:
+        """Return the value of the environment variable."""
+        return json.dumps(asdict(self))
+
+    def connect(self, timeout: float = CONNECT_TIMEOUT_S) -> tuple[Channel, str]:
+        """Return a connection to the master, and the secret to begin with. Raises `RunError` after some seconds."""
+        until = time.monotonic() + timeout
+        while True:
+            try:
+                address, token = from_store() if self.address == "store" else (self.address, "")
+                return connect(address), token
+            except OSError as error:
+                if time.monotonic() > until:
+                    why = "start all ranks by one torchrun command"
+                    raise RunError(
+                        f"rank {self.rank}: the master cannot be reached ({error}); {why}"
+                    ) from None
+                time.sleep(CONNECT_INTERVAL_S)
+
+
+def read() -> Environment:
+    """Return the environment that the launcher has made; without a launcher, that of a single rank."""
+    text = os.environ.get(VARIABLE)
+    return Environment(**json.loads(text)) if text else Environment()
+
+
+def store() -> Any:
+    """Return the store that torchrun keeps at MASTER_ADDR and MASTER_PORT."""
+    from torch.distributed import TCPStore
+
+    return TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+
+
+def from_store() -> tuple[str, str]:
+    """Return address and secret of a master on another host."""
+    address, token = store().get(STORE_KEY).decode().split()
+    return address, token

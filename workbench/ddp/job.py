@@ -1,0 +1,293 @@
+"""The job of one rank, as a script uses it: batches, one weighted backward pass, and the exchange with the master.
+
+A weighted sum of losses has the coded gradient as its gradient, so that one backward pass is enough for several parts.
+After the exchange, the gradients of the parameters are those of the batch, on every rank. The script's own optimiser
+then takes the same step everywhere.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from workbench.core.base.errors import RunError
+from workbench.core.base.settings import SettingError
+from workbench.ddp import environment, states
+from workbench.ddp.batches import JobBatches, RankBatches, input_digests
+from workbench.ddp.replicas import first_pass
+from workbench.ddp.wire import Channel, digest
+
+NORMALISATION = nn.modules.batchnorm._BatchNorm
+DROPOUT = nn.modules.dropout._DropoutNd
+FIRST_CHECKED = 2  # exchanges at the begin after which states are compared, beside every `check_every`-th
+
+
+def prepare(model: nn.Module, optimiser: torch.optim.Optimizer, loader: DataLoader[Any], **more: Any) -> Job:
+    """Return the job of this rank, with the same model and optimiser on every rank.
+
+    Parameters
+    ----------
+    model
+        The network, on its device. All ranks begin with the parameters of the first rank.
+    optimiser
+        Optimiser of the model's parameters. It must not need a closure.
+    loader
+        DataLoader whose batches are those of the whole job, as in a script of one process.
+    more
+        Other objects with `state_dict` and `load_state_dict`, such as a schedule. A late rank takes their states over.
+
+    Without the launcher, the job has one rank, and the script trains as usual.
+    """
+    return Job(model, optimiser, loader, more)
+
+
+class Job:
+    """Training job of one rank. Iterating over it yields the rank's batches of one epoch.
+
+    `step`: number of complete steps. `loss`: loss of the last committed batch, or of the rank's own samples between
+    averages of models. `rank`, `ranks`: of torchrun.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        loader: DataLoader[Any],
+        more: Mapping[str, Any],
+    ) -> None:
+        self.model, self.optimiser, self._more = model, optimiser, dict(more)
+        found = environment.read()
+        self.rank, self.ranks, self._options = found.rank, found.ranks, found
+        self.rule = found.rule()
+        self.step, self.loss, self._epoch = 0, float("nan"), 0
+        self._own_loss = float("nan")
+        batches = JobBatches(loader, found.seed)
+        self._source = RankBatches(batches, self.rule.matrix[self.rank], self.rule.local)
+        self.steps_per_epoch = batches.per_epoch
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._flat = torch.zeros(0)
+        self._exchanges = 0
+        self._next: tuple[int, Any] | None = None  # newer step, and the state that the rank continues from
+        self._donate = False
+        self._found: dict[str, Any] = {}  # fields of the next answer
+        self._computed = True  # whether `backward` was called for the last batch
+        self._begun = False  # whether a step has begun and is not complete
+        self._clock()
+        self._channel: Channel | None = None
+        if found.address:
+            self._channel, token = found.connect()
+            self._join(batches, token)
+
+    @property
+    def late(self) -> bool:
+        """Whether the rank's last gradient was dropped, so that it continues from a newer state."""
+        return self._next is not None
+
+    def __len__(self) -> int:
+        """Return the number of steps of an epoch."""
+        return self.steps_per_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches of the next epoch. A rank that takes over a newer state skips the steps before it."""
+        self._epoch += 1
+        return self.until(self._epoch * self.steps_per_epoch)
+
+    def until(self, steps: int) -> Iterator[Any]:
+        """Yield batches until the job has done that many steps, over as many epochs as that takes."""
+        while self.step < steps:
+            self._samples, self._weights = self._source.rows(self.step)
+            self._batch, self._computed = self._source.take(self.step), False
+            yield self._batch
+            if not self._computed:
+                raise RunError(
+                    f"step {self.step + 1}: has no gradient; call job.backward(losses) for each batch"
+                )
+            self._complete()
+
+    def backward(self, losses: Tensor) -> None:
+        """Compute the gradients of a batch, from the losses of its samples, and exchange them.
+
+        `losses`: (samples, ...), with reduction="none". Further axes are averaged. Afterwards, `grad` of the parameters
+        is the gradient of the job's batch, or None on a rank that was late.
+        """
+        per_sample = self._per_sample(losses)
+        weights = torch.as_tensor(self._weights, dtype=per_sample.dtype, device=per_sample.device)
+        loss = (weights * per_sample).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._computed, self._begun, self._own_loss = True, True, float(loss.detach())
+        if self._channel and self._exchanges == 0 and self.rule.replicated:
+            self._found["pass"] = self._first_pass(per_sample)
+        if self._channel and not self.rule.local:
+            self._exchange_gradients()
+        else:
+            self.loss = self._own_loss
+
+    def _per_sample(self, losses: Tensor) -> Tensor:
+        if losses.dim() == 0 or len(losses) != len(self._weights):
+            shape = tuple(losses.shape)
+            what = f"losses: have the shape {shape}, for {len(self._weights)} samples"
+            raise SettingError(f"{what}; take reduction='none', so that each sample has a loss")
+        return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+
+    def _first_pass(self, losses: Tensor) -> Any:
+        samples = [sample for sample, weight in zip(self._samples, self._weights, strict=True) if weight]
+        inputs = input_digests(self._batch, len(self._weights))
+        random = [
+            f"{type(module).__name__} {name!r}"
+            for name, module in self.model.named_modules()
+            if isinstance(module, NORMALISATION | DROPOUT) and module.training and getattr(module, "p", 1) > 0
+        ]
+        return first_pass(samples, inputs[: len(samples)], losses.detach().tolist()[: len(samples)], random)
+
+    # -------------------------------------------------------------- exchanges
+
+    def _exchange_gradients(self) -> None:
+        grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self._parameters]
+        buffers = [b for b in self.model.buffers() if b.is_floating_point()]
+        if not self._exchange([*grads, *buffers], len(grads)):
+            self.optimiser.zero_grad(set_to_none=True)  # the optimiser then leaves the parameters as they are
+            return
+        for parameter, grad in zip(self._parameters, grads, strict=True):
+            if parameter.grad is None and grad.any():  # other ranks have used this parameter
+                parameter.grad = grad
+
+    def _exchange_models(self) -> None:
+        tensors = list(states.floats_of([self.model.state_dict(), self.optimiser.state_dict()["state"]]))
+        self._exchange(tensors, 0)
+
+    def _exchange(self, tensors: list[Tensor], coded: int) -> bool:
+        """Replace tensors by the committed ones. Return False if the rank was late and takes a newer state instead."""
+        group = self.rule.group(self.step + 1, self.rank)
+        flat = self._filled(tensors)
+        values = 1 + sum(tensor.numel() for tensor in tensors[:coded])
+        header = {"what": "answer", "event": self.step + 1, "group": group, "coded": values, **self._found}
+        header |= {"dtype": "f8" if flat.dtype == torch.float64 else "f4", "samples": len(self._weights)}
+        header |= dict(zip(("seconds", "cpu"), self._clock(), strict=True))
+        self._found = {}
+        room = memoryview(flat.numpy()).cast("B")
+        reply, found = self._ask(header, room, room)
+        self._exchanges += 1
+        if reply["do"] == "load":
+            self._next = (reply["step"], found)
+        else:
+            self._donate, self.loss = reply["donate"], reply["loss"]
+            self._spread(tensors)
+        self._clock()
+        return self._next is None
+
+    def _filled(self, tensors: list[Tensor]) -> Tensor:
+        """Return the loss and all values as one array in memory."""
+        count = 1 + sum(tensor.numel() for tensor in tensors)
+        wide = any(tensor.dtype == torch.float64 for tensor in tensors)
+        if len(self._flat) != count:
+            pinned = torch.cuda.is_available()
+            self._flat = torch.empty(count, dtype=torch.float64 if wide else torch.float32, pin_memory=pinned)
+        self._flat[0], place = self._own_loss, 1
+        for tensor in tensors:
+            self._flat[place : place + tensor.numel()].copy_(tensor.detach().reshape(-1))
+            place += tensor.numel()
+        return self._flat
+
+    def _spread(self, tensors: list[Tensor]) -> None:
+        place = 1
+        with torch.no_grad():
+            for tensor in tensors:
+                tensor.copy_(self._flat[place : place + tensor.numel()].view_as(tensor))
+                place += tensor.numel()
+
+    def _complete(self) -> None:
+        """End a step, after that of the optimiser: average models if it is time, and take or send a state."""
+        self._begun = False
+        group = self.rule.group(self.step + 1, self.rank) if self._channel else None
+        if self.rule.local and group:
+            self._exchange_models()
+        if self._next:
+            self._load(*self._next)
+        else:
+            self.step += 1
+        if self._donate:
+            self._send_state()
+        every = self._options.check_every
+        if group and len(self.rule.members(group)) == self.ranks:
+            number = self.step // self.rule.period
+            if self._exchanges <= FIRST_CHECKED or (every and number % every == 0):
+                self._found["states"] = (self.step, states.digests(self._compared()))
+
+    # -------------------------------------------------------------- states
+
+    def _state(self) -> dict[str, Any]:
+        more = {name: each.state_dict() for name, each in self._more.items()}
+        return {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "more": more}
+
+    def _compared(self) -> dict[str, Any]:
+        return {name: each for name, each in self._state().items() if name != "more"}
+
+    def _send_state(self) -> None:
+        self._donate = False
+        if self._channel:
+            self._channel.send({"what": "state", "step": self.step}, states.pack(self._state()))
+
+    def _load(self, step: int, values: memoryview) -> None:
+        """Continue from the state of another rank or of a checkpoint."""
+        self._next, self.step = None, step
+        state = states.unpack(values)
+        self.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        for name, each in self._more.items():
+            each.load_state_dict(state["more"][name])
+        self._clock()
+
+    # -------------------------------------------------------------- messages
+
+    def _join(self, batches: JobBatches, token: str) -> None:
+        shapes = [[name, list(p.shape), str(p.dtype)] for name, p in self.model.named_parameters()]
+        script = {
+            "model": digest(repr(shapes).encode()),
+            "optimiser": type(self.optimiser).__name__,
+            "batches": digest(repr(batches.rows(0)).encode()),
+        }
+        if self._channel:
+            self._channel.send({"rank": self.rank, "token": token})
+        reply, values = self._ask({"what": "join", "script": script})
+        if reply["do"] == "load":
+            self._load(reply["step"], values)
+        atexit.register(self._finish)
+
+    def _finish(self) -> None:
+        """Tell the master that this rank has ended; a script that failed only closes its connection."""
+        if self._channel and getattr(sys, "last_type", None) is None:
+            if self._begun:  # the script has left its loop
+                self._complete()
+            self._ask({"what": "finished", "step": self.step, **self._found})
+            self._channel.close()
+
+    def _ask(self, header: Mapping[str, Any], payload: Any = b"", room: memoryview | None = None) -> Any:
+        """Send a request, and return header and values of the reply. The master may ask for the state before."""
+        assert self._channel is not None
+        try:
+            self._channel.send(header, payload)
+            reply, values = self._channel.receive(room)
+            while reply["do"] == "donate":
+                self._send_state()
+                reply, values = self._channel.receive(room)
+        except OSError as error:
+            raise RunError(
+                f"step {self.step + 1}: the master is gone ({error}); start the job again"
+            ) from None
+        if reply["do"] == "fail":
+            raise RunError(reply["why"])
+        return reply, values
+
+    def _clock(self) -> tuple[float, float]:
+        """Return the seconds since the last call: on the wall clock, and of the processor."""
+        now = time.monotonic(), time.process_time()
+        last = getattr(self, "_started", now)
+        self._started = now
+        return now[0] - last[0], now[1] - last[1]

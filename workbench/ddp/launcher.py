@@ -1,0 +1,243 @@
+"""The launcher of one rank: starts the script as its child, and stays when the child dies.
+
+torchrun ends all ranks as soon as one of its processes fails. The processes that it starts are launchers. A launcher
+whose script was killed waits until the other ranks have finished, and then ends with status 0. The launcher of rank 0
+is the master as well, so that the death of any script leaves the job intact.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from workbench.core.base.errors import WorkbenchError
+from workbench.ddp import environment
+from workbench.ddp.environment import Environment
+from workbench.ddp.wire import Channel
+from workbench.mpi.launch.processes import die_with_parent
+
+EXAMPLE = "torchrun --nproc-per-node=8 -m workbench.ddp --scheme GC --set stragglers=1 train.py"
+DEFAULT_SCHEME, DEFAULT_ARGS = "GC", {"stragglers": 1}
+BACKLOG = 128  # connections that wait to be accepted
+FAILED_STATUS, USAGE_STATUS = 1, 2
+STOP_TIMEOUT_S = 5.0  # s that a script has to end after a signal
+REPORT_TIMEOUT_S = 20.0  # s in which the other launchers report the ends of their scripts
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the launcher's command line."""
+    found = argparse.ArgumentParser(
+        "workbench.ddp", description=f"Train a script with a coded scheme: {EXAMPLE}"
+    )
+    found.add_argument("--scheme", help="scheme, as in `workbench schemes`  [default: GC with stragglers=1]")
+    found.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="parameter of the scheme"
+    )
+    found.add_argument("--folder", type=Path, help="folder for times, losses and checkpoints")
+    found.add_argument(
+        "--checkpoint-every", type=int, default=0, metavar="STEPS", help="steps between checkpoints"
+    )
+    found.add_argument("--resume", action="store_true", help="continue from the checkpoint in the folder")
+    found.add_argument("--seed", type=int, default=0, help="seed of the batches and of augmentations")
+    found.add_argument(
+        "--check-every", type=int, default=100, metavar="EXCHANGES", help="when states are compared"
+    )
+    found.add_argument(
+        "--tolerance", type=float, default=1e-3, help="max relative difference of replicas' losses"
+    )
+    found.add_argument(
+        "--restarts", type=int, default=0, help="how often the script of a rank is started again"
+    )
+    found.add_argument("script", help="the script, and its arguments")
+    found.add_argument("args", nargs=argparse.REMAINDER)
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one rank; return its exit status."""
+    options = parser().parse_args(argv)
+    try:
+        here = environment_of(options)
+        with served(here, options) if here.rank == 0 else contextlib.nullcontext() as master:
+            return Launcher(here, options, master).run()
+    except (WorkbenchError, ValueError, OSError) as error:
+        print(f"workbench.ddp: {error}", file=sys.stderr)
+        return USAGE_STATUS
+
+
+def environment_of(options: argparse.Namespace) -> Environment:
+    """Return the environment of this rank. Raises ValueError for a wrong option, or outside of torchrun."""
+    if "RANK" not in os.environ:
+        raise ValueError(f"RANK: is not set; start the job with torchrun, for instance {EXAMPLE}")
+    args = scheme_args(options.set) if options.scheme or options.set else dict(DEFAULT_ARGS)
+    ranks, local = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    if ranks == 1 and not options.scheme:
+        args = {"stragglers": 0}
+    return Environment(
+        rank=int(os.environ["RANK"]),
+        ranks=ranks,
+        scheme=options.scheme or DEFAULT_SCHEME,
+        scheme_args=args,
+        address=str(socket_path()) if ranks == local else "store",
+        seed=options.seed,
+        check_every=options.check_every,
+    )
+
+
+def scheme_args(given: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters of a scheme from texts such as "stragglers=1".
+
+    >>> scheme_args(["local_steps=4", "levels=[[2, 4]]"])
+    {'local_steps': 4, 'levels': [[2, 4]]}
+    """
+    found = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise ValueError(f"--set = {text}: has no value; write FIELD=VALUE, such as stragglers=1")
+        found[name] = yaml.safe_load(value)
+    return found
+
+
+def socket_path() -> Path:
+    """Return the path of the master's socket on this host, which only this user can open.
+
+    All launchers of a host are children of one torchrun, whose process number is in the name.
+    """
+    name = f"{os.getppid()}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    return Path(tempfile.gettempdir()) / f"workbench-ddp-{os.geteuid()}" / f"{name}.sock"
+
+
+class Launcher:
+    """Launcher of one rank. `master`: that of the job, if it is in this process."""
+
+    def __init__(self, here: Environment, options: argparse.Namespace, master: Any = None) -> None:
+        self.here, self.options, self.master = here, options, master
+        self.child: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> int:
+        """Run the script until it ends, and wait for the job if it failed. Return the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        code = self._run_script()
+        for _ in range(self.options.restarts):
+            if code == 0:
+                break
+            self._say(f"{ending(code)}; its script is started again")
+            code = self._run_script()
+        if code:
+            self._say(f"{ending(code)}; the other ranks continue if the scheme tolerates it")
+        return self._status(code)
+
+    def _run_script(self) -> int:
+        command = [sys.executable, self.options.script, *self.options.args]
+        variables = {**os.environ, environment.VARIABLE: self.here.text()}
+        self.child = subprocess.Popen(command, env=variables, preexec_fn=die_with_parent)
+        return self.child.wait()
+
+    def _stop(self, number: int, frame: object) -> None:
+        """End the script and the launcher, as torchrun asks for by a signal."""
+        if self.child is not None and self.child.poll() is None:
+            self.child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.child.wait(STOP_TIMEOUT_S)
+        sys.exit(128 + number)
+
+    def _status(self, code: int) -> int:
+        why = "its script ended without a job" if code == 0 else ending(code)
+        if self.master is None and code == 0:
+            self._tell({"why": why, "wait": False})
+            return 0
+        if self.master is not None:
+            self.master.lost(self.here.rank, why)
+            end = self.master.wait()
+            self.master.wait_for_launchers(REPORT_TIMEOUT_S)
+            if not end["complete"]:
+                self._say(f"the job is not complete: {end['why']}")
+        else:
+            end = self._tell({"why": why, "wait": True})
+        return 0 if end["complete"] else code or FAILED_STATUS
+
+    def _tell(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Tell the master that this rank's script has ended. Return the end of the job."""
+        try:
+            channel, token = self.here.connect(REPORT_TIMEOUT_S)
+            channel.send({"launcher": self.here.rank, "token": token, **message})
+            return channel.receive()[0]
+        except (OSError, WorkbenchError) as error:
+            return {"complete": False, "why": str(error)}
+
+    def _say(self, text: str) -> None:
+        print(f"workbench.ddp: rank {self.here.rank}: {text}", file=sys.stderr, flush=True)
+
+
+def ending(code: int) -> str:
+    """Return how a process ended.
+
+    >>> ending(-9), ending(1)
+    ('killed by SIGKILL', 'ended with status 1')
+    """
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+
+
+@contextlib.contextmanager
+def served(here: Environment, options: argparse.Namespace) -> Iterator[Any]:
+    """Serve the master of a job in threads of this process. Raises `SettingError` for wrong options."""
+    from workbench.ddp.master import Master, Options
+    from workbench.ddp.record import Recorder, saved_state
+
+    rule, recorder = here.rule(), Recorder(options.folder, options.resume)
+    state = saved_state(options.folder) if options.folder and options.resume else None
+    token = secrets.token_hex() if here.address == "store" else ""
+    settings = Options(options.checkpoint_every, options.tolerance, token)
+    master = Master(rule, recorder, settings, state)
+    with listening(here.address) as listener:
+        threading.Thread(target=accept, args=(listener, master), daemon=True).start()
+        if here.address == "store":
+            host, port = listener.getsockname()[:2]
+            environment.store().set(environment.STORE_KEY, f"{host}:{port} {token}")
+        yield master
+
+
+@contextlib.contextmanager
+def listening(address: str) -> Iterator[socket.socket]:
+    """Return a socket that listens at a path, or on the interface of MASTER_ADDR."""
+    from workbench.core.base.files import private_folder
+
+    if address == "store":
+        with socket.create_server((os.environ["MASTER_ADDR"], 0), backlog=BACKLOG) as listener:
+            yield listener
+        return
+    path = Path(address)
+    private_folder(path.parent)
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def accept(listener: socket.socket, master: Any) -> None:
+    """Serve each connection in a thread of its own."""
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # the listener was closed
+            return
+        threading.Thread(target=master.serve, args=(Channel(connection),), daemon=True).start()

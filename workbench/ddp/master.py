@@ -1,0 +1,340 @@
+"""The master of a job: combines the answers of ranks, and gives late ranks the newest state.
+
+One thread for each connection receives and sends. A rank sends an answer and waits for the commit, so that the master
+sends only to ranks that wait, and a late rank delays nobody. The answer of a late rank is dropped. If one exchange was
+missed, the rank takes its commit. If more were missed, another rank sends its state after the next exchange, and the
+late rank continues from there. The master itself stores no model.
+"""
+
+from __future__ import annotations
+
+import hmac
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from workbench.core.base.errors import RunError
+from workbench.core.base.types import Array
+from workbench.ddp.record import Recorder, State
+from workbench.ddp.replicas import LOSS_TOLERANCE, disagreement, unequal_states
+from workbench.ddp.rules import Group, Rule
+from workbench.ddp.wire import Channel
+
+BLOCK_VALUES = 2**15  # values that are combined at once, so that they stay in the cache
+ALL: Group = (-1, 0)  # key of exchanges of all ranks, whatever their level
+Message = tuple[dict[str, Any], Any]  # header and values
+
+
+@dataclass
+class Exchange:
+    """Answers of a group after some steps, and their commit once the exchange has ended."""
+
+    event: int
+    group: Group
+    answers: dict[int, Array] = field(default_factory=dict)
+    headers: dict[int, dict[str, Any]] = field(default_factory=dict)
+    commit: Array | None = None
+    reply: dict[str, Any] = field(default_factory=dict)
+    donor: int | None = None  # rank that is asked for its state after this exchange
+
+
+class Options(NamedTuple):
+    """Options of a master: steps between checkpoints (0: none), tolerance of replicas' losses, and a secret."""
+
+    checkpoint_every: int = 0
+    loss_tolerance: float = LOSS_TOLERANCE
+    token: str = ""
+
+
+class Master:
+    """Master of one job. `serve` is called once for each connection, in a thread of its own."""
+
+    def __init__(self, rule: Rule, recorder: Recorder, options: Options, state: State | None = None) -> None:
+        self.rule, self.recorder, self.options, self.state = rule, recorder, options, state
+        self.changed = threading.Condition()
+        self.alive: set[int] = set()
+        self.dead: dict[int, str] = {}
+        self.finished: set[int] = set()
+        self.launchers: set[int] = set()  # ranks whose launchers have reported the end of the script
+        self.failure: str | None = None
+        self._source: int | None = None  # rank whose state all ranks begin with
+        self._pending: dict[int, dict[str, Any]] = {}  # requests that ranks wait for
+        self._awaited: dict[int, Exchange] = {}  # exchanges whose commits ranks wait for
+        self._behind: dict[int, int] = {}  # rank -> number of steps that the state it waits for must have
+        self._asked: set[int] = set()  # ranks that are asked for their state at once
+        self._open: dict[tuple[int, Group], Exchange] = {}
+        self._newest: dict[Group, Exchange] = {}
+        self._passes: dict[int, Any] = {}
+        self._states: tuple[int, dict[int, dict[str, str]]] = (0, {})
+
+    # -------------------------------------------------------------- connections
+
+    def serve(self, channel: Channel) -> None:
+        """Serve one connection until it is closed."""
+        rank: int | None = None
+        try:
+            hello, _ = channel.receive()
+            if not hmac.compare_digest(str(hello.get("token", "")), self.options.token):
+                return
+            if "launcher" in hello:
+                channel.send(self._until_end(hello))
+                with self.changed:
+                    self.launchers.add(hello["launcher"])
+                    self.changed.notify_all()
+                return
+            rank = int(hello["rank"])
+            self._converse(rank, channel)
+        except (OSError, ValueError, RunError):
+            pass
+        finally:
+            if rank is not None:
+                self.lost(rank, "its connection was closed")
+            channel.close()
+
+    def _converse(self, rank: int, channel: Channel) -> None:
+        room = None
+        while rank not in self.finished:
+            header, values = channel.receive(room)
+            if header["what"] == "answer":
+                room = values
+            reply = self._handle(rank, header, values)
+            if reply is not None:
+                channel.send(*reply)
+
+    def _handle(self, rank: int, header: dict[str, Any], values: memoryview) -> Message | None:
+        with self.changed:
+            if header["what"] == "state":
+                self._store(rank, State(header["step"], bytes(values)))
+            else:
+                self._pending[rank] = header
+                {"join": self._join, "answer": self._answer, "finished": self._finish}[header["what"]](
+                    rank, header, values
+                )
+            self.changed.notify_all()
+            return self._reply_to(rank)
+
+    def _reply_to(self, rank: int) -> Message | None:
+        """Wait for the reply to the pending request of a rank; None if it has none."""
+        while rank in self._pending:
+            if self.failure:
+                return {"do": "fail", "why": self.failure}, b""
+            if rank in self._asked:
+                self._asked.discard(rank)
+                return {"do": "donate"}, b""
+            reply = self._reply(rank, self._pending[rank])
+            if reply is not None:
+                del self._pending[rank]
+                self._behind.pop(rank, None)
+                return reply
+            self.changed.wait()
+        return None
+
+    def _reply(self, rank: int, request: dict[str, Any]) -> Message | None:
+        if rank in self._behind:
+            found = self.state
+            if found is None or found.step < self._behind[rank]:
+                return None
+            return {"do": "load", "step": found.step}, found.values
+        if request["what"] == "answer":
+            exchange = self._awaited[rank]
+            if exchange.commit is None:
+                return None
+            donate = exchange.donor == rank
+            return {"do": "commit", **exchange.reply, "donate": donate}, exchange.commit
+        if request["what"] == "join" and (self.state is None or self._source is None):
+            return None
+        return {"do": "go"}, b""
+
+    # -------------------------------------------------------------- requests
+
+    def _join(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
+        self.alive.add(rank)
+        self.dead.pop(rank, None)
+        newest = self._newest.get(ALL)
+        if self._source is not None:  # its script was started again
+            self._behind[rank] = newest.event if newest else 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Take the first state from a checkpoint, or from the first rank, once all ranks have joined or are dead."""
+        if self._newest or self._source is not None or len(self.alive) + len(self.dead) < self.rule.ranks:
+            return
+        if not self.alive:
+            return
+        self._check_joined()
+        self._source = min(self.alive)
+        if self.state is None:
+            self._asked.add(self._source)
+            self._behind.update(dict.fromkeys(self.alive - {self._source}, 0))
+        else:
+            self._behind.update(dict.fromkeys(self.alive, self.state.step))
+
+    def _check_joined(self) -> None:
+        """End the job if ranks have different models, optimisers or data sets."""
+        first = min(self.alive)
+        for rank in sorted(self.alive):
+            for name, value in self._pending[rank]["script"].items():
+                other = self._pending[first]["script"].get(name)
+                if other != value:
+                    self.failure = (
+                        f"{name}: is {other} at rank {first} and {value} at rank {rank}; make them equal"
+                    )
+                    return
+
+    def _answer(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
+        event, group = header["event"], tuple(header["group"])
+        self._compare(rank, header)
+        newest = self._newest.get(self._key(group))
+        fresh = newest is None or event > newest.event
+        self.recorder.answer(rank, event, header, used=fresh)
+        if fresh:
+            exchange = self._open.setdefault((event, group), Exchange(event, group))
+            exchange.answers[rank] = np.frombuffer(values, dtype=header["dtype"])
+            exchange.headers[rank] = header
+            self._awaited[rank] = exchange
+        elif newest is not None and event == newest.event:
+            self._awaited[rank] = newest
+        else:
+            self._behind[rank] = self._newest[ALL].event
+        self._settle()
+
+    def _finish(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
+        self._compare(rank, header)
+        others = self.alive - self.finished - {rank}
+        if (others or self.recorder.folder) and (self.state is None or self.state.step < header["step"]):
+            self._asked.add(rank)  # it has finished once its state is here
+        else:
+            self.finished.add(rank)
+            self._settle()
+
+    def _store(self, rank: int, state: State) -> None:
+        self.state, every = state, self.options.checkpoint_every
+        self._asked.discard(rank)
+        last = self._pending.get(rank, {}).get("what") == "finished"
+        if last or (every and state.step and state.step % every == 0):
+            self.recorder.checkpoint(state)
+        if last:
+            self.finished.add(rank)
+            self._settle()
+
+    def _compare(self, rank: int, header: dict[str, Any]) -> None:
+        """End the job if replicas disagree, in their first pass or in their states after an exchange."""
+        if "pass" in header:
+            self._passes[rank] = header.pop("pass")
+            if why := disagreement(self._passes, self.options.loss_tolerance):
+                self.failure = self.failure or f"first step: {why}"
+        if "states" in header:
+            step, found = header.pop("states")
+            if step > self._states[0]:
+                self._states = (step, {})
+            if step == self._states[0]:
+                self._states[1][rank] = found
+                if why := unequal_states(self._states[1]):
+                    self.failure = self.failure or f"after step {step}: {why}"
+
+    # -------------------------------------------------------------- exchanges
+
+    def _key(self, group: Sequence[int]) -> Group:
+        level, number = group
+        return ALL if len(self.rule.members((level, number))) == self.rule.ranks else (level, number)
+
+    def possible(self, group: Group) -> set[int]:
+        """Return the ranks of a group that can still answer."""
+        return (self.alive - self.finished) & set(self.rule.members(group))
+
+    def _settle(self) -> None:
+        """End the exchanges that have enough answers, and the job if one cannot get enough."""
+        for exchange in list(self._open.values()):
+            possible, answered = self.possible(exchange.group), set(exchange.answers)
+            first = not self._newest  # all ranks answer, so that replicas are compared
+            if not self.rule.ready(exchange.group, possible | answered, possible):
+                self._fail_without(exchange, possible)
+            elif self.rule.ready(exchange.group, answered, possible) and (not first or answered >= possible):
+                self._end(exchange)
+            elif answered and not possible - answered - self._behind.keys():
+                self._asked.add(min(answered & self.alive, default=min(answered)))
+        self.changed.notify_all()
+
+    def _fail_without(self, exchange: Exchange, possible: Collection[int]) -> None:
+        missing = [rank for rank in self.rule.members(exchange.group) if rank not in possible]
+        named = ", ".join(f"{rank} ({self.dead.get(rank, 'it has finished')})" for rank in missing)
+        what = f"step {exchange.event}: lost rank{'s' * (len(missing) > 1)} {named}"
+        why = f"more than {self.rule.scheme.name} tolerates; take a scheme with more stragglers"
+        self.failure = self.failure or f"{what}, {why}"
+
+    def _end(self, exchange: Exchange) -> None:
+        ranks = tuple(sorted(exchange.answers))
+        weights, residual = self.rule.weights(ranks, exchange.event)
+        values = [exchange.answers[rank] for rank in ranks]
+        coded = exchange.headers[ranks[0]]["coded"]
+        exchange.commit = combined(values, np.asarray(weights, dtype=float), coded)
+        key, loss = self._key(exchange.group), float(exchange.commit[0])
+        exchange.reply = {"event": exchange.event, "answers": len(ranks), "loss": loss}
+        if key == ALL:
+            every = self.options.checkpoint_every
+            if self._behind or (every and exchange.event % every == 0):
+                exchange.donor = min(set(ranks) & self.alive, default=None)
+            self.recorder.step(exchange.event, loss, residual, ranks)
+        exchange.answers.clear()
+        del self._open[exchange.event, exchange.group]
+        self._newest[key] = exchange
+        if key == ALL:
+            self._newest[exchange.group] = exchange
+
+    # -------------------------------------------------------------- deaths and the end
+
+    def lost(self, rank: int, why: str) -> None:
+        """Count a rank as dead, unless it has finished."""
+        with self.changed:
+            if rank not in self.finished:
+                self.dead[rank] = why
+                for waiting in (self._pending, self._behind):
+                    waiting.pop(rank, None)
+                self.alive.discard(rank)
+                self._asked.discard(rank)
+                self._begin()
+                self._settle()
+            self.changed.notify_all()
+
+    def _until_end(self, hello: dict[str, Any]) -> dict[str, Any]:
+        self.lost(hello["launcher"], hello["why"])
+        return self.wait() if hello["wait"] else {"complete": True}
+
+    def wait_for_launchers(self, timeout: float) -> None:
+        """Wait until the launchers of all other ranks have reported, for some seconds at most."""
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.launchers) >= self.rule.ranks - 1, timeout)
+
+    def wait(self) -> dict[str, Any]:
+        """Wait for the end of all ranks. Return whether the job is complete, and the reason if it is not."""
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.finished | self.dead.keys()) >= self.rule.ranks)
+            dead = "; ".join(f"rank {rank}: {why}" for rank, why in sorted(self.dead.items()))
+            complete = bool(self.finished) and self.failure is None
+            return {"complete": complete, "why": self.failure or dead}
+
+
+def combined(values: Sequence[Array], weights: Array, coded: int) -> Array:
+    """Return the weighted sum of the first `coded` values of each answer, and the mean of the others.
+
+    >>> combined([np.array([1.0, 4.0]), np.array([2.0, 6.0])], np.array([1.0, 0.5]), coded=1).tolist()
+    [2.0, 5.0]
+    """
+    out = np.empty_like(values[0])
+    used = [(value, weight) for value, weight in zip(values, weights.tolist(), strict=True) if weight]
+    equal = [(value, 1 / len(values)) for value in values]
+    for first, last, terms in ((0, coded, used), (coded, len(out), equal)):
+        for begin in range(first, last, BLOCK_VALUES):
+            block = slice(begin, min(begin + BLOCK_VALUES, last))
+            _weighted_sum(out[block], [(value[block], weight) for value, weight in terms])
+    return out
+
+
+def _weighted_sum(out: Array, terms: Sequence[tuple[Array, float]]) -> None:
+    (first, weight), *rest = terms
+    np.multiply(first, out.dtype.type(weight), out=out)
+    for value, weight in rest:
+        out += value if weight == 1 else value * out.dtype.type(weight)

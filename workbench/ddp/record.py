@@ -1,0 +1,97 @@
+"""Files of a job: one row for each step, the computing times of ranks, and checkpoints."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import time
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from workbench.core.base.errors import RunError
+from workbench.core.base.files import atomic_write, private_folder
+from workbench.core.base.reading import read_bytes
+from workbench.core.base.settings import SettingError
+
+STEPS, TIMES, CHECKPOINT = "steps.csv", "times.csv", "checkpoint.state"
+STEP_COLUMNS = ("step", "time", "loss", "answers", "residual", "ranks")
+# `seconds`: from the end of the last exchange to the answer. `cpu`: of it, on a processor.
+TIME_COLUMNS = ("worker", "step", "seconds", "cpu", "samples", "used")
+
+
+class State(NamedTuple):
+    """Model, optimiser and other state of a rank after a number of steps, as `states.pack` writes it."""
+
+    step: int
+    values: bytes | memoryview
+
+
+class Recorder:
+    """Writer of a job's folder, which readers may follow. Without a folder nothing is written.
+
+    `steps.csv` has a row for each exchange of all ranks: seconds since the start, loss of the batch, answers combined.
+    `times.csv` has a row for each answer, which `wb.diagnose` reads.
+    """
+
+    def __init__(self, folder: Path | None, resumed: bool = False) -> None:
+        self.folder, self.start = folder, time.monotonic()
+        self._files: dict[str, Any] = {}
+        if folder is None:
+            return
+        private_folder(folder)
+        if any(folder.iterdir()) and not resumed:
+            raise SettingError(
+                f"--folder = {folder}: is not empty; give a new one, or --resume to continue it"
+            )
+        for name, columns in ((STEPS, STEP_COLUMNS), (TIMES, TIME_COLUMNS)):
+            self._files[name] = self._opened(folder / name, columns)
+
+    def _opened(self, path: Path, columns: Iterable[str]) -> Any:
+        there = path.exists() and path.stat().st_size > 0
+        file = path.open("a", newline="", buffering=1)
+        if not there:
+            csv.writer(file).writerow(columns)
+        return file
+
+    def step(self, event: int, loss: float, residual: float, ranks: Iterable[int]) -> None:
+        """Write the row of an exchange that has ended."""
+        ranks, seconds = sorted(ranks), round(time.monotonic() - self.start, 6)
+        shown = "" if math.isnan(residual) else f"{residual:.6g}"
+        self._write(STEPS, (event, seconds, f"{loss:.9g}", len(ranks), shown, " ".join(map(str, ranks))))
+
+    def answer(self, rank: int, event: int, header: dict[str, Any], used: bool) -> None:
+        """Write the row of an answer, also of one that came too late."""
+        times = (round(header.get(name, 0.0), 6) for name in ("seconds", "cpu"))
+        self._write(TIMES, (rank, event, *times, header.get("samples", 0), int(used)))
+
+    def _write(self, name: str, row: Iterable[Any]) -> None:
+        if name in self._files:
+            csv.writer(self._files[name]).writerow(row)
+
+    def checkpoint(self, state: State) -> None:
+        """Write a checkpoint, atomically, with a check sum."""
+        if self.folder is not None:
+            head = json.dumps({"step": state.step, "crc32": zlib.crc32(state.values)})
+            with atomic_write(self.folder / CHECKPOINT) as file:
+                file.write(f"{head}\n".encode())
+                file.write(state.values)
+
+
+def saved_state(folder: Path) -> State | None:
+    """Return the state of the last checkpoint, or None without one. Raises `RunError` for a damaged file."""
+    path = folder / CHECKPOINT
+    if not path.is_file():
+        return None
+    head, _, values = read_bytes(path).partition(b"\n")
+    try:
+        fields = json.loads(head)
+        sound = zlib.crc32(values) == fields["crc32"]
+    except (ValueError, KeyError, TypeError):
+        sound = False
+    if not sound:
+        raise RunError(f"{os.fspath(path)}: is damaged; start again in a new folder")
+    return State(int(fields["step"]), values)

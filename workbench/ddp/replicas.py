@@ -1,0 +1,83 @@
+"""Whether replicas agree: the samples that several ranks compute in the first step, and the states of all ranks.
+
+A code is exact only if a sample has the same gradient on every rank that computes it. Each rank reports the samples of
+its first pass with a hash of their inputs and their losses. A difference of inputs comes from a dataset that draws at
+random. A difference of losses comes from dropout, or from normalisation over the other samples of a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+LOSS_TOLERANCE = 1e-3  # max relative difference of a sample's losses that is rounding
+Report = Mapping[str, Any]
+
+
+def first_pass(
+    samples: Sequence[int], inputs: Sequence[str], losses: Sequence[float], random: Sequence[str]
+) -> Report:
+    """Return a rank's report of its first pass.
+
+    `samples`: numbers in the data set. `inputs`: hashes, or empty. `random`: modules that may cause a difference.
+    """
+    return {"samples": list(samples), "inputs": list(inputs), "losses": list(losses), "random": list(random)}
+
+
+def disagreement(reports: Mapping[int, Report], tolerance: float = LOSS_TOLERANCE) -> str | None:
+    """Return a sentence about the sample on which two ranks differ most, or None if they agree.
+
+    >>> reports = {0: first_pass([7], ["ab"], [1.0], []), 1: first_pass([7], ["cd"], [1.0], [])}
+    >>> disagreement(reports).partition(";")[0]
+    'sample 7: its inputs differ between ranks 0 and 1'
+    """
+    seen: dict[int, tuple[int, int]] = {}  # sample -> rank and place
+    worst, found = tolerance, None
+    for rank, report in sorted(reports.items()):
+        for place, sample in enumerate(report["samples"]):
+            first, at = seen.setdefault(sample, (rank, place))
+            pair, who = (reports[first], report), f"between ranks {first} and {rank}"
+            if first != rank and _inputs(pair[0], at) != _inputs(report, place):
+                return f"sample {sample}: its inputs differ {who}; {_KEYED}"
+            a, b = pair[0]["losses"][at], report["losses"][place]
+            if first != rank and not abs(a - b) <= worst * (1 + abs(a)):
+                worst = abs(a - b) / (1 + abs(a))
+                found = (
+                    f"sample {sample}: its loss is {a:.6g} and {b:.6g}, though its inputs are equal, {who}; "
+                )
+                found += _cause(report["random"])
+    return found
+
+
+_KEYED = "draw augmentations from torch, numpy or random, whose generators are seeded for each sample, epoch and job"
+
+
+def _inputs(report: Report, place: int) -> str:
+    return report["inputs"][place] if report["inputs"] else ""
+
+
+def _cause(modules: Sequence[str]) -> str:
+    named = ", ".join(modules[:3]) + (f" and {len(modules) - 3} more" if len(modules) > 3 else "")
+    where = f"{named}: depends" if modules else "the forward pass depends"
+    return (
+        f"{where} on random numbers or on the other samples of a pass; take GroupNorm or LayerNorm for BatchNorm, "
+        "p = 0 for dropout, or a scheme without replicas, such as Backup"
+    )
+
+
+def unequal_states(states: Mapping[int, Mapping[str, str]]) -> str | None:
+    """Return a sentence about the first tensor that differs between ranks, or None. `states`: hashes by name.
+
+    >>> unequal_states({0: {"model.w": "ab"}, 1: {"model.w": "ab"}, 2: {"model.w": "cd"}}).partition(";")[0]
+    'model.w: differs between ranks 0 and 2'
+    """
+    if not states:
+        return None
+    first, reference = min(states.items())
+    for rank, state in sorted(states.items()):
+        names = [name for name in {**reference, **state} if reference.get(name) != state.get(name)]
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            why = "change models and optimisers only by the steps of the job"
+            return f"{names[0]}{more}: differs between ranks {first} and {rank}; {why}"
+    return None

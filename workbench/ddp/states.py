@@ -1,0 +1,106 @@
+"""States of models and optimisers as bytes: a tree in JSON and the raw values of its tensors, without pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workbench.core.base.settings import SettingError
+from workbench.ddp.wire import digest
+
+Tensors = list[tuple[str, Tensor]]  # names and tensors of a state
+_PLAIN = (bool, int, float, str, type(None))
+_DTYPES = {str(dtype): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+
+
+def tree_of(state: Any, name: str, tensors: Tensors) -> Any:
+    """Return a state as lists for JSON. Its tensors are appended to a list, with their names."""
+    if isinstance(state, Tensor):
+        tensors.append((name, state.detach()))
+        return ["tensor", len(tensors) - 1]
+    if isinstance(state, Mapping):
+        return [
+            "dict",
+            [[_key(key, name), tree_of(each, f"{name}.{key}", tensors)] for key, each in state.items()],
+        ]
+    if isinstance(state, list | tuple):
+        kind = "list" if isinstance(state, list) else "tuple"
+        return [kind, [tree_of(each, f"{name}.{i}", tensors) for i, each in enumerate(state)]]
+    if not isinstance(state, _PLAIN):
+        kind = type(state).__name__
+        raise SettingError(
+            f"{name}: is of type {kind}; states consist of tensors, numbers, texts, lists and dicts"
+        )
+    return ["plain", state]
+
+
+def _key(key: Any, name: str) -> Any:
+    if not isinstance(key, str | int):
+        raise SettingError(f"{name}: has a key of type {type(key).__name__}; take texts or whole numbers")
+    return key
+
+
+def pack(state: Any) -> bytes:
+    """Return a state as bytes.
+
+    >>> unpack(pack({"step": 3, "w": torch.ones(2)}))
+    {'step': 3, 'w': tensor([1., 1.])}
+    """
+    tensors: Tensors = []
+    tree = tree_of(state, "state", tensors)
+    forms = [[str(tensor.dtype), list(tensor.shape)] for _, tensor in tensors]
+    head = json.dumps({"tree": tree, "tensors": forms}).encode() + b"\n"
+    return b"".join([head, *(values_of(tensor) for _, tensor in tensors)])
+
+
+def unpack(values: bytes | memoryview) -> Any:
+    """Return the state of `pack`."""
+    rest = memoryview(values)
+    head = json.loads(bytes(rest[: (end := bytes(rest).index(b"\n"))]))
+    rest, tensors = rest[end + 1 :], []
+    for dtype, shape in head["tensors"]:
+        empty = torch.empty(shape, dtype=_DTYPES[dtype])
+        size = empty.numel() * empty.element_size()
+        if size:
+            empty.view(-1).view(torch.uint8).copy_(
+                torch.frombuffer(bytearray(rest[:size]), dtype=torch.uint8)
+            )
+        tensors.append(empty)
+        rest = rest[size:]
+    return _state_of(head["tree"], tensors)
+
+
+def _state_of(tree: Any, tensors: list[Tensor]) -> Any:
+    kind, content = tree
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {key: _state_of(each, tensors) for key, each in content}
+    if kind in ("list", "tuple"):
+        return (list if kind == "list" else tuple)(_state_of(each, tensors) for each in content)
+    return content
+
+
+def values_of(tensor: Tensor) -> memoryview:
+    """Return the raw values of a tensor."""
+    flat = tensor.cpu().contiguous().view(-1)
+    return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
+
+
+def digests(state: Any) -> dict[str, str]:
+    """Return a hash of each tensor of a state, by name, and one of all else."""
+    tensors: Tensors = []
+    tree = tree_of(state, "", tensors)
+    found = {name.removeprefix("."): digest(values_of(tensor)) for name, tensor in tensors}
+    return {**found, "settings": digest(json.dumps(tree).encode())}
+
+
+def floats_of(state: Any) -> Iterator[Tensor]:
+    """Return the tensors of a state that have floating point numbers, in order."""
+    tensors: Tensors = []
+    tree_of(state, "", tensors)
+    return (tensor for _, tensor in tensors if tensor.is_floating_point())

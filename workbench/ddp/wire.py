@@ -1,0 +1,83 @@
+"""Messages between ranks and the master: a header in JSON and raw bytes, over a stream of bytes, without pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.core.base.errors import RunError
+
+SIZES = struct.Struct("!IQ")  # bytes of the header, bytes of the values
+MAX_HEADER_BYTES = 2**26
+MAX_PAYLOAD_BYTES = 2**37
+BUFFER_BYTES = 2**22  # bytes that the system may hold of a connection, if it allows as many
+
+
+class Channel:
+    """One end of a connection between a rank and the master."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        for size in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            connection.setsockopt(socket.SOL_SOCKET, size, BUFFER_BYTES)
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def send(self, header: Mapping[str, Any], payload: Any = b"") -> None:
+        """Send a message. Raises `OSError` if the other end is closed."""
+        text, values = json.dumps(header).encode(), memoryview(payload).cast("B")
+        self.connection.sendall(SIZES.pack(len(text), len(values)) + text)
+        if len(values):
+            self.connection.sendall(values)
+
+    def receive(self, room: memoryview | None = None) -> tuple[dict[str, Any], memoryview]:
+        """Return the header and the values of the next message.
+
+        Values of the size of `room`, bytes, are written there. Raises `OSError` if the other end is closed, and
+        `RunError` for bytes that are not a message.
+        """
+        text_bytes, value_bytes = SIZES.unpack(self._read(memoryview(bytearray(SIZES.size))))
+        if text_bytes > MAX_HEADER_BYTES or value_bytes > MAX_PAYLOAD_BYTES:
+            raise RunError(
+                f"message: has {text_bytes} and {value_bytes} bytes; start all ranks with one version"
+            )
+        header = json.loads(bytes(self._read(memoryview(bytearray(text_bytes)))))
+        fits = room is not None and len(room) == value_bytes
+        return header, self._read(room if fits and room is not None else memoryview(bytearray(value_bytes)))
+
+    def _read(self, room: memoryview) -> memoryview:
+        done = 0
+        while done < len(room):
+            count = self.connection.recv_into(room[done:])
+            if not count:
+                raise ConnectionResetError("the other end is closed")
+            done += count
+        return room
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+
+def connect(address: str) -> Channel:
+    """Return a connection to a master at a path of a socket, or at HOST:PORT. Raises `OSError`."""
+    if "/" in address:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(address)
+        return Channel(connection)
+    host, _, port = address.rpartition(":")
+    return Channel(socket.create_connection((host, int(port))))
+
+
+def digest(values: Any, length: int = 8) -> str:
+    """Return a hash of bytes, in hexadecimal digits.
+
+    >>> digest(b"gradient")
+    'e2ec72c3fd55ed74'
+    """
+    return hashlib.blake2b(values, digest_size=length).hexdigest()

@@ -1,0 +1,102 @@
+"""Many runs of a sweep as one task: an engine computes them one after another and writes one shard."""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from workbench.analysis.tables.shards import SUFFIX, ShardRow, table_of, write
+from workbench.core.base.errors import RunError
+from workbench.core.running.start import run
+from workbench.core.trace.layout import SHARDS
+from workbench.lab.batch.execution import reason
+from workbench.lab.batch.sweeps import Item, make_item
+from workbench.lab.batch.task import HOST_ERRORS, POLL_INTERVAL_S, Order, code_of, refusal
+
+
+def run_chunk(order: str, chunk: str) -> dict[str, Any]:
+    """Compute many runs, and write their shard; return it, where this engine does not see the sweep's folder.
+
+    order: fields of an `Order`, as JSON. chunk: base, engine and cluster of the sweep, and the changes of each run, as
+    JSON. The answer has `done` (their number), `failed` (errors by name), `missing` (number of runs that were not
+    begun) and `seconds`; or `refused` or `lost`, as that of `task.run_notebook`.
+    """
+    task, fields = Order(**json.loads(order)), json.loads(chunk)
+    if answer := refusal(task):
+        return answer
+    begun = time.perf_counter()
+    try:
+        with code_of(task):
+            rows = _rows(task, fields)
+            kept = _keep(task, rows)
+    except OSError as error:
+        return {"lost": f"{platform.node()}: {error}"}
+    failed = {row.run: row.error for row in rows if row.state != "done"}
+    missing = len(fields["changes"]) - len(rows)
+    counts = {"done": len(rows) - len(failed), "failed": failed, "missing": missing}
+    return {**counts, "seconds": time.perf_counter() - begun, **kept}
+
+
+def _rows(task: Order, fields: Mapping[str, Any]) -> list[ShardRow]:
+    rows: list[ShardRow] = []
+    looked, longest, shared = time.monotonic(), 0.0, task.shared
+    for changes in fields["changes"]:
+        if time.monotonic() - looked > POLL_INTERVAL_S:
+            looked = time.monotonic()
+            if task.stopped or (shared and task.abandoned):
+                break
+        if task.too_late(longest):
+            break
+        item = make_item(fields["base"], changes, fields["engine"], fields["cluster"])
+        rows.append(_row(item))
+        longest = max(longest, rows[-1].seconds)
+    return rows
+
+
+def _row(item: Item) -> ShardRow:
+    """Compute one run. Whatever it raises is the run's failure, except for errors of the host."""
+    begun = time.perf_counter()
+    head: dict[str, Any] = {"run": item.name, "key": item.key, "host": platform.node()}
+    head["spec"] = json.dumps(item.experiment.model_dump(mode="json"))
+    where: dict[str, Any] = {"cluster": item.cluster} if item.cluster else {"events": False}
+    try:
+        trace = run(item.experiment, item.engine, **where)
+        return ShardRow.of(trace, seconds=time.perf_counter() - begun, **head)
+    except Exception as error:
+        if any(sign in str(error) for sign in HOST_ERRORS):
+            raise
+        seconds = time.perf_counter() - begun
+        chosen = {"engine": item.engine, "cluster": item.cluster}
+        return ShardRow(state="failed", error=reason(error), seconds=seconds, settings=chosen, **head)
+
+
+def _keep(task: Order, rows: list[ShardRow]) -> dict[str, Any]:
+    """Write the shard of some runs into the sweep's folder, or return it."""
+    if not rows:
+        return {}
+    table = table_of(rows)
+    keys = sha256("".join(row.key for row in rows).encode()).hexdigest()[:16]
+    name = f"{time.time_ns():020d}-{keys}{SUFFIX}"
+    if task.shared:
+        write(table, Path(task.folder, SHARDS, name))
+        return {}
+    import pyarrow.parquet as pq
+
+    out = io.BytesIO()
+    pq.write_table(table, out, compression="zstd")
+    content = out.getvalue()
+    return {"name": name, "shard": content, "sum": sha256(content).hexdigest()}
+
+
+def unpack_shard(answer: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return name and content of a shard in an answer. Raises `RunError` for one that has changed on its way."""
+    name, content = str(answer["name"]), bytes(answer["shard"])
+    if sha256(content).hexdigest() != answer["sum"] or Path(name).name != name:
+        raise RunError("a shard has changed on its way from the engine")
+    return name, content

@@ -1,0 +1,299 @@
+"""Runs of a sweep on an executor: which ones to submit, how they ended, and which to do again because they were lost.
+
+Queues and their order are the executor's. A task whose future fails was lost, with an engine or with the executor:
+tasks themselves answer and do not raise. A lost task is submitted again, to a new executor where the old one is broken.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any
+
+from workbench.analysis.tables.status import Status, attempts
+from workbench.core.base.bar import Bar
+from workbench.core.base.errors import RunError
+from workbench.core.base.files import write_file
+from workbench.core.trace.layout import ATTEMPTS, ATTEMPTS_OWNER, LINK, STOP
+from workbench.lab.batch.execution import INTERRUPTED
+from workbench.lab.batch.executors import Connection
+from workbench.lab.batch.page import write_script
+from workbench.lab.batch.sweeps import Item
+from workbench.lab.batch.task import Order, publish, run_notebook, unpack
+
+Answer = dict[str, Any]
+MAX_SUBMITTED = (
+    256  # tasks that the executor has at a time, more than engines, so that none waits for its next task
+)
+MAX_LOSSES = 5  # engines that a run may lose, before it counts as the reason
+MAX_BROKEN = 3  # executors in a row that broke before a task was done
+STOP_TIMEOUT_S = 20.0  # s that engines have for an answer, once the sweep is stopped
+POLL_INTERVAL_S = 0.5
+
+
+class Task(ABC):
+    """What an engine does in one piece: a run in its notebook, or many runs without."""
+
+    name = ""  # of its run, if it has one that shows where it was begun
+    size = 1  # runs
+
+    @abstractmethod
+    def submit(self, executor: Executor, order: str) -> Future[Answer]:
+        """Hand it to the executor. `order`: what all tasks of the sweep share, as JSON."""
+
+    @abstractmethod
+    def ended(self, answer: Answer) -> None:
+        """Record how it ended."""
+
+    @abstractmethod
+    def lost(self, why: str, begun: bool) -> Iterable[Task]:
+        """Return the tasks to submit in its place, after an engine or the executor died with it."""
+
+    @abstractmethod
+    def left(self, begun: bool) -> None:
+        """Record that the sweep was stopped before its end."""
+
+
+@dataclass
+class Dispatcher:
+    """Tasks of one sweep on an executor.
+
+    order: what all tasks share. connection: to the executor. failed: returns how many runs have failed so far, for the
+    progress bar. max_submitted: tasks that the executor has at a time.
+    """
+
+    order: Order
+    connection: Connection
+    progress: bool = True
+    failed: Callable[[], int] = int
+    max_submitted: int = MAX_SUBMITTED
+    _executor: Executor | None = None
+    _todo: Iterator[Task] = field(default_factory=lambda: iter(()))
+    _running: dict[Future[Answer], Task] = field(default_factory=dict)
+    _ended: SimpleQueue[Future[Answer]] = field(default_factory=SimpleQueue)
+    _text: str = ""  # the order as JSON
+    _over: int = 0  # runs that have ended
+    _deaths: int = 0  # executors that broke since a task was done
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the sweep."""
+        return Path(self.order.folder)
+
+    def work(self, tasks: Iterable[Task], before: int, total: int) -> None:
+        """Do all tasks. before: runs that are done already. total: runs of the sweep.
+
+        Raises `KeyboardInterrupt` where the sweep is stopped, and `RunError` where no engine can do its tasks.
+        """
+        self._todo, self._over, self._text = iter(tasks), before, json.dumps(asdict(self.order))
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self.folder / ATTEMPTS)
+        (self.folder / ATTEMPTS).mkdir(mode=0o700)
+        write_file(self.folder / ATTEMPTS / ATTEMPTS_OWNER, self.order.token)
+        try:
+            with Bar("runs", "run", total, self.progress, done=before) as bar:
+                self._loop(bar)
+        except BaseException:
+            self._stop()
+            raise
+        finally:
+            shutil.rmtree(self.folder / ATTEMPTS, ignore_errors=True)
+
+    def _loop(self, bar: Bar) -> None:
+        bar.note("failed=0")
+        while self._fill() or self._running:
+            if (self.folder / STOP).exists():
+                raise KeyboardInterrupt
+            if why := self.connection.broken():
+                self._replace(RunError(why))
+            with suppress(Empty):
+                self._take(self._ended.get(timeout=POLL_INTERVAL_S))
+                bar.note(f"failed={self.failed()}")
+                bar.update(self._over)
+
+    def _fill(self) -> bool:
+        """Submit tasks, as many as the executor should have at a time. Return whether tasks are left."""
+        while len(self._running) < self.max_submitted:
+            if (task := next(self._todo, None)) is None:
+                return False
+            try:
+                if self._executor is None:
+                    self._executor = self.connection.connect()
+                    write_file(self.folder / ATTEMPTS / LINK, self.connection.link)
+                future = task.submit(self._executor, self._text)
+            except (BrokenExecutor, RuntimeError) as error:  # the second of one that was shut down
+                self._again([task])
+                self._replace(error)
+                return True
+            self._running[future] = task
+            future.add_done_callback(self._ended.put)
+        return True
+
+    def _again(self, tasks: Iterable[Task]) -> None:
+        """Put tasks before those that are left."""
+        self._todo = chain(list(tasks), self._todo)
+
+    def _take(self, future: Future[Answer]) -> None:
+        """Record how a task ended."""
+        if (task := self._running.pop(future, None)) is None:
+            return  # of an executor that was replaced
+        try:
+            answer = future.result()
+        except BrokenExecutor as error:
+            self._running[future] = task
+            self._replace(error)
+            return
+        except Exception as error:  # whatever an executor raises for a lost task
+            self._again(task.lost(_one_line(error), True))
+            return
+        if why := answer.get("refused"):
+            raise RunError(why)
+        if why := answer.get("lost"):
+            self._again(task.lost(why, True))
+            return
+        self._deaths = 0
+        self._over += task.size
+        task.ended(answer)
+
+    def _replace(self, error: Exception) -> None:
+        """Give up an executor, and submit again what it had. Raises `RunError` where that does not help."""
+        self._deaths += 1
+        begun, why = attempts(self.folder), _one_line(error)
+        self._executor, lost = None, list(self._running.values())
+        self._running.clear()
+        self._again(chain.from_iterable(task.lost(why, task.name in begun) for task in lost))
+        if self._deaths >= MAX_BROKEN:
+            again = f"workbench sweep {self.folder} resumes it"
+            raise RunError(f"{self.folder}: the executor is broken again and again ({why}); {again}")
+
+    def _stop(self) -> None:
+        """Ask engines to stop by the file that they look for, and wait for those that answer."""
+        write_file(self.folder / STOP, "")
+        self._todo = iter(())
+        waiting = list(self._running)
+        Thread(target=_cancel, args=(waiting,), name="workbench-cancel", daemon=True).start()
+        until = time.monotonic() + STOP_TIMEOUT_S
+        while self._running and time.monotonic() < until:
+            with suppress(Empty, Exception):
+                self._take(self._ended.get(timeout=POLL_INTERVAL_S))
+        begun = attempts(self.folder)
+        for task in self._running.values():
+            task.left(task.name in begun)
+        for task in self._todo:  # those that were lost meanwhile
+            task.left(False)
+
+
+def _one_line(error: Exception) -> str:
+    """Return an error of an executor on one line. Raises `RunError` where its engines lack the package."""
+    text = " ".join(str(error).split())[-300:] or type(error).__name__
+    if "No module named 'workbench" in text:
+        raise RunError(f"the engines have no workbench ({text}); install straggler-workbench there")
+    return text
+
+
+def _cancel(futures: Iterable[Future[Answer]]) -> None:
+    """Take tasks that no engine has begun from the executor's queue."""
+    for future in futures:
+        with suppress(Exception):
+            abort = getattr(future, "abort", None)  # of ipyparallel, which cancels by its scheduler
+            future.cancel() if abort is None else abort()
+
+
+@dataclass(eq=False)
+class NotebookTask(Task):
+    """Run in its notebook. It writes its state into `states`, by name. `longest`: s of the longest run so far."""
+
+    item: Item
+    folder: Path
+    states: dict[str, Status]
+    longest: list[float]
+    losses: int = 0
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Name of the run."""
+        return self.item.name
+
+    def submit(self, executor: Executor, order: str) -> Future[Answer]:
+        """Hand it to the executor, without what an earlier sweep has left of it."""
+        item, final = self.item, self.folder / self.item.name
+        if (status := Status.read(final)) is None or status.state != "done":
+            shutil.rmtree(final, ignore_errors=True)
+        fields = {
+            "name": item.name,
+            "engine": item.engine,
+            "cluster": item.cluster,
+            "expected": self.longest[0],
+        }
+        spec = item.experiment.model_dump(mode="json")
+        return executor.submit(run_notebook, order, json.dumps({**fields, "spec": spec}))
+
+    def ended(self, answer: Answer) -> None:
+        """Record its status, after its files have got their place."""
+        self.states[self.name] = self._status(answer)
+
+    def _status(self, answer: Answer) -> Status:
+        if "missing" in answer:
+            return Status("missing", error=answer["missing"])
+        status, final = Status(**answer["status"]), self.folder / self.name
+        self.longest[0] = max(self.longest[0], status.seconds or 0.0)
+        if "folder" in answer:
+            publish(Path(answer["folder"]), final)
+        elif "files" in answer:
+            arrived = self.folder / ATTEMPTS / secrets.token_hex(8) / self.name
+            try:
+                unpack(answer, arrived)
+            except (OSError, RunError) as error:
+                return Status("failed", error=str(error))
+            publish(arrived, final)
+        return status
+
+    def lost(self, why: str, begun: bool) -> Iterable[Task]:
+        """Return itself, unless it has lost too many engines."""
+        self.losses += begun
+        if self.losses < MAX_LOSSES:
+            return [self]
+        item = self.item
+        why = f"was lost {MAX_LOSSES} times, the last time with: {why}"
+        status = Status(
+            "failed", item.experiment.model_dump(mode="json"), item.engine, item.cluster, error=why
+        )
+        with suppress(OSError):
+            (self.folder / self.name).mkdir(exist_ok=True)
+            status.write(self.folder / self.name)
+        self.states[self.name] = status
+        return []
+
+    def left(self, begun: bool) -> None:
+        """Record it as interrupted, or as missing."""
+        self.states[self.name] = Status("interrupted", error=INTERRUPTED) if begun else Status("missing")
+
+
+def run_notebooks(dispatcher: Dispatcher, todo: Sequence[Item], total: int) -> dict[str, Status]:
+    """Run items in their notebooks, and return their states by name.
+
+    On Ctrl-C, or a request to stop, the states so far are in the `states` of the KeyboardInterrupt.
+    """
+    states, longest = dict[str, Status](), [0.0]
+    write_script(dispatcher.folder)
+    dispatcher.failed = lambda: sum(status.state == "failed" for status in states.values())
+    try:
+        tasks = (NotebookTask(item, dispatcher.folder, states, longest) for item in todo)
+        dispatcher.work(tasks, total - len(todo), total)
+    except KeyboardInterrupt as stopped:
+        for item in todo:
+            states.setdefault(item.name, Status("missing"))
+        stopped.__dict__["states"] = states
+        raise
+    return {item.name: states[item.name] for item in todo}

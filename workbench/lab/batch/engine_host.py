@@ -1,0 +1,105 @@
+"""Engines of ipyparallel on one host: start them, start them again when they die, and end them with the client.
+
+Through a gateway, `main` gets the engines' connection and ends with its input. In a job,
+`python -P -m workbench.lab.batch.engine_host FILE` runs one engine, which ends with the job, or without its controller.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import IO, Any
+
+from workbench.mpi.launch import mpiexec
+from workbench.mpi.launch.processes import die_with_parent_argv
+
+ENGINE_MODULE = "ipyparallel.engine"
+POLL_INTERVAL_S = 0.5
+MAX_QUICK_DEATHS, QUICK_S = (
+    5,
+    20.0,
+)  # engines that die within QUICK_S of their start, in a row, are not replaced
+REGISTRATION_S, MAX_MISSED_BEATS = 120, 40  # s to register; heartbeats after which an engine ends
+_LAUNCHERS = ("OMPI_", "PMIX_", "PRTE_", "PMI_")  # variables that would tell a run's MPI that it is a rank
+
+
+def main(input: IO[bytes], output: IO[bytes], fields: dict[str, Any]) -> None:
+    """Run engines until the input ends. `fields`: `connection` of the controller, as text, and number of `engines`."""
+    ended = Event()
+    Thread(target=_await_end, args=(input, ended), daemon=True).start()
+    with tempfile.TemporaryDirectory(prefix="workbench-engine-") as folder:
+        file = Path(folder) / "connection.json"
+        file.touch(mode=0o600)
+        file.write_text(fields["connection"])
+        keep(file, int(fields["engines"]), ended)
+
+
+def _await_end(input: IO[bytes], ended: Event) -> None:
+    with suppress(OSError, ValueError):
+        while input.read(1):
+            pass
+    ended.set()
+
+
+def keep(connection: Path, engines: int, ended: Event) -> None:
+    """Keep engines running until `ended` is set, or they die as soon as they are started."""
+    running = [_Engine(connection) for _ in range(engines)]
+    try:
+        while not ended.wait(POLL_INTERVAL_S) and _kept(running):
+            pass
+    finally:
+        for engine in running:
+            engine.end()
+
+
+def _kept(engines: list[_Engine]) -> bool:
+    """Look after every engine; return whether one runs."""
+    running = [engine.keep() for engine in engines]
+    return any(running)
+
+
+class _Engine:
+    """One engine, and its replacements."""
+
+    def __init__(self, connection: Path) -> None:
+        self.connection, self.quick = connection, 0
+        self._start()
+
+    def _start(self) -> None:
+        command = [sys.executable, "-P", "-m", ENGINE_MODULE, f"--file={self.connection}"]
+        command += [
+            f"--IPEngine.timeout={REGISTRATION_S}",
+            f"--IPEngine.max_heartbeat_misses={MAX_MISSED_BEATS}",
+        ]
+        # the user's start-up files are for other purposes
+        environment = {name: it for name, it in os.environ.items() if not name.startswith(_LAUNCHERS)}
+        environment |= {**dict.fromkeys(mpiexec.THREADS, "1"), "IPYTHONDIR": str(self.connection.parent)}
+        null = subprocess.DEVNULL
+        argv = die_with_parent_argv("KILL", *command)
+        self.process = subprocess.Popen(argv, stdin=null, stdout=null, env=environment)
+        self.begun = time.monotonic()
+
+    def keep(self) -> bool:
+        """Start it again if it has ended. Return whether it runs."""
+        if self.process.poll() is None:
+            return True
+        self.quick = self.quick + 1 if time.monotonic() - self.begun < QUICK_S else 0
+        if self.quick >= MAX_QUICK_DEATHS:
+            return False
+        self._start()
+        return True
+
+    def end(self) -> None:
+        """Kill it; its kernels end with it."""
+        self.process.kill()
+        self.process.wait()
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]), 1, Event())

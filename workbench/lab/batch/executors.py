@@ -1,0 +1,159 @@
+"""Where the runs of a sweep are executed: processes of this machine, engines of ipyparallel, workers of Dask.
+
+Every `concurrent.futures.Executor` will do. Those that a sweep's file can name are opened here, and closed at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import BrokenExecutor, Executor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from workbench.core.base.settings import SettingError, Settings, setting
+from workbench.mpi import clusters
+
+Given = Executor | Callable[[], Executor]
+
+
+class ExecutorSettings(Settings):
+    """Executor of a sweep, as its file names it.
+
+    >>> ExecutorSettings(kind="processes", engines=4).engines
+    4
+    """
+
+    kind: Literal["local", "processes", "ipyparallel", "dask"] = setting(
+        "local",
+        "local: kernels of this process; processes: workers of this machine; ipyparallel: engines on a cluster;"
+        " dask: workers of Dask",
+    )
+    engines: int | None = setting(None, "runs at a time; empty = as many as -j (--jobs) says", ge=1)
+    cluster: str = setting(clusters.LOCAL, "of ipyparallel: the cluster on which engines are started")
+    listen: str = setting(
+        "127.0.0.1", "of ipyparallel in a batch system: address at which the nodes reach this machine"
+    )
+    address: str = setting("", "of dask: address of the scheduler; empty = workers on this machine")
+
+    @model_validator(mode="after")
+    def _of_kind(self) -> Self:
+        for name, kind in (("cluster", "ipyparallel"), ("listen", "ipyparallel"), ("address", "dask")):
+            if self.kind != kind and name in self.model_fields_set:
+                raise SettingError(f"{name}: belongs to kind: {kind}; drop it, or choose that kind")
+        return self
+
+
+@dataclass
+class Connection:
+    """Open executor of a sweep.
+
+    connect: returns the executor, and after its death another one. broken: returns why no task can end any more, or
+    "". engines: how many runs at a time, None if that is not known. link: address of its dashboard, or "".
+    """
+
+    connect: Callable[[], Executor]
+    broken: Callable[[], str] = str
+    engines: int | None = None
+    link: str = ""
+
+
+@contextmanager
+def connected(given: Given | ExecutorSettings, jobs: int) -> Iterator[Connection]:
+    """Open the executor of a sweep for the length of a block. A given executor is the user's, and stays open."""
+    if not isinstance(given, ExecutorSettings):
+        yield Connection(_again(given))
+        return
+    engines = given.engines or jobs
+    with ExitStack() as stack:
+        found = Connection(lambda: None, engines=engines)  # type: ignore[arg-type,return-value]
+        current = ExitStack()
+        stack.callback(lambda: current.close())
+
+        def connect() -> Executor:
+            current.close()  # what is left of a broken one
+            return _OPEN[given.kind](given, engines, current, found)
+
+        found.connect = connect
+        yield found
+
+
+def _again(given: Given) -> Callable[[], Executor]:
+    """Return a function that returns a given executor once, or one from a given function each time."""
+    if not isinstance(given, Executor):
+        return given
+    left = [given]
+
+    def connect() -> Executor:
+        if not left:
+            raise BrokenExecutor(
+                "it was given as an object; a function that makes one would have made another"
+            )
+        return left.pop()
+
+    return connect
+
+
+def _processes(given: ExecutorSettings, engines: int, stack: ExitStack, found: Connection) -> Executor:
+    """Return joblib's loky: unlike multiprocessing, its processes do not run the user's main script again."""
+    from joblib.externals.loky.backend.context import get_context
+    from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+    pool: Executor = ProcessPoolExecutor(engines, context=get_context("loky"))
+    stack.callback(_shut, pool)
+    return pool
+
+
+def _shut(pool: Any) -> None:
+    with suppress(Exception):
+        pool.shutdown(wait=False, kill_workers=True)
+
+
+def _ipyparallel(given: ExecutorSettings, engines: int, stack: ExitStack, found: Connection) -> Executor:
+    from workbench.lab.batch.engines import started
+
+    running = stack.enter_context(started(given.cluster, engines, given.listen))
+    found.broken = running.broken
+    executor: Executor = running.client.executor()
+    return executor
+
+
+def _dask(given: ExecutorSettings, engines: int, stack: ExitStack, found: Connection) -> Executor:
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise SettingError(
+            "executor.kind = 'dask': needs the package distributed, which is not installed; pip install"
+            " 'straggler-workbench[dask]' brings it"
+        ) from None
+    where: Any = given.address
+    if not where:
+        options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+        where = stack.enter_context(LocalCluster(n_workers=engines, **options))
+    client = stack.enter_context(Client(where))
+    found.link = str(client.dashboard_link)
+    executor: Executor = client.get_executor(pure=False)
+    return executor
+
+
+_OPEN: Mapping[str, Callable[[ExecutorSettings, int, ExitStack, Connection], Executor]] = {
+    "processes": _processes,
+    "ipyparallel": _ipyparallel,
+    "dask": _dask,
+}
+
+
+def executor_of(given: Any) -> Given | ExecutorSettings | None:
+    """Return the executor that a user gave; None: kernels of this process. Raises `SettingError` for anything else."""
+    if isinstance(given, Mapping):
+        given = ExecutorSettings(**given)
+    if given is None or (isinstance(given, ExecutorSettings) and given.kind == "local"):
+        return None
+    if isinstance(given, ExecutorSettings | Executor) or callable(given):
+        return given
+    wanted = (
+        "give a concurrent.futures.Executor, a function that makes one, or fields such as {kind: processes}"
+    )
+    raise SettingError(f"executor = {given!r:.60}: {wanted}")

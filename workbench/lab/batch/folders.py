@@ -1,0 +1,105 @@
+"""Folder of a sweep: the plan that it holds, and the code that it may run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from workbench.analysis.tables.status import is_run, read_plan
+from workbench.core.base.files import sha256
+from workbench.core.base.settings import SettingError, check_kind, path_of
+from workbench.core.base.trust import limited
+from workbench.core.base.user_code import run_hash
+from workbench.core.trace.layout import PLAN
+from workbench.core.trace.trust import code_names, permitted
+from workbench.lab.batch.sweeps import Sweep
+from workbench.mpi import clusters
+
+
+@contextmanager
+def opened(
+    plan: Sweep | Mapping[str, Any] | str | Path,
+    folder: str | Path | None,
+    trust: bool = False,
+    **changes: Any,
+) -> Iterator[tuple[Sweep, Path]]:
+    """Read a sweep and its target folder; see `sweep`. `changes`: other values of its fields.
+
+    Within the block, code that a folder names runs only if it is signed or trusted, see `trace.trust`.
+    """
+    check_kind("trust", trust, bool)
+    if isinstance(plan, Sweep | Mapping):
+        chosen = plan if isinstance(plan, Sweep) else Sweep(**{str(k): v for k, v in plan.items()})
+        yield chosen.replace(**changes), _no_run(path_of(folder or Path("runs") / "sweep", "folder"))
+        return
+    path = path_of(plan, "sweep")
+    if not path.is_dir():
+        where = _no_run(path_of(folder or Path("runs") / path.stem, "folder"))
+        yield Sweep.read(path).replace(**changes), where
+        return
+    chosen = read_folder(path).replace(**changes)
+    with limited(_permitted(chosen, path, trust)):
+        yield chosen, _no_run(path_of(folder or path, "folder"))
+
+
+def read_folder(path: Path) -> Sweep:
+    """Read the sweep of a folder without running anything; raises `SettingError` where there is none."""
+    found = read_plan(path).get("sweep")
+    if found is None:
+        wanted = "give a .yaml file, or a sweep's folder"
+        raise SettingError(f"sweep = {str(path)!r}: is a folder without {PLAN}; {wanted}")
+    if not isinstance(found, dict):
+        raise SettingError(f"{path / PLAN}: is damaged ('sweep' has no fields)")
+    return Sweep(**found)
+
+
+def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
+    """Return the code that a sweep's folder may run, name -> hash; empty if it names no code.
+
+    Raises `SettingError` for code that is neither signed nor trusted.
+    """
+    odd = _elsewhere(plan)
+    if not (names := code_names(noted(plan))) and not odd:
+        return {}
+    with limited() as now, suppress(SettingError):  # other errors of the sweep are reported later
+        plan.items()
+    if not now.names and not odd:  # code that was executed in this process may be executed in its kernels
+        return {name: found for name in names if (found := run_hash(name)) is not None}
+    why = f"{odd}: is not one of {', '.join(clusters.names())}" if odd else now.refused[0]
+    how = f"look at it, then trust=True (--trust) runs it and trusts {str(folder)!r} from then on"
+    return permitted("sweep", folder, signed(plan), trust, SettingError(f"{folder / PLAN}: {why}; {how}"))
+
+
+def _elsewhere(plan: Sweep) -> str:
+    """Return the field by which a sweep would start programs that are not the user's clusters, or connect; or ""."""
+    known, executor = ["", *clusters.names()], plan.executor
+    given = {"cluster": plan.cluster}
+    if executor is not None:
+        given |= {"executor.cluster": executor.cluster, "executor.address": executor.address}
+    return next((f"{name} = {value!r}" for name, value in given.items() if value not in known), "")
+
+
+def signed(plan: Sweep) -> dict[str, Any]:
+    """Return the signed contents of a sweep: all of it, and the cluster's file where it names one."""
+    known = ["", *clusters.names()]
+    given = [plan.cluster, plan.executor.cluster if plan.executor else ""]
+    files = [name for name in given if name not in known and Path(name).is_file()]
+    hashes = ",".join(f"{name}:{sha256(name)}" for name in files)
+    return {**noted(plan), "cluster_file": hashes or (plan.executor.address if plan.executor else "")}
+
+
+def noted(plan: Sweep) -> dict[str, Any]:
+    """Return a sweep as its folder describes it."""
+    return plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _no_run(folder: Path) -> Path:
+    """Reject the folder of a run: the tables treat it as one run, and do not search within it."""
+    for each in (folder, *folder.absolute().parents):
+        if each.is_dir() and is_run([path.name for path in each.iterdir()]):
+            raise SettingError(
+                f"folder = {str(folder)!r}: {each} holds a run; choose another for a sweep's runs"
+            )
+    return folder

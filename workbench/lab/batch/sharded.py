@@ -1,0 +1,222 @@
+"""Sweeps without notebooks: many runs in one task, their rows and curves in shards, and one run made whole later."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from threading import Semaphore
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from workbench.analysis.tables import shards
+from workbench.analysis.tables.status import Status
+from workbench.core.base.errors import RunError
+from workbench.core.base.files import write_file
+from workbench.core.base.settings import SettingError, path_of
+from workbench.core.experiment import Experiment
+from workbench.core.trace.definitions import sources_of
+from workbench.core.trace.layout import ATTEMPTS, SHARDS, TRACE
+from workbench.core.trace.trace import Trace
+from workbench.lab.batch.chunk import run_chunk, unpack_shard
+from workbench.lab.batch.dispatch import MAX_LOSSES, Answer, Dispatcher, Task
+from workbench.lab.batch.execution import NotebookRunner
+from workbench.lab.batch.kernels import Kernels
+from workbench.lab.batch.page import write_script
+from workbench.lab.batch.searches import Changes
+from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep, make_item
+from workbench.lab.batch.task import publish, renamed
+
+CHUNK_SECONDS = 5.0  # s that a task should take: less costs more files, more is lost with an engine
+FIRST_CHUNK, MAX_CHUNK = 8, 1000  # runs of a task before their time is known; at most
+TASKS_PER_ENGINE, USUAL_ENGINES = (
+    3,
+    16,
+)  # tasks that wait for each engine; engines where their number is not known
+
+
+@dataclass
+class Tally:
+    """Counts of a sweep without notebooks. `mean`: s of a run. `failed`: errors of runs that failed, by name."""
+
+    done: int = 0
+    missing: int = 0
+    mean: float = math.nan
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def chunk(self) -> int:
+        """Return how many runs the next task should have."""
+        if math.isnan(self.mean):
+            return FIRST_CHUNK
+        return min(max(int(CHUNK_SECONDS / max(self.mean, 1e-9)), 1), MAX_CHUNK)
+
+
+@dataclass(eq=False)
+class ChunkTask(Task):
+    """Some runs of a sweep, by their changes."""
+
+    plan: Sweep
+    folder: Path
+    changes: Sequence[Changes]
+    tally: Tally
+    losses: int = 0
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """Number of runs."""
+        return len(self.changes)
+
+    def submit(self, executor: Executor, order: str) -> Future[Answer]:
+        """Hand it to the executor."""
+        plan = {"base": self.plan.base, "engine": self.plan.engine, "cluster": self.plan.cluster}
+        return executor.submit(run_chunk, order, json.dumps({**plan, "changes": self.changes}))
+
+    def ended(self, answer: Answer) -> None:
+        """Count its runs, after its shard has got its place."""
+        if "shard" in answer:
+            try:
+                name, content = unpack_shard(answer)
+            except RunError:
+                self.tally.missing += self.size
+                return
+            write_file(self.folder / SHARDS / name, content)
+        self.tally.done += answer.get("done", 0)
+        self.tally.failed |= answer.get("failed", {})
+        self.tally.missing += self.size if isinstance(answer.get("missing"), str) else answer["missing"]
+        if begun := answer.get("done", 0) + len(answer.get("failed", {})):
+            self.tally.mean = answer["seconds"] / begun
+
+    def lost(self, why: str, begun: bool) -> Iterable[Task]:
+        """Return both halves of its runs; a single run, unless it has lost too many engines."""
+        half = (self.size + 1) // 2
+        if self.size > 1:
+            return [replace(self, changes=part) for part in (self.changes[:half], self.changes[half:])]
+        self.losses += 1
+        if self.losses < MAX_LOSSES:
+            return [self]
+        item = make_item(self.plan.base, self.changes[0], self.plan.engine, self.plan.cluster)
+        why = f"was lost {MAX_LOSSES} times, the last time with: {why}"
+        spec = json.dumps(item.experiment.model_dump(mode="json"))
+        row = shards.ShardRow(item.name, item.key, "failed", why, 0.0, "", spec)
+        shards.write(shards.table_of([row]), self.folder / SHARDS / f"{secrets.token_hex(8)}{shards.SUFFIX}")
+        self.tally.failed[item.name] = why
+        return []
+
+    def left(self, begun: bool) -> None:
+        """Count its runs as missing."""
+        self.tally.missing += self.size
+
+
+class Wanted(NamedTuple):
+    """Numbers of the runs to do, how many of the chosen are done, how many were chosen, and some with user code."""
+
+    todo: array[int]
+    before: int
+    total: int
+    own: list[Item]
+
+
+def wanted(plan: Sweep, folder: Path, only: Sequence[str]) -> Wanted:
+    """Check every run, without keeping it. Raises `SettingError` for the first that cannot start."""
+    done, apart = shards.keys_done(folder), {path.name[-KEY_DIGITS:] for path in folder.glob(f"*/{TRACE}")}
+    todo, before, chosen, left = array("l"), 0, 0, set(only)
+    own: dict[tuple[str, ...], Item] = {}
+    for number, item in plan.numbered():
+        if only and not {item.name, item.key} & set(only):
+            continue
+        left -= {item.name, item.key}
+        chosen += 1
+        if names := tuple(source.name for source in sources_of(item.experiment)):
+            own.setdefault(names, item)
+        if item.key in done or item.key in apart:
+            before += 1
+        else:
+            todo.append(number)
+    if left:
+        raise SettingError(f"only = {min(left)!r}: the sweep has no such run; `--dry-run` lists them")
+    return Wanted(todo, before, chosen, list(own.values()))
+
+
+def _changes(plan: Sweep, numbers: array[int]) -> Iterator[Changes]:
+    """Yield the changes of the runs with these numbers, which ascend."""
+    every, at = plan.combinations(), 0
+    for number in numbers:
+        yield next(islice(every, number - at, None))
+        at = number + 1
+
+
+def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, engines: int | None) -> Tally:
+    """Run a sweep without notebooks, and merge its shards at the end. Raises the errors of `Dispatcher.work`."""
+    tally = Tally()
+    (dispatcher.folder / SHARDS).mkdir(exist_ok=True)
+    dispatcher.max_submitted = TASKS_PER_ENGINE * (engines or USUAL_ENGINES)
+    dispatcher.failed = lambda: len(tally.failed)
+    left = _changes(plan, runs.todo)
+
+    def tasks() -> Iterator[Task]:
+        while part := list(islice(left, tally.chunk())):
+            yield ChunkTask(plan, dispatcher.folder, part, tally)
+
+    try:
+        dispatcher.work(tasks(), runs.before, runs.total)
+    except KeyboardInterrupt as stopped:
+        tally.missing = len(runs.todo) - tally.done - len(tally.failed)
+        stopped.__dict__["tally"] = tally
+        raise
+    finally:
+        shards.merge(dispatcher.folder)
+    return tally
+
+
+def made_whole(
+    run: str | Path, notebook: Path, own: Callable[[list[Item]], str], allowed: dict[str, str] | None
+) -> Path:
+    """Make the folder, the notebook and the page of a run in shards from its settings; return the page's folder.
+
+    `run`: FOLDER/NAME. `own`, `allowed`: the user's code, as kernels get it. Raises `SettingError` where there is no
+    such run, and `RunError` where its rounds are not the same bits.
+    """
+    path = path_of(run, "run")
+    folder, name = path.parent.resolve(), path.name
+    if (path / TRACE).is_dir():
+        return path
+    if (row := shards.find(folder, name)) is None:
+        raise SettingError(
+            f"run = {str(run)!r}: is not a run of a sweep without notebooks; `workbench runs` lists them"
+        )
+    item = Item({}, Experiment(**row["spec"]), row.get("engine") or "sim", row.get("cluster") or "", name)
+    if item.key != row["key"]:
+        raise SettingError(f"run = {str(run)!r}: its user-defined code has changed since; run it again")
+    attempt = folder / ATTEMPTS / secrets.token_hex(8)
+    attempt.mkdir(parents=True)
+    write_script(folder)
+    with Kernels(1, code=own([item]), allowed=allowed) as kernels:
+        status = NotebookRunner(notebook, attempt, kernels, Semaphore()).run(item)
+    _check(status, attempt / name, row)
+    renamed(status, attempt / name, folder / name)
+    publish(attempt / name, folder / name)
+    attempt.rmdir()
+    return folder / name
+
+
+def _check(status: Status, made: Path, row: dict[str, Any]) -> None:
+    """Raise `RunError` where a run has ended otherwise, or has other rounds, than in its shard."""
+    if status.state != "done":
+        raise RunError(f"{made.name}: {status.error}")
+    again, known = Trace.load(made / TRACE).columns, row["curves"]
+    other = [name for name in known if not _same(np.asarray(again.get(name, ())), known[name])]
+    if other:
+        raise RunError(
+            f"{made.name}: {other[0]} differs from the sweep's; it ran with other versions, or on another CPU"
+        )
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one.dtype == other.dtype and one.tobytes() == other.tobytes()

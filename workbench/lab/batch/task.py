@@ -1,0 +1,269 @@
+"""One run of a sweep as a task of an executor: what an engine does, and what it answers.
+
+An engine writes a run into an attempt folder of its own. A run that is done is then renamed to its name, and the first
+rename wins, so that an engine that was paused or replaced cannot damage the copy that counts. Without a shared file
+system the files are returned, with their hashes. Orders and answers hold text, numbers and bytes only.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import platform
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock, Semaphore, Thread
+from typing import Any
+
+from workbench.analysis.tables.status import Status, host
+from workbench.core.base.by_value import register
+from workbench.core.base.errors import RunError
+from workbench.core.base.files import write_file
+from workbench.core.base.reading import read_bytes, read_text
+from workbench.core.base.trust import limited
+from workbench.core.experiment import Experiment
+from workbench.core.trace.layout import ATTEMPTS, ATTEMPTS_OWNER, NOTEBOOK, PAGE, STOP
+from workbench.core.trace.trace import versions
+from workbench.lab.batch.execution import NotebookRunner
+from workbench.lab.batch.kernels import Kernels
+from workbench.lab.batch.sweeps import Item
+
+POLL_INTERVAL_S = 0.3  # s between two looks for a request to stop
+# Errors of a host, not of a run: the run is done again elsewhere.
+HOST_ERRORS = ("[Errno 28]", "[Errno 122]", "[Errno 5]", "No space left")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is equal in all tasks of a sweep.
+
+    `folder`: of the sweep, as the client sees it. `token`: content of a file there, by which an engine knows that it
+    sees the same folder. `home`: where runs look for the user's files. `notebook`: its text. `own`, `allowed`:
+    user-defined code, and what may run of it, see `by_value` and `trust`. `versions`: of the client. `threads`: of
+    linear algebra in a run. `timeout`: s for a cell. `until`: end of the engines, s since 1970.
+    """
+
+    folder: str
+    token: str
+    home: str
+    notebook: str = ""
+    own: str = ""
+    allowed: dict[str, str] | None = None
+    versions: dict[str, str] = field(default_factory=versions)
+    threads: int = 1
+    timeout: float | None = None
+    until: float | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether this process sees the sweep's folder."""
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
+            return read_text(Path(self.folder, ATTEMPTS, ATTEMPTS_OWNER)) == self.token
+        return False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether this process sees the request to stop."""
+        return self.shared and Path(self.folder, STOP).exists()
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the sweep is over, or another one is at work in its folder, which this process has seen before."""
+        with suppress(OSError):  # of a file server that does not answer for a while
+            return not self.shared
+        return False
+
+    def unfit(self) -> str:
+        """Return why this engine cannot run tasks of the client, "" if it can."""
+        here = versions()
+        other = [
+            f"{name} {here.get(name)} instead of {it}"
+            for name, it in self.versions.items()
+            if here.get(name) != it
+        ]
+        where = f"engine on {platform.node()}"
+        return f"{where}: has {', '.join(other)}; install the client's versions there" if other else ""
+
+    def too_late(self, expected: float) -> str:
+        """Return why a task of `expected` seconds is not begun: the engine's time ends before; "" otherwise."""
+        ends = [float(end) for end in (self.until, os.environ.get("SLURM_JOB_END_TIME")) if end]
+        left = min(ends, default=float("inf")) - time.time()
+        if left >= max(expected, _longest.get(self.token, 0.0)):
+            return ""
+        return f"{max(left, 0):.0f} s are left, and the longest run took {expected:.0f} s"
+
+
+_longest: dict[str, float] = {}  # s that the longest run of a sweep took in this process
+
+
+def run_notebook(order: str, run: str) -> dict[str, Any]:
+    """Run one notebook, and return its status; with its files, where this engine does not see the sweep's folder.
+
+    order: fields of an `Order`, as JSON. run: name, spec, engine, cluster and expected seconds of the run, as JSON.
+    An answer has `refused` (this engine can run nothing of the sweep), `missing` (was not begun), `lost` (the host
+    failed, not the run), or `status`.
+    """
+    task, item = Order(**json.loads(order)), json.loads(run)
+    if answer := refusal(task, float(item.pop("expected", 0.0))):
+        return answer
+    begun = time.monotonic()
+    try:
+        answer = _in_thread(task, item)
+    except Exception as error:
+        return {"lost": f"{platform.node()}: {' '.join(f'{type(error).__name__}: {error}'.split())}"}
+    _longest[task.token] = max(time.monotonic() - begun, _longest.get(task.token, 0.0))
+    return {"host": platform.node(), **answer}
+
+
+def refusal(task: Order, expected: float = 0.0) -> dict[str, Any]:
+    """Return the answer of a task that is not begun, empty if it may begin. `expected`: s that it takes."""
+    if refused := task.unfit():
+        return {"refused": refused}
+    if task.stopped:
+        return {"missing": "the sweep was stopped"}
+    late = task.too_late(expected)
+    return {"missing": late} if late else {}
+
+
+def _in_thread(task: Order, item: dict[str, Any]) -> dict[str, Any]:
+    """Run in a thread of its own: the engine's may have an event loop, and this one looks for a request to stop."""
+    kernels, answers, seen = _kernels(task), list[dict[str, Any] | BaseException](), task.shared
+
+    def work() -> None:
+        try:
+            answers.append(_run(task, item, kernels))
+        except BaseException as error:
+            answers.append(error)
+
+    thread = Thread(target=work, name="workbench-task", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(POLL_INTERVAL_S)
+        if seen and (task.stopped or task.abandoned) and not kernels.stopping:
+            kernels.stop()
+    if isinstance(answer := answers[0], BaseException):
+        raise answer
+    return answer
+
+
+def _run(task: Order, fields: dict[str, Any], kernels: Kernels) -> dict[str, Any]:
+    with _attempt(task) as (attempt, shared), code_of(task):
+        final = Path(task.folder, fields["name"])
+        if shared and (status := Status.read(final)) is not None and status.state == "done":
+            return {"status": asdict(status)}  # an earlier attempt has come to its end
+        notebook = attempt / NOTEBOOK
+        write_file(notebook, task.notebook)
+        item = Item({}, Experiment(**fields["spec"]), fields["engine"], fields["cluster"], fields["name"])
+        runner = NotebookRunner(notebook, attempt, kernels, Semaphore(), task.timeout)
+        status = renamed(runner.run(item), attempt / item.name, final)
+        if status.state == "failed" and any(sign in status.error for sign in HOST_ERRORS):
+            return {"lost": f"{host()['name']}: {status.error}"}
+        if not shared:
+            return {"status": asdict(status), **_packed(attempt / item.name)}
+        if status.state == "done":
+            publish(attempt / item.name, final)
+            return {"status": asdict(status)}
+        kept = _aside(attempt, item.name)
+        return {"status": asdict(status), "folder": str(kept)}
+
+
+@contextmanager
+def _attempt(task: Order) -> Iterator[tuple[Path, bool]]:
+    """Make the folder of an attempt, and remove it at the end. The second value: whether the client sees it."""
+    shared = task.shared
+    if shared:
+        path = Path(task.folder, ATTEMPTS, f"{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}")
+        path.mkdir(mode=0o700)
+    else:
+        path = Path(tempfile.mkdtemp(prefix="workbench-attempt-"))
+    try:
+        yield path, shared
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _aside(attempt: Path, name: str) -> Path:
+    """Keep the folder of a run that did not succeed, of which the client decides, under another name beside it."""
+    kept = attempt.with_name(f"{attempt.name}-ended")
+    kept.mkdir()
+    (attempt / name).rename(kept / name)
+    return kept / name
+
+
+def publish(attempt: Path, final: Path) -> bool:
+    """Give a whole run its name. Return False, and remove it, where another attempt was faster."""
+    try:
+        attempt.rename(final)
+    except OSError:
+        if attempt.exists():  # else a file server has answered a repeated request
+            shutil.rmtree(attempt, ignore_errors=True)
+            return False
+    return True
+
+
+def renamed(status: Status, folder: Path, final: Path) -> Status:
+    """Write the run's own folder in place of the attempt's into its notebook, page and status."""
+    for name in (NOTEBOOK, PAGE):
+        if (file := folder / name).is_file():
+            write_file(file, read_text(file).replace(str(folder), str(final)))
+    status = replace(status, error=status.error.replace(str(folder), str(final)))
+    with suppress(OSError):
+        status.write(folder)
+    return status
+
+
+def _packed(folder: Path) -> dict[str, Any]:
+    """Return the files of a run by name, and their hashes."""
+    files = {str(path.relative_to(folder)): read_bytes(path) for path in folder.rglob("*") if path.is_file()}
+    return {"files": files, "sums": {name: sha256(content).hexdigest() for name, content in files.items()}}
+
+
+def unpack(answer: Mapping[str, Any], folder: Path) -> None:
+    """Write the files of a run that an engine has returned. Raises `RunError` for one that has changed on its way."""
+    files, sums = answer["files"], answer["sums"]
+    for name, content in files.items():
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise RunError(f"{name}: is not a file of the run; the engine's answer is damaged")
+        if sha256(content).hexdigest() != sums.get(name):
+            raise RunError(f"{name}: has changed on its way from the engine")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, content)
+
+
+@contextmanager
+def code_of(task: Order) -> Iterator[None]:
+    """Register the user's code in this process, once for each sweep; run no other where that is restricted."""
+    with _lock:
+        if task.own and task.own not in _registered:
+            register(task.own)
+            _registered.add(task.own)
+    with nullcontext() if task.allowed is None else limited(task.allowed):
+        yield
+
+
+_registered: set[str] = set()
+_pools: dict[str, Kernels] = {}
+_lock = Lock()
+
+
+def _kernels(task: Order) -> Kernels:
+    """Return this process's warm kernels; a stopped pool is replaced."""
+    fields = json.dumps([task.threads, task.own, task.allowed, task.home])
+    with _lock:
+        if fields not in _pools or _pools[fields].stopping:
+            pool = Kernels(task.threads, code=task.own, allowed=task.allowed)
+            pool.__enter__()
+            pool.home = Path(task.home) if Path(task.home).is_dir() else Path(tempfile.gettempdir())
+            pool.warm()
+            atexit.register(pool.__exit__)
+            _pools[fields] = pool
+        return _pools[fields]

@@ -1,0 +1,225 @@
+// Fit a figure to the width at which it is shown: text is broken into lines, and what stands beside goes below.
+
+const NARROW = 900, BELOW = 720, PHONE = 480; // px below which titles are smaller, legends go below, all letters are smaller
+const ROWS = 16; // labels along an axis that stand beside one another however large they are
+const LINE = 1.3; // height of a line, in its font's size
+const TICKS = 420; // px of an axis below which its ticks are thinned
+const GAP = 66; // px between panels that are stacked, without their titles
+const pen = document.createElement("canvas").getContext("2d");
+
+/** Scale text and margins of a figure's layout or traces; of many labels fewer are kept. */
+function grown(value, by, of = "") {
+  if (by === 1 || value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
+  if (Array.isArray(value)) return typeof value[0] === "object" ? value.map((inner) => grown(inner, by, of)) : value;
+  const grows = (name) => (of.endsWith("font") && name === "size") || (of === "margin" && "lrtb".includes(name));
+  const cell = (name) => name === "textfont" && value.texttemplate === "%{text}"; // whose lines fill it as they are
+  const fewer = (name, inner) =>
+    ["tickvals", "ticktext"].includes(name) && inner?.length > ROWS ? inner.filter((_, i) => i % Math.ceil(by) === 0) : inner;
+  const pair = ([name, inner]) => {
+    if (cell(name)) return [name, inner];
+    return [name, grows(name) && typeof inner === "number" ? inner * by : grown(fewer(name, inner), by, name)];
+  };
+  return Object.fromEntries(Object.entries(value).map(pair));
+}
+
+/** Return the width of a text in px, without its markup. */
+function wide(text, font) {
+  pen.font = `${font.size}px ${font.family}`;
+  return pen.measureText(text.replace(/<[^>]*>/g, "")).width;
+}
+
+/** Break a text into lines that are not wider than a number of pixels. */
+function broken(text, font, width) {
+  const lines = text.split("<br>").flatMap((whole) => {
+    const made = [""];
+    for (const word of whole.split(" ")) {
+      const longer = made.at(-1) ? `${made.at(-1)} ${word}` : word;
+      if (made.at(-1) && wide(longer, font) > width) made.push(word);
+      else made[made.length - 1] = longer;
+    }
+    return made;
+  });
+  return { text: lines.join("<br>"), more: lines.length - text.split("<br>").length };
+}
+
+const family = (layout) => layout.template?.layout?.font?.family ?? layout.font?.family ?? "sans-serif";
+const size = (layout, ...fonts) => fonts.find((font) => font?.size)?.size ?? layout.template?.layout?.font?.size ?? 12;
+const margins = (layout) => ({ l: 80, r: 80, t: 100, b: 80, ...layout.template?.layout?.margin, ...layout.margin });
+const span = (axis) => (axis?.domain ?? [0, 1])[1] - (axis?.domain ?? [0, 1])[0];
+const higher = (layout, more) => ({ ...layout, height: (layout.height ?? 480) + more });
+
+const TOP = 96, PAD = 12; // px above the axes of a usual figure; px above a title
+const ASCENT = 0.95; // of a line above its base, in its font's size
+
+/** Return a layout whose title and subtitle are whole at a width: they are broken into lines, for which the figure grows. */
+function titled(layout, width, scale) {
+  const look = layout.template?.layout ?? {}, title = layout.title, narrow = width < NARROW * scale;
+  if (!title?.text) return layout;
+  const margin = margins(layout), small = (px, least) => (narrow ? Math.min(px, least * scale) : px);
+  const main = { family: family(layout), ...look.title?.font, ...title.font }, below = { family: family(layout), ...title.subtitle?.font };
+  main.size = small(main.size ?? 22, 18);
+  below.size = small(below.size ?? 16, 14);
+  const lines = (text, font, room) => (text ? broken(text, font, room) : { text: "", more: -1 });
+  const find = (room) => [lines(title.text, main, room), lines(title.subtitle?.text, below, room)];
+  const count = ([one, two]) => one.text.split("<br>").length * main.size + (two.text ? two.text.split("<br>").length * below.size : 0);
+  const beside = find(width - margin.l - 72), whole = find(width - 16); // labels may widen the margin
+  const [one, two] = narrow || count(beside) > count(whole) ? whole : beside;
+  const place = narrow || count(beside) > count(whole) ? { xref: "container", x: 0, pad: { l: 6 } } : {};
+  const needed = PAD + LINE * count([one, two]) + (narrow ? 22 : 32), usual = look.margin?.t ?? TOP;
+  const top = narrow ? needed + Math.max(0, margin.t - usual) : Math.max(margin.t, needed + Math.max(0, margin.t - usual));
+  const height = (layout.height ?? 480) + top - margin.t;
+  const subtitle = { ...title.subtitle, text: two.text, font: below };
+  return {
+    ...layout, height, margin: { ...margin, t: top },
+    title: { ...title, ...place, yanchor: "bottom", y: 1 - (PAD + ASCENT * main.size) / height, text: one.text, font: main, subtitle },
+  };
+}
+
+const BARE = ["heatmap", "parcoords", "table", "image"]; // traces without an entry in the legend
+
+/** Move the legend below the axes, as many entries beside one another as fit; the figure grows for it. */
+function lowered(layout, data, width, scale) {
+  const listed = data.filter((trace) => trace.showlegend !== false && !BARE.includes(trace.type)), look = layout.template?.layout?.legend;
+  if (width >= BELOW * scale || !(layout.showlegend ?? listed.length > 1)) return layout;
+  const font = { family: family(layout), size: size(layout, layout.legend?.font, look?.font) };
+  const each = Math.max(...listed.map(({ name }) => wide(name ?? "", font))) + (layout.legend?.itemwidth ?? 30) + 16;
+  const words = layout.legend?.title?.text, head = words ? broken(words, font, width - 24) : null;
+  const title = head ? { title: { ...layout.legend.title, text: head.text, side: "top" } } : {};
+  const rows = Math.ceil(listed.length / Math.max(1, Math.floor(width / each))) + (head ? head.text.split("<br>").length : 0);
+  const place = { orientation: "h", x: 0, xref: "container", xanchor: "left", y: 0, yref: "container", yanchor: "bottom" };
+  const beside = layout.legend?.orientation === "h" ? 0 : LINE * font.size * rows;
+  return higher({ ...layout, legend: { ...layout.legend, ...title, ...place } }, beside + 12);
+}
+
+/** Return what may have a colour bar: traces, and the layout's colour axis. */
+const scales = ({ data, layout }) => [...data, ...(layout.coloraxis ? [layout.coloraxis] : [])];
+
+/** Lay colour bars below the axes, where they take no width from them. */
+function flat(figure, width, scale) {
+  const { layout } = figure, bars = scales(figure).some(({ colorbar, showscale }) => colorbar && showscale !== false && colorbar.orientation !== "h");
+  if (width >= BELOW * scale || !bars) return figure;
+  const font = { family: family(layout), size: size(layout) }, margin = margins(layout), inner = (layout.height ?? 480) - margin.t - margin.b;
+  const lay = (of) => {
+    if (!of?.colorbar || of.colorbar.orientation === "h") return of;
+    const { title, ...bar } = of.colorbar, text = (title?.text ?? "").replaceAll("<br>", " ");
+    const place = { orientation: "h", x: 0.5, xanchor: "center", y: -(3.6 * font.size) / inner, yanchor: "top", len: 1, thickness: 12 };
+    return { ...of, colorbar: { ...bar, ...place, title: { ...title, text: broken(text, font, width - 40).text, side: "top" } } };
+  };
+  const grown = higher(layout, 72), coloraxis = layout.coloraxis ? { coloraxis: lay(layout.coloraxis) } : {};
+  return { data: figure.data.map(lay), layout: { ...grown, ...coloraxis, margin: { ...margin, b: margin.b + 72 } } };
+}
+
+/** Stack panels that stand side by side: each takes the whole width. A figure asks for it by `layout.meta.stacks`. */
+function stacked(layout, width, scale) {
+  if (!layout.meta?.stacks || width >= BELOW * scale) return layout;
+  const axes = Object.keys(layout).filter((name) => /^xaxis\d*$/.test(name));
+  const panels = axes.map((x) => [x, (layout[x].anchor ?? "y").replace("y", "yaxis")]);
+  const margin = margins(layout), inner = (layout.height ?? 480) - margin.t - margin.b, made = { ...layout };
+  const square = ([, y], px) => (layout[y].scaleanchor ? Math.min(px, width - margin.l - margin.r) : px);
+  const heights = panels.map((panel) => square(panel, span(layout[panel[1]]) * inner)), gap = GAP + 2 * LINE * size(layout);
+  const whole = heights.reduce((a, b) => a + b, 0) + gap * (panels.length - 1), annotations = layout.annotations?.map((each) => ({ ...each }));
+  let top = 0;
+  panels.forEach(([x, y], i) => {
+    const [left, right] = layout[x].domain ?? [0, 1], [low, high] = layout[y].domain ?? [0, 1];
+    const domain = [Math.max(0, 1 - (top + heights[i]) / whole), 1 - top / whole];
+    made[x] = { ...layout[x], domain: [0, 1] };
+    made[y] = { ...layout[y], domain, ...(layout[y].matches ? { showticklabels: true } : {}) };
+    for (const each of annotations ?? []) {
+      const mine = each.xref === "paper" && each.yref === "paper" && each.x >= left && each.x <= right && each.y >= low && each.y <= high + 0.01;
+      if (mine && !each.placed) Object.assign(each, { x: 0.5, xanchor: "center", y: domain[1], placed: true });
+    }
+    top += heights[i] + gap;
+  });
+  annotations?.forEach((each) => delete each.placed);
+  return higher({ ...made, ...(annotations ? { annotations } : {}) }, whole - inner);
+}
+
+/** Break the titles of axes and panels into lines that are not longer than what they name. */
+function lined(layout, width) {
+  const margin = margins(layout), made = { ...layout }, over = width - margin.l - margin.r, down = (layout.height ?? 480) - margin.t - margin.b;
+  let more = 0;
+  for (const [name, axis] of Object.entries(layout)) {
+    if (!/^[xy]axis\d*$/.test(name) || !axis.title?.text) continue;
+    const look = layout.template?.layout?.[name.slice(0, 5)]?.title?.font;
+    const font = { family: family(layout), size: size(layout, axis.title.font, look) }, across = name.startsWith("x");
+    const found = broken(axis.title.text, font, Math.max(80, span(axis) * (across ? over : down)));
+    made[name] = { ...axis, title: { ...axis.title, text: found.text } };
+    if (across) more = Math.max(more, found.more * LINE * font.size);
+  }
+  const panel = (x) => Object.entries(made).filter(([name]) => /^xaxis\d*$/.test(name)).map(([, axis]) => axis).find(({ domain = [0, 1] }) => domain[0] <= x && x <= domain[1]);
+  const annotations = layout.annotations?.map((each) => {
+    if (each.xref !== "paper" || each.yref !== "paper" || each.xanchor === "left") return each;
+    const font = { family: family(layout), size: size(layout, each.font) };
+    return { ...each, text: broken(each.text ?? "", font, Math.max(80, span(panel(each.x)) * over)).text };
+  });
+  return higher({ ...made, ...(annotations ? { annotations } : {}) }, more);
+}
+
+/** Thin the ticks of horizontal axes that are too short for them, instead of turning them. */
+function thinned(layout, width) {
+  const margin = margins(layout), made = { ...layout };
+  const font = { family: family(layout), size: layout.template?.layout?.yaxis?.tickfont?.size ?? 12 };
+  const labels = [...(layout.yaxis?.ticktext ?? layout.yaxis?.categoryarray ?? [])].flatMap((text) => `${text}`.split("<br>"));
+  const over = width - Math.max(margin.l, ...labels.map((text) => wide(text, font) + 20)) - margin.r;
+  for (const [name, axis] of Object.entries(layout)) {
+    const px = over * span(axis);
+    if (!/^xaxis\d*$/.test(name) || px > TICKS || axis.type === "category" || axis.visible === false) continue;
+    const { dtick, ...rest } = axis, log = typeof dtick === "string";
+    made[name] = { ...(log || (dtick === 1 && px < 240) ? rest : axis), nticks: Math.max(2, Math.floor(px / 52)), tickangle: 0, ...(log && px > 160 ? { dtick: "D2" } : {}) };
+  }
+  return made;
+}
+
+/** Give parallel axes room for their labels: in lines where the axes are far apart, else aslant. */
+function spaced(figure, width) {
+  const place = figure.data.findIndex((trace) => trace.type === "parcoords");
+  if (place < 0) return figure;
+  const trace = figure.data[place], { layout } = figure, margin = margins(layout), all = trace.dimensions;
+  const ticks = { family: family(layout), size: trace.tickfont?.size ?? 12 }, font = { family: family(layout), size: trace.labelfont?.size ?? 12 };
+  const left = Math.min(width / 3, Math.max(40, ...(all[0].ticktext ?? []).map((text) => wide(text, ticks) + 20)));
+  const room = (width - left - 60) / Math.max(1, all.length - 1), flat = room > 84;
+  const labels = all.map(({ label }) => (flat ? broken(label, font, room - 14).text : label));
+  const rows = Math.max(...labels.map((text) => text.split("<br>").length)), longest = Math.max(...labels.map((text) => wide(text, font)));
+  const more = flat ? LINE * font.size * (rows - 1) : 0.72 * longest;
+  const cut = (text) => (wide(text, ticks) + 14 > left ? `${text.slice(0, Math.floor(text.length * left / (wide(text, ticks) + 24)))}…` : text);
+  const dimensions = all.map((each, i) => ({ ...each, label: labels[i], ...(each.ticktext ? { ticktext: [...each.ticktext].map((text) => (i ? text : cut(text))) } : {}) }));
+  const made = { ...trace, dimensions, ...(flat ? {} : { labelangle: -46 }) };
+  const side = flat ? 60 : Math.max(60, 0.72 * wide(all.at(-1).label, font));
+  return { data: figure.data.with(place, made), layout: higher({ ...layout, margin: { ...margin, l: left, r: side, t: margin.t + more } }, more) };
+}
+
+/** Return a figure as it fits into a width (px); `scale`: of the page's text. */
+function fitted(figure, width, scale = 1) {
+  if (!width) return figure;
+  const whole = grown(figure, scale * (width < PHONE ? 0.86 : 1));
+  const { data, layout } = spaced(flat({ ...whole, layout: stacked(whole.layout, width, scale) }, width, scale), width);
+  return { data, layout: titled(lined(thinned(lowered(layout, data, width, scale), width), width), width, scale) };
+}
+
+const lying = (figure) => scales(figure).some(({ colorbar }) => colorbar?.orientation === "h");
+
+/** Draw a fitted figure. Plotly leaves ticks of a colour bar that is laid down or put up, so it is taken away before. */
+async function redraw(Plotly, plot, figure, config) {
+  if (plot.data && lying(plot) !== lying(figure)) {
+    const bare = (of) => ({ ...of, showscale: false });
+    const layout = figure.layout.coloraxis ? { ...figure.layout, coloraxis: bare(figure.layout.coloraxis) } : figure.layout;
+    await Plotly.react(plot, figure.data.map((trace) => (trace.colorbar ? bare(trace) : trace)), layout, config);
+  }
+  return Plotly.react(plot, figure.data, figure.layout, config);
+}
+
+/** Keep a drawn figure of a page fitted to its box; `config` is that of its first drawing. */
+function keepFitted(Plotly, plot, config) {
+  const figure = { data: plot.data, layout: structuredClone(plot.layout) };
+  let known = 0;
+  const fit = async () => {
+    const width = plot.offsetWidth;
+    if (!width || width === known) return;
+    known = width;
+    const { data, layout } = fitted(figure, width);
+    if (figure.layout.height) plot.style.height = `${layout.height}px`;
+    await redraw(Plotly, plot, { data, layout: { ...layout, autosize: true, uirevision: "page" } }, config);
+  };
+  new ResizeObserver(fit).observe(plot);
+  return fit();
+}
