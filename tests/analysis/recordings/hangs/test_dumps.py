@@ -40,6 +40,15 @@ def test_read_dumps_executes_nothing(tmp_path: Path) -> None:
     assert not made.exists()
 
 
+def test_read_dumps_shortens_values_that_repeat_each_other(tmp_path: Path) -> None:
+    """Sixty lists, each twice in the next one, would be 10^18 items as text."""
+    value: list[Any] = []
+    for _ in range(60):
+        value = [value, value]
+    fields = dump([operation(1, collective_seq_id=value, profiling_name=value)], {DEFAULT: range(2)})
+    refused(write(tmp_path, {0: fields}), "entries[0].collective_seq_id = [", "is not a whole number from 0")
+
+
 def test_read_dumps_of_older_versions(tmp_path: Path) -> None:
     """PyTorch 2.3 wrote pg_name and seq_id, and no description, status or configuration of groups."""
     for rank, numbers in enumerate(([1, 2], [1], [1, 2])):
