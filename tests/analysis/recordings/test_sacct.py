@@ -46,11 +46,15 @@ def aligned(path: Path, table: list[list[str]]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("how", ["-P", "-p", "aligned"])
+@pytest.mark.parametrize("how", ["-P", "-p", "aligned", ".csv"])
 def test_load_sacct_of_arrays_names_the_slow_task(tmp_path: Path, how: str) -> None:
     file = tmp_path / "jobs.txt"
     file = aligned(file, rows()) if how == "aligned" else parsable(file, rows(), "|" * (how == "-p"))
     found = wb.traces.load(file)
+    if how == ".csv":
+        file = tmp_path / "jobs.csv"
+        file.write_text((tmp_path / "jobs.txt").read_text().replace("|", ","))
+        found = wb.traces.load(file)
     assert found.source["title"] == "Slurm's accounting (sacct)"
     assert found.names == ["train"]
     assert found.table().shape == (12, 4)
@@ -133,7 +137,7 @@ def test_load_sacct_names_the_line(tmp_path: Path, row: list[str], text: str) ->
 
 def test_load_sacct_refuses_what_it_cannot_compare(tmp_path: Path) -> None:
     several = [["1", "a", "n[1-4]", "COMPLETED", "00:01:00"]]
-    refused(parsable(tmp_path / "a.txt", several), "line 2", "NodeList = 'n[1-4]'", "each must have one node")
+    refused(parsable(tmp_path / "a.txt", several), "line 2", "NodeList = 'n[1-4]'", "need one node each")
     refused(
         parsable(tmp_path / "b.txt", [["1", "a", "n", "FAILED", "00:01:00"]]), "has no task that is COMPLETED"
     )

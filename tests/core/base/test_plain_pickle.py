@@ -76,6 +76,14 @@ def test_parse_pickle_refuses_every_way_to_name_an_object(content: bytes) -> Non
         parse_pickle(content)
 
 
+def test_parse_pickle_of_deeply_nested_data_does_not_exceed_the_stack() -> None:
+    deep = b"\x80\x02" + 200_000 * b"(" + b")" + 200_000 * b"t"
+    found = parse_pickle(deep + b".")
+    assert isinstance(found, tuple)
+    with pytest.raises(ValueError, match="is not a complete pickle"):
+        parse_pickle(b"\x80\x02}" + deep[2:] + b"K\x01s.")  # as a key
+
+
 def test_parse_pickle_reports_damage() -> None:
     whole = pickle.dumps({"a": [1, 2, ("b", 2.5)]}, 2)
     for end in range(len(whole)):

@@ -1,7 +1,7 @@
 """Statement of which workers are slow from averages alone, as summaries of other tools have them.
 
-A summary has no single steps. So there are no bands, no tests against chance, and no predicted savings. The result has
-only the workers whose average is clearly above the median, with the phases that differ.
+A summary has no single steps. So there are no bands, no test against chance, and no predicted savings. The
+result is the workers whose average is clearly above the median, and the phase that differs most.
 """
 
 from collections.abc import Iterator, Mapping

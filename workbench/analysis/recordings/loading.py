@@ -20,6 +20,8 @@ from workbench.core.contract.recorded import COLUMNS
 from workbench.core.problems.data.cache import root
 from workbench.core.trace.trace import Trace
 
+ONE_STEP = "a test against chance, which needs several steps"
+
 
 @cache
 def known() -> dict[str, Source]:
@@ -91,11 +93,6 @@ def load(
     if wrong := sorted(set(columns) - set(COLUMNS)):
         raise SettingError(f"{wrong[0]} = {columns[wrong[0]]!r}: columns are {', '.join(COLUMNS)}")
     file = _found(path_of(path, "path"))
-    if source is None and dumps.tells(file):
-        why = (
-            "is of PyTorch's flight recorder, which has no times of steps; wb.diagnose tells which ranks hang"
-        )
-        raise SettingError(f"path = {str(file)!r}: {why}")
     kind = None
     try:
         kind = _kind(file, source)
@@ -117,9 +114,17 @@ def load(
     facts = {"title": kind.title, "file": str(file)}
     if kind.name != "table" or _place(file.name, kind):  # other tables belong to the user
         facts |= {"where": kind.where, "licence": kind.licence}
-    facts |= {name: rows.attrs[name] for name in ("left_out", "cores", AVERAGED) if name in rows.attrs}
+    facts |= _notes(rows)
     name = (file.name or file.resolve().name).split(".")[0]  # name of the folder, if "." was given
     return Recording.of_rows(rows, name, kind.units, **facts)
+
+
+def _notes(rows: pd.DataFrame) -> dict[str, str]:
+    """Return what a reader notes about its rows, and whether they are too few for a test."""
+    notes = {name: str(rows.attrs[name]) for name in ("left_out", "cores", AVERAGED) if name in rows.attrs}
+    if AVERAGED not in notes and rows["step"].nunique() == 1:
+        notes["left_out"] = "; ".join(filter(None, [notes.get("left_out"), ONE_STEP]))
+    return notes
 
 
 def _renamed(rows: pd.DataFrame, columns: dict[str, str]) -> pd.DataFrame:
@@ -158,6 +163,9 @@ def _place(name: str, source: Source) -> Path | None:
 def _kind(file: Path, name: str | None) -> Source:
     if name is not None and name not in known():
         raise unknown_name("source", name, known())
+    if name is None and dumps.tells(file):
+        why = "is of PyTorch's flight recorder, which has no times of steps; wb.diagnose returns which ranks hang"
+        raise SettingError(f"path = {str(file)!r}: {why}")
     kinds = [known()[name]] if name is not None else [each for each in known().values() if each.tells(file)]
     if not kinds:
         why = f"is not of a known kind; give it as source = {' | '.join(known())}"

@@ -2,7 +2,8 @@
 
 The standard reader of pickles calls any function that a file names. Here, only the instructions that make plain data
 are applied. Instructions that name, build or call an object raise an error, as do the text instructions of protocols 0
-and 1. A file cannot take more memory than its values.
+and 1. A file cannot take more memory than its values. Keys are text, numbers and bytes, because hashing deeply nested
+keys would exceed the stack.
 """
 
 import pickle
@@ -14,6 +15,8 @@ from typing import Any
 _BYTE, _SHORT, _SIGNED, _LENGTH, _LONG_LENGTH, _DOUBLE = map(
     struct.Struct, ("<B", "<H", "<i", "<I", "<Q", ">d")
 )
+
+_KEYS = (str, int, float, bytes, type(None))  # types of keys, and of members of sets
 
 
 def parse_pickle(content: bytes) -> Any:
@@ -55,7 +58,7 @@ class _Reader:
         return self.pop()
 
     def _refusal(self, code: int) -> str:
-        known = pickletools.code2op.get(chr(code))
+        known = next((each for each in pickletools.opcodes if each.code == chr(code)), None)
         if known is None:
             return f"is not a complete pickle (byte {self.place - 1})"
         why = "only plain data are read, and nothing is executed"
@@ -100,7 +103,14 @@ class _Reader:
 def _pairs(items: list[Any]) -> dict[Any, Any]:
     if len(items) % 2:
         raise IndexError
-    return dict(zip(items[::2], items[1::2], strict=True))
+    return dict(zip(_keys(items[::2]), items[1::2], strict=True))
+
+
+def _keys(items: list[Any]) -> list[Any]:
+    """Return the items. Raises TypeError if one is not a number, text or bytes."""
+    if not all(isinstance(item, _KEYS) for item in items):
+        raise TypeError
+    return items
 
 
 def _push(value: Callable[[_Reader], Any]) -> Callable[[_Reader], None]:
@@ -189,10 +199,10 @@ _HANDLERS: dict[int, Callable[[_Reader], None]] = {
         pickle.TUPLE3: _tuple(3),
         pickle.LIST: _push(_Reader.items),
         pickle.DICT: _push(lambda reader: _pairs(reader.items())),
-        pickle.FROZENSET: _push(lambda reader: frozenset(reader.items())),
+        pickle.FROZENSET: _push(lambda reader: frozenset(_keys(reader.items()))),
         pickle.APPEND: _fill(list, list.extend, 1),
         pickle.APPENDS: _fill(list, list.extend),
-        pickle.ADDITEMS: _fill(set, set.update),
+        pickle.ADDITEMS: _fill(set, lambda found, items: found.update(_keys(items))),
         pickle.SETITEM: _fill(dict, lambda found, items: found.update(_pairs(items)), 2),
         pickle.SETITEMS: _fill(dict, lambda found, items: found.update(_pairs(items))),
         pickle.BINPUT: _remember(lambda reader: int(reader.number(_BYTE))),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import workbench as wb
 from tests.support.flight_dumps import DEFAULT, dump, four, operation, write
@@ -38,6 +41,15 @@ def test_read_dumps_executes_nothing(tmp_path: Path) -> None:
     (folder / "nccl_trace_rank_1").write_bytes(pickle.dumps(fields, 2))
     refused(folder, "nccl_trace_rank_1", "has the instruction GLOBAL at byte", "nothing is executed")
     assert not made.exists()
+
+
+def test_read_dumps_shortens_values_that_repeat_each_other(tmp_path: Path) -> None:
+    """Sixty lists, each twice in the next one, would be 10^18 items as text."""
+    value: list[Any] = []
+    for _ in range(60):
+        value = [value, value]
+    fields = dump([operation(1, collective_seq_id=value, profiling_name=value)], {DEFAULT: range(2)})
+    refused(write(tmp_path, {0: fields}), "entries[0].collective_seq_id = [", "is not a whole number from 0")
 
 
 def test_read_dumps_of_older_versions(tmp_path: Path) -> None:
@@ -131,3 +143,32 @@ def test_read_dumps_names_the_field(tmp_path: Path, change: dict[str, Any], text
 )
 def test_read_dumps_names_the_field_of_the_file(tmp_path: Path, change: dict[str, Any], text: str) -> None:
     refused(write(tmp_path, {0: dump([operation(1)], {DEFAULT: range(2)}) | change}), text)
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 10**18) | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(value=ANY, place=st.integers(0, 27), rank=st.integers(0, 2))
+def test_any_other_value_gives_a_hang_or_a_sentence(value: Any, place: int, rank: int) -> None:
+    groups = {DEFAULT: range(3)}
+    entries = [operation(1, ended=True, frames=[{"filename": "/a/train.py", "line": 3}]), operation(2)]
+    found = {r: dump(entries, groups, {"0": (2, 1)}) for r in range(3)}
+    fields = found[rank]
+    entry, status = dict(entries[1]), dict(fields["pg_status"]["0"])
+    targets = [(fields, key) for key in fields] + [(status, key) for key in status]
+    targets += [(entry, key) for key in sorted(entry)]
+    where, key = targets[place % len(targets)]
+    where[key] = value
+    if where is not fields:
+        fields |= {"entries": [entries[0], entry], "pg_status": {"0": status}}
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), found)
+        try:
+            told = str(wb.diagnose(folder))
+        except SettingError as error:
+            told = str(error) if "nccl_trace_rank_" in str(error) and "\n" not in str(error) else ""
+    assert told

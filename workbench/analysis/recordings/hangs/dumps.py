@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from reprlib import Repr
 from typing import Any, NamedTuple
 
 from workbench.core.base.plain_pickle import parse_pickle
@@ -19,6 +20,9 @@ from workbench.core.base.tables import whole_number
 
 HEAD_BYTES = 4096  # bytes of a file that are searched for the keys of a dump
 MAX_FILE_BYTES = 2**28  # max bytes of a dump
+# Limits of values in errors. A file may nest its values deeply, or use one value in many places.
+_SHORT = Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 60, 60
 MAX_QUOTED = 60  # max characters of a value in an error
 DEFAULT_GROUP = "default_pg"  # description of the group of all ranks
 
@@ -53,7 +57,6 @@ class Operation(NamedTuple):
     name: str
     is_pair: bool
     ended: bool
-    sizes: str
     pair: tuple[bool, int] | None
     where: str
 
@@ -182,7 +185,6 @@ class _Fields:
             name=name,
             is_pair=is_pair,
             ended=bool(fields.get("retired")) or fields.get("state") == "completed",
-            sizes=text(fields.get("input_sizes", "")),
             pair=(pair[1] == "send", int(pair[3])) if pair else None,
             where=_called(fields.get("frames")),
         )
@@ -236,16 +238,22 @@ class _Fields:
         return number
 
     def _wrong(self, where: str, value: Any, why: str) -> SettingError:
-        return SettingError(f"path = {str(self.file)!r}, {where} = {repr(value)[:MAX_QUOTED]}: {why}")
+        return SettingError(f"path = {str(self.file)!r}, {where} = {_shown(value)}: {why}")
 
 
 def text(value: Any) -> str:
     r"""Return a value of a file as text on one line, without half characters.
 
-    >>> text("two\nlines"), text([[3, 4]])
-    ('two lines', '[[3, 4]]')
+    >>> text("two\nlines"), text(3)
+    ('two lines', '3')
     """
-    return " ".join(str(value).encode(errors="replace").decode().split())
+    shown = value if isinstance(value, str) else _shown(value)
+    return " ".join(shown.encode(errors="replace").decode().split())
+
+
+def _shown(value: Any) -> str:
+    """Return a value as text for an error, shortened."""
+    return _SHORT.repr(value)[:MAX_QUOTED]
 
 
 def _called(frames: Any) -> str:

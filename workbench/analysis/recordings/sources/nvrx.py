@@ -20,13 +20,14 @@ from workbench.core.base.settings import SettingError
 HEAD_BYTES = 2**20  # bytes of a file that are searched for a report
 MAX_QUOTED = 60  # max characters of a value in an error
 UNITS = "times the fastest rank"
+UNLISTED = "ranks that a report does not list, which are taken to be as slow as they can be"
 RELATIVE, INDIVIDUAL = "gpu_relative_perf_scores", "gpu_individual_perf_scores"
 
 _HEAD = re.compile(rb"GPUs? (?:relative|individual) perf|[gG]pu_(?:relative|individual)_perf_scores")
 _PRINTED = re.compile(r"GPUs? (?P<kind>relative|individual) perf(?: scores)?: ?(?P<scores>\{.*\})")
 _TITLE = re.compile(r"GPU (?P<kind>relative|individual) performance:")
 _LISTED = re.compile(r"Rank=(?P<rank>\d+) Node=(?P<node>\S+) Score=(?P<score>[\d.]+|nan)")
-_SHORTENED = re.compile(r"Worst performing (?P<shown>\d+)/(?P<all>\d+) ranks")
+_PART = re.compile(r"(?P<which>Worst|Best) performing (?P<shown>\d+)/(?P<all>\d{1,6}) ranks")
 _ENDINGS = (".log", ".txt", ".out", ".err", ".json", ".jsonl", ".ndjson", "")
 
 Scores = dict[int, tuple[float, str]]  # score and node of each rank
@@ -49,7 +50,8 @@ def read(path: Path) -> pd.DataFrame:
     Scores relative to other ranks are used, or if there are none, those relative to the rank's own past. Raises
     `SettingError` with the line that is wrong.
     """
-    reports = [*_Reports(path)]
+    log = _Reports(path)
+    reports = [*log]
     kind = "relative" if any(kind == "relative" for kind, _, _ in reports) else "individual"
     rows = [
         (rank, node, step, 1 / score, line)
@@ -62,16 +64,41 @@ def read(path: Path) -> pd.DataFrame:
     if not rows:
         raise SettingError(f"path = {str(path)!r}: has no report with a score of a GPU")
     found = pd.DataFrame(rows, columns=["worker", "host", "step", "seconds", "line"]).set_index("line")
-    if kind == "individual":
-        found.attrs["left_out"] = "differences between ranks, as scores compare each rank with its own past"
-    return found if (found["host"] != "").all() else found.assign(host="")
+    past = ["differences between ranks, as scores compare each rank with its own past"] * (
+        kind == "individual"
+    )
+    if left_out := [*past, *[UNLISTED] * log.is_partial]:
+        found.attrs["left_out"] = "; ".join(left_out)
+    nodes = found[found["host"] != ""].groupby("worker")["host"].first()
+    return found.assign(host=found["worker"].map(nodes) if found["worker"].isin(nodes.index).all() else "")
+
+
+class _Listed:
+    """Report that lists its ranks in lines of their own: all of them, or the worst and the best ones."""
+
+    def __init__(self, kind: str, line: int) -> None:
+        self.kind, self.line = kind, line
+        self.scores: Scores = {}
+        self.ranks = 0  # number of ranks of the job; 0: those that are listed
+        self.slowest = math.nan  # largest score among the worst ranks, which no unlisted rank is below
+
+    def add(self, rank: int, score: float, node: str, is_worst: bool) -> None:
+        """Add a rank that the report lists."""
+        self.scores.setdefault(rank, (score, node))
+        if is_worst and not score <= self.slowest:
+            self.slowest = score
+
+    def ended(self) -> tuple[str, int, Scores]:
+        """Return kind, line and scores. Unlisted ranks are taken to be as slow as the order allows."""
+        unlisted = {rank: (self.slowest, "") for rank in range(self.ranks) if rank not in self.scores}
+        return self.kind, self.line, self.scores | unlisted
 
 
 class _Reports:
     """Reports of a file, in order: their kind, line and scores."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.is_partial = path, False
 
     def __iter__(self) -> Iterator[tuple[str, int, Scores]]:
         text = read_text(self.path, "replace")
@@ -80,28 +107,25 @@ class _Reports:
             for place, report in enumerate(whole if isinstance(whole, list) else [whole], 1):
                 yield from self._of_json(place, report)
             return
-        kind, scores, begun = "", {}, 0  # type: str, Scores, int
+        report, is_worst = None, True  # type: _Listed | None, bool
         for number, line in enumerate(text.split("\n"), 1):
-            if begun and not (_LISTED.search(line) or not line.strip()):
-                yield kind, begun, scores
-                kind, scores, begun = "", {}, 0
+            if report is not None and not (_LISTED.search(line) or _PART.search(line) or not line.strip()):
+                yield report.ended()
+                report = None
             if line.startswith("{") and "perf_scores" in line:
                 yield from self._of_json(number, self._json(number, line))
             elif printed := _PRINTED.search(line):
                 yield printed["kind"], number, self._of_dict(number, printed["scores"])
             elif title := _TITLE.search(line):
-                kind, scores, begun = title["kind"], {}, number
-            elif match := _SHORTENED.search(line):
-                raise self._wrong(number, self._shortened(match))
-            elif begun and (match := _LISTED.search(line)):
-                scores[int(match["rank"])] = self._score(number, float(match["score"])), match["node"]
-        if begun:
-            yield kind, begun, scores
-
-    def _shortened(self, match: re.Match[str]) -> str:
-        needed = math.ceil(int(match["all"]) / 2)
-        why = f"lists {match['shown']} of {match['all']} ranks on each side"
-        return f"{why}; set num_gpu_perf_scores_to_print = {needed}, so that all are in the log"
+                report = _Listed(title["kind"], number)
+            elif report is not None and (part := _PART.search(line)):
+                report.ranks, is_worst = int(part["all"]), part["which"] == "Worst"
+                self.is_partial |= report.ranks > 2 * int(part["shown"])
+            elif report is not None and (match := _LISTED.search(line)):
+                score = self._score(number, float(match["score"]))
+                report.add(int(match["rank"]), score, match["node"], is_worst)
+        if report is not None:
+            yield report.ended()
 
     def _of_dict(self, number: int, text: str) -> Scores:
         plain = re.sub(r"\bnan\b", "None", text)

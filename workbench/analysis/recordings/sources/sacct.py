@@ -1,4 +1,4 @@
-"""Slurm's accounting: the output of `sacct`, with JobID and Elapsed, in columns or separated by | (-P, -p)."""
+"""Output of Slurm's `sacct` with JobID and Elapsed: in columns, or separated by | (-P, -p) or commas."""
 
 import re
 from collections import Counter
@@ -67,7 +67,13 @@ def tells(path: Path) -> bool:
 
 
 def _names(line: str) -> set[str]:
-    return {name.strip().lower() for name in (line.split("|") if "|" in line else line.split())}
+    separator = _separator(line)
+    return {name.strip().lower() for name in (line.split(separator) if separator else line.split())}
+
+
+def _separator(line: str) -> str:
+    """Return what separates the columns of the first line; "" if they have fixed widths."""
+    return next((mark for mark in "|," if mark in line), "")
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -115,7 +121,9 @@ def _by_task(rows: list[Row]) -> Iterator[dict[str, object]]:
 def _by_node(path: Path, rows: list[Row]) -> Iterator[dict[str, object]]:
     for row in rows:
         if not row.node or _SEVERAL.search(row.node):
-            why = f"NodeList = {row.node!r}: jobs without an array are compared by node; each must have one node"
+            why = (
+                f"NodeList = {row.node!r}: jobs without an array are compared by node, and need one node each"
+            )
             raise SettingError(f"path = {str(path)!r}, line {row.line}: {why}; {NEEDED}")
     before = Counter[str]()
     for row in sorted(rows, key=lambda row: (row.job, _order(row.step))):
@@ -149,7 +157,8 @@ class _Columns:
         self.path = path
         header, second = lines[0], lines[1] if len(lines) > 1 else ""
         self.first, self._spans = 1, []  # type: int, list[tuple[int, int]]
-        if "|" not in header:
+        self._separator = _separator(header)
+        if not self._separator:
             if not _DASHES.fullmatch(second):
                 why = "has no line of dashes below its names, which gives the columns"
                 raise SettingError(f"path = {str(path)!r}, line 2: {why}; {NEEDED}")
@@ -158,7 +167,7 @@ class _Columns:
         self._places = {name.lower(): place for place, name in reversed([*enumerate(self._fields(header))])}
 
     def _fields(self, line: str) -> list[str]:
-        cells = [line[start:end] for start, end in self._spans] if self._spans else line.split("|")
+        cells = line.split(self._separator) if self._separator else [line[a:b] for a, b in self._spans]
         return [cell.strip() for cell in cells]
 
     def row(self, number: int, line: str) -> Row | None:
