@@ -109,7 +109,7 @@ def test_record_refuses_in_a_sentence(tmp_path: Path) -> None:
         ):
             pass
         with pytest.raises(
-            SettingError, match="work: 'words' is no amount of work; give samples, tokens, squares"
+            SettingError, match="work: 'words' is not an amount of work; give samples, tokens, squares"
         ):
             recorder.step(words=3)
 

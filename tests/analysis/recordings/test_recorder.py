@@ -204,16 +204,19 @@ def _wrong(field: str, value: float) -> Array:
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (_text, "is no file of recorded steps"),
-        (_cut, "is no file of recorded steps"),
-        (_array(steps=np.zeros(3, ROW)), "is no file of recorded steps"),
-        (_array(steps=np.zeros(3, ROW), about=np.array("{")), "is no file of recorded steps"),
-        (_array(steps=np.zeros(3, ROW), about=_about(host=None, cores="x")), "is no file of recorded steps"),
+        (_text, "cannot be read as recorded steps"),
+        (_cut, "cannot be read as recorded steps"),
+        (_array(steps=np.zeros(3, ROW)), "cannot be read as recorded steps"),
+        (_array(steps=np.zeros(3, ROW), about=np.array("{")), "cannot be read as recorded steps"),
+        (
+            _array(steps=np.zeros(3, ROW), about=_about(host=None, cores="x")),
+            "cannot be read as recorded steps",
+        ),
         (_array(steps=np.zeros(3, ROW), about=_about(format=2)), "format = 2: this version reads 1"),
         (_array(steps=np.zeros(3), about=_about()), "steps has fields None"),
         (_array(steps=np.zeros(0, ROW), about=_about()), "steps has fields"),
-        (_array(steps=_wrong("forward", -1.0), about=_about()), "step 1: forward = -1.0: is no time"),
-        (_array(steps=_wrong("exchange", np.nan), about=_about()), "step 1: exchange = nan: is no time"),
+        (_array(steps=_wrong("forward", -1.0), about=_about()), "step 1: forward = -1.0: is not a time"),
+        (_array(steps=_wrong("exchange", np.nan), about=_about()), "step 1: exchange = nan: is not a time"),
     ],
 )
 def test_recorder_files_that_are_damaged_are_refused(

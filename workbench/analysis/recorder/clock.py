@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
@@ -13,8 +14,7 @@ class Marks:
     """Moments at which phases of one step begin; the last one is the end of the step.
 
     With a device, an event is recorded in its current stream beside each moment. The stream reaches the event when all
-    work before it is done, so that the time between two events is what the step takes on the device. Work that the
-    device does while the processor is busy elsewhere is then not counted twice.
+    work before it is done. The time between two events is therefore what the phase takes on the device.
 
     >>> marks = Marks(moments=(0.0, 1.0, 4.0), phases=("data", "forward", "other"))
     >>> marks.seconds()
@@ -47,16 +47,15 @@ class Marks:
     def seconds(self) -> dict[str, float]:
         """Return the seconds of each phase. Waits for the device, unless it `is_reached`."""
         found: dict[str, float] = {}
-        for place, took in enumerate(self._spans()):
-            phase = self.phases[place]
+        for phase, took in zip(self.phases, self._spans(), strict=False):
             found[phase] = found.get(phase, 0.0) + took
         return found
 
     def _spans(self) -> list[float]:
         if not self.on_device:
-            return [after - before for before, after in zip(self.moments, self.moments[1:], strict=False)]
+            return [after - before for before, after in pairwise(self.moments)]
         self.events[-1].synchronize()
-        pairs = zip(self.events, self.events[1:], strict=False)
+        pairs = pairwise(self.events)
         return [max(before.elapsed_time(after), 0.0) / MS_PER_SECOND for before, after in pairs]
 
 

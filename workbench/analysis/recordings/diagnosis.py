@@ -236,7 +236,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     links = {_link(parts.names, i): parts.exchange * share for i, share in parts.slow_links().items()}
     found += [_culprit(who, gain, now, rng, LINK) for who, gain in links.items()]
     repaired = parts.repaired(even) - sum(links.values())
-    # a promise is no larger than what it saves if the named workers are like the others
+    # a promise is at most what it saves if the named workers are like the others
     least = parts.least if like == "the median" else repaired
     steps = Steps(times, parts.names, besides=parts.besides, least=least)
     helped = _help(usual) + [Candidate(BALANCED, now - parts.uneven, "UMW", {})] * bool(parts.uneven.any())

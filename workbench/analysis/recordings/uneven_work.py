@@ -1,7 +1,7 @@
 """Uneven work: steps in which workers have different numbers of tokens or samples, and what that costs.
 
-A worker with more tokens is not slow. What a worker's time owes to its work is fitted by the differences between its
-own steps, so that a slow worker cannot be mistaken for one with much work.
+A worker with more tokens is not slow. The time of a token is fitted by the differences between a worker's own steps.
+So a slow worker is not mistaken for one with much work.
 """
 
 from __future__ import annotations

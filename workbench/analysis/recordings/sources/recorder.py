@@ -101,7 +101,7 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
         whole = {"host": str(about["host"]), "cores": max(int(about["cores"] or 1), 1)}
         whole["links"] = [(int(step), float(seconds)) for step, seconds in about.get("links", ())]
     except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise SettingError(f"path = {str(file)!r}: is no file of recorded steps ({error})") from None
+        raise SettingError(f"path = {str(file)!r}: cannot be read as recorded steps ({error})") from None
     if newer:
         raise SettingError(
             f"path = {str(file)!r}: format = {about['format']}: this version reads {FORMAT}; update it"
@@ -114,7 +114,7 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
         wrong = np.flatnonzero(~(np.isfinite(steps[name]) & (steps[name] >= 0)))
         if len(wrong):
             step, value = steps["step"][wrong[0]], steps[name][wrong[0]]
-            why = "is no time; leave the file out"
+            why = "is not a time; leave the file out"
             raise SettingError(f"path = {str(file)!r}, step {step}: {name} = {value}: {why}")
     return steps, whole
 
