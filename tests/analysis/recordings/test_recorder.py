@@ -232,6 +232,16 @@ def test_recorder_files_that_are_damaged_are_refused(
     assert "\n" not in str(found.value)
 
 
+def test_recorder_folder_without_an_exchange_compares_own_times(tmp_path: Path) -> None:
+    ranks = job(forward={1: 0.1})
+    for rows in ranks:
+        rows["exchange"] = 0.0
+    found = wb.diagnose(write(tmp_path / "steps", ranks))
+    assert found.culprits[0].who == "worker 1"
+    own = sum(OWN.values())
+    assert found.slowdown == pytest.approx((own + 0.1) / own, rel=0.03)
+
+
 def test_recorder_folder_with_one_step_asks_to_wait(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="no rank has recorded a second step yet"):
         wb.traces.load(write(tmp_path / "steps", job(steps=1)))
