@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -42,7 +43,13 @@ class Marks:
     @property
     def is_reached(self) -> bool:
         """Whether the device has reached the end of the step."""
-        return not self.on_device or bool(self.events[-1].query())
+        if not self.on_device:
+            return True
+        try:
+            return bool(self.events[-1].query())
+        except RuntimeError:  # the event belongs to a graph, or the device has failed
+            self.events.clear()
+            return True
 
     def seconds(self) -> dict[str, float]:
         """Return the seconds of each phase. Waits for the device, unless it `is_reached`."""
@@ -52,24 +59,36 @@ class Marks:
         return found
 
     def _spans(self) -> list[float]:
-        if not self.on_device:
-            return [after - before for before, after in pairwise(self.moments)]
-        self.events[-1].synchronize()
-        pairs = pairwise(self.events)
-        return [max(before.elapsed_time(after), 0.0) / MS_PER_SECOND for before, after in pairs]
+        if self.on_device:
+            with suppress(RuntimeError):  # as above; then the clock of the processor counts
+                self.events[-1].synchronize()
+                pairs = pairwise(self.events)
+                return [max(before.elapsed_time(after), 0.0) / MS_PER_SECOND for before, after in pairs]
+        return [after - before for before, after in pairwise(self.moments)]
 
 
 class Events:
-    """CUDA events that are used again, because making one costs more than recording it."""
+    """CUDA events that are used again, because making one costs more than recording it.
 
-    def __init__(self, make: Any) -> None:
-        self._make = make
+    `make`: class of the events. `is_ready`: whether the device is in use yet. An event that cannot be recorded ends the
+    use of events, and never the training.
+    """
+
+    def __init__(self, make: Any, is_ready: Callable[[], bool]) -> None:
+        self._make, self._is_ready = make, is_ready
         self._free: list[Any] = []
+        self.are_used = True
 
     def recorded(self) -> Any:
-        """Return an event that is recorded in the current stream now."""
+        """Return an event that is recorded in the current stream now; None without a device that is in use."""
+        if not self.are_used or not self._is_ready():
+            return None
         event = self._free.pop() if self._free else self._make(enable_timing=True)
-        event.record()
+        try:
+            event.record()
+        except RuntimeError:  # for example, the process has changed its device since
+            self.are_used = False
+            return None
         return event
 
     def release(self, events: list[Any]) -> None:

@@ -254,7 +254,7 @@ class Recorder:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-            "clock": "device" if self._events is not None else "processor",
+            "clock": "device" if self._events is not None and self._events.are_used else "processor",
             "complete": self._closed,
             "links": list(self._links),
         }
@@ -313,4 +313,6 @@ def rank_of_process() -> int:
 def _events() -> Events | None:
     """Return events of the CUDA device, None if there is none."""
     torch = sys.modules.get("torch")
-    return Events(torch.cuda.Event) if torch is not None and torch.cuda.is_available() else None
+    if torch is None or not torch.cuda.is_available():
+        return None
+    return Events(torch.cuda.Event, torch.cuda.is_initialized)
