@@ -59,7 +59,6 @@ def test_record_writes_segments_and_attempts(tmp_path: Path, monkeypatch: pytest
     assert len(list(tmp_path.iterdir())) == 6
 
 
-@pytest.mark.usefixtures("no_torch")
 def test_record_can_be_read_while_the_job_runs(tmp_path: Path) -> None:
     with wb.record(tmp_path, every=0.05) as recorder:
         recorder.step()
