@@ -30,6 +30,7 @@ NAMES = {
     "widgets": ["recalled", "scale_x", "display_page", "folded"],  # read by the page's JavaScript
     "stand-ins of batch commands": ["qsub", "qdel", "qstat"],
     "optuna": ["sampler"],
+    "lightning and transformers": ["on_*", "training_step", "configure_optimizers"],
     "tqdm": ["last_print_t"],
     "pandas": ["_constructor"],
     "plotly": ["_validate"],

@@ -204,13 +204,13 @@ def _wrong(field: str, value: float) -> Array:
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (_text, "is not a file of recorded steps"),
-        (_cut, "is not a file of recorded steps"),
-        (_array(steps=np.zeros(3, ROW)), "is not a file of recorded steps"),
-        (_array(steps=np.zeros(3, ROW), about=np.array("{")), "is not a file of recorded steps"),
+        (_text, "cannot be read as recorded steps"),
+        (_cut, "cannot be read as recorded steps"),
+        (_array(steps=np.zeros(3, ROW)), "cannot be read as recorded steps"),
+        (_array(steps=np.zeros(3, ROW), about=np.array("{")), "cannot be read as recorded steps"),
         (
             _array(steps=np.zeros(3, ROW), about=_about(host=None, cores="x")),
-            "is not a file of recorded steps",
+            "cannot be read as recorded steps",
         ),
         (_array(steps=np.zeros(3, ROW), about=_about(format=2)), "format = 2: this version reads 1"),
         (_array(steps=np.zeros(3), about=_about()), "steps has fields None"),
@@ -230,6 +230,16 @@ def test_recorder_files_that_are_damaged_are_refused(
     assert file.name in str(found.value)
     assert why in str(found.value)
     assert "\n" not in str(found.value)
+
+
+def test_recorder_folder_without_an_exchange_compares_own_times(tmp_path: Path) -> None:
+    ranks = job(forward={1: 0.1})
+    for rows in ranks:
+        rows["exchange"] = 0.0
+    found = wb.diagnose(write(tmp_path / "steps", ranks))
+    assert found.culprits[0].who == "worker 1"
+    own = sum(OWN.values())
+    assert found.slowdown == pytest.approx((own + 0.1) / own, rel=0.03)
 
 
 def test_recorder_folder_with_one_step_asks_to_wait(tmp_path: Path) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from workbench.analysis.recorder.record import Recorder
+from typing import Any
 
 LIGHTNING_MODULES = ("lightning.pytorch", "pytorch_lightning")
 
 
-def lightning_callback(recorder: Recorder) -> Any:
+def lightning_callback(recorder: Any) -> Any:
     """Return a callback of Lightning that records from `on_train_start` to `on_train_end`, or to an exception.
 
     Raises `ImportError` if Lightning is not installed.
@@ -19,22 +16,22 @@ def lightning_callback(recorder: Recorder) -> Any:
     base: Any = _lightning().Callback
 
     class Recording(base):
-        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        def on_train_start(self, *_: Any) -> None:
             recorder.__enter__()
 
-        def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        def on_train_batch_start(self, _trainer: Any, _module: Any, batch: Any, _place: int) -> None:
             recorder.measure(batch)
 
-        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        def on_train_end(self, *_: Any) -> None:
             recorder.close()
 
-        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        def on_exception(self, *_: Any) -> None:
             recorder.close()
 
     return Recording()
 
 
-def transformers_callback(recorder: Recorder) -> Any:
+def transformers_callback(recorder: Any) -> Any:
     """Return a callback of Hugging Face's Trainer that records from `on_train_begin` to `on_train_end`.
 
     The work of a batch is measured when the model gets it: its loader is a batch ahead. Raises `ImportError` if
@@ -45,7 +42,7 @@ def transformers_callback(recorder: Recorder) -> Any:
     class Recording(base):
         hook: Any = None
 
-        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        def on_train_begin(self, *_: Any, model: Any = None, **_named: Any) -> None:
             recorder.__enter__()
             if model is not None:
                 self.hook = model.register_forward_pre_hook(self.measure, with_kwargs=True)
@@ -54,7 +51,7 @@ def transformers_callback(recorder: Recorder) -> Any:
             if model.training:
                 recorder.measure(named or inputs)
 
-        def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        def on_train_end(self, *_: Any, **_named: Any) -> None:
             recorder.close()
             if self.hook is not None:
                 self.hook.remove()

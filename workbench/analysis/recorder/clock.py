@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
@@ -12,9 +14,8 @@ MS_PER_SECOND = 1e3
 class Marks:
     """Moments at which phases of one step begin. The last one is the end of the step.
 
-    With a device, an event is recorded in its current stream beside each moment. The stream reaches an event when all
-    work before it is done. So the time between two events is the time on the device. Work that overlaps with the
-    processor's own work is not counted twice.
+    With a device, an event is recorded in its current stream beside each moment. The stream reaches the event when all
+    work before it is done. The time between two events is therefore what the phase takes on the device.
 
     >>> marks = Marks(moments=(0.0, 1.0, 4.0), phases=("data", "forward", "other"))
     >>> marks.seconds()
@@ -42,35 +43,52 @@ class Marks:
     @property
     def is_reached(self) -> bool:
         """Whether the device has reached the end of the step."""
-        return not self.on_device or bool(self.events[-1].query())
+        if not self.on_device:
+            return True
+        try:
+            return bool(self.events[-1].query())
+        except RuntimeError:  # the event belongs to a graph, or the device has failed
+            self.events.clear()
+            return True
 
     def seconds(self) -> dict[str, float]:
         """Return the seconds of each phase. Waits for the device, unless it `is_reached`."""
         found: dict[str, float] = {}
-        for place, took in enumerate(self._spans()):
-            phase = self.phases[place]
+        for phase, took in zip(self.phases, self._spans(), strict=False):
             found[phase] = found.get(phase, 0.0) + took
         return found
 
     def _spans(self) -> list[float]:
-        if not self.on_device:
-            return [after - before for before, after in zip(self.moments, self.moments[1:], strict=False)]
-        self.events[-1].synchronize()
-        pairs = zip(self.events, self.events[1:], strict=False)
-        return [max(before.elapsed_time(after), 0.0) / MS_PER_SECOND for before, after in pairs]
+        if self.on_device:
+            with suppress(RuntimeError):  # as above; then the clock of the processor counts
+                self.events[-1].synchronize()
+                pairs = pairwise(self.events)
+                return [max(before.elapsed_time(after), 0.0) / MS_PER_SECOND for before, after in pairs]
+        return [after - before for before, after in pairwise(self.moments)]
 
 
 class Events:
-    """CUDA events that are used again, because making one costs more than recording it."""
+    """CUDA events that are used again, because making one costs more than recording it.
 
-    def __init__(self, make: Any) -> None:
-        self._make = make
+    `make`: class of the events. `is_ready`: whether the device is in use yet. An event that cannot be recorded ends the
+    use of events, and never the training.
+    """
+
+    def __init__(self, make: Any, is_ready: Callable[[], bool]) -> None:
+        self._make, self._is_ready = make, is_ready
         self._free: list[Any] = []
+        self.are_used = True
 
     def recorded(self) -> Any:
-        """Return an event that is recorded in the current stream now."""
+        """Return an event that is recorded in the current stream now; None without a device that is in use."""
+        if not self.are_used or not self._is_ready():
+            return None
         event = self._free.pop() if self._free else self._make(enable_timing=True)
-        event.record()
+        try:
+            event.record()
+        except RuntimeError:  # for example, the process has changed its device since
+            self.are_used = False
+            return None
         return event
 
     def release(self, events: list[Any]) -> None:

@@ -8,8 +8,8 @@ waits for the exchange. So the callback is called when the rank has all its grad
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import wraps
 from typing import Any
 
@@ -91,34 +91,28 @@ class Instruments:
         apart = not self._inside or (self._inside == "backward" and around == self._exchange)
         return apart and threading.get_ident() == self._thread
 
-    @contextmanager
-    def _within(self, what: str) -> Iterator[None]:
-        outside, self._inside = self._inside, what
-        try:
-            yield
-        finally:
-            self._inside = outside
-
     def _data(self, given: Any, args: Any, options: Any) -> Any:
         self._timeline.data_begins()
-        with self._within("data"):
-            try:
-                batch = given(*args, **options)
-            finally:
-                self._timeline.data_ends()
+        outside, self._inside = self._inside, "data"
+        try:
+            batch = given(*args, **options)
+        finally:
+            self._inside = outside
+            self._timeline.data_ends()
         self._batch(batch)
         return batch
 
     def _backward(self, given: Any, args: Any, options: Any) -> Any:
         hook = self._last_callback(args[0] if args else options.get("tensors"))
         self._timeline.backward_begins()
-        with self._within("backward"):
-            try:
-                return given(*args, **options)
-            finally:
-                self._timeline.backward_ends()
-                if hook is not None:
-                    hook.remove()
+        outside, self._inside = self._inside, "backward"
+        try:
+            return given(*args, **options)
+        finally:
+            self._inside = outside
+            self._timeline.backward_ends()
+            if hook is not None:
+                hook.remove()
 
     def _last_callback(self, tensors: Any) -> Any:
         """Let the first operation of a backward pass queue a callback. Return the hook, or None if it cannot."""
@@ -136,11 +130,12 @@ class Instruments:
 
     def _exchange(self, given: Any, args: Any, options: Any) -> Any:
         self._timeline.enter(EXCHANGE)
-        with self._within("exchange"):
-            try:
-                return given(*args, **options)
-            finally:
-                self._timeline.leave()
+        outside, self._inside = self._inside, "exchange"
+        try:
+            return given(*args, **options)
+        finally:
+            self._inside = outside
+            self._timeline.leave()
 
     def _optimiser_begins(self, *_: Any) -> None:
         if threading.get_ident() == self._thread:

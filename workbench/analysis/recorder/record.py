@@ -29,7 +29,6 @@ from workbench.analysis.recorder.steps import (
     SEGMENT_STEPS,
     WORK,
     Place,
-    StepRows,
     next_attempt,
     write_steps,
 )
@@ -43,7 +42,7 @@ MAX_PROBES = 100  # max number of probes of a link that are kept
 MIN_EVERY_S = 0.05  # min time between two writes, s, because more frequent ones would slow the job down
 # names of the rank, and of the number of ranks, in environments of torchrun, Slurm and MPI
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-_NOTHING = dict.fromkeys(WORK, float("nan"))
+_UNKNOWN = float("nan")
 _open: list[Recorder] = []  # the recorder of this process
 
 
@@ -69,11 +68,9 @@ class Recorder:
         self._optimiser: Any = None  # id of the optimiser whose step ends a training step
         self._work: dict[str, float] = {}
         self._pending: deque[_Step] = deque()
-        self._rows = np.zeros(SEGMENT_STEPS, ROW)
-        self._count, self._processor = 0, 0.0
+        self._rows: list[tuple[float, ...]] = []  # of steps that no full segment has yet
+        self._processor = 0.0
         self._events: Events | None = None
-        self._lock = threading.Lock()
-        self._full: list[StepRows] = []  # segments to write
         self._links: deque[tuple[int, float]] = deque(maxlen=MAX_PROBES)  # step and seconds of each probe
         self.rank, self._segment = 0, 0
         self._attempt: int | None = None  # known when the first segment is written
@@ -177,7 +174,7 @@ class Recorder:
     def measure(self, inputs: Any) -> None:
         """Add the work of a batch to the step.
 
-        Batches of DataLoaders are then no longer measured, because they may be loaded before the step that uses them.
+        Batches of DataLoaders are no longer measured, as they may come before the step in which they are used.
         """
         if self._measures_batches:
             self._measures_batches, self._work = False, {}
@@ -220,16 +217,10 @@ class Recorder:
             self._note(self._pending.popleft())
 
     def _note(self, step: _Step) -> None:
-        seconds = step.marks.seconds()
-        work = {**_NOTHING, **step.work}
-        phases = (seconds.get(phase, 0.0) for phase in PHASES)
-        row = (step.number, step.ended, *phases, step.processor, *work.values())
-        with self._lock:
-            self._rows[self._count] = row
-            self._count += 1
-            if self._count == SEGMENT_STEPS:
-                self._full.append(self._rows)
-                self._rows, self._count = np.zeros(SEGMENT_STEPS, ROW), 0
+        seconds, work = step.marks.seconds(), step.work
+        phases = [seconds.get(phase, 0.0) for phase in PHASES]
+        amounts = [work.get(name, _UNKNOWN) for name in WORK]
+        self._rows.append((step.number, step.ended, *phases, step.processor, *amounts))
         if self._events is not None:
             self._events.release(step.marks.events[:-1])
 
@@ -238,25 +229,23 @@ class Recorder:
             self._write()
 
     def _write(self) -> None:
-        """Write all segments, also the last one, which is not full. Training continues if writing fails."""
-        with self._lock:
-            full, self._full = self._full, []
-            begun = self._rows[: self._count].copy()
+        """Write full segments, and the one that is not full yet. Training continues if that fails."""
         try:
-            for rows in full:
-                self._write_segment(rows)
+            while len(self._rows) >= SEGMENT_STEPS:
+                self._write_segment(self._rows[:SEGMENT_STEPS])
+                del self._rows[:SEGMENT_STEPS]  # rows that were appended meanwhile stay
                 self._segment += 1
-            if len(begun):
-                self._write_segment(begun)
+            if self._rows:
+                self._write_segment(self._rows[:])
         except OSError as error:
             why = f"{self.folder}: the recorder cannot write ({error}); training continues"
             warnings.warn(why, stacklevel=2)
 
-    def _write_segment(self, rows: StepRows) -> None:
+    def _write_segment(self, rows: list[tuple[float, ...]]) -> None:
         if self._attempt is None:
             self._attempt = next_attempt(self.folder, self.rank)
         place = Place(self.rank, self._attempt, self._segment)
-        write_steps(self.folder, place, rows, self._about())
+        write_steps(self.folder, place, np.array(rows, ROW), self._about())
 
     def _about(self) -> dict[str, Any]:
         return {
@@ -265,7 +254,7 @@ class Recorder:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-            "clock": "device" if self._events is not None else "processor",
+            "clock": "device" if self._events is not None and self._events.are_used else "processor",
             "complete": self._closed,
             "links": list(self._links),
         }
@@ -324,4 +313,6 @@ def rank_of_process() -> int:
 def _events() -> Events | None:
     """Return events of the CUDA device, None if there is none."""
     torch = sys.modules.get("torch")
-    return Events(torch.cuda.Event) if torch is not None and torch.cuda.is_available() else None
+    if torch is None or not torch.cuda.is_available():
+        return None
+    return Events(torch.cuda.Event, torch.cuda.is_initialized)

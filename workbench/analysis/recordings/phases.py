@@ -27,10 +27,8 @@ from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
 
 PORT_PHASES = ("wait", "receive")
 MIN_PROBES, MIN_LINK_RATIO = 3, 3.0  # min number of probes, and min ratio to the usual time in all of them
-LIKE_DRAWS, MAX_SHIFT_STEPS = (
-    24,
-    5,
-)  # number of draws of a worker that is like the others, and max distance of the drawn steps
+# number of draws of a worker that is like the others, and max steps before or after, from which they come
+LIKE_DRAWS, MAX_SHIFT_STEPS = 24, 5
 # names of phases of a training step, in sentences
 STEP_PHASE_NAMES = {
     "data": "loading its data",
@@ -252,7 +250,7 @@ def _left_out(job: Recording, there: set[str]) -> str:
     """Return the effects that the model of a step leaves out, and those that it assumes to stay."""
     skipped = f"{job.source['left_out']}; " if "left_out" in job.source else ""
     if EXCHANGE in there:
-        return f"{skipped}an exchange is taken to last as long after its last worker, for each last worker"
+        return f"{skipped}an exchange is taken to last as long after any other last worker"
     missing = [what for what, some in PHASES_OF_CAUSE.items() if there.isdisjoint(some)]
     ends = "a step is taken to end with its slowest worker"
     taken = f"{ends}, and to take twice as long with twice the samples"

@@ -1,7 +1,7 @@
 """Uneven work: steps in which workers have different numbers of tokens or samples, and the cost of this.
 
-A worker with more tokens is not slow. The effect of work on time is fitted to the differences between a worker's own
-steps. So a slow worker is not mistaken for one with much work.
+A worker with more tokens is not slow. The time of a token is fitted by the differences between a worker's own steps.
+So a slow worker is not mistaken for one with much work.
 """
 
 from __future__ import annotations

@@ -60,6 +60,10 @@ def read(path: Path) -> pd.DataFrame:
     ranks = [each for each in every if each.steps["ended"][-1] >= begun - MAX_SKEW_S]
     first = max(max(int(each.steps["step"][0]) for each in ranks), FIRST_STEPS)
     frame = pd.concat([_rows(each, first) for each in ranks], ignore_index=True)
+    if not any(
+        each.steps[EXCHANGE].any() for each in ranks
+    ):  # ranks do not wait for each other, or it was not seen
+        frame = frame[frame["phase"] != EXCHANGE].reset_index(drop=True)
     if frame.empty:
         raise SettingError(
             f"path = {str(path)!r}: no rank has recorded a second step yet; wait for some steps"
@@ -101,7 +105,7 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
         whole = {"host": str(about["host"]), "cores": max(int(about["cores"] or 1), 1)}
         whole["links"] = [(int(step), float(seconds)) for step, seconds in about.get("links", ())]
     except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise SettingError(f"path = {str(file)!r}: is not a file of recorded steps ({error})") from None
+        raise SettingError(f"path = {str(file)!r}: cannot be read as recorded steps ({error})") from None
     if newer:
         raise SettingError(
             f"path = {str(file)!r}: format = {about['format']}: this version reads {FORMAT}; update it"
