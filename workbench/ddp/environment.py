@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from workbench.core.base.errors import RunError
@@ -70,9 +71,8 @@ def read() -> Environment:
 
 def store() -> Any:
     """Return the store that torchrun keeps at MASTER_ADDR and MASTER_PORT."""
-    from torch.distributed import TCPStore
-
-    return TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    distributed = import_module("torch.distributed")
+    return distributed.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
 
 
 def from_store() -> tuple[str, str]:

@@ -120,7 +120,7 @@ class Job:
         per_sample = self._per_sample(losses)
         weights = torch.as_tensor(self._weights, dtype=per_sample.dtype, device=per_sample.device)
         loss = (weights * per_sample).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward([loss])
         self._computed, self._begun, self._own_loss = True, True, float(loss.detach())
         if self._channel and self._exchanges == 0 and self.rule.replicated:
             self._found["pass"] = self._first_pass(per_sample)
@@ -171,7 +171,7 @@ class Job:
         header |= {"dtype": "f8" if flat.dtype == torch.float64 else "f4", "samples": len(self._weights)}
         header |= dict(zip(("seconds", "cpu"), self._clock(), strict=True))
         self._found = {}
-        room = memoryview(flat.numpy()).cast("B")
+        room = flat.numpy().data.cast("B")
         reply, found = self._ask(header, room, room)
         self._exchanges += 1
         if reply["do"] == "load":
