@@ -174,6 +174,15 @@ def test_unequal_scripts_are_refused() -> None:
     assert [rank.failure() for rank in ranks] == [why] * 2
 
 
+def test_second_job_of_a_script_is_refused() -> None:
+    master, ranks = started("GC", 2, stragglers=1)
+    second = Rank(master, 0)
+    second.join()
+    assert second.failure() == "rank 0: has joined already; call ddp.prepare once in a script"
+    ranks[1].answer(1, 1.0)
+    assert ranks[1].failure().startswith("rank 0")
+
+
 def test_checkpoints_are_written_and_begin_the_next_job(tmp_path: Path) -> None:
     _, ranks = started("GC", 3, folder=tmp_path, every=2, stragglers=1)
     for event in (1, 2, 3):

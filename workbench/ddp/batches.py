@@ -41,10 +41,10 @@ class JobBatches:
         self.loader, self.seed = loader, seed
         self.samples = len(cast(Sized, loader.dataset))
         self._sampler: Iterable[Iterable[int]] = loader.batch_sampler
-        self.per_epoch = len(self.rows(0))
+        self._epoch: tuple[int, list[list[int]]] = (0, self.rows(0))
+        self.per_epoch = len(self._epoch[1])
         if not self.per_epoch:
             raise SettingError(f"loader: has no batch of {self.samples} samples; lower batch_size")
-        self._epoch: tuple[int, list[list[int]]] = (0, self.rows(0))
 
     def of(self, step: int) -> list[int]:
         """Return the samples of a step, which is numbered from 0."""

@@ -251,7 +251,7 @@ class Job:
         script = {
             "model": digest(repr(shapes).encode()),
             "optimiser": type(self.optimiser).__name__,
-            "batches": digest(repr(batches.rows(0)).encode()),
+            "batches": digest(repr((batches.per_epoch, batches.of(0))).encode()),
         }
         if self._channel:
             self._channel.send({"rank": self.rank, "token": token})

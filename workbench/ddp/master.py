@@ -151,6 +151,8 @@ class Master:
     # -------------------------------------------------------------- requests
 
     def _join(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
+        if rank in self.alive:
+            self.failure = f"rank {rank}: has joined already; call ddp.prepare once in a script"
         self.alive.add(rank)
         self.dead.pop(rank, None)
         newest = self._newest.get(ALL)
