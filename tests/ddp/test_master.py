@@ -82,7 +82,9 @@ def test_death_while_a_late_rank_waits_lets_that_rank_take_part() -> None:
 
 def test_restarted_rank_takes_the_newest_state() -> None:
     master, ranks = started("GC", 3, stragglers=1)
-    exchange(ranks, 1)
+    for rank in ranks:
+        rank.answer(1, 1.0, **{"pass": first_pass([7], ["ab"], [1.0], [])})
+    assert {rank.commit()[0] for rank in ranks} == {1}
     ranks[1].die()
     exchange([ranks[0], ranks[2]], 2)
     new = Rank(master, 1)
@@ -91,7 +93,11 @@ def test_restarted_rank_takes_the_newest_state() -> None:
         assert master.changed.wait_for(lambda: 1 in master._behind, timeout=60)
     exchange([ranks[0], ranks[2]], 3)
     assert new.loaded() == (3, "state 3 of 0")
-    exchange([ranks[0], new, ranks[2]], 4)
+    report = {"pass": first_pass([7], ["ab"], [0.5], [])}  # of another model than the first pass of rank 0
+    new.answer(4, 1.0, **report)
+    for rank in (ranks[0], ranks[2]):
+        rank.answer(4, 1.0)
+    assert {rank.commit()[0] for rank in (ranks[0], new, ranks[2])} == {4}
 
 
 def test_rank_that_is_late_at_the_end_gets_the_last_state() -> None:
