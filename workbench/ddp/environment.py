@@ -8,13 +8,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.core.base.errors import RunError
 from workbench.ddp.wire import Channel, connect
-
-if TYPE_CHECKING:
-    from workbench.ddp.rules import Rule
 
 VARIABLE = "WORKBENCH_DDP"
 STORE_KEY = "workbench/ddp/master"  # key of the master's address in the store of torchrun
@@ -36,12 +33,6 @@ class Environment:
     address: str = ""
     seed: int = 0
     check_every: int = 100
-
-    def rule(self) -> Rule:
-        """Return the rule of the scheme. Raises `SettingError`."""
-        from workbench.ddp.rules import rule
-
-        return rule(self.scheme, self.scheme_args, self.ranks)
 
     def text(self) -> str:
         """Return the value of the environment variable."""

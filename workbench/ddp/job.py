@@ -22,6 +22,7 @@ from workbench.core.base.settings import SettingError
 from workbench.ddp import environment, states
 from workbench.ddp.batches import JobBatches, RankBatches, input_digests
 from workbench.ddp.replicas import first_pass
+from workbench.ddp.rules import rule
 from workbench.ddp.wire import Channel, digest
 
 NORMALISATION = nn.modules.batchnorm._BatchNorm
@@ -65,7 +66,7 @@ class Job:
         self.model, self.optimiser, self._more = model, optimiser, dict(more)
         found = environment.read()
         self.rank, self.ranks, self._options = found.rank, found.ranks, found
-        self.rule = found.rule()
+        self.rule = rule(found.scheme, found.scheme_args, found.ranks)
         self.step, self.loss, self._epoch = 0, float("nan"), 0
         self._own_loss = float("nan")
         batches = JobBatches(loader, found.seed)
