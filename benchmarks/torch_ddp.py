@@ -116,7 +116,7 @@ def train_ddp(steps: int) -> None:
         loss = loss_of(model, x, y, rank, step).mean()
         loss.backward()
         optimiser.step()
-        log.step(float(loss))
+        log.step(float(loss.detach()))
         if rank == 0 and "DEATH" in os.environ:
             log.write()
     mine = torch.tensor(log.losses)

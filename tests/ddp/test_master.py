@@ -82,7 +82,9 @@ def test_death_while_a_late_rank_waits_lets_that_rank_take_part() -> None:
 
 def test_restarted_rank_takes_the_newest_state() -> None:
     master, ranks = started("GC", 3, stragglers=1)
-    exchange(ranks, 1)
+    for rank in ranks:
+        rank.answer(1, 1.0, **{"pass": first_pass([7], ["ab"], [1.0], [])})
+    assert {rank.commit()[0] for rank in ranks} == {1}
     ranks[1].die()
     exchange([ranks[0], ranks[2]], 2)
     new = Rank(master, 1)
@@ -91,7 +93,11 @@ def test_restarted_rank_takes_the_newest_state() -> None:
         assert master.changed.wait_for(lambda: 1 in master._behind, timeout=60)
     exchange([ranks[0], ranks[2]], 3)
     assert new.loaded() == (3, "state 3 of 0")
-    exchange([ranks[0], new, ranks[2]], 4)
+    report = {"pass": first_pass([7], ["ab"], [0.5], [])}  # of another model than the first pass of rank 0
+    new.answer(4, 1.0, **report)
+    for rank in (ranks[0], ranks[2]):
+        rank.answer(4, 1.0)
+    assert {rank.commit()[0] for rank in (ranks[0], new, ranks[2])} == {4}
 
 
 def test_rank_that_is_late_at_the_end_gets_the_last_state() -> None:
@@ -158,10 +164,11 @@ def test_replicas_that_disagree_end_the_job() -> None:
 def test_unequal_states_end_the_job() -> None:
     _, ranks = started("GC", 2, stragglers=1)
     exchange(ranks, 1)
-    for rank, found in zip(ranks, ("ab", "cd"), strict=True):
-        rank.answer(2, 1.0, states=(1, {"optimiser.state.0.exp_avg": found}))
-    assert any("after step 1: optimiser.state.0.exp_avg: differs between ranks 0 and 1" in rank.failure()
-               for rank in ranks[1:])  # fmt: skip
+    ranks[0].answer(2, 1.0, states=(1, {"optimiser.state.0.exp_avg": "ab"}))
+    assert ranks[0].commit()[0] == 2
+    ranks[1].answer(2, 1.0, states=(1, {"optimiser.state.0.exp_avg": "cd"}))
+    why = "after step 1: optimiser.state.0.exp_avg: differs between ranks 0 and 1"
+    assert ranks[1].failure().startswith(why)
 
 
 def test_unequal_scripts_are_refused() -> None:
@@ -172,6 +179,15 @@ def test_unequal_scripts_are_refused() -> None:
     ranks[1].join(optimiser="Adam")
     why = "optimiser: is SGD at rank 0 and Adam at rank 1; make them equal"
     assert [rank.failure() for rank in ranks] == [why] * 2
+
+
+def test_second_job_of_a_script_is_refused() -> None:
+    master, ranks = started("GC", 2, stragglers=1)
+    second = Rank(master, 0)
+    second.join()
+    assert second.failure() == "rank 0: has joined already; call ddp.prepare once in a script"
+    ranks[1].answer(1, 1.0)
+    assert ranks[1].failure().startswith("rank 0")
 
 
 def test_checkpoints_are_written_and_begin_the_next_job(tmp_path: Path) -> None:

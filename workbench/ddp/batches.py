@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -39,10 +39,12 @@ class JobBatches:
                 f"loader: its dataset is {kind}; take one with numbered samples, and a batch_size"
             )
         self.loader, self.seed = loader, seed
-        self.per_epoch = len(self.rows(0))
-        if not self.per_epoch:
-            raise SettingError(f"loader: has no batch of {len(loader.dataset)} samples; lower batch_size")  # type: ignore[arg-type]
+        self.samples = len(cast(Sized, loader.dataset))
+        self._sampler: Iterable[Iterable[int]] = loader.batch_sampler
         self._epoch: tuple[int, list[list[int]]] = (0, self.rows(0))
+        self.per_epoch = len(self._epoch[1])
+        if not self.per_epoch:
+            raise SettingError(f"loader: has no batch of {self.samples} samples; lower batch_size")
 
     def of(self, step: int) -> list[int]:
         """Return the samples of a step. Steps are numbered from 0."""
@@ -61,10 +63,10 @@ class JobBatches:
             for generator in (torch.default_generator, own):
                 if generator is not None:
                     generator.manual_seed(key(self.seed, epoch))
-            return [list(map(int, batch)) for batch in self.loader.batch_sampler]  # type: ignore[union-attr]
+            return [list(map(int, batch)) for batch in self._sampler]
 
     def _of_replicas(self, sampler: DistributedSampler[Any], epoch: int) -> list[list[int]]:
-        count, size = len(self.loader.dataset), self.loader.batch_size or 1  # type: ignore[arg-type]
+        count, size = self.samples, self.loader.batch_size or 1
         generator = torch.Generator().manual_seed(key(self.seed, epoch))
         order = (
             torch.randperm(count, generator=generator) if sampler.shuffle else torch.arange(count)
@@ -130,8 +132,8 @@ class RankBatches:
         given = self.batches.loader
         names = ["num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn"]
         names += ["multiprocessing_context", "prefetch_factor"] if given.num_workers else []
-        same = {name: getattr(given, name) for name in names}
-        return DataLoader(self._loader_dataset(), batch_sampler=self, **same)  # type: ignore[arg-type]
+        same: dict[str, Any] = {name: getattr(given, name) for name in names}
+        return DataLoader(self._loader_dataset(), batch_sampler=cast(Any, self), **same)
 
 
 class KeyedDataset(Dataset[Any]):

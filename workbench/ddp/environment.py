@@ -7,13 +7,11 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 from workbench.core.base.errors import RunError
 from workbench.ddp.wire import Channel, connect
-
-if TYPE_CHECKING:
-    from workbench.ddp.rules import Rule
 
 VARIABLE = "WORKBENCH_DDP"
 STORE_KEY = "workbench/ddp/master"  # key of the master's address in the store of torchrun
@@ -35,12 +33,6 @@ class Environment:
     address: str = ""
     seed: int = 0
     check_every: int = 100
-
-    def rule(self) -> Rule:
-        """Return the rule of the scheme. Raises `SettingError`."""
-        from workbench.ddp.rules import rule
-
-        return rule(self.scheme, self.scheme_args, self.ranks)
 
     def text(self) -> str:
         """Return the value of the environment variable."""
@@ -70,9 +62,8 @@ def read() -> Environment:
 
 def store() -> Any:
     """Return the store that torchrun keeps at MASTER_ADDR and MASTER_PORT."""
-    from torch.distributed import TCPStore
-
-    return TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    distributed = import_module("torch.distributed")
+    return distributed.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
 
 
 def from_store() -> tuple[str, str]:

@@ -22,6 +22,7 @@ from workbench.core.base.settings import SettingError
 from workbench.ddp import environment, states
 from workbench.ddp.batches import JobBatches, RankBatches, input_digests
 from workbench.ddp.replicas import first_pass
+from workbench.ddp.rules import rule
 from workbench.ddp.wire import Channel, digest
 
 NORMALISATION = nn.modules.batchnorm._BatchNorm
@@ -67,7 +68,7 @@ class Job:
         self.model, self.optimiser, self._more = model, optimiser, dict(more)
         found = environment.read()
         self.rank, self.ranks, self._options = found.rank, found.ranks, found
-        self.rule = found.rule()
+        self.rule = rule(found.scheme, found.scheme_args, found.ranks)
         self.step, self.loss, self._epoch = 0, float("nan"), 0
         self._own_loss = float("nan")
         batches = JobBatches(loader, found.seed)
@@ -122,7 +123,7 @@ class Job:
         per_sample = self._per_sample(losses)
         weights = torch.as_tensor(self._weights, dtype=per_sample.dtype, device=per_sample.device)
         loss = (weights * per_sample).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward([loss])
         self._computed, self._begun, self._own_loss = True, True, float(loss.detach())
         if self._channel and self._exchanges == 0 and self.rule.replicated:
             self._found["pass"] = self._first_pass(per_sample)
@@ -173,7 +174,7 @@ class Job:
         header |= {"dtype": "f8" if flat.dtype == torch.float64 else "f4", "samples": len(self._weights)}
         header |= dict(zip(("seconds", "cpu"), self._clock(), strict=True))
         self._found = {}
-        room = memoryview(flat.numpy()).cast("B")
+        room = flat.numpy().data.cast("B")
         reply, found = self._ask(header, room, room)
         self._exchanges += 1
         if reply["do"] == "load":
@@ -253,7 +254,7 @@ class Job:
         script = {
             "model": digest(repr(shapes).encode()),
             "optimiser": type(self.optimiser).__name__,
-            "batches": digest(repr(batches.rows(0)).encode()),
+            "batches": digest(repr((batches.per_epoch, batches.of(0))).encode()),
         }
         if self._channel:
             self._channel.send({"rank": self.rank, "token": token})

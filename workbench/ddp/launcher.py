@@ -10,14 +10,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +24,10 @@ import yaml
 from workbench.core.base.errors import WorkbenchError
 from workbench.ddp import environment
 from workbench.ddp.environment import Environment
-from workbench.ddp.wire import Channel
 from workbench.mpi.launch.processes import die_with_parent
 
 EXAMPLE = "torchrun --nproc-per-node=8 -m workbench.ddp --scheme GC --set stragglers=1 train.py"
 DEFAULT_SCHEME, DEFAULT_ARGS = "GC", {"stragglers": 1}
-BACKLOG = 128  # max number of connections that wait to be accepted
 FAILED_STATUS, USAGE_STATUS = 1, 2
 STOP_TIMEOUT_S = 5.0  # max time of a script to end after a signal, s
 REPORT_TIMEOUT_S = 20.0  # max time until the other launchers have reported the ends of their scripts, s
@@ -71,7 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         here = environment_of(options)
-        with served(here, options) if here.rank == 0 else contextlib.nullcontext() as master:
+        # Only rank 0 loads the master and what it needs, as all launchers of a host start at once.
+        serving = import_module("workbench.ddp.serving") if here.rank == 0 else None
+        with serving.served(here, options) if serving else contextlib.nullcontext() as master:
             return Launcher(here, options, master).run()
     except (WorkbenchError, ValueError, OSError) as error:
         print(f"workbench.ddp: {error}", file=sys.stderr)
@@ -191,53 +189,3 @@ def ending(code: int) -> str:
     ('killed by SIGKILL', 'ended with status 1')
     """
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-
-
-@contextlib.contextmanager
-def served(here: Environment, options: argparse.Namespace) -> Iterator[Any]:
-    """Serve the master of a job in threads of this process. Raises `SettingError` for wrong options."""
-    from workbench.ddp.master import Master, Options
-    from workbench.ddp.record import Recorder, saved_state
-
-    rule, recorder = here.rule(), Recorder(options.folder, options.resume)
-    state = saved_state(options.folder) if options.folder and options.resume else None
-    token = secrets.token_hex() if here.address == "store" else ""
-    settings = Options(options.checkpoint_every, options.tolerance, token)
-    master = Master(rule, recorder, settings, state)
-    with listening(here.address) as listener:
-        threading.Thread(target=accept, args=(listener, master), daemon=True).start()
-        if here.address == "store":
-            host, port = listener.getsockname()[:2]
-            environment.store().set(environment.STORE_KEY, f"{host}:{port} {token}")
-        yield master
-
-
-@contextlib.contextmanager
-def listening(address: str) -> Iterator[socket.socket]:
-    """Return a socket that listens at a path, or on the interface of MASTER_ADDR."""
-    from workbench.core.base.files import private_folder
-
-    if address == "store":
-        with socket.create_server((os.environ["MASTER_ADDR"], 0), backlog=BACKLOG) as listener:
-            yield listener
-        return
-    path = Path(address)
-    private_folder(path.parent)
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as listener:
-        try:
-            listener.bind(address)
-            listener.listen(BACKLOG)
-            yield listener
-        finally:
-            path.unlink(missing_ok=True)
-
-
-def accept(listener: socket.socket, master: Any) -> None:
-    """Serve each connection in a thread of its own."""
-    while True:
-        try:
-            connection, _ = listener.accept()
-        except OSError:  # the listener was closed
-            return
-        threading.Thread(target=master.serve, args=(Channel(connection),), daemon=True).start()

@@ -19,7 +19,7 @@ import numpy as np
 from workbench.core.base.errors import RunError
 from workbench.core.base.types import Array
 from workbench.ddp.record import Recorder, State
-from workbench.ddp.replicas import LOSS_TOLERANCE, disagreement, unequal_states
+from workbench.ddp.replicas import LOSS_TOLERANCE, Report, disagreement, unequal_states
 from workbench.ddp.rules import Group, Rule
 from workbench.ddp.wire import Channel
 
@@ -67,7 +67,8 @@ class Master:
         self._asked: set[int] = set()  # ranks that are asked for their state at once
         self._open: dict[tuple[int, Group], Exchange] = {}
         self._newest: dict[Group, Exchange] = {}
-        self._passes: dict[int, Any] = {}
+        # First passes of ranks by event, because a script that is started again has another first pass.
+        self._passes: dict[int, dict[int, Report]] = {}
         self._states: tuple[int, dict[int, dict[str, str]]] = (0, {})
 
     # -------------------------------------------------------------- connections
@@ -151,6 +152,8 @@ class Master:
     # -------------------------------------------------------------- requests
 
     def _join(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
+        if rank in self.alive:
+            self.failure = f"rank {rank}: has joined already; call ddp.prepare once in a script"
         self.alive.add(rank)
         self.dead.pop(rank, None)
         newest = self._newest.get(ALL)
@@ -223,8 +226,9 @@ class Master:
     def _compare(self, rank: int, header: dict[str, Any]) -> None:
         """End the job if replicas disagree, in their first pass or in their states after an exchange."""
         if "pass" in header:
-            self._passes[rank] = header.pop("pass")
-            if why := disagreement(self._passes, self.options.loss_tolerance):
+            passes = self._passes.setdefault(header["event"], {})
+            passes[rank] = header.pop("pass")
+            if why := disagreement(passes, self.options.loss_tolerance):
                 self.failure = self.failure or f"first step: {why}"
         if "states" in header:
             step, found = header.pop("states")

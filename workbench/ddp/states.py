@@ -88,7 +88,7 @@ def _state_of(tree: Any, tensors: list[Tensor]) -> Any:
 def values_of(tensor: Tensor) -> memoryview:
     """Return the raw values of a tensor."""
     flat = tensor.cpu().contiguous().view(-1)
-    return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
+    return flat.view(torch.uint8).numpy().data if flat.numel() else memoryview(b"")
 
 
 def digests(state: Any) -> dict[str, str]:
