@@ -457,9 +457,15 @@ def test_plan_refuses_batches_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("effort", [1e9, 2e9])
 def test_plan_keeps_a_scheme_whose_first_candidate_misses_the_loss(effort: float) -> None:
-    """With little effort SGD is first tried with the fewest answers, then with more until it reaches the loss."""
-    options = {**LEARNT, "effort": effort, "tolerance": 0.001}
-    advice = advise(measured(12, "straggle", 1e-4, 1e7), **options, schemes=["UMW", "SGD"])
+    """With little effort SGD is first tried with one answer, here always worker 1's; then with more of them."""
+    slow = {
+        "slow_workers": tuple(range(2, 13)),
+        "slow_straggles": 1.0,
+        "active_straggles": 0.0,
+        "factor": 3.0,
+    }
+    cluster = wb.Experiment(scheme="UMW", workers=12, delays={"kind": "heterogeneous", **slow})
+    advice = advise(simulated(cluster, 30, 6), **{**LEARNT, "effort": effort}, schemes=["UMW", "SGD"])
     assert "SGD stragglers 11" in {each.name for each in advice.refusals}
     assert "SGD" in {c.scheme for c in advice.choices}
 
