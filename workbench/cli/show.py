@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 from click import option
 
 from workbench.core import schemes as known
@@ -13,6 +12,7 @@ from workbench.core.base.plugins import Catalogue
 from workbench.core.base.settings import Settings, check_writable
 from workbench.core.base.text import in_seconds
 from workbench.core.codes import report, warning
+from workbench.core.codes.quality import dtype_of
 from workbench.core.contract.delays import delay_models
 from workbench.core.contract.faults import Fault
 from workbench.core.contract.optimisers import Optimiser, Schedule
@@ -20,7 +20,6 @@ from workbench.core.contract.scheme import mark_note, marked
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast as expect
 from workbench.core.presets.codedreduce import presets as all_presets
-from workbench.core.running.precision import SINGLE
 
 _SETS = click.IntRange(1, 10**6)
 TRUST = option("--trust", is_flag=True, help="Run code that SPEC names, such as mine.py:Half.")
@@ -60,8 +59,7 @@ def code(spec: Path, sets: int, trust: bool) -> None:
         click.echo(f"decode amplification, largest |a|_1 max|B|: {found['amplification']:.3g}")
         double, single = found["error_float64"], found["error_float32"]
         click.echo(f"relative gradient error: {double:.2g} in float64, {single:.2g} in float32")
-        # Type of the values in messages
-        dtype = np.float32 if experiment.problem_spec.width == SINGLE else np.float64
+        dtype = dtype_of(experiment.problem_spec.width)  # of the messages
         click.echo(warning(each, sets=sets, dtype=dtype) or "no more than half of the digits are lost")
 
 

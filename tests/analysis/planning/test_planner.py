@@ -471,10 +471,16 @@ def test_plan_refuses_batches_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("effort", [1e9, 2e9])
 def test_plan_keeps_a_scheme_whose_first_candidate_misses_the_loss(effort: float) -> None:
-    """With little effort SGD is first tried with the fewest answers, then with more until it reaches the loss."""
-    advice = advise(
-        measured(12, "straggle", 1e-4, 1e7), **{**LEARNT, "effort": effort}, schemes=["UMW", "SGD"]
-    )
+    """With little effort SGD is first tried with one answer, here always worker 1's; then with more of them."""
+    slow = {
+        "slow_workers": tuple(range(2, 13)),
+        "slow_straggles": 1.0,
+        "active_straggles": 0.0,
+        "factor": 3.0,
+    }
+    cluster = wb.Experiment(scheme="UMW", workers=12, delays={"kind": "heterogeneous", **slow})
+    advice = advise(simulated(cluster, 30, 6), **{**LEARNT, "effort": effort}, schemes=["UMW", "SGD"])
+    assert "SGD stragglers 11" in {each.name for each in advice.refusals}
     assert "SGD" in {c.scheme for c in advice.choices}
 
 
@@ -485,6 +491,10 @@ def test_plan_refuses_batches_larger_than_a_shard_of_the_simulated_samples() -> 
     reasons = {each.name: each.reason for each in advice.refusals}
     assert "raise effort" in reasons["D-SGD worker_batch 64"]
     assert {c.scheme for c in advice.choices} == {"UMW", "D-SGD"}
+    assert reasons.keys().isdisjoint(c.name for c in advice.choices)
+    for c in advice.choices:
+        assert c.exact == ("worker_batch" not in c.experiment.scheme_args)
+        assert c.source.startswith("theory" if c.exact else "simulated")
 
 
 def test_plan_refuses_fewer_samples_than_parts() -> None:

@@ -25,6 +25,9 @@ from workbench.core.experiment import Experiment
         (int, np.int8(3)),
         (int | None, None),
         (int | tuple[int, ...], [1, 2]),
+        (tuple[int, float], [1, 2]),
+        (tuple[int, float], [1]),  # pydantic refuses the length
+        (dict[str, float], {"c": 1}),
         (float, 3),
         (float, 0.1),
         (float, np.float32(0.1)),
@@ -66,6 +69,9 @@ def test_find_mismatch_accepts_values_of_the_type(kind: Any, value: Any) -> None
         (tuple[int, ...], 5, "", "is not a list; write one, such as [1, 2]"),
         (tuple[int, ...], [1, "2"], "[1]", "is text; write 2 without quotes"),
         (tuple[tuple[float, ...], ...], [[1], [2, True]], "[1][1]", "is not a number"),
+        (tuple[tuple[int, int], ...], [[1, 2], [1, True]], "[1][1]", "is not a number"),
+        (tuple[int, float], [2.0, 1], "[0]", "is not a whole number; write 2"),
+        (dict[str, float], {"c": 1.0, "scale": True}, ".scale", "is not a number"),
         (int | tuple[int, ...], [1, 2.0], "[1]", "is not a whole number; write 2"),
     ],
 )

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from workbench.core.base.settings import SettingError
 from workbench.core.contract.configurations import Configuration, StoredParts, configurations_of, reason_fixed
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.scheme import Scheme
+from workbench.core.running.precision import lost_digits
 
 
 def samples_of(plan: Plan) -> list[set[int]]:
@@ -43,6 +45,19 @@ def test_configurations_of_an_exact_scheme_are_exact() -> None:
     assert {"UMW", "GC", "CR"} <= {way.name for way in ways}
     assert all(way.scheme.is_exact and not reason_fixed(way.scheme, way.plan) for way in ways)
     assert not any(StoredParts(own.plan).missing(Configuration("UMW", {}, 6, 60).plan))
+
+
+def test_configurations_keep_the_digits_of_messages() -> None:
+    """Messages of four bytes have fewer digits, so a run refuses some codes that messages of eight bytes allow."""
+    own = Configuration("GC", {"stragglers": 2}, 12, 240)
+    single = configurations_of(own, "least_squares", width=4)
+    more = [way for way in configurations_of(own, "least_squares") if way not in single]
+    assert more
+    for way in single:
+        lost_digits(way.scheme, 12, 4)
+    for way in more:
+        with pytest.raises(SettingError, match="least_digits"):
+            lost_digits(way.scheme, 12, 4)
 
 
 def test_configurations_of_an_inexact_scheme_change_parameters_only() -> None:

@@ -134,10 +134,13 @@ def test_real_run_is_stopped_and_resumed() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sampled_cases("arrivals", 2, ["GC", "CR", "FRC", "GC-MMC", "G-CADA", "CEGC"])
+    "name", ["H-SGD", *sampled_cases("arrivals", 2, ["GC", "CR", "FRC", "GC-MMC", "G-CADA", "CEGC"])]
 )
 def test_replay_arrivals_reproduces_every_model(name: str) -> None:
-    args = {"children": 2, "layers": 2, "stragglers": 1} if name == "CR" else {}
+    """In H-SGD, workers gather answers several times a round, and send averages to their children."""
+    args: dict[str, Any] = {
+        "CR": {"children": 2, "layers": 2, "stragglers": 1}, "H-SGD": {"local_steps": 4, "levels": ((2, 3),)}
+    }.get(name, {})  # fmt: skip
     run = start_real(wb.Experiment(**{**SPEC, "scheme": name, "scheme_args": args, "workers": 6}))
     trace = run.result()
     models = records.read_models(run.home, trace.model.size)

@@ -123,7 +123,8 @@ def plan(
     base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
     placed = _planned(cluster, machines, count, replay)
     others = _with_batches(base, batches, effort)
-    search = _Search(placed, base, effort / (1 + len(others)), progress, metric, _deadline(seconds))
+    deadline = time.monotonic() + (seconds or float("inf"))
+    search = _Search(placed, base, effort / (1 + len(others)), progress, metric, deadline)
     return search.advice(schemes, "optimiser" in fields, target, tolerance, others)
 
 
@@ -137,10 +138,6 @@ def _with_batches(base: Experiment, batches: Sequence[int], effort: float) -> li
         more = max(min(round(base.share / other.share), MAX_BATCH_ROUNDS), 1)
         found.append(other.replace(rounds=more * base.rounds))
     return found
-
-
-def _deadline(seconds: float | None) -> float:
-    return time.monotonic() + (seconds or float("inf"))
 
 
 def _check(tolerance: float, effort: float, schemes: Sequence[str] | None, seconds: float | None) -> None:
@@ -267,42 +264,49 @@ class _Search:
     def refined(self, all_: Resampling, found: Sequence[Candidate], aim: Target) -> list[Candidate]:
         """Return the candidates and some between the best of each scheme and its neighbours, coarse to fine."""
         known_ones = list(found)
-        for scheme, some in by_scheme(found).items():
-            grid = list(known.get(scheme).candidates(self.base.workers))
-            tried = list(some)
-            for _ in range(FINER_PASSES):
-                more = FINER_SETTINGS if some[0].more is None else some[0].more + len(some) - len(tried)
-                if all(map(missed, tried)):
-                    more = max(more, 1)  # its seeds cost nothing
-                near = self.near(grid, tried)[: max(more, 0)]
-                new = [] if self.over else self.screened(all_, self.like(tried[0], near, aim))
-                if not new:
-                    break
-                tried += new
-                known_ones += new
+        for simulated in (False, True):
+            for some in by_scheme([c for c in found if (c.trials is not None) == simulated]).values():
+                known_ones += self.nearby(all_, some, aim)
         return known_ones
 
-    def near(self, grid: Sequence[dict[str, Any]], tried: Sequence[Candidate]) -> list[dict[str, Any]]:
+    def nearby(self, all_: Resampling, some: Sequence[Candidate], aim: Target) -> list[Candidate]:
+        """Return more candidates of a scheme, in passes of which each begins near the best so far."""
+        tried = list(some)
+        for _ in range(FINER_PASSES):
+            more = FINER_SETTINGS if some[0].more is None else some[0].more + len(some) - len(tried)
+            if all(map(missed, tried)):
+                more = max(more, 1)  # they get no more seeds, so one more fits into the effort
+            near = self.near(tried)[: max(more, 0)]
+            new = [] if self.over else self.screened(all_, self.like(tried[0], near, aim))
+            if not new:
+                break
+            tried += new
+        return tried[len(some) :]
+
+    def near(self, tried: Sequence[Candidate]) -> list[dict[str, Any]]:
         """Return parameters near the best of a scheme; if all miss the target, those that wait for more answers."""
-        args = [dict(c.experiment.scheme_args) for c in tried]
+        scheme, args = tried[0].experiment.scheme, [dict(c.experiment.scheme_args) for c in tried]
         if reached := [c for c in tried if not missed(c)]:
             best = min(reached, key=lambda c: c.mean)
+            grid = list(known.get(scheme).candidates(self.base.workers))
             return finer(grid, args, best.experiment.scheme_args)
         slowest = max(c.forecast.mean for c in tried)
-        scheme = tried[0].experiment.scheme
-        rest = [c for c in self.simulable[scheme] if c.forecast.mean > slowest]
+        rest = [c for c in self.simulable.get(scheme, []) if c.forecast.mean > slowest]
         return [dict(rest[len(rest) // 2].experiment.scheme_args)] if rest else []
 
     def like(self, best: Candidate, near: Sequence[dict[str, Any]], aim: Target) -> list[Candidate]:
-        """Return candidates with other parameters of a candidate's scheme, without those that do not fit."""
+        """Return candidates with other parameters of a candidate's scheme, without those that do not fit.
+
+        As the candidate they are all simulated, or all exact.
+        """
         own, found = self.base.replace(optimiser=best.experiment.optimiser), list[Candidate]()
         for args in near:
             with suppress(SettingError):
                 c = _candidate(self.cluster, own, best.experiment.scheme, args)
-                need = best.need if best.trials is None else None
-                found.append(
-                    replace(c, optimiser=best.optimiser, seeds=best.seeds, more=best.more, need=need)
-                )
+                if best.trials is not None:
+                    found.append(replace(c, optimiser=best.optimiser, seeds=best.seeds, more=best.more))
+                elif c.exact:
+                    found.append(replace(c, optimiser=best.optimiser, need=best.need))
         return found if best.trials is None else self.with_trials(self.large_enough(found, aim), aim)
 
     # ------------------------------------------------------------ candidates

@@ -39,10 +39,26 @@ def find_mismatch(kind: Any, value: Any) -> TypeMismatch | None:
         slips = [find_mismatch(member, value) for member in inner]
         found = [each for each in slips if each is not None]
         return None if len(found) < len(slips) else max(found, key=lambda each: bool(each.where))
+    if origin is tuple and inner[1:] != (...,):
+        return _in_places(inner, value)
     if origin in (tuple, Sequence):
-        return _in_list(inner[0] if origin is Sequence or inner[1:] == (...,) else Any, value)
+        return _in_list(inner[0], value)
+    if origin is dict and isinstance(value, dict):
+        wrong = ((key, find_mismatch(inner[1], item)) for key, item in value.items())
+        return next((w._replace(where=f".{key}{w.where}") for key, w in wrong if w), None)
     text = _mismatch_text(kind, value)
     return TypeMismatch("", value, text) if text else None
+
+
+def _in_places(kinds: tuple[Any, ...], value: Any) -> TypeMismatch | None:
+    """Return the mismatch in a list of a fixed length, one type for each place; pydantic refuses other lengths."""
+    if not isinstance(value, list | tuple):
+        return _in_list(kinds[0] if kinds else Any, value)
+    found = (_in_list(kind, [item]) for kind, item in zip(kinds, value, strict=False))
+    for place, inner in enumerate(found):
+        if inner:
+            return inner._replace(where=f"[{place}]{inner.where.removeprefix('[0]')}")
+    return None
 
 
 def _in_list(kind: Any, value: Any) -> TypeMismatch | None:

@@ -16,7 +16,31 @@ MAX_MULTIPLICATIONS = 5e8
 FLOAT64_DIGITS = -float(np.log10(np.finfo(np.float64).eps))  # decimal digits of a float64
 MIN_SURVIVOR_SETS = 4  # ... but at least this number of sets
 GRADIENT_COORDINATES = 16  # coordinates of the random gradients that are coded and decoded
+DOUBLE = 8  # bytes of a number in a message of float64
 Sets = int | Iterable[tuple[int, ...]]
+
+
+def dtype_of(width: int) -> DTypeLike:
+    """Return the type of numbers of this many bytes in a message."""
+    return np.float64 if width >= DOUBLE else np.float32
+
+
+def digits_of(width: int) -> float:
+    """Return the decimal digits of a number of this many bytes.
+
+    >>> round(digits_of(8)), round(digits_of(4))
+    (16, 7)
+    """
+    return -float(np.log10(np.finfo(np.dtype(dtype_of(width)).type).eps))
+
+
+def least_digits(least: int, width: int) -> int:
+    """Return the digits of a message that are the share `least` of 16, rounded down.
+
+    >>> least_digits(4, 8), least_digits(4, 4)
+    (4, 1)
+    """
+    return least if width >= DOUBLE else int(least * digits_of(width) / FLOAT64_DIGITS)
 
 
 def amplification(code: GradientCode, sets: Sets = 200, rng: Generator | None = None) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError
-from workbench.core.codes.quality import FLOAT64_DIGITS, lost
+from workbench.core.codes.quality import DOUBLE, digits_of, dtype_of, least_digits, lost
 from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.contract.scheme import MIN_DIGITS, Scheme
@@ -102,14 +102,15 @@ def reason_fixed(scheme: Scheme, plan: Plan) -> str:
 
 
 def configurations_of(
-    current: Configuration, problem: str, sampler: BatchSampler | None = None
+    current: Configuration, problem: str, sampler: BatchSampler | None = None, width: int = DOUBLE
 ) -> list[Configuration]:
     """Return the configurations that a run may change to, the current one first.
 
     From an exact scheme these are all exact schemes, which commit the same gradients. From an inexact scheme, they are
     the same scheme with other numbers of awaited answers (or deadlines). Its commits then stay comparable.
 
-    `sampler`: sampler of the run's mini-batches, which not every candidate supports.
+    `sampler`: sampler of the run's mini-batches, which not every candidate supports. `width`: bytes of a number in a
+    message, which decide how many digits decoding keeps.
     """
     found, several = [current], set[str]()
     for name, numbers in _candidates(current):
@@ -117,7 +118,7 @@ def configurations_of(
         try:
             if sampler is not None:
                 candidate.scheme.check_batch(candidate.plan, sampler)
-            if _fits(candidate, current, problem) and candidate not in found:
+            if _fits(candidate, current, problem, width) and candidate not in found:
                 found.append(candidate)
             if candidate.plan.answers > 1:
                 # With one answer per round, such a scheme equals a coded star, but its forecast is slower.
@@ -146,7 +147,7 @@ def _candidates(current: Configuration) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from ((name, numbers) for numbers in cls.candidates(current.workers))
 
 
-def _fits(candidate: Configuration, current: Configuration, problem: str) -> bool:
+def _fits(candidate: Configuration, current: Configuration, problem: str, width: int) -> bool:
     """Return whether a run may change to a candidate. Raises `SettingError` if its parameters do not fit."""
     scheme = candidate.scheme
     scheme.check(candidate.workers)
@@ -156,11 +157,10 @@ def _fits(candidate: Configuration, current: Configuration, problem: str) -> boo
         return False
     if not scheme.is_exact and not np.array_equal(candidate.plan.sizes, current.plan.sizes):
         return False
-    return FLOAT64_DIGITS - _stragglers_lost(scheme, candidate.workers) >= getattr(
-        scheme, "least_digits", MIN_DIGITS
-    )
+    kept = digits_of(width) - _stragglers_lost(scheme, candidate.workers, width)
+    return kept >= least_digits(getattr(scheme, "least_digits", MIN_DIGITS), width)
 
 
 @lru_cache(maxsize=256)
-def _stragglers_lost(scheme: Scheme, workers: int) -> float:
-    return max((lost(code) for code in scheme.codes(workers)), default=0.0)
+def _stragglers_lost(scheme: Scheme, workers: int, width: int) -> float:
+    return max((lost(code, dtype=dtype_of(width)) for code in scheme.codes(workers)), default=0.0)

@@ -8,11 +8,10 @@ import numpy as np
 
 from workbench.core.base.settings import SettingError
 from workbench.core.codes.base import GradientCode
-from workbench.core.codes.quality import FLOAT64_DIGITS, loses, lost
+from workbench.core.codes.quality import DOUBLE, digits_of, dtype_of, least_digits, loses, lost
 from workbench.core.contract.scheme import MIN_DIGITS, Scheme
 
 MAX_LOST_DIGITS_SHARE = 0.5  # share of the digits that may be lost without a warning
-DOUBLE, SINGLE = 8, 4  # bytes of a number in a message
 
 
 def lost_digits(scheme: Scheme, workers: int, width: int = DOUBLE) -> tuple[str, ...]:
@@ -28,33 +27,18 @@ def lost_digits(scheme: Scheme, workers: int, width: int = DOUBLE) -> tuple[str,
     return tuple(loses(code, n, digits, _better(scheme, workers, width, code)) for code, n in pairs)
 
 
-def digits_of(width: int) -> float:
-    """Return the decimal digits of a number of this many bytes.
-
-    >>> round(digits_of(8)), round(digits_of(4))
-    (16, 7)
-    """
-    return FLOAT64_DIGITS if width >= DOUBLE else -float(np.log10(np.finfo(np.float32).eps))
-
-
 def _few(digits: float) -> float:
     return MAX_LOST_DIGITS_SHARE * digits
 
 
 def _least(scheme: Scheme, width: int) -> int:
     """Return the digits that must be kept."""
-    return _share(getattr(scheme, "least_digits", MIN_DIGITS), width)
-
-
-def _share(least: int, width: int) -> int:
-    """Return the digits of a message that are the share `least` of 16, rounded down."""
-    return least if width >= DOUBLE else int(least * digits_of(width) / FLOAT64_DIGITS)
+    return least_digits(getattr(scheme, "least_digits", MIN_DIGITS), width)
 
 
 @lru_cache(maxsize=256)
 def _lost(scheme: Scheme, workers: int, width: int) -> tuple[float, ...]:
-    dtype = np.float64 if width >= DOUBLE else np.float32
-    return tuple(lost(code, dtype=dtype) for code in scheme.codes(workers))
+    return tuple(lost(code, dtype=dtype_of(width)) for code in scheme.codes(workers))
 
 
 def _refusal(scheme: Scheme, workers: int, width: int) -> str:
@@ -65,7 +49,7 @@ def _refusal(scheme: Scheme, workers: int, width: int) -> str:
     name = scheme.precision_knob[0] if scheme.precision_knob else "least_digits"
     near = _nearest(scheme, workers, width, digits - _least(scheme, width))
     remedies += [f"{name} = {getattr(near, name)}"] if near else []
-    enough = max(n for n in range(16) if _share(n, width) <= kept)
+    enough = max(n for n in range(16) if least_digits(n, width) <= kept)
     remedies += [f"least_digits = {enough} to decode with so few"]
     return (
         f"scheme_args.{name} = {getattr(scheme, name)}: decoding from {worst.workers - worst.stragglers} of"

@@ -29,6 +29,7 @@ from workbench.core.contract.protocol import (
     CODED,
     MODEL,
     PEER_LOST,
+    Close,
     Decode,
     Message,
     Node,
@@ -154,6 +155,8 @@ class HSGD(PlainSteps):
             weight, all_weights = self._weights(node, level)
             value = self._moved(node, job.value, model, unit) if level == top else weight * model
             value = yield from _summed(node, (job.round, number), below, value, early, lost)
+            if level == top and node.children:
+                yield Close(CODED, job.round + 1)
             if level >= own:
                 yield Send(node.parent, CODED, job.round, value, number=number, draw=last)
             if level == top:

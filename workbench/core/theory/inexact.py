@@ -5,9 +5,9 @@ The set of the first workers is drawn uniformly, as with independent times of on
 
 from __future__ import annotations
 
-from math import comb
+from math import comb, exp
 
-from workbench.core.theory._checks import divides, whole
+from workbench.core.theory._checks import divides, positive, real, whole
 
 
 def is_gc_error(workers: int, replication: int, wait_for: int) -> float:
@@ -49,3 +49,18 @@ def pgc_error(workers: int, stragglers: int) -> float:
     n = whole("workers", workers, 1)
     s = whole("stragglers", stragglers, 0, n - 1, f"of workers = {n} workers one must answer")
     return n * s * (n - s - 1) / ((n - s) * (s + 1) * max(1, n - 1))
+
+
+def cagc_straggler_probability(rate: float, deadline: float) -> float:
+    """Return the probability that a worker of CAGC (ICML 2026) misses the deadline of a round.
+
+    `rate`: of the exponential time, above 0. `deadline`: Z, 0 or more, in units of a task without stragglers.
+
+    Returns exp(-rate (Z - 1)), and 1 for a deadline of 1 or less: a worker's time is 1 plus an exponential time. For
+    several workers the values are `straggles` of the delay model "heterogeneous".
+
+    >>> round(cagc_straggler_probability(2.0, 1.5), 4), cagc_straggler_probability(2.0, 0.5)
+    (0.3679, 1.0)
+    """
+    late = real("deadline", deadline) - 1
+    return exp(-positive("rate", rate) * max(late, 0.0))

@@ -6,6 +6,7 @@ equal bits. Only answers that were used are computed again.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,8 @@ class _Replay:
         self.stretches = list(zip([e, *later], [0, *ends], ends, strict=False))
         self.nodes: dict[int, _Node]
         self.models_sent: dict[tuple[int, int], Any]  # (rank, round) -> model that was sent to the rank
+        # (rank, kind, round) -> other messages from the parent to the rank, in order
+        self.passed_down: dict[tuple[int, str, int], deque[Message]]
         self.found: list[Array] = []
 
     def models(self) -> list[Array]:
@@ -84,7 +87,8 @@ class _Replay:
         """Start a segment of the run at round `first`, with the scheme of `e`."""
         self.scheme, self.plan, self.first = e.built_scheme, e.plan, first
         self.learner.turn(e.plan)
-        self.nodes, self.models_sent, self.mixes = {}, {}, self.plan.versions > 1
+        self.nodes, self.models_sent, self.passed_down = {}, {}, {}
+        self.mixes = self.plan.versions > 1
         if self.mixes and not self.scheme.non_preemptive:
             why = "arrivals do not show the unfinished work of workers"
             raise RunError(f"{self.e.scheme}: commits mix several models, and {why}")
@@ -109,7 +113,8 @@ class _Node:
     def __init__(self, run: _Replay, rank: int) -> None:
         self.run, self.rank = run, rank
         self.arrivals: dict[int, list[tuple[int, int, int]]] = {}  # round of the gathering -> arrivals
-        for row in arrivals_of(run.home, rank):
+        from_children = (row for row in arrivals_of(run.home, rank) if row[1] != run.plan.parent[rank])
+        for row in from_children:
             self.arrivals.setdefault(0 if run.mixes else row[0], []).append(row)
         self.taken: dict[int, int] = {}  # round -> number of arrivals that the program has taken
         self.sent: dict[tuple[int, int], Message] = {}
@@ -155,16 +160,23 @@ class _Node:
         return None
 
     def send(self, effect: Send) -> None:
-        """Keep an answer, or store a model for the children. A stop message has no model."""
-        if effect.kind != MODEL:
-            message = Message(self.rank, effect.kind, effect.round, effect.number, effect.value)
+        """Keep an answer, or store a message for the children. A stop message has no model."""
+        to = [effect.to] if isinstance(effect.to, int) else effect.to
+        message = Message(self.rank, effect.kind, effect.round, effect.number, effect.value)
+        if effect.kind == MODEL:
+            models = {} if effect.value is None else {(rank, effect.round): effect.value for rank in to}
+            self.run.models_sent |= models
+        elif set(to) <= set(self.run.plan.children[self.rank]):
+            for rank in to:
+                self.run.passed_down.setdefault((rank, effect.kind, effect.round), deque()).append(message)
+        else:
             self.sent[effect.round, effect.number] = message
-        elif effect.value is not None:
-            for rank in [effect.to] if isinstance(effect.to, int) else effect.to:
-                self.run.models_sent[rank, effect.round] = effect.value
 
     def receive(self, effect: Recv, round: int) -> Message | None:
         """Return the next logged answer of the current round, or the model that the program waits for."""
+        for kind, first in effect.match.items():
+            if waiting := self.run.passed_down.get((self.rank, kind, first)):
+                return waiting.popleft()
         gathered = [first for kind, first in effect.match.items() if kind not in (MODEL, PEER_LOST)]
         if gathered and max(gathered) >= round:
             answers, k = self.arrivals.get(max(gathered), []), self.taken.get(max(gathered), 0)
