@@ -9,8 +9,8 @@ runs on two cores of a shared machine can slow each other by a fifth. One half o
 for the speed of such a machine changes within minutes. A sweep adds kernels, notebooks, pages and its own start. On a
 machine that is busy otherwise the ratio of the clock says little; that of the processors' time then says more.
 
-`--small`: so many runs of about 20 ms each without notebooks, in shards. Their own time is that of `wb.run` in warm
-processes. `--table`: so many runs of about 2 ms; then seconds and memory to open their table and to filter it, in a
+`--small`: number of runs of about 20 ms each without notebooks, in shards. Their own time is that of `wb.run` in warm
+processes. `--table`: number of runs of about 2 ms; then seconds and memory to open their table and to filter it, in a
 process of its own.
 """
 

@@ -188,7 +188,7 @@ class Engines:
         return self.cluster.look_up(self._job) if isinstance(self.cluster, BatchCluster) else None
 
     def broken(self) -> str:
-        """Return why no task can end any more, "" while that is not so."""
+        """Return why tasks can no longer end, "" while they can."""
         if self.controller.poll() is not None:
             return "the controller of ipyparallel has died"
         if not self.client.ids and (job := self._job_state()) is not None and job.over:

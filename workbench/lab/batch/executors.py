@@ -50,7 +50,7 @@ class ExecutorSettings(Settings):
 class Connection:
     """Open executor of a sweep.
 
-    connect: returns the executor, and after its death another one. broken: returns why no task can end any more, or
+    connect: returns the executor, and after its death another one. broken: returns why tasks can no longer end, or
     "". engines: how many runs at a time, None if that is not known. link: address of its dashboard, or "".
     """
 

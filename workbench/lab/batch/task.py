@@ -1,7 +1,7 @@
 """One run of a sweep as a task of an executor: what an engine does, and what it answers.
 
-An engine writes a run into an attempt folder of its own. A run that is done is then renamed to its name, and the first
-rename wins, so that an engine that was paused or replaced cannot damage the copy that counts. Without a shared file
+An engine writes a run into an attempt folder of its own. A run that is done then gets its name by a rename, and the
+first one wins. So an engine that was paused or replaced cannot damage the copy that counts. Without a shared file
 system the files are returned, with their hashes. Orders and answers hold text, numbers and bytes only.
 """
 
