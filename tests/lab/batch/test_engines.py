@@ -7,7 +7,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,13 +15,14 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.support.clusters.ssh_hosts import Hosts, write_yaml
+from tests.support.clusters.ssh_hosts import Hosts, missing, standing, write_yaml
 from tests.support.sweep_runs import QUICK
 from workbench.analysis.tables.status import Status
 from workbench.core.base.errors import ClusterError
 from workbench.lab.batch import Sweep, sweep
 from workbench.lab.batch.engines import Engines, started
 from workbench.mpi import clusters
+from workbench.mpi.launch.processes import awaited
 
 pytest_plugins = ["tests.support.clusters.batch_fixtures"]
 pytestmark = pytest.mark.mpi
@@ -110,9 +111,20 @@ def test_sweep_survives_the_death_of_the_controller(tmp_path: Path) -> None:
     checked(tmp_path)
 
 
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Hosts]:
+    """Start two stand-in hosts, and check that no process is left on them."""
+    if why := missing():
+        pytest.skip(why)
+    with standing(tmp_path / "pair", 2) as hosts:
+        yield hosts
+        left = awaited(lambda: not any(host.commands() for host in hosts.hosts), 20.0)
+        assert left, [host.commands() for host in hosts.hosts]
+
+
 @pytest.mark.xdist_group("hosts")
-def test_sweep_on_two_hosts_without_a_shared_file_system(two: Hosts, tmp_path: Path) -> None:
-    plan = PLAN.replace(executor={"kind": "ipyparallel", "cluster": str(write_yaml(two)), "engines": 2})
+def test_sweep_on_two_hosts_without_a_shared_file_system(pair: Hosts, tmp_path: Path) -> None:
+    plan = PLAN.replace(executor={"kind": "ipyparallel", "cluster": str(write_yaml(pair)), "engines": 2})
     sweep(plan, tmp_path / "s", progress=False)
     checked(tmp_path / "s")
     hosts = {Status.read(path).host["name"] for path in (tmp_path / "s").glob("seed*")}  # type: ignore[union-attr]
