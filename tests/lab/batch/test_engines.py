@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,13 +14,14 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.support.clusters.ssh_hosts import Hosts, write_yaml
+from tests.support.clusters.ssh_hosts import Hosts, missing, standing, write_yaml
 from tests.support.sweep_runs import QUICK
 from workbench.analysis.tables.status import Status
 from workbench.core.base.errors import ClusterError
 from workbench.lab.batch import Sweep, sweep
 from workbench.lab.batch.engines import Engines, started
 from workbench.mpi import clusters
+from workbench.mpi.launch.processes import awaited
 
 pytest_plugins = ["tests.support.clusters.batch_fixtures"]
 pytestmark = pytest.mark.mpi
@@ -86,8 +86,8 @@ def test_sweep_on_engines_of_this_machine(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_sweep_survives_engines_that_die_or_pause(tmp_path: Path) -> None:
-    plan = PLAN.replace(seeds=40)
-    assert disturbed(tmp_path, plan, 10)
+    plan = PLAN.replace(seeds=20)
+    assert disturbed(tmp_path, plan, 8)
     checked(tmp_path, plan)
     assert not engines()
 
@@ -110,9 +110,20 @@ def test_sweep_survives_the_death_of_the_controller(tmp_path: Path) -> None:
     checked(tmp_path)
 
 
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Hosts]:
+    """Start two stand-in hosts, and check that no process is left on them."""
+    if why := missing():
+        pytest.skip(why)
+    with standing(tmp_path / "pair", 2) as hosts:
+        yield hosts
+        left = awaited(lambda: not any(host.commands() for host in hosts.hosts), 20.0)
+        assert left, [host.commands() for host in hosts.hosts]
+
+
 @pytest.mark.xdist_group("hosts")
-def test_sweep_on_two_hosts_without_a_shared_file_system(two: Hosts, tmp_path: Path) -> None:
-    plan = PLAN.replace(executor={"kind": "ipyparallel", "cluster": str(write_yaml(two)), "engines": 2})
+def test_sweep_on_two_hosts_without_a_shared_file_system(pair: Hosts, tmp_path: Path) -> None:
+    plan = PLAN.replace(executor={"kind": "ipyparallel", "cluster": str(write_yaml(pair)), "engines": 2})
     sweep(plan, tmp_path / "s", progress=False)
     checked(tmp_path / "s")
     hosts = {Status.read(path).host["name"] for path in (tmp_path / "s").glob("seed*")}  # type: ignore[union-attr]
@@ -139,9 +150,10 @@ def test_engines_end_with_their_block() -> None:
     with started("local", 1) as running:
         assert len(running.client.ids) == 1
         assert running.broken() == ""
-        pids = [one.pid for one in engines()]
-    assert pids
-    assert not any(psutil.pid_exists(pid) and os.getpgid(pid) for pid in pids)
+        assert engines()
+        known = psutil.Process().children(recursive=True)
+    assert len(known) > 5  # controller, its schedulers, the engine's host, the engine
+    assert not psutil.wait_procs(known, timeout=20)[1]
 
 
 def test_sweep_on_workers_of_dask(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from workbench.mpi.clusters.local import Local
 from workbench.mpi.clusters.ssh.kind import Ssh
 from workbench.mpi.launch.gateway import Gateway
 from workbench.mpi.launch.package import Package, package_root
-from workbench.mpi.launch.processes import awaited, die_with_parent_argv
+from workbench.mpi.launch.processes import awaited, die_with_parent_argv, end_ours
 from workbench.mpi.running.ipyparallel.calls import unsigned
 
 CONTROLLER, HOST = "ipyparallel.controller", "workbench.lab.batch.engine_host"
@@ -43,6 +43,7 @@ START_TIMEOUT_S = 120.0  # s for the controller, and for the first engine outsid
 # number of unanswered heartbeats after which an engine counts as dead (15 s), and another engine does its run
 HEARTBEAT_MS, MAX_MISSED_BEATS = 1000, 15
 POLL_INTERVAL_S = 0.2
+STOP_TIMEOUT_S = 4.0  # s that the controller has to end by itself
 
 
 class Engines:
@@ -105,7 +106,7 @@ class Engines:
         environment = {**os.environ, "IPYTHONDIR": str(folder)}
         log = (folder / "log").open("wb")
         process = subprocess.Popen(
-            die_with_parent_argv("KILL", *command),
+            die_with_parent_argv("TERM", *command),  # it ends its children
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -113,7 +114,7 @@ class Engines:
             start_new_session=True,
         )
         log.close()
-        self._stack.callback(_end, process)
+        self._stack.callback(_end, process, folder.name)
         return process
 
     def _on_hosts(self, connection: str) -> None:
@@ -228,16 +229,14 @@ def _shares(cluster: Ssh, engines: int) -> dict[str, int]:
     return {host: count for host, count in counts.items() if count}
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a controller with its children, which are the schedulers."""
-    import psutil
-
-    with suppress(psutil.Error):
-        for each in psutil.Process(process.pid).children(recursive=True):
-            with suppress(psutil.Error):
-                each.kill()
+def _end(process: subprocess.Popen[bytes], folder: str) -> None:
+    """End a controller with its schedulers, which outlive one that was killed."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_TIMEOUT_S)
     process.kill()
     process.wait()
+    end_ours(folder, CONTROLLER)
 
 
 def started(cluster: str, engines: int, listen: str = LOOPBACK) -> Engines:

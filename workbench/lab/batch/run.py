@@ -184,7 +184,8 @@ def _dispatched(plan: Sweep, target: Path, options: Options, executor: Given | E
     """Run a sweep on an executor."""
     items, chosen = _items(plan, target, options)
     _check(options.notebook, {name for item in chosen for name in item.spec})
-    order = _order(target, options, chosen, read_text(options.notebook))
+    order = _order(target, options, chosen)
+    order = replace(order, notebook=read_text(options.notebook), path=str(options.notebook.resolve()))
     with connected(executor, options.jobs) as connection:
         dispatcher = Dispatcher(order, connection, options.progress)
 
@@ -199,11 +200,11 @@ def _dispatched(plan: Sweep, target: Path, options: Options, executor: Given | E
         return _at_work(plan, target, options, items, chosen, work)
 
 
-def _order(target: Path, options: Options, own: list[Item], notebook: str = "") -> Order:
+def _order(target: Path, options: Options, own: list[Item]) -> Order:
     """Return what all tasks of a sweep share. own: runs with user-defined code."""
     until = None if options.walltime is None else time.time() + options.walltime
     where = (str(target.resolve()), secrets.token_hex(16), str(Path.cwd()))
-    return Order(*where, notebook, own_of(own), allowed(), timeout=options.timeout, until=until)
+    return Order(*where, own=own_of(own), allowed=allowed(), timeout=options.timeout, until=until)
 
 
 def _sharded(plan: Sweep, target: Path, options: Options, executor: Given | ExecutorSettings) -> Summary:

@@ -45,16 +45,17 @@ HOST_ERRORS = ("[Errno 28]", "[Errno 122]", "[Errno 5]", "No space left")
 class Order:
     """Fields that all tasks of a sweep share.
 
-    `folder`: path of the sweep's folder on the client. `token`: content of a file there, by which an engine checks that
-    it has the same folder. `home`: folder of the user's files. `notebook`: text of the notebook. `own`, `allowed`:
-    user-defined code, and the code that may run, see `by_value` and `trust`. `versions`: versions of the client.
-    `threads`: threads of linear algebra in a run. `timeout`: s for a cell. `until`: end of the engines, s since 1970.
+    `folder`: of the sweep, as the client sees it. `token`: content of a file there, by which an engine knows that it
+    sees the same folder. `home`: where runs look for the user's files. `notebook`: its text; `path`: its file. `own`,
+    `allowed`: user-defined code, and what may run of it, see `by_value` and `trust`. `versions`: of the client.
+    `threads`: of linear algebra in a run. `timeout`: s for a cell. `until`: end of the engines, s since 1970.
     """
 
     folder: str
     token: str
     home: str
     notebook: str = ""
+    path: str = NOTEBOOK
     own: str = ""
     allowed: dict[str, str] | None = None
     versions: dict[str, str] = field(default_factory=versions)
@@ -163,7 +164,7 @@ def _run(task: Order, fields: dict[str, Any], kernels: Kernels) -> dict[str, Any
         write_file(notebook, task.notebook)
         item = Item({}, Experiment(**fields["spec"]), fields["engine"], fields["cluster"], fields["name"])
         runner = NotebookRunner(notebook, attempt, kernels, Semaphore(), task.timeout)
-        status = renamed(runner.run(item), attempt / item.name, final)
+        status = renamed(runner.run(item), attempt / item.name, final, task.path)
         if status.state == "failed" and any(sign in status.error for sign in HOST_ERRORS):
             return {"lost": f"{host()['name']}: {status.error}"}
         if not shared:
@@ -209,11 +210,13 @@ def publish(attempt: Path, final: Path) -> bool:
     return True
 
 
-def renamed(status: Status, folder: Path, final: Path) -> Status:
-    """Write the run's own folder in place of the attempt's into its notebook, page and status."""
+def renamed(status: Status, folder: Path, final: Path, notebook: str = "") -> Status:
+    """Write the run's own folder, and the client's notebook, in place of the attempt's into the run's files."""
+    given = str(folder.with_name(NOTEBOOK))
     for name in (NOTEBOOK, PAGE):
         if (file := folder / name).is_file():
-            write_file(file, read_text(file).replace(str(folder), str(final)))
+            text = read_text(file).replace(str(folder), str(final))
+            write_file(file, text.replace(given, notebook) if notebook else text)
     status = replace(status, error=status.error.replace(str(folder), str(final)))
     with suppress(OSError):
         status.write(folder)
