@@ -59,7 +59,8 @@ def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
             Fact("Steps take", f"{found.slowdown:.3g} times as long", even),
         ]
     worst = found.culprits[0]
-    who = f"1 of {len(found.costs)}" if worst.who.startswith("worker") else ""
+    count = len(found.costs)
+    who = f"1 of {count}" if worst.who.startswith("worker") and count > len(found.culprits) else ""
     first = in_steps(worst, found.last).removeprefix(", ")
     return [
         Fact("Who", _upper(worst.who), ", ".join(filter(None, (who, cause)))),

@@ -184,7 +184,7 @@ class SweepPlot(Pane):
 def group_labels(means: pd.DataFrame, x: str | None) -> list[str]:
     """Return the group of every mean: its values of all columns but the one on the axis.
 
-    >>> means = pd.DataFrame({"scheme": ["GC", "GC"], "link.latency": [0.1, 0.2], "workers": [4, 4], "mean": [1.0, 2.0]})
+    >>> means = pd.DataFrame({"scheme": ["GC", "GC"], "link.latency": [0.1, 0.2], "workers": [4, 4]})
     >>> means.attrs["by"] = ["scheme", "workers", "link.latency"]
     >>> group_labels(means, "link.latency")
     ['GC, workers=4', 'GC, workers=4']
