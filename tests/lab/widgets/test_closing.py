@@ -69,7 +69,7 @@ def test_closing_frees_the_memory_of_an_explorer(run_cell: Callable[..., None], 
 def test_closing_frees_the_memory_of_an_explorer_that_ran_something(
     run_cell: Callable[..., None], tmp_path: Path, rounds: int
 ) -> None:
-    """Also while runs are under way: simulations that are not seen any more are stopped."""
+    """Also while runs are under way: simulations that are no longer seen are stopped."""
     made, runs = [], []
     for number in range(3):
         run_cell(number)

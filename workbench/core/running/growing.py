@@ -60,7 +60,7 @@ class Simulation(Coefficients):
         self._go, self._rests = Event(), Event()
 
     def advance(self, rounds: int) -> None:
-        """Go on until there are so many rounds, or to the end."""
+        """Go on until there is this number of rounds, or to the end."""
         if self.over or len(self.weights) >= rounds:
             return
         self._goal = rounds

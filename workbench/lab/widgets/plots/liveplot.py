@@ -130,7 +130,7 @@ class LivePlot(Drawn):
         return not self.active
 
     def close(self) -> None:
-        """Close it; its runs go on, but are not followed any more."""
+        """Close it; its runs go on, but are no longer followed."""
         self._gone = True
         self._done.clear()
         super().close()

@@ -93,7 +93,7 @@ class Running(Tab):
         self.show(self._started)
 
     def close(self) -> None:
-        """Close it; simulations that nobody can see any more are stopped. Real runs go on, and are listed."""
+        """Close it; simulations that nobody can see are stopped. Real runs go on, and are listed."""
         for run in self._started:
             if run.engine == "sim":
                 run.stop()
