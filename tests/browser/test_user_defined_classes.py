@@ -78,7 +78,8 @@ def test_user_defined_class_appears_in_an_open_explorer(
     me.drawn("Time per round")
     me.field("add a scheme").select_option("Later")
     heading = page.locator(".wb-entry").last
-    expect(heading).to_contain_text("Later · of a cell below")
+    expect(heading).to_contain_text("Later")
+    expect(heading.locator("b")).to_have_attribute("title", "of a cell below")
     heading.locator("summary").first.click()
     expect(me.field("naps")).to_have_value("7")
     picture("yours-later")

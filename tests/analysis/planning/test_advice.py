@@ -37,6 +37,24 @@ def test_plan_table_of_predicted_and_measured() -> None:
         )
 
 
+def test_plan_verdict_of_runs_beside_their_forecasts() -> None:
+    advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=["UMW", "CR"])
+    traces = wb.compare([choice.experiment.replace(rounds=60) for choice in advice.schemes], events=False)
+    right = advice.verdict(traces)
+    assert (right.right, right.why) == (True, "")
+    assert "the order of their rounds is as forecast" in right.text
+    columns = {**traces[0].columns, "time": 7.7 * traces[0].columns["time"]}
+    slow = replace(traces[0], columns=columns, info={**traces[0].info, "overrun_share": 0.4})
+    wrong = advice.verdict([slow, traces[1]])
+    assert not wrong.right
+    assert "not as forecast" in wrong.text
+    assert "40%" in wrong.why
+    assert "too few cores" in wrong.why
+    assert "Not right:" in wrong._repr_html_()
+    unknown = advice.verdict([replace(slow, info={})])
+    assert "measure again just before" in unknown.why
+
+
 def test_plan_table_and_text() -> None:
     advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=["UMW", "GC", "CR"])
     table = advice.table

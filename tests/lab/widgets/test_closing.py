@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,34 @@ def test_closing_frees_the_memory_of_an_explorer(run_cell: Callable[..., None], 
         made.append(weakref.ref(explore(SMALL, tmp_path)))
     gc.collect()
     assert [each() is not None for each in made] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("rounds", [4, 100_000])
+def test_closing_frees_the_memory_of_an_explorer_that_ran_something(
+    run_cell: Callable[..., None], tmp_path: Path, rounds: int
+) -> None:
+    """Also while runs are under way: simulations that are no longer seen are stopped."""
+    made, runs = [], []
+    for number in range(3):
+        run_cell(number)
+        explorer = explore([e.replace(rounds=rounds) for e in SMALL], tmp_path)
+        explorer.running.begin()
+        runs.append(list(explorer.running.plot.runs))
+        if rounds < 100:
+            assert explorer.running.plot.wait(60)
+        made.append(weakref.ref(explorer))
+        del explorer
+    for run in [run for each in runs[:2] for run in each]:
+        assert run.wait(60)
+    for run in runs[2]:
+        run.stop()
+    runs.clear()
+    for _ in range(100):  # the threads that followed them end a moment later
+        gc.collect()
+        if [each() is not None for each in made] == [False, False, True]:
+            return
+        time.sleep(0.1)
+    raise AssertionError([each() for each in made])
 
 
 def test_closing_spares_widgets_of_the_same_run_and_of_other_cells(run_cell: Callable[..., None]) -> None:

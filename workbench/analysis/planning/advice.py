@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ COST_LABELS = {  # names of the parts of a round's time, as sentences use them
 }
 WARM_ROUNDS = 3  # first rounds of a real run that do not count
 MAX_TRIAL_RATIO = 1.5  # max ratio of measured and forecast rounds at which a forecast holds
+MAX_OVERRUN_SHARE = 0.05  # share of the time beyond which processes have too few cores
 MAX_EQUAL_RATIO = 1.02  # ratio of two times up to which they count as equal
 
 
@@ -131,6 +133,41 @@ class Trial(NamedTuple):
         return f"{start}, forecast {quantity_of(self.predicted)}: {end}"
 
 
+class Verdict(NamedTuple):
+    """Whether forecasts were right. `text`: the ratios. `why`: what explains large ones; "" if there are none.
+
+    A notebook shows it in colour.
+
+    >>> print(Verdict(False, "GC takes 7.7 times its forecast", "the machine was busier"))
+    Not right: GC takes 7.7 times its forecast. Why: the machine was busier.
+    """
+
+    right: bool
+    text: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        why = f" Why: {self.why}." if self.why else ""
+        return f"{'Right' if self.right else 'Not right'}: {self.text}.{why}"
+
+    def _repr_html_(self) -> str:
+        colour = "light-dark(#17703a, #74d592)" if self.right else "light-dark(#b3123f, #ff8fa6)"
+        head, _, rest = str(self).partition(":")
+        return f'<p style="color-scheme: inherit"><b style="color: {colour}">{head}:</b>{escape(rest)}</p>'
+
+
+def _reason(off: pd.DataFrame, traces: Sequence[Trace]) -> str:
+    """Return why real rounds differ from their forecasts, as far as the runs show it."""
+    if not len(off):
+        return ""
+    overrun = max(float(trace.info.get("overrun_share", 0.0)) for trace in traces)
+    if overrun > MAX_OVERRUN_SHARE:
+        return f"computing took longer than planned in {overrun:.0%} of the time: the processes share too few cores"
+    if (off["ratio"] > 1).all():
+        return "the machine was busier, or its links slower, than when it was measured; measure again just before"
+    return "the cluster has changed since it was measured; measure again just before"
+
+
 @dataclass(frozen=True)
 class Advice:
     """Choices by expected time, the fastest first. `target`: text; `loss`: its value, None for a number of rounds.
@@ -203,6 +240,28 @@ class Advice:
             measured = float(np.diff(trace.columns["time"]).mean())
             rows.append((name, known[name], measured, measured / known[name]))
         return results(rows, columns=["name", "predicted", "measured", "ratio"])
+
+    def verdict(self, traces: Sequence[Trace]) -> Verdict:
+        """Compare forecasts with real runs of some choices, in a sentence: the times, the order, and why not.
+
+        Raises `SettingError` as `beside` does.
+        """
+        rows = self.beside(traces)
+        off = rows[
+            [not Trial(m, p, 0).holds for m, p in zip(rows["measured"], rows["predicted"], strict=True)]
+        ]
+        orders = [list(rows.sort_values(name)["name"]) for name in ("predicted", "measured")]
+        times = "; ".join(
+            f"{name} takes {ratio:.2g} times its forecast"
+            for name, ratio in zip(rows["name"], rows["ratio"], strict=True)
+        )
+        kept = orders[0] == orders[1]
+        order = (
+            f"the order of their rounds is {'as forecast' if kept else 'not as forecast'}"
+            if len(rows) > 1
+            else ""
+        )
+        return Verdict(not len(off) and kept, "; ".join(filter(None, (times, order))), _reason(off, traces))
 
     @property
     def favourite(self) -> Choice:

@@ -2,16 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from workbench.analysis.recordings.diagnosis import Culprit, Diagnosis
 
-Spells = Sequence[tuple[int, int]]
+class Late(Protocol):
+    """What the card shows of a worker, host or component that costs time; see `diagnosis.Culprit`."""
+
+    @property
+    def who(self) -> str:
+        """Name."""
+
+    @property
+    def cost(self) -> float:
+        """Share of the time; `low` and `high`: its band."""
+
+    @property
+    def low(self) -> float:
+        """Lower limit of the cost."""
+
+    @property
+    def high(self) -> float:
+        """Upper limit of the cost."""
+
+    @property
+    def chronic(self) -> bool:
+        """Whether it is late in most steps."""
+
+    @property
+    def since(self) -> Any:
+        """First step of its first spell; None: from the first step on."""
+
+    @property
+    def spells(self) -> Sequence[tuple[int, int]]:
+        """First and last step of each spell; empty: all steps."""
+
+
+class Found(Protocol):
+    """What the card shows of a diagnosis; see `diagnosis.Diagnosis`."""
+
+    @property
+    def culprits(self) -> Sequence[Late]:
+        """Those who cost time, the worst first."""
+
+    @property
+    def costs(self) -> Mapping[str, float]:
+        """Share of each worker in the time."""
+
+    @property
+    def slowdown(self) -> float:
+        """Time of the steps over that with all workers alike."""
+
+    @property
+    def like(self) -> str:
+        """What all are compared with."""
+
+    @property
+    def last(self) -> int | None:
+        """Number of the last step."""
+
+    @property
+    def mitigations(self) -> Sequence[Any] | None:
+        """What would help, the best first; None: unknown."""
 
 
 class Fact(NamedTuple):
@@ -28,7 +83,7 @@ def style() -> str:
     return Path(__file__).with_name("verdict.css").read_text(encoding="utf-8")
 
 
-def in_steps(one: Culprit, last: int | None) -> str:
+def in_steps(one: Late, last: int | None) -> str:
     """Return the steps in which a culprit is late as text; "" if that is all. `last`: number of the last step."""
     if not one.spells:
         return ""
@@ -41,7 +96,7 @@ def in_steps(one: Culprit, last: int | None) -> str:
     return f", in steps {' and '.join(spells)}"
 
 
-def headline(found: Diagnosis) -> str:
+def headline(found: Found) -> str:
     """Return the verdict in one sentence."""
     if not found.culprits:
         return "No worker stands out: lateness is by chance"
@@ -50,7 +105,7 @@ def headline(found: Diagnosis) -> str:
     return f"{_upper(worst.who)} costs {worst.cost:.0%} of the time{in_steps(worst, found.last)}{more}"
 
 
-def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
+def facts(found: Found, cause: str = "") -> list[Fact]:
     """Return the facts: culprit, cost, first step, and certainty. `cause`: cause of the worst culprit, as text."""
     even = f"the steps' time over that with all workers like {found.like}"
     if not found.culprits:
@@ -59,7 +114,8 @@ def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
             Fact("Steps take", f"{found.slowdown:.3g} times as long", even),
         ]
     worst = found.culprits[0]
-    who = f"1 of {len(found.costs)}" if worst.who.startswith("worker") else ""
+    count = len(found.costs)
+    who = f"1 of {count}" if worst.who.startswith("worker") and count > len(found.culprits) else ""
     first = in_steps(worst, found.last).removeprefix(", ")
     return [
         Fact("Who", _upper(worst.who), ", ".join(filter(None, (who, cause)))),
@@ -73,7 +129,7 @@ def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
     ]
 
 
-def advice(found: Diagnosis) -> str:
+def advice(found: Found) -> str:
     """Return the advice in one sentence."""
     if found.mitigations is None:
         return "what would help was not computed: the full times of the work are not known"
@@ -85,7 +141,7 @@ def advice(found: Diagnosis) -> str:
 
 
 def html(
-    found: Diagnosis, lines: Sequence[str], cause: str = "", more: Sequence[tuple[str, str]] = ()
+    found: Found, lines: Sequence[str], cause: str = "", more: Sequence[tuple[str, str]] = ()
 ) -> str:
     """Return the card. `lines`: the whole diagnosis. `more`: titles, and texts of several lines, folded below it."""
     told = "".join(

@@ -7,10 +7,10 @@ these rounds are computed, for all runs together. The results are the same as if
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextvars import copy_context
 from threading import Event, Thread
-from typing import TYPE_CHECKING
 
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import key_of
@@ -19,19 +19,36 @@ from workbench.core.engine.timeline import Timeline
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.problems.base import Problem
 from workbench.core.running.memory import LEARNING_VECTORS, check_trajectories, room_for
-from workbench.core.running.run import failing
-from workbench.core.trace.learning import Commits, Trajectories
-
-if TYPE_CHECKING:
-    from workbench.core.running.simulated import SimulatedRun
+from workbench.core.running.run import Run, failing
+from workbench.core.trace.learning import Commits, Learnt, Trajectories
 
 TURN_S = 0.1  # target of the work in one turn of all runs, s
+
+
+class GrowingRun(Run):
+    """Run whose simulation can pause, so that its first rounds are learned before its last."""
+
+    @abstractmethod
+    def prepare(self) -> Problem:
+        """Open the data, and return the problem."""
+
+    @abstractmethod
+    def simulate(self, arithmetic: Simulation) -> bool:
+        """Simulate all rounds; return False if the run was stopped before the last one."""
+
+    @abstractmethod
+    def publish(self, learnt: Learnt, model: Array, rounds: int) -> None:
+        """Publish the first `rounds` rounds; `model`: model after the last of them."""
+
+    @abstractmethod
+    def conclude(self, problem: Problem) -> None:
+        """Make the trace of the published rounds, and mark the run as ended."""
 
 
 class Simulation(Coefficients):
     """Arithmetic of a run that is simulated in a thread, up to a requested round."""
 
-    def __init__(self, run: SimulatedRun, problem: Problem) -> None:
+    def __init__(self, run: GrowingRun, problem: Problem) -> None:
         e = run.experiment
         super().__init__(e.plan, e.sampler)
         self.run, self.problem, self.over = run, problem, False
@@ -81,7 +98,7 @@ class Simulation(Coefficients):
             self._rests.set()
 
 
-def grow(runs: Sequence[SimulatedRun]) -> None:
+def grow(runs: Sequence[GrowingRun]) -> None:
     """Simulate runs in turn and compute their models meanwhile, those with equal problems together."""
     made: list[Simulation] = []
     for run in runs:

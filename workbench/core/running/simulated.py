@@ -16,7 +16,7 @@ from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.engine.virtual.sim import SimSetup, simulate
 from workbench.core.experiment import Experiment
 from workbench.core.problems.base import Evaluation, Problem, Request
-from workbench.core.running.growing import Simulation, grow
+from workbench.core.running.growing import GrowingRun, Simulation, grow
 from workbench.core.running.memory import LEARNING_VECTORS, check_memory, check_trajectories, room_for
 from workbench.core.running.run import Rows, Run, failing, in_background, no_rows, tell, warnings_before
 from workbench.core.trace.assembled import assemble, columns_of, diverged
@@ -97,7 +97,7 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
             arithmetic.turn(plan)
 
 
-class SimulatedRun(Run):
+class SimulatedRun(GrowingRun):
     """Run of one experiment on the virtual clock. Its rows are the rounds whose loss is known."""
 
     def __init__(self, experiment: Experiment, numeric: bool, events: bool) -> None:

@@ -168,6 +168,8 @@ class Trajectories:
         self._going.discard(run)
         kept = [(trajectory, [i for i in who if i != run]) for trajectory, who in self._groups]
         self._groups = [(trajectory, who) for trajectory, who in kept if who]
+        for trajectory, who in self._groups:
+            trajectory.follow(self.runs[who[0]])
 
     def step(self) -> list[Learnt]:
         """Compute one round; return one `Learnt` per run that goes on, in order."""

@@ -130,8 +130,7 @@ def test_controls_mark_too_many_stragglers(controls: Controls) -> None:
     types(controls.shapes.form, stragglers="4")
     assert [v.experiment is None for v in controls.verdicts()] == [False, False, False, False, True]
     assert "cannot tolerate it; take 0 to 3" in controls.shapes.form.reasons["stragglers"]
-    coloured = {form.scheme: form.form.reasons for form in controls.schemes.forms if form.form.reasons}
-    assert list(coloured) == ["CR"]
+    assert not any(form.form.reasons for form in controls.schemes.forms)  # the tree's field only
 
 
 @pytest.mark.parametrize(
@@ -304,7 +303,7 @@ def test_controls_offer_schedules_of_every_optimiser(controls: Controls) -> None
 def test_controls_mark_a_field_of_a_schedule(controls: Controls, kind: str, field: str, text: str) -> None:
     types(controls.optimiser, **{"schedule.kind": kind})
     types(controls.optimiser, **{field: text})
-    assert not valid(controls)[:3]
+    assert {e.scheme for e in valid(controls)} <= {"SGD"}  # which has an optimiser of its own
     assert set(reasons(controls)) == {"optimiser_args"}
     assert set(reasons(controls)["optimiser_args"]) == {field}
 

@@ -18,7 +18,7 @@ def form() -> tuple[Form, list[set[str]]]:
 
 def test_a_form_begins_with_defaults_and_given_values() -> None:
     made, _ = form()
-    assert made.values == {"latency": "0.0", "bandwidth": "8e5", "downloads": "no", "groups": "[]"}
+    assert made.values == {"latency": "0", "bandwidth": "8e5", "downloads": "no", "groups": "[]"}
     assert made.read() == {"bandwidth": 8e5}
     assert made.shown() == {"latency": 0.0, "bandwidth": 8e5, "downloads": False, "groups": []}
 

@@ -294,4 +294,11 @@ def values_of(fields: Sequence[Field], texts: Mapping[str, str]) -> dict[str, An
     {'latency': 0.001}
     """
     typed = [(field, texts.get(field.name, field.default).strip()) for field in fields]
-    return {field.name: read(field, text) for field, text in typed if text != field.default}
+    return {field.name: read(field, text) for field, text in typed if not _same(field, text)}
+
+
+def _same(field: Field, text: str) -> bool:
+    """Return whether a text is the default: a number however it is written."""
+    if text == field.default or field.kind not in ("whole", "number") or not (text and field.default):
+        return text == field.default
+    return bool(read(field, text) == read(field, field.default))

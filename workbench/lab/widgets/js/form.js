@@ -87,7 +87,7 @@ function render({ model, el }) {
   ours(el, "wb-form");
   const id = unique("form"), view = Math.random().toString(36).slice(2);
   const typed = {}; // by name: the text, and the number of the message that brings it; Infinity: not sent yet
-  let lines = {}, known = null, count = 0;
+  let lines = {}, known = null, count = 0, detail = null;
   const heard = () => model.get("heard")[view] ?? 0;
   const send = () => {
     const waiting = Object.entries(typed).filter(([, mine]) => mine.count === Infinity);
@@ -123,7 +123,11 @@ function render({ model, el }) {
     const [all, rest] = [wasOpen("details:has(> .wb-title)"), wasOpen(".wb-more")];
     if (rest) more[0].open = true;
     const title = model.get("title"), inner = [...nodes(false), ...more];
-    el.replaceChildren(...(title ? [element("details", { open: all ?? model.get("opened") }, element("summary", { className: "wb-title" }, title), ...inner)] : inner));
+    const [name, ...about] = title.split(" · "), colour = model.get("colour");
+    detail = element("span", { className: "wb-detail" }, model.get("detail"));
+    const dot = colour ? [Object.assign(element("i"), { style: `background:${colour}` })] : [];
+    const head = colour ? [...dot, element("b", { title: about.join(" · ") }, name), " ", detail] : [title];
+    el.replaceChildren(...(title ? [element("details", { open: all ?? model.get("opened") }, element("summary", { className: "wb-title" }, ...head), ...inner)] : inner));
     show();
     blame();
     if (focused) document.getElementById(focused)?.focus();
@@ -137,7 +141,7 @@ function render({ model, el }) {
     }
   };
   fill();
-  const traits = { "change:fields": refill, "change:title": fill, "change:values": show, "change:heard": acknowledged, "change:reasons": blame };
+  const traits = { "change:fields": refill, "change:title": fill, "change:values": show, "change:heard": acknowledged, "change:reasons": blame, "change:detail": () => detail && (detail.textContent = model.get("detail")) };
   for (const [event, call] of Object.entries(traits)) model.on(event, call);
   return () => {
     el.removeEventListener("change", send);

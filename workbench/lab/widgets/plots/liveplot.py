@@ -82,6 +82,7 @@ class LivePlot(Drawn):
         self._lock = RLock()
         self._thread: Thread | None = None
         self._done: list[Callable[[], None]] = []
+        self._gone = False  # whether it was closed
         if runs:
             self.show(runs)
 
@@ -128,6 +129,12 @@ class LivePlot(Drawn):
             thread.join(timeout)
         return not self.active
 
+    def close(self) -> None:
+        """Close it; its runs go on, but are no longer followed."""
+        self._gone = True
+        self._done.clear()
+        super().close()
+
     def when_over(self, call: Callable[[], None]) -> None:
         """Call back, from a thread, each time that all shown runs are over."""
         self._done.append(call)
@@ -136,10 +143,12 @@ class LivePlot(Drawn):
 
     def _follow(self) -> None:
         over = False
-        while not over:
+        while not over and not self._gone:
             under_way = next((run for run in self.runs if run.state not in FINAL_STATES), None)
             if under_way is not None:
                 under_way.wait(POLL_INTERVAL_S)  # so that its end is shown at once
+            if self._gone:
+                return
             with self._lock:
                 over = all(run.state in FINAL_STATES for run in self.runs)
                 self._look()

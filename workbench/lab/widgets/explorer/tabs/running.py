@@ -92,6 +92,13 @@ class Running(Tab):
         self._started = start_all(self.desk.experiments, self.engine.value, **options)
         self.show(self._started)
 
+    def close(self) -> None:
+        """Close it; simulations that nobody can see are stopped. Real runs go on, and are listed."""
+        for run in self._started:
+            if run.engine == "sim":
+                run.stop()
+        super().close()
+
     def show(self, runs: Sequence[Run], keep: bool = False) -> None:
         """Show runs, beside those that are drawn if `keep`, or if the user chose that."""
         self.table.value, keep = "", keep or self.keep.value

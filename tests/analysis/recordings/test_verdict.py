@@ -1,0 +1,59 @@
+"""The card of a diagnosis: who, how much, since when, what to do; the details are folded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pandas as pd
+
+import workbench as wb
+from workbench.analysis.recordings.diagnosis import Diagnosis
+from workbench.analysis.recordings.mitigations import Mitigation
+from workbench.analysis.recordings.verdict import advice, facts, headline
+
+
+def recorded(slow: int | None, since: int = 0) -> wb.traces.Recording:
+    """Return a recording of 8 workers, one of which takes twice as long from a step on."""
+    rows = [
+        (w, t, (2.0 if w == slow and t >= since else 1.0) + 0.01 * ((7 * t + 3 * w) % 5))
+        for t in range(60)
+        for w in range(8)
+    ]
+    return wb.traces.Recording.of_rows(pd.DataFrame(rows, columns=["worker", "step", "seconds"]), "<one>")
+
+
+def test_verdict_names_who_how_much_since_when() -> None:
+    found = wb.diagnose(recorded(3, since=20))
+    assert re.fullmatch(r"Worker 3 costs \d+% of the time, since step 20", headline(found))
+    told = {fact.about: fact for fact in facts(found)}
+    assert told["Who"].value == "Worker 3"
+    assert told["Who"].note == "1 of 8"
+    assert told["When"].value == "Since step 20"
+    assert "saves" in advice(found)
+
+
+def test_verdict_of_even_workers_is_that_nobody_stands_out() -> None:
+    found = wb.diagnose(recorded(None))
+    assert headline(found) == "No worker stands out: lateness is by chance"
+    assert facts(found)[0].value == "Nobody"
+
+
+def test_verdict_without_mitigations_says_so() -> None:
+    none = Diagnosis("none", 1.0, (), {}, "links")
+    assert "was not computed" in advice(none)
+    assert "save no time" in advice(replace(none, tried=lambda: ()))
+    two = tuple(Mitigation(what, 0.4, 0.3, 0.5, "GC", {}) for what in ("GC with 1", "leaving 3 out"))
+    assert (
+        advice(replace(none, tried=lambda: two))
+        == "GC with 1 saves 40% of the time (30% to 50%); leaving 3 out 40%"
+    )
+
+
+def test_verdict_card_escapes_and_folds() -> None:
+    found = wb.diagnose(recorded(3))
+    html = found._repr_html_()
+    assert "<one>" not in html
+    assert "&lt;one&gt;" in html
+    assert html.count("<details>") == 1
+    assert found.card([("More", "a\nb")]).count("<li>b</li>") == 1
