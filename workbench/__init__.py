@@ -50,6 +50,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "presets": ("workbench.core.presets.codedreduce", "presets"),
     "problems": ("workbench.core.problems", None),
     "profile": ("workbench.analysis.planning.measuring", "profile"),
+    "report": ("workbench.lab.batch.report", "report"),
     "resume": ("workbench.mpi.running.engine", "resume"),
     "baselines": ("workbench.core.presets.codedreduce", "baselines"),
     "run": ("workbench.core.running.start", "run"),

@@ -23,13 +23,13 @@ BROWSER = Chromium.find_browser(skip_local=False)
 @pytest.mark.parametrize(
     "text", ["8.5", "8.5 furlongs", "0cm", "1cm", "99cm", "-8cm", "", "1e9cm", 8.5, None]
 )
-def test_a_width_is_a_length_with_its_unit(text: Any, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="width = .*4 to 50 cm"):
+def test_a_width_is_a_length_with_its_unit(text: Any) -> None:
+    with pytest.raises(SettingError, match=r"width = .*4 to 50 cm"):
         length(text)
 
 
 def test_a_page_has_no_width(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="width = '8.5cm': a page has none"):
+    with pytest.raises(SettingError, match=r"width = '8\.5cm': a page has none"):
         save(go.Figure(), tmp_path / "page.html", width="8.5cm")
 
 

@@ -276,7 +276,7 @@ class Stream:
         answered: NDArray[np.bool_],
         computed: NDArray[np.bool_],
     ) -> None:
-        """Draw work that no round's end cuts off: a worker computes since its last model, or its answer is on its way."""
+        """Draw work that no round's end cuts off: computing since the last model, or an answer on its way."""
         asked, done, heard = (np.full(self.workers, -np.inf) for _ in range(3))
         for table, mask, whose in ((asked, down, "to"), (done, computed, "rank"), (heard, answered, "rank")):
             who = rows[whose][mask].astype(int)

@@ -1,4 +1,4 @@
-"""Figures fitted to a width: by js/fit.js on pages, and here for pictures and notebooks, from estimated letter widths."""
+"""Figures fitted to a width: on pages by js/fit.js, here for pictures and notebooks, from estimated letter widths."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+FIT = "workbenchFit"  # name of the functions in a page
 LETTER_WIDTH = 0.58  # mean width of a letter, as a share of its font's size
 LINE_HEIGHT = 1.3  # as a share of the font's size
 MIN_LETTERS = 12  # letters in a line, however narrow the figure
@@ -23,11 +24,10 @@ def fit_script() -> str:
 
 @cache
 def page_script() -> str:
-    """Return JavaScript that defines `workbenchFit(plot)`: it keeps a drawn figure of a page fitted to its box."""
+    """Return JavaScript that defines `workbenchFit`: `fitted`, `redraw`, `grown`, and `keep`, which fits a drawn figure."""
     text = re.sub(r"^\s*//[^\n]*\n|/\*\*.*?\*/\n", "", fit_script(), flags=re.MULTILINE | re.DOTALL)
-    return (
-        f"globalThis.workbenchFit ??= (() => {{\n{text}\nreturn (plot) => keepFitted(Plotly, plot);\n}})();"
-    )
+    names = "fitted, redraw, grown, PHONE, keep: (plot) => keepFitted(Plotly, plot)"
+    return f"globalThis.{FIT} ??= (() => {{\n{text}\nreturn {{ {names} }};\n}})();"
 
 
 def broken(text: str, size: float, width: float) -> tuple[str, int]:
