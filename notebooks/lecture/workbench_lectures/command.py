@@ -63,7 +63,8 @@ def lectures(port: int, browser: bool, token: bool, dark: bool, static: Path | N
 @contextmanager
 def templates(folder: Path) -> Iterator[str]:
     """Return the JUPYTER_PATH for our page templates: lists have titles, and no page uses the internet."""
-    names = {path.name: list(told(path)) for path in folder.glob("*.ipynb")}
+    every = scripts()
+    names = {path.name: told(path, every.get(path.stem)).item for path in folder.glob("*.ipynb")}
     sets = {"titles": names, "style": style()}
     text = "".join(f"{{% set {name} = {json.dumps(value)} %}}" for name, value in sets.items())
     with pages.templates("lectures", TEMPLATES, **{"titles.html": text}) as path:

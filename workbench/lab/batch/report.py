@@ -310,7 +310,7 @@ def _with_plan(made: Report, table: Runs) -> Report:
     plan = None if table.root is None else table.root / PLAN
     if plan is not None and plan.is_file():
         kept = json.loads(plan.read_text(encoding="utf-8"))
-        made.files["sweep.yaml"] = yaml.dump(kept.get("plan", kept))
+        made.files["sweep.yaml"] = yaml.dump(kept.get("sweep", kept))
         made.command = "workbench sweep sweep.yaml -o runs/again"
     made.files["runs.csv"] = table.table.to_csv(index=False)
     settings = [name for name in table.settings if name in table.table and table.table[name].notna().any()]
