@@ -37,7 +37,7 @@ def _drawn(figure: go.Figure) -> Iterator[str]:
         t for t in figure.data if t.type in ("scatter", "bar") and (t.xaxis or "x") == "x" and t.x is not None
     ]
     planes = [_plane(figure, trace) for trace in traces]
-    every = [points for points in planes if points is not None and len(points)]
+    every = [points for points in planes if len(points)]
     if not every:
         return
     low, high = np.nanmin(np.concatenate(every), axis=0), np.nanmax(np.concatenate(every), axis=0)
@@ -47,7 +47,7 @@ def _drawn(figure: go.Figure) -> Iterator[str]:
         or (figure.layout.yaxis.range or (0, 1))[0] > (figure.layout.yaxis.range or (0, 1))[1]
     )
     for trace, points in zip(traces, planes, strict=True):
-        if points is None or not len(points):
+        if not len(points):
             continue
         share = (points - low) / span
         share[:, 1] = share[:, 1] if down else 1 - share[:, 1]
@@ -55,12 +55,9 @@ def _drawn(figure: go.Figure) -> Iterator[str]:
         yield from _bars(trace, at) if trace.type == "bar" else _line(trace, at)
 
 
-def _plane(figure: go.Figure, trace: Any) -> Array | None:
-    """Return points (n, 2), two for each bar, or nothing where an axis has names."""
-    try:
-        x, y = (np.asarray(values, dtype=float).ravel() for values in (trace.x, trace.y))
-    except (TypeError, ValueError):
-        return None
+def _plane(figure: go.Figure, trace: Any) -> Array:
+    """Return the points of a trace, (n, 2); of a bar both ends."""
+    x, y = (_numbers(values) for values in (trace.x, trace.y))
     if trace.type == "bar" and trace.orientation == "h":
         start = np.broadcast_to(np.asarray(0.0 if trace.base is None else trace.base, dtype=float), x.shape)
         return np.stack([np.ravel([start, start + x], order="F"), np.repeat(y, 2)], axis=1)
@@ -70,7 +67,19 @@ def _plane(figure: go.Figure, trace: Any) -> Array | None:
     for column, axis in enumerate((figure.layout.xaxis, figure.layout.yaxis)):
         if axis.type == "log":
             points[:, column] = np.log10(np.where(points[:, column] > 0, points[:, column], np.nan))
+    for column, axis in enumerate((figure.layout.xaxis, figure.layout.yaxis)):
+        if axis.range is not None:
+            low, high = sorted(map(float, axis.range))
+            points = points[(points[:, column] >= low) & (points[:, column] <= high)]
     return points[np.isfinite(points).all(axis=1)]
+
+
+def _numbers(values: Any) -> Array:
+    """Return values as numbers: names by their places."""
+    found = np.asarray(values).ravel()
+    if found.dtype.kind in "OUS":
+        return np.unique(found.astype(str), return_inverse=True)[1].astype(float)
+    return found.astype(float)
 
 
 def _line(trace: Any, at: Array) -> Iterator[str]:

@@ -184,7 +184,8 @@ function spaced(figure, width) {
   const cut = (text) => (wide(text, ticks) + 14 > left ? `${text.slice(0, Math.floor(text.length * left / (wide(text, ticks) + 24)))}…` : text);
   const dimensions = all.map((each, i) => ({ ...each, label: labels[i], ...(each.ticktext ? { ticktext: [...each.ticktext].map((text) => (i ? text : cut(text))) } : {}) }));
   const made = { ...trace, dimensions, ...(flat ? {} : { labelangle: -46 }) };
-  const side = flat ? 60 : Math.max(60, 0.72 * wide(all.at(-1).label, font));
+  const last = Math.max(...labels.at(-1).split("<br>").map((line) => wide(line, font)));
+  const side = Math.max(60, flat ? last / 2 + 12 : 0.72 * last);
   return { data: figure.data.with(place, made), layout: higher({ ...layout, margin: { ...margin, l: left, r: side, t: margin.t + more } }, more) };
 }
 
