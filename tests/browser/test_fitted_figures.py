@@ -34,24 +34,33 @@ DRAW = """async ({data, layout}) => {
   await Plotly.newPlot(plot, data, layout, {responsive: true, displaylogo: false});
   await workbenchFit.keep(plot); }"""
 # Labels inside of nodes, bars and cells, and along a curve, lie on what they name.
-FAULTS = """() => {
+FAULTS = r"""() => {
   const plot = document.querySelector('.drawn'), all = plot.getBoundingClientRect(), found = [], boxes = [];
+  const beyond = (box) => box.left < all.left - 1 || box.right > all.right + 1 || box.top < all.top - 1 ||
+    box.bottom > all.bottom + 1;
   for (const e of plot.querySelectorAll('.main-svg text')) {
     const words = e.textContent.trim(), box = e.getBoundingClientRect(), style = getComputedStyle(e);
-    if (!words || !box.width || style.visibility === 'hidden' || style.opacity === '0' || style.fillOpacity === '0' || e.closest('.hoverlayer, .modebar')) continue;
-    if (e.matches('.axis-brush *, .lines-annot *') || e.closest('[visibility=hidden]')) continue;
-    if (box.left < all.left - 1 || box.right > all.right + 1 || box.top < all.top - 1 || box.bottom > all.bottom + 1)
-      found.push(`cut: ${words}`);
-    if (parseFloat(style.fontSize) < 11 && parseFloat(style.fontSize) > 2 && !e.closest('.textpoint')) found.push(`small, ${style.fontSize}: ${words}`);
+    const px = parseFloat(style.fontSize);
+    const unseen = style.visibility === 'hidden' || style.opacity === '0' || style.fillOpacity === '0' || px < 2;
+    if (!words || !box.width || unseen || e.closest('.hoverlayer, .modebar, [visibility=hidden]')) continue;
+    if (beyond(box)) found.push(`cut: ${words}`);
+    if (px < 11 && !e.closest('.textpoint')) found.push(`small, ${px} px: ${words}`);
     if (/rotate\(-46/.test(e.getAttribute('transform'))) continue; // beside one another, aslant
-    if (!e.closest('.textpoint, .heatmap-label, .bars, .shape-label') && parseFloat(style.fontSize) > 2) boxes.push([box, words]);
+    if (!e.closest('.textpoint, .heatmap-label, .bars, .shape-label')) boxes.push([box, words]);
   }
   const common = (a, b, from, to) => Math.min(a[to], b[to]) - Math.max(a[from], b[from]);
+  const hit = (a, b) => common(a, b, 'left', 'right') > 2 && common(a, b, 'top', 'bottom') > 4;
   boxes.forEach(([a, one], i) => boxes.slice(i + 1).forEach(([b, other]) => {
-    if (common(a, b, 'left', 'right') > 2 && common(a, b, 'top', 'bottom') > 4) found.push(`overlap: ${one} | ${other}`);
+    if (hit(a, b)) found.push(`overlap: ${one} | ${other}`);
   }));
   if (document.documentElement.scrollWidth > innerWidth) found.push('the page is wider than its window');
   return found; }"""
+CUT = """() => [...document.querySelectorAll('main :is(h1, p, td, th, dt, dd, summary)')]
+  .filter((e) => e.checkVisibility())
+  .filter((e) => e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > innerWidth)
+  .map((e) => e.textContent)"""
+GROUNDS = """() => [document.body, ...document.querySelectorAll('.main-svg:first-child')]
+  .map((e) => getComputedStyle(e).backgroundColor)"""
 PARETO: dict[str, Any] = {
     "problem_args": {"samples": 120},
     "link": {"latency": 1e-3, "bandwidth": 1e6},
@@ -113,9 +122,8 @@ def test_text_of_a_figure_is_whole_and_alone(
     found = []
     for theme in ("light", "dark"):
         ground = {"light": "#fff", "dark": "#111"}[theme]
-        page.set_content(
-            f"<body style='margin:0;background:{ground}'><script>{get_plotlyjs()}</script><script>{page_script()}</script></body>"
-        )
+        scripts = f"<script>{get_plotlyjs()}</script><script>{page_script()}</script>"
+        page.set_content(f"<body style='margin:0;background:{ground}'>{scripts}</body>")
         for name in names:
             words = json.loads(FIGURES[name](theme).to_json())
             for width in WIDTHS:
@@ -158,13 +166,8 @@ def test_report_is_whole_on_phones_and_screens(
             page.locator("body[data-drawn]").wait_for()
             page.screenshot(path=screens / f"report-{width}-{scheme}.png", full_page=True)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            cut = """() => [...document.querySelectorAll('main :is(h1, p, td, th, dt, dd, summary)')]
-              .filter((e) => e.checkVisibility() && (e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > innerWidth))
-              .map((e) => e.textContent)"""
-            assert page.evaluate(cut) == []
-            grounds = page.evaluate("""() => [getComputedStyle(document.body).backgroundColor,
-              ...[...document.querySelectorAll('.main-svg:first-child')].map((e) => getComputedStyle(e).backgroundColor)]""")
-            assert len(set(grounds)) == 1
+            assert page.evaluate(CUT) == []
+            assert len(set(page.evaluate(GROUNDS))) == 1
     assert set(asked) <= {"file", "blob", "data"}
     assert noise.errors == []
     page.emulate_media(color_scheme="light")

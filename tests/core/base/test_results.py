@@ -57,5 +57,5 @@ def test_latex_of_the_tables_that_users_get(tmp_path: object) -> None:
 
 @pytest.mark.parametrize("digits", [0, -1, 99])
 def test_latex_refuses_digits(digits: int) -> None:
-    with pytest.raises(SettingError, match="digits = .*: take 1 to 17"):
+    with pytest.raises(SettingError, match=r"digits = .*: take 1 to 17"):
         latex(results({"x": [1.0]}), digits)

@@ -111,7 +111,8 @@ class _Maker:
         # "</script>" in a text would end the script.
         texts = [json.dumps(x).replace("<", "\\u003c") for x in (name, figure["data"], layout, config)]
         drawn, height = self._aside(", ".join(texts)), layout.get("height", 450)
-        return f'<div id="{name}" style="height:{height}px"></div><script>Plotly.newPlot({drawn}).then({FIT}.keep);</script>'
+        script = f"<script>Plotly.newPlot({drawn}).then({FIT}.keep);</script>"
+        return f'<div id="{name}" style="height:{height}px"></div>{script}'
 
 
 @lru_cache(maxsize=1)

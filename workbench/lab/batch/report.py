@@ -355,15 +355,15 @@ def html(made: Report) -> str:
     body += [f'<p class="note">{escape(note)}</p>' for note in made.notes]
     body += [_table(*table) for table in others]
     body += [_settings(made), _reproduce(made)]
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(made.title)}</title>'
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     head += f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><link rel="icon" href="data:;base64,=">'
+    head += f"<title>{escape(made.title)}</title>"
     css, script = ((HERE / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     data = f'<script type="application/json" id="config">{_json(CONFIG)}</script>'
     data += f'<script type="text/plain" id="library">{_library()}</script>' if made.figures else ""
-    return (
-        f'<!doctype html><html lang="en"><head>{head}<style>{css}</style>{dark_style()}</head><body data-jp-theme-light="true">'
-        f"<main>{''.join(body)}</main>{data}<script>{script}</script></body></html>"
-    )
+    head += f"<style>{css}</style>{dark_style()}"
+    main = f"<main>{''.join(body)}</main>{data}<script>{script}</script>"
+    return f'<!doctype html><html lang="en"><head>{head}</head><body data-jp-theme-light="true">{main}</body></html>'
 
 
 def _json(value: Any) -> str:
@@ -415,10 +415,7 @@ def _pair(name: str, value: Any) -> str:
 
 
 def _reproduce(made: Report) -> str:
-    links = ", ".join(
-        f'<a download="{escape(name)}" href="data:text/plain;base64,{b64encode(text.encode()).decode()}">{escape(name)}</a>'
-        for name, text in made.files.items()
-    )
+    links = ", ".join(_link(name, text) for name, text in made.files.items())
     settings = "".join(
         f"<details><summary>{escape(name)}</summary><pre>{escape(text)}</pre></details>"
         for name, text in made.files.items()
@@ -432,3 +429,9 @@ def _reproduce(made: Report) -> str:
         f"<h2>Reproduce</h2>{command}<p>Files in this page: {links}.</p>{settings}"
         f'<p class="note">{escape(words)}{escape(where)}</p>'
     )
+
+
+def _link(name: str, text: str) -> str:
+    """Return a link by which a reader saves a text as a file."""
+    address = f"data:text/plain;base64,{b64encode(text.encode()).decode()}"
+    return f'<a download="{escape(name)}" href="{address}">{escape(name)}</a>'

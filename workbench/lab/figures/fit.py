@@ -24,7 +24,7 @@ def fit_script() -> str:
 
 @cache
 def page_script() -> str:
-    """Return JavaScript that defines `workbenchFit`: `fitted`, `redraw`, `grown`, and `keep`, which fits a drawn figure."""
+    """Return JavaScript that defines `workbenchFit`; its `keep` fits a drawn figure to its box."""
     text = re.sub(r"^\s*//[^\n]*\n|/\*\*.*?\*/\n", "", fit_script(), flags=re.MULTILINE | re.DOTALL)
     names = "fitted, redraw, grown, PHONE, keep: (plot) => keepFitted(Plotly, plot)"
     return f"globalThis.{FIT} ??= (() => {{\n{text}\nreturn {{ {names} }};\n}})();"

@@ -165,7 +165,7 @@ function thinned(layout, width) {
     const px = over * span(axis);
     if (!/^xaxis\d*$/.test(name) || px > TICKS || axis.type === "category" || axis.visible === false) continue;
     const { dtick, ...rest } = axis, log = typeof dtick === "string";
-    made[name] = { ...(log || (dtick === 1 && px < 240) ? rest : axis), nticks: Math.max(2, Math.floor(px / 52)), tickangle: 0, ...(log && px > 160 ? { dtick: "D2" } : {}) };
+    made[name] = { ...(log || (dtick === 1 && px < 240) ? rest : axis), nticks: Math.max(3, Math.floor(px / 52)), tickangle: 0, ...(log && px > 160 ? { dtick: "D2" } : {}) };
   }
   return made;
 }
