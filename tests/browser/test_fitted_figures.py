@@ -106,7 +106,7 @@ ODD: dict[str, Callable[[Any], go.Figure]] = {
         SchemeGrid(("UMW", "CR"), (Fraction(0),), (0.0, 1e-3), np.ones((1, 2, 2))), theme=theme
     ),
     "long title": lambda theme: wb.figures.round_times([run("UMW", 2, 4)], theme=theme).update_layout(
-        title_text="A title of so many words that it is not in one line of any page " * 3
+        title_text="A title with more words than are in one line of any page " * 3
     ),
 }
 FIGURES = {**EVERY, **ODD}
@@ -159,7 +159,7 @@ def test_report_is_whole_on_phones_and_screens(
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url.split(":")[0]))
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=scheme)
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
             page.goto((tmp_path / "report.html").as_uri())

@@ -53,5 +53,5 @@ def test_importance_of_a_result_that_never_varies_is_empty() -> None:
     same = table(9, 0, (1.0,))
     same.table["rounds"] = 5.0
     assert len(importance(same, "rounds")) == 0
-    same.table["rounds"] *= 1 + 1e-12 * np.arange(9)  # rounding is no variance
+    same.table["rounds"] *= 1 + 1e-12 * np.arange(9)  # rounding is not variance
     assert len(importance(same, "rounds")) == 0

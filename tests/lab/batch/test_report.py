@@ -118,7 +118,7 @@ def test_report_refuses(traces: list[wb.Trace], tmp_path: Path, monkeypatch: pyt
         ([], r"give a run, a list of runs"),
         (5, r"source = 5: give a run"),
         ([traces[0], 3], r"source\[1\] = int: is not a run"),
-        (tmp_path / "nowhere", "is no folder"),
+        (tmp_path / "nowhere", "is not the folder"),
         (tmp_path, "has no runs"),
         (traces * 13, "has 26 runs, and 24 can be compared"),
     ):

@@ -101,8 +101,8 @@ def latex(table: "pd.DataFrame", digits: int = DIGITS, caption: str = "", label:
     cells.columns = [_heading(str(name)) for name in shown]
     style = cells.style.hide(axis="index")
     columns = "".join("r" if number[name] else "l" for name in shown)
-    float_options = {"caption": _escaped(caption), "position": "t"} if caption else {}
-    return str(style.to_latex(column_format=columns, hrules=True, label=label or None, **float_options))
+    floating: dict[str, Any] = {"caption": _escaped(caption), "position": "t"} if caption else {}
+    return str(style.to_latex(column_format=columns, hrules=True, label=label or None, **floating))
 
 
 def _heading(name: str) -> str:

@@ -191,7 +191,8 @@ class Stream:
             self._mark(first, rows, mine[3], mine[1], mine[2])
             self._open_work(first, every, down, up | dropped, computed)
         else:
-            self._cut_off(first, rows, *mine[1:], (LATE, LATE) if over else (COMPUTES, QUEUES))
+            states = (LATE, LATE) if over else (COMPUTES, QUEUES)
+            self._cut_off(first, rows, mine[1], mine[2], mine[3], states)
         self._bars(first, every, up, "start", "begun", QUEUES)
         self._bars(first, every, up, "begun", "end", SENDS)
         self._bars(first, every, dropped, "start", "", DROPPED)

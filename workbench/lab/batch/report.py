@@ -78,8 +78,8 @@ def report(
     Parameters
     ----------
     source
-        A run (`Trace`), an experiment, a list of these, a table of runs (`wb.runs(folder)`), the folder of a run or of
-        a sweep, or an explorer: its finished runs, or the forecast of its settings if nothing has run.
+        A run (`Trace`), an experiment, a list of these, a table of runs (`wb.runs(folder)`), or the folder of a run or
+        of a sweep. An explorer gives its finished runs, or the forecast of its settings if nothing has run.
     path
         The file; ends in .html. Its folder must exist.
     target, metric
@@ -126,15 +126,13 @@ def _contents(source: Any, target: float | None, metric: str, trust: bool) -> Re
             f"source = {short(source)}: give a run, a list of runs, wb.runs(folder) or a folder"
         )
     every = [_read(path_of(one, "source"), trust) if isinstance(one, (str, Path)) else one for one in every]
-    if all(isinstance(one, Experiment) for one in every):
-        return _of_settings(every)
-    for place, one in enumerate(every):
-        if not isinstance(one, Trace):
-            raise SettingError(
-                f"source[{place}] = {type(one).__name__}: is not a run; give what wb.run returns"
-            )
-        if not len(one.columns["time"]):
-            raise SettingError(f"source[{place}]: the run of {one.label} finished no round")
+    settings = [one for one in every if isinstance(one, Experiment)]
+    if len(settings) == len(every):
+        return _of_settings(settings)
+    return _of_traces([_checked(one, place) for place, one in enumerate(every)], target, metric)
+
+
+def _of_traces(every: Sequence[Trace], target: float | None, metric: str) -> Report:
     if len(every) > MAX_RUNS:
         raise SettingError(
             f"source: has {len(every)} runs, and {MAX_RUNS} can be compared; save them and give their folder"
@@ -142,9 +140,17 @@ def _contents(source: Any, target: float | None, metric: str, trust: bool) -> Re
     return _of_run(every[0]) if len(every) == 1 else _of_comparison(every, target, metric)
 
 
+def _checked(one: Any, place: int) -> Trace:
+    if not isinstance(one, Trace):
+        raise SettingError(f"source[{place}] = {type(one).__name__}: is not a run; give what wb.run returns")
+    if not len(one.columns["time"]):
+        raise SettingError(f"source[{place}]: the run of {one.label} finished no round")
+    return one
+
+
 def _read(folder: Path, trust: bool) -> Trace | Runs:
     if not folder.is_dir():
-        raise SettingError(f"source = {str(folder)!r}: is no folder of a run or a sweep")
+        raise SettingError(f"source = {str(folder)!r}: is not the folder of a run or a sweep")
     if is_run([path.name for path in folder.iterdir()]):
         inside = folder / TRACE  # where a sweep's notebook wrote it
         return Trace.load(inside if inside.is_dir() else folder, trust=trust)

@@ -33,8 +33,8 @@ def save(figure: go.Figure, path: str | Path, width: str | None = None) -> Path:
     """Write a figure atomically: the file appears whole or not at all.
 
     `figure`: any figure. `path`: ends in .html (self-contained, works offline), .png, .svg or .pdf (1280 px
-    wide, by Chrome or Chromium). `width`: for a paper, such as "8.5cm", "86mm" or "3.4in": the picture has this width,
-    text of 8 points, its legend below, and no title, which is the caption's. Not for .html.
+    wide, by Chrome or Chromium). `width`: for a paper, such as "8.5cm", "86mm" or "3.4in". The picture then has text
+    of 8 points, its legend below, and no title, which is the caption's. Not for .html.
 
     Raises `SettingError`: the name ends otherwise, its folder does not exist, or the width is none;
     `NoBrowser`: no Chrome or Chromium was found for .png, .svg or .pdf.
