@@ -21,6 +21,7 @@ _MODULES = {  # module of this package -> commands in it
     "diagnose": ("diagnose",),
     "explore": ("explore",),
     "lab": ("lab",),
+    "page": ("page",),
     "plan": ("profile", "plan"),
     "run": ("run", "attach", "resume", "stop"),
     "show": ("forecast", "code", "presets", "schemes", "delays", "faults", "optimisers", "schedules"),

@@ -276,4 +276,5 @@ lecture: Script[Approximate] = Script(
     entries,
     (*ALL, "draw", "code"),
     EXERCISES,
+    about="After a fixed time: how near the gradient is with the answers that have come.",
 )

@@ -260,4 +260,5 @@ lecture: Script[AskingLess] = Script(
         "c": (0.1, 1, 5, 20, 100),
         "max_age": (1, 5, 10, 30),
     },
+    about="A gradient that changes little need not be computed and sent again.",
 )

@@ -235,4 +235,5 @@ lecture: Script[Bandwidth] = Script(
     entries,
     ("children", "layers", "stragglers", "message", "latency"),
     EXERCISES,
+    about="A tree shares the work of receiving, where the port of a star's master is the bottleneck.",
 )

@@ -304,4 +304,5 @@ lecture: Script[ByHand] = Script(
     ("tail",),
     EXERCISES,
     ("round", "loss"),
+    about="Three workers, one of them late: how a code still gives the whole gradient.",
 )

@@ -388,4 +388,5 @@ lecture: Script[CodingOrNot] = Script(
     entries,
     ("problem", "law", "level"),
     EXERCISES,
+    about="Codes, fewer answers, local steps or no waiting: who trains the model first.",
 )

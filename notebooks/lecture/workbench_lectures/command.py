@@ -62,8 +62,9 @@ def lectures(port: int, browser: bool, token: bool, dark: bool, static: Path | N
 
 @contextmanager
 def templates(folder: Path) -> Iterator[str]:
-    """Return the JUPYTER_PATH of the page templates. In lists, lectures have titles, and no page uses the internet."""
-    names = {path.name: list(info_of(path)) for path in folder.glob("*.ipynb")}
+    """Return the JUPYTER_PATH for our page templates: lists have titles, and no page uses the internet."""
+    every = scripts()
+    names = {path.name: info_of(path, every.get(path.stem)).item for path in folder.glob("*.ipynb")}
     sets = {"titles": names, "style": style()}
     text = "".join(f"{{% set {name} = {json.dumps(value)} %}}" for name, value in sets.items())
     with pages.templates("lectures", TEMPLATES, **{"titles.html": text}) as path:

@@ -310,4 +310,5 @@ lecture: Script[Communication] = Script(
     entries,
     ALL,
     EXERCISES,
+    about="Data that several workers hold buys tolerance, shorter messages, or some of both.",
 )

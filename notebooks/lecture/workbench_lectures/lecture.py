@@ -29,7 +29,7 @@ class Script(Generic[K]):
     """Contents of a lecture; `entries`: the experiments that are run, `race_names`: the knobs shown with them.
 
     `places`: positions of sliders on a page without a server, for figures that a browser cannot compute. These are
-    made in advance; see `workbench_lectures.offline`.
+    made in advance; see `workbench_lectures.offline`. `about`: what it shows, one sentence for the list of lectures.
     """
 
     notebook: str  # name of the notebook, which begins with the lecture's number
@@ -40,6 +40,7 @@ class Script(Generic[K]):
     exercises: Sequence[Exercise[K]]
     axes: tuple[str, str] = ("time", "loss")  # axes of the run: horizontal, vertical
     places: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    about: str = ""
 
     def __call__(self, **values: Any) -> Lecture[K]:
         """Open the lecture with sliders at these values. Raises `SettingError` for an invalid value."""

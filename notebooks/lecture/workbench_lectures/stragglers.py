@@ -269,4 +269,5 @@ lecture: Script[Stragglers] = Script(
     entries,
     ("workers", "stragglers", "tail", "distribution"),
     EXERCISES,
+    about="The slowest of many workers sets the pace of a round, and it sits in the tail.",
 )

@@ -192,4 +192,5 @@ lecture: Script[WhoIsLate] = Script(
         "factor": (1.05, 1.2, 1.6, 3.0),
         "often": (0.05, 0.5, 1.0),
     },
+    about="All workers report the same step time: how to find the one that makes it long.",
 )

@@ -7,8 +7,8 @@ const preferred = window.matchMedia("(prefers-color-scheme: dark)");
 function draw(plot) {
   const theme = root.dataset.theme;
   const words = JSON.parse(plot.parentElement.querySelector("script").textContent);
-  const layout = { ...words[theme], template: templates[theme], autosize: true };
-  const data = (theme === "dark" && words.darkData) || words.data;
+  const whole = { data: (theme === "dark" && words.darkData) || words.data, layout: { ...words[theme], template: templates[theme] } };
+  const { data, layout: found } = workbenchFit.fitted(whole, plot.offsetWidth), layout = { ...found, autosize: true };
   plot.dataset.drawn = theme;
   Plotly.react(plot, data, layout, { responsive: true, ...config });
 }

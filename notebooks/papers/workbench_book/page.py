@@ -60,6 +60,8 @@ def html(outcomes: Sequence[Outcome], setting: Setting) -> str:
     """Return the page as text."""
     from plotly.offline import get_plotlyjs
 
+    from workbench.lab.figures.fit import page_script
+
     papers = sorted({each.entry.paper for each in outcomes})
     body = "\n".join(
         _paper(paper, [o for o in outcomes if o.entry.paper == paper], setting) for paper in papers
@@ -70,7 +72,7 @@ def html(outcomes: Sequence[Outcome], setting: Setting) -> str:
 <style>{(HERE / "page.css").read_text(encoding="utf-8")}</style></head>
 <body>{_contents(outcomes, papers)}
 <main>{_intro(outcomes, setting)}{_overview(outcomes)}{body}</main>
-<script>{get_plotlyjs()}</script>
+<script>{get_plotlyjs()}</script><script>{page_script()}</script>
 <script type="application/json" id="settings">{json.dumps(_settings())}</script>
 <script>{(HERE / "page.js").read_text(encoding="utf-8")}</script></body></html>
 """

@@ -141,7 +141,7 @@ def test_figure_config_is_used_by_every_source() -> None:
         for path in room.rglob(f"*.{kind}")
         for call in calls.findall(path.read_text(encoding="utf-8"))
     ]
-    assert {name for name, _ in found} == {"page.js", "page.py", "plot.js", "live.js"}
+    assert {name for name, _ in found} == {"page.js", "page.py", "fit.js", "live.js", "report.js"}
     assert all(re.search("CONFIG|config|{drawn}", call) for _, call in found)
     own = [
         path.name

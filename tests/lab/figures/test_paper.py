@@ -23,7 +23,7 @@ BROWSER = Chromium.find_browser(skip_local=False)
 @pytest.mark.parametrize(
     "text", ["8.5", "8.5 furlongs", "0cm", "1cm", "99cm", "-8cm", "", "1e9cm", 8.5, None]
 )
-def test_a_width_is_a_length_with_its_unit(text: Any, tmp_path: Path) -> None:
+def test_a_width_is_a_length_with_its_unit(text: Any) -> None:
     with pytest.raises(SettingError, match=r"width = .*4 to 50 cm"):
         length(text)
 

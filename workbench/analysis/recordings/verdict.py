@@ -140,9 +140,7 @@ def advice(found: Found) -> str:
     return text + "".join(f"; {other.what} {other.saving:.0%}" for other in others[:2])
 
 
-def html(
-    found: Found, lines: Sequence[str], cause: str = "", more: Sequence[tuple[str, str]] = ()
-) -> str:
+def html(found: Found, lines: Sequence[str], cause: str = "", more: Sequence[tuple[str, str]] = ()) -> str:
     """Return the card. `lines`: the whole diagnosis. `more`: titles, and texts of several lines, folded below it."""
     told = "".join(
         f"<div><dt>{escape(f.about)}</dt><dd>{escape(f.value)}<small>{escape(f.note)}</small></dd></div>"

@@ -17,7 +17,7 @@ from workbench.analysis.tables.shards import frame, trace_of
 from workbench.core.base.bar import Bar
 from workbench.core.base.intervals import band
 from workbench.core.base.plugins import registered
-from workbench.core.base.results import results
+from workbench.core.base.results import DIGITS, latex, results
 from workbench.core.base.settings import SettingError, check_kind, path_of, unknown_name
 from workbench.core.trace.trace import Trace
 
@@ -152,6 +152,13 @@ class Runs:
         """Return a short table: differing settings, state, time and loss."""
         columns = dict.fromkeys(("run", "state", *self.differing, *_SHOWN_COLUMNS, "time_to"))
         return self.table[[name for name in columns if name in self.table]]
+
+    def latex(self, digits: int = DIGITS, caption: str = "", label: str = "") -> str:
+        """Return the short table as LaTeX, with units and significant digits; see `wb.runs(folder).mean()` for means.
+
+        `digits`: significant digits. `caption`, `label`: of a floating table. The package booktabs is needed.
+        """
+        return latex(self.short(), digits, caption, label)
 
     def __repr__(self) -> str:
         """Return the short table as text."""

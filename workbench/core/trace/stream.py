@@ -191,7 +191,8 @@ class Stream:
             self._mark(first, rows, mine[3], mine[1], mine[2])
             self._open_work(first, every, down, up | dropped, computed)
         else:
-            self._cut_off(first, rows, *mine[1:], (LATE, LATE) if over else (COMPUTES, QUEUES))
+            states = (LATE, LATE) if over else (COMPUTES, QUEUES)
+            self._cut_off(first, rows, mine[1], mine[2], mine[3], states)
         self._bars(first, every, up, "start", "begun", QUEUES)
         self._bars(first, every, up, "begun", "end", SENDS)
         self._bars(first, every, dropped, "start", "", DROPPED)
@@ -276,7 +277,7 @@ class Stream:
         answered: NDArray[np.bool_],
         computed: NDArray[np.bool_],
     ) -> None:
-        """Draw work that no end of a round cuts off: since its last model, a worker computes, or its answer travels."""
+        """Draw work that no round's end cuts off: computing since the last model, or an answer on its way."""
         asked, done, heard = (np.full(self.workers, -np.inf) for _ in range(3))
         for table, mask, whose in ((asked, down, "to"), (done, computed, "rank"), (heard, answered, "rank")):
             who = rows[whose][mask].astype(int)

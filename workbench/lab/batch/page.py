@@ -20,6 +20,7 @@ from workbench.core.base.page import CONFIG
 from workbench.core.base.reading import read_text
 from workbench.core.base.text import read_json
 from workbench.core.trace.layout import SCRIPT, STOP
+from workbench.lab.figures.fit import FIT, page_script
 from workbench.lab.figures.save import one_browser
 
 if TYPE_CHECKING:
@@ -55,10 +56,10 @@ def _page(notebook: Path, title: str) -> str:
 
 
 def write_script(folder: Path) -> None:
-    """Write plotly's script into a folder: 5 MB, once for all pages."""
+    """Write plotly's script, and that which fits figures, into a folder: 5 MB, once for all pages."""
     from plotly.offline import get_plotlyjs
 
-    script = get_plotlyjs().encode()
+    script = f"{get_plotlyjs()}\n;{page_script()}\n".encode()
     file = folder / SCRIPT
     if not file.is_file() or file.stat().st_size != len(script):
         write_file(file, script)
@@ -110,7 +111,8 @@ class _Maker:
         # "</script>" in a text would end the script.
         texts = [json.dumps(x).replace("<", "\\u003c") for x in (name, figure["data"], layout, config)]
         drawn, height = self._aside(", ".join(texts)), layout.get("height", 450)
-        return f'<div id="{name}" style="height:{height}px"></div><script>Plotly.newPlot({drawn});</script>'
+        script = f"<script>Plotly.newPlot({drawn}).then({FIT}.keep);</script>"
+        return f'<div id="{name}" style="height:{height}px"></div>{script}'
 
 
 @lru_cache(maxsize=1)

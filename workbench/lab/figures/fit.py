@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+FIT = "workbenchFit"  # name of the functions in a page
 LETTER_WIDTH = 0.58  # mean width of a letter, as a share of its font's size
 LINE_HEIGHT = 1.3  # as a share of the font's size
 MIN_LETTERS = 12  # letters in a line, however narrow the figure
@@ -26,11 +27,10 @@ def fit_script() -> str:
 
 @cache
 def page_script() -> str:
-    """Return JavaScript that defines `workbenchFit(plot)`: it keeps a drawn figure of a page fitted to its box."""
+    """Return JavaScript that defines `workbenchFit`; its `keep` fits a drawn figure to its box."""
     text = re.sub(r"^\s*//[^\n]*\n|/\*\*.*?\*/\n", "", fit_script(), flags=re.MULTILINE | re.DOTALL)
-    return (
-        f"globalThis.workbenchFit ??= (() => {{\n{text}\nreturn (plot) => keepFitted(Plotly, plot);\n}})();"
-    )
+    names = "fitted, redraw, grown, PHONE, keep: (plot) => keepFitted(Plotly, plot)"
+    return f"globalThis.{FIT} ??= (() => {{\n{text}\nreturn {{ {names} }};\n}})();"
 
 
 def broken(text: str, size: float, width: float) -> tuple[str, int]:

@@ -10,11 +10,11 @@ import plotly.graph_objects as go
 import plotly.io as pio
 
 from workbench.core.base.page import CONFIG
-from workbench.lab.figures.fit import fitted, page_script
+from workbench.lab.figures.fit import FIT, fitted, page_script
 
 # If the button is hidden, `pio.to_html` omits the address, and plotly.js would use its own default.
 _NO_ADDRESS = "document.getElementById('{plot_id}')._context.plotlyServerURL = '';"
-_FIT = "workbenchFit(document.getElementById('{plot_id}'));"
+_FIT = f"{FIT}.keep(document.getElementById('{{plot_id}}'));"
 NOTEBOOK_WIDTH_PX = (
     820  # beside the file browser in a window of 1280 px; the kernel cannot ask a notebook for its width
 )

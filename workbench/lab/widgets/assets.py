@@ -12,7 +12,7 @@ import traitlets as t
 from IPython import get_ipython
 
 from workbench.core.base.page import CONFIG
-from workbench.lab.figures.fit import fit_script
+from workbench.lab.figures.fit import FIT, page_script
 
 FOLDER = Path(__file__).parent / "js"
 
@@ -25,10 +25,7 @@ def script(*names: str) -> str:
     >>> "function library" in script("common")
     True
     """
-    texts = [
-        fit_script(),
-        *((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in ("common", *names)),
-    ]
+    texts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in ("common", *names)]
     lines = re.sub(r"^\s*(//[^\n]*|/\*\*.*?\*/)\n", "", "\n".join(texts), flags=re.MULTILINE | re.DOTALL)
     return f"const PLOTLY_CONFIG = {json.dumps(CONFIG)};\n{lines}"
 
@@ -56,14 +53,15 @@ class Sheet(anywidget.AnyWidget):
 
 @cache
 def library() -> bytes:
-    """Return plotly.js from plotly's wheel, compressed by gzip to a third of its 5 MB.
+    """Return plotly.js from the wheel of plotly, with `fitted` and the like of figures/js/fit.js, compressed by gzip.
 
     Stronger compression would save a sixth, and take three times as long.
     """
     import plotly
 
     text = (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_bytes()
-    return gzip.compress(text, compresslevel=1)
+    fit = f"\n;{page_script()}\nmodule.exports.{FIT} = globalThis.{FIT};\n"
+    return gzip.compress(text + fit.encode(), compresslevel=1)
 
 
 class _Ahead(anywidget.AnyWidget):

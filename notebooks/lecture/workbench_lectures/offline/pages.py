@@ -48,7 +48,7 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     library = json.dumps(b64encode(assets.library()).decode())
     _put(folder / "plotly.js", f"globalThis.WORKBENCH_PLOTLY = {library};")
-    infos = {name: info_of(notebooks / f"{name}.ipynb") for name in scripts}
+    infos = {name: info_of(notebooks / f"{name}.ipynb", script) for name, script in scripts.items()}
     written = [folder / "index.html"]
     _put(written[0], index(infos))
     for name, script in scripts.items():
@@ -67,10 +67,7 @@ def _put(path: Path, text: str) -> None:
 
 def index(found: Mapping[str, LectureInfo]) -> str:
     """Return the list of lectures."""
-    lines = (
-        f'<li><a href="{escape(name)}.html">{escape(each.title)}</a> <span>{each.minutes} min</span></li>'
-        for name, each in found.items()
-    )
+    lines = (f"<li>{each.item.replace('HREF', f'{escape(name)}.html')}</li>" for name, each in found.items())
     head = HEAD.format(title="Lectures", policy=POLICY, style=style())
     body = (
         '<body data-voila="page" data-jp-theme-light="true">'

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from tests.support.every_figure import runs
+from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import parallel
 
@@ -14,8 +17,18 @@ def test_parallel_has_a_line_for_every_finished_run() -> None:
     axes = {axis.label: axis for axis in parallel(table).data[0].dimensions}
     scheme = axes["scheme"]
     assert [scheme.ticktext[code] for code in scheme["values"]] == table.done["scheme"].tolist()
-    assert list(axes["time of the whole run"]["values"]) == pytest.approx(table.done["time"].tolist())
+    assert list(axes["time of the whole run (s)"]["values"]) == pytest.approx(table.done["time"].tolist())
     assert list(axes["seed"]["values"]) == table.done["seed"].tolist()
+
+
+def test_parallel_axes_of_many_decades_are_logarithmic() -> None:
+    rates = np.geomspace(1e-3, 1e5, 18)
+    rows = {"state": "done", "delays.rate": rates, "workers": [2, 3] * 9, "time": np.linspace(1, 2, 18)}
+    rate, workers, time = parallel(Runs(pd.DataFrame(rows), ("delays.rate", "workers"))).data[0].dimensions
+    np.testing.assert_allclose(rate["values"], np.log10(rates))
+    assert list(rate.ticktext[:2]) == ["0.001", "0.01"]
+    assert list(workers.ticktext) == ["2", "3"]
+    assert time.tickvals is None
 
 
 def test_parallel_refuses_an_unknown_result() -> None:

@@ -24,7 +24,7 @@ def parameters(command: str) -> dict[str, object]:
     from papermill.cli import _resolve_type
 
     pieces = shlex.split(command)
-    assert pieces[:3] == ["papermill", "notebooks/run.ipynb", "out.ipynb"]
+    assert pieces[:3] == ["papermill", str(ROOT / "notebooks" / "run.ipynb"), "out.ipynb"]
     found: dict[str, object] = {}
     rest = iter(pieces[3:])
     for word in rest:
@@ -78,5 +78,5 @@ def test_papermill_command_can_be_executed(tmp_path: Path) -> None:
         str(folder),
     ]
     command[0] = str(Path(sys.executable).with_name("papermill"))
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     assert wb.Trace.load(folder).same(wb.run(e))

@@ -79,9 +79,9 @@ def stream(
     figure.set_subplots(
         rows=1, cols=3, shared_yaxes=True, column_widths=[0.72, 0.16, 0.12], horizontal_spacing=0.035
     )
-    many = len(shown) * table.workers > MAX_CELLS
+    blocks = len(shown) * table.workers > MAX_CELLS
     figure.add_traces(
-        _shares(table, there, theme) if many else _states(table, shown, begin, theme), rows=1, cols=1
+        _shares(table, there, theme) if blocks else _states(table, shown, begin, theme), rows=1, cols=1
     )
     sides = (("computing", table.utilisation(), COMPUTING), ("late", late, TOO_LATE))
     for column, (name, values, color) in enumerate(sides, 2):

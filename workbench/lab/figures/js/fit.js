@@ -165,7 +165,7 @@ function thinned(layout, width) {
     const px = over * span(axis);
     if (!/^xaxis\d*$/.test(name) || px > TICKS || axis.type === "category" || axis.visible === false) continue;
     const { dtick, ...rest } = axis, log = typeof dtick === "string";
-    made[name] = { ...(log || (dtick === 1 && px < 240) ? rest : axis), nticks: Math.max(2, Math.floor(px / 52)), tickangle: 0, ...(log && px > 160 ? { dtick: "D2" } : {}) };
+    made[name] = { ...(log || (dtick === 1 && px < 240) ? rest : axis), nticks: Math.max(3, Math.floor(px / 52)), tickangle: 0, ...(log && px > 160 ? { dtick: "D2" } : {}) };
   }
   return made;
 }
@@ -184,7 +184,8 @@ function spaced(figure, width) {
   const cut = (text) => (wide(text, ticks) + 14 > left ? `${text.slice(0, Math.floor(text.length * left / (wide(text, ticks) + 24)))}…` : text);
   const dimensions = all.map((each, i) => ({ ...each, label: labels[i], ...(each.ticktext ? { ticktext: [...each.ticktext].map((text) => (i ? text : cut(text))) } : {}) }));
   const made = { ...trace, dimensions, ...(flat ? {} : { labelangle: -46 }) };
-  const side = flat ? 60 : Math.max(60, 0.72 * wide(all.at(-1).label, font));
+  const last = Math.max(...labels.at(-1).split("<br>").map((line) => wide(line, font)));
+  const side = Math.max(60, flat ? last / 2 + 12 : 0.72 * last);
   return { data: figure.data.with(place, made), layout: higher({ ...layout, margin: { ...margin, l: left, r: side, t: margin.t + more } }, more) };
 }
 

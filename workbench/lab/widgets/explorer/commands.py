@@ -5,8 +5,9 @@ from typing import Any
 
 from workbench.core.base import text
 from workbench.core.experiment import Experiment
+from workbench.lab.notebooks import shipped
 
-NOTEBOOK = "notebooks/run.ipynb"
+NOTEBOOK = shipped("notebooks/run.ipynb")  # an absolute path: the command works in any folder
 
 
 def yaml_of(experiment: Experiment) -> str:
@@ -21,13 +22,13 @@ def yaml_of(experiment: Experiment) -> str:
 def papermill_command(
     experiment: Experiment, engine: str = "sim", cluster: str = "", output: str = "out.ipynb"
 ) -> str:
-    """Return a shell command of one line that runs notebooks/run.ipynb with every setting of the experiment.
+    """Return one line for a shell, in any folder: the notebook run.ipynb with every setting of the experiment.
 
-    >>> papermill_command(Experiment(scheme="UMW", workers=4)).split(" -p ")[:3]
-    ['papermill notebooks/run.ipynb out.ipynb', 'scheme UMW', 'problem logistic']
+    >>> papermill_command(Experiment(scheme="UMW", workers=4)).split(" -p ")[1:3]
+    ['scheme UMW', 'problem logistic']
     """
     dump = experiment.model_dump(mode="json")
-    argv = ["papermill", NOTEBOOK, output]
+    argv = ["papermill", str(NOTEBOOK), output]
     parameters = {
         name: value for name, value in dump.items() if value or value == 0 or isinstance(value, dict)
     }

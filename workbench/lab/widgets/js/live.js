@@ -179,7 +179,8 @@ function render({ model, el }) {
   let snap, plot, shown = "", gone = false, left = false;
 
   const layout = () => {
-    const width = plot.box.offsetWidth, look = grown(model.get("styles")[theme()], letters() * (width < PHONE ? 0.86 : 1));
+    const width = plot.box.offsetWidth, { grown, PHONE } = plot.Plotly.workbenchFit;
+    const look = grown(model.get("styles")[theme()], letters() * (width < PHONE ? 0.86 : 1));
     const legend = width < NARROW_LIVE ? { ...look.legend, orientation: "h", x: 0, y: -0.22, yanchor: "top" } : look.legend;
     const { x, y, target } = Object.fromEntries(["x", "y", "target"].map((n) => [n, model.get(n)]));
     const axis = (name, title) => ({ ...look[`${name}axis`], title: { text: title }, type: types[name] });

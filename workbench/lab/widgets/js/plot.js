@@ -17,10 +17,11 @@ function drawPlot(model, el, after = () => {}, points = true) {
   };
   const draw = perFrame(async () => {
     if (!plot || gone || !model.get("figure") || !visible(plot.box)) return;
-    const { data, layout } = fitted(JSON.parse(model.get("figure")), plot.box.offsetWidth, letters());
+    const fit = plot.Plotly.workbenchFit;
+    const { data, layout } = fit.fitted(JSON.parse(model.get("figure")), plot.box.offsetWidth, letters());
     config ??= named(plot.Plotly, () => model.get("label"));
     const first = !plot.box.data;
-    await redraw(plot.Plotly, plot.box, { data, layout: { ...grounded(layout, plot.box), autosize: true } }, config);
+    await fit.redraw(plot.Plotly, plot.box, { data, layout: { ...grounded(layout, plot.box), autosize: true } }, config);
     if (first && points) plot.box.on("plotly_click", (event) => tells(model, clicked(event)));
     el.setAttribute("aria-label", model.get("label"));
     after(plot.box);

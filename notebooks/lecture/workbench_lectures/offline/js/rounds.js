@@ -1,7 +1,7 @@
 // Rounds on the virtual clock: a star, a ring, a regular tree. The same draws, rules and events as the package's own
 // engine (workbench/core/engine/virtual, workbench/core/contract/round_times.py), and its Gantt chart of a round.
 
-const GANTT = { blue: "#0072B2", orange: "#E69F00", vermillion: "#D55E00", clear: "rgba(0,0,0,0)" };
+const GANTT = { computing: "#7B6FE3", sending: "#A8912E", receiving: "#6B5A14", late: "#D42A55", clear: "rgba(0,0,0,0)" }; // of figures/style.py
 
 const evenSizes = (samples, parts) => Array.from({ length: parts }, (_, i) => Math.floor(samples / parts) + (i < samples % parts));
 
@@ -185,24 +185,24 @@ N["workbench.lab.figures.gallery.gantt.gantt"] = native(([e, round = 0], { theme
   const lower = { width: 0.4, offset: 0 }, work = overlapping ? { width: 0.4, offset: -0.4 } : {}, talk = overlapping ? lower : {};
   const solid = (color) => ({ color, line: { width: 0 } }), hollow = (color) => ({ color: GANTT.clear, line: { width: 1.5, color } });
   const layers = [
-    ["computes", bars(computed), { ...solid(GANTT.blue), ...work }],
-    ["message travels, queues", lasting(bars(sends, "rank", "start", "begun")), { ...solid("rgba(230,159,0,0.4)"), ...talk }],
-    ["message through the port", lasting(bars(sends, "rank", "begun")), { ...solid(GANTT.orange), ...talk }],
-    ["port receives", lasting(bars(sends.filter(({ to }) => parents.has(to)), "to", "begun")), { ...solid(GANTT.vermillion), ...lower }],
-    ["answer too late: dropped", bars(drops), { ...hollow(GANTT.orange), ...talk }],
-    ["still computing: cut off", open(cut, "still computing when the round ended: cut off"), { ...hollow(GANTT.blue), words: "cut off", ink: muted }],
+    ["computes", bars(computed), { ...solid(GANTT.computing), ...work }],
+    ["message travels, queues", lasting(bars(sends, "rank", "start", "begun")), { ...solid("rgba(168,145,46,0.45)"), ...talk }],
+    ["message through the port", lasting(bars(sends, "rank", "begun")), { ...solid(GANTT.sending), ...talk }],
+    ["port receives", lasting(bars(sends.filter(({ to }) => parents.has(to)), "to", "begun")), { ...solid(GANTT.receiving), ...lower }],
+    ["answer too late: dropped", bars(drops), { ...hollow(GANTT.sending), ...talk }],
+    ["still computing: cut off", open(cut, "still computing when the round ended: cut off"), { ...hollow(GANTT.computing), words: "cut off", ink: muted }],
     ["no answer in this round", open(silent, "computed, but no answer went out or arrived in this round"), { ...hollow(muted), words: "no answer", ink: muted }],
   ];
   const marks = [
     { type: "scatter", mode: "markers", name: "dropped", showlegend: false, x: drops.map((d) => d.end * unit.scale), y: drops.map((d) => d.rank + (overlapping ? 0.2 : 0)),
-      marker: { symbol: "x-thin", size: 9, line: { width: 2.5, color: GANTT.vermillion } },
+      marker: { symbol: "x-thin", size: 9, line: { width: 2.5, color: GANTT.late } },
       customdata: drops.map((d) => `<b>rank ${d.rank}</b>: ${words(d)}`), hovertemplate: "%{customdata}<br>answer too late<extra></extra>" },
     { type: "scatter", mode: "markers", name: "commits", x: [end * unit.scale], y: [0], marker: { symbol: "diamond", size: 12, color: ink }, cliponaxis: false,
       hovertemplate: `<b>rank %{y}</b> has the gradient<br>%{x:.5g} ${unit.name}<extra></extra>` },
   ];
   const counts = [`${done.size} computed`, `${drops.length} too late`, `${cut.length} cut off`];
   const subtitle = `${py.format(end * unit.scale, ".4g")} ${unit.name} · ${counts.join(" · ")}`;
-  const height = Math.trunc(190 + ranks * Math.min(Math.max(900 / ranks, 5), 30));
+  const height = Math.max(400, Math.trunc(190 + ranks * Math.min(Math.max(900 / ranks, 5), 30)));
   const figure = py.call(N[`${F}new_figure`], [theme, `${e.scheme}, ${e.workers} workers: round ${round}`, subtitle, height]);
   figure.data.push(...layers.filter(([, list]) => list.length).map(([name, list, look]) => bar(name, list, look, unit, few)), ...marks.filter(({ y }) => y.length));
   const step = few ? 1 : [5, 10, 20, 50, 100, 200, 500].find((s) => ranks / s <= 20);

@@ -56,6 +56,7 @@ class Keeping(Tab):
             row(self.figure, self.format, self.theme, button("Save figure", self.save_figure)),
             row(self.data, self.data_format, button("Save data", self.save_data)),
             row(self.setting, button("Save setting", self.save_setting)),
+            row(button("Report", self.save_report)),
             self.yaml,
             self.command,
         ]
@@ -127,6 +128,19 @@ class Keeping(Tab):
         with atomic_write(script, "w") as out:
             out.write(self.command.value + "\n")
         self._say(f"written: {path} and {script.name}; workbench run {path} runs it")
+
+    @guarded
+    def save_report(self) -> None:
+        """Write one page of the finished runs, or of the forecast if nothing has run, in a thread."""
+        from workbench.lab.batch.report import report
+
+        source = list(self.desk.tab(Running).traces) or list(self.desk.experiments)
+        if not source:
+            raise SettingError("report: there is nothing to report; fix the fields in red")
+        path = self._path("report", "html")
+        self._say(f"writing {path} …")
+        write = guarded(lambda tab: tab._say(f"written: {report(source, path)}"))
+        Thread(target=write, args=(self,), name="workbench-report", daemon=True).start()
 
     def _path(self, name: str, suffix: str) -> Path:
         """Return a new path in the folder of exports."""

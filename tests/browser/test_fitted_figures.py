@@ -1,0 +1,173 @@
+"""Figures on pages from phones to wide screens: no text is cut or covers another, light and dark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+from playwright.sync_api import Page
+from plotly.offline import get_plotlyjs
+
+import workbench as wb
+from tests.support.browser.jupyterlab import Noise
+from tests.support.every_figure import EVERY
+from tests.support.sampled_cases import sampled_indices
+from workbench.analysis.tables.table import Runs
+from workbench.lab.figures import SchemeGrid
+from workbench.lab.figures.fit import page_script
+
+pytestmark = pytest.mark.browser
+
+WIDTHS = (390, 830, 1280)
+DRAW = """async ({data, layout}) => {
+  document.querySelectorAll('.drawn').forEach((plot) => (Plotly.purge(plot), plot.remove()));
+  const plot = document.body.appendChild(document.createElement('div'));
+  plot.className = 'drawn';
+  await Plotly.newPlot(plot, data, layout, {responsive: true, displaylogo: false});
+  await workbenchFit.keep(plot); }"""
+# Labels inside of nodes, bars and cells, and along a curve, lie on what they name.
+FAULTS = r"""() => {
+  const plot = document.querySelector('.drawn'), all = plot.getBoundingClientRect(), found = [], boxes = [];
+  const beyond = (box) => box.left < all.left - 1 || box.right > all.right + 1 || box.top < all.top - 1 ||
+    box.bottom > all.bottom + 1;
+  for (const e of plot.querySelectorAll('.main-svg text')) {
+    const words = e.textContent.trim(), box = e.getBoundingClientRect(), style = getComputedStyle(e);
+    const px = parseFloat(style.fontSize);
+    const unseen = style.visibility === 'hidden' || style.opacity === '0' || style.fillOpacity === '0' || px < 2;
+    if (!words || !box.width || unseen || e.closest('.hoverlayer, .modebar, [visibility=hidden]')) continue;
+    if (beyond(box)) found.push(`cut: ${words}`);
+    if (px < 11 && !e.closest('.textpoint')) found.push(`small, ${px} px: ${words}`);
+    if (/rotate\(-46/.test(e.getAttribute('transform'))) continue; // beside one another, aslant
+    if (!e.closest('.textpoint, .heatmap-label, .bars, .shape-label')) boxes.push([box, words]);
+  }
+  const common = (a, b, from, to) => Math.min(a[to], b[to]) - Math.max(a[from], b[from]);
+  const hit = (a, b) => common(a, b, 'left', 'right') > 2 && common(a, b, 'top', 'bottom') > 4;
+  boxes.forEach(([a, one], i) => boxes.slice(i + 1).forEach(([b, other]) => {
+    if (hit(a, b)) found.push(`overlap: ${one} | ${other}`);
+  }));
+  if (document.documentElement.scrollWidth > innerWidth) found.push('the page is wider than its window');
+  return found; }"""
+CUT = """() => [...document.querySelectorAll('main :is(h1, p, td, th, dt, dd, summary)')]
+  .filter((e) => e.checkVisibility())
+  .filter((e) => e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > innerWidth)
+  .map((e) => e.textContent)"""
+GROUNDS = """() => [document.body, ...document.querySelectorAll('.main-svg:first-child')]
+  .map((e) => getComputedStyle(e).backgroundColor)"""
+PARETO: dict[str, Any] = {
+    "problem_args": {"samples": 120},
+    "link": {"latency": 1e-3, "bandwidth": 1e6},
+    "delays": {"kind": "pareto"},
+}
+
+
+@cache
+def run(scheme: str, workers: int, rounds: int) -> wb.Trace:
+    return wb.run(wb.Experiment(scheme=scheme, workers=workers, rounds=rounds, **PARETO))
+
+
+def sweep() -> Runs:
+    rows = {
+        "state": "done", "scheme": ["UMW", "CodedReduce of somebody"] * 9, "workers": [4, 8, 12] * 6,
+        "delays.rate": np.geomspace(1e-3, 1e5, 18), "time": np.geomspace(1e-3, 1e3, 18),
+    }  # fmt: skip
+    return Runs(pd.DataFrame(rows), ("scheme", "workers", "delays.rate"))
+
+
+def decades() -> pd.DataFrame:
+    x = [1e-2, 1e1, 1e4]
+    rows = {
+        "scheme": ["GC"] * 3 + ["CR"] * 3,
+        "delays.rate": x * 2,
+        "n": 5,
+        "never": 0,
+        "mean": [1e-3, 2.0, 3e4] * 2,
+    }
+    table = pd.DataFrame({**rows, "low": [5e-4, 1, 1e4] * 2, "high": [2e-3, 4, 5e4] * 2})
+    table.attrs.update(of="time", by=["scheme", "delays.rate"], level=0.95)
+    return table
+
+
+ODD: dict[str, Callable[[Any], go.Figure]] = {
+    "asynchronous stream": lambda theme: wb.figures.stream(run("ASGD", 8, 60), theme=theme),
+    "asynchronous round": lambda theme: wb.figures.gantt(run("ASGD", 8, 60), 30, theme=theme),
+    "large stream": lambda theme: wb.figures.stream(run("SGD", 84, 100), theme=theme),
+    "round of three": lambda theme: wb.figures.gantt(run("UMW", 2, 4), 1, theme=theme),
+    "decades": lambda theme: wb.figures.bands(decades(), theme=theme),
+    "five axes": lambda theme: wb.figures.parallel(sweep(), theme=theme),
+    "ties": lambda theme: wb.figures.phase_diagram(
+        SchemeGrid(("UMW", "CR"), (Fraction(0),), (0.0, 1e-3), np.ones((1, 2, 2))), theme=theme
+    ),
+    "long title": lambda theme: wb.figures.round_times([run("UMW", 2, 4)], theme=theme).update_layout(
+        title_text="A title with more words than are in one line of any page " * 3
+    ),
+}
+FIGURES = {**EVERY, **ODD}
+SOME = tuple(sorted(FIGURES)[i] for i in sorted(sampled_indices("fitted figures", len(FIGURES), 6)))
+
+
+@pytest.mark.parametrize(
+    "names", [SOME, pytest.param(tuple(FIGURES), marks=pytest.mark.slow)], ids=["some", "every"]
+)
+def test_text_of_a_figure_is_whole_and_alone(
+    names: tuple[str, ...], page: Page, screens: Path, noise: Noise
+) -> None:
+    found = []
+    for theme in ("light", "dark"):
+        ground = {"light": "#fff", "dark": "#111"}[theme]
+        scripts = f"<script>{get_plotlyjs()}</script><script>{page_script()}</script>"
+        page.set_content(f"<body style='margin:0;background:{ground}'>{scripts}</body>")
+        for name in names:
+            words = json.loads(FIGURES[name](theme).to_json())
+            for width in WIDTHS:
+                page.set_viewport_size({"width": width, "height": 900})
+                page.evaluate(DRAW, words)
+                page.screenshot(
+                    path=screens / f"fitted-{name.replace(' ', '-')}-{width}-{theme}.png", full_page=True
+                )
+                found += [f"{name}, {width} px, {theme}: {fault}" for fault in page.evaluate(FAULTS)]
+    assert not found, "\n".join(found)
+    assert noise.errors == []
+
+
+def test_figure_follows_the_width_of_its_page(page: Page, tmp_path: Path, noise: Noise) -> None:
+    """A saved figure is fitted again when its window changes; the legend goes below, and comes back."""
+    wb.figures.save(EVERY["code"]("light"), tmp_path / "code.html")
+    page.set_viewport_size({"width": 1200, "height": 900})
+    page.goto((tmp_path / "code.html").as_uri())
+    where = "() => document.querySelector('.js-plotly-plot')._fullLayout.coloraxis.colorbar.orientation"
+    page.wait_for_function(f"({where})() === 'v'")
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.wait_for_function(f"({where})() === 'h'")
+    page.set_viewport_size({"width": 1200, "height": 900})
+    page.wait_for_function(f"({where})() === 'v'")
+    assert noise.errors == []
+
+
+def test_report_is_whole_on_phones_and_screens(
+    page: Page, tmp_path: Path, noise: Noise, screens: Path
+) -> None:
+    traces = [run("UMW", 8, 20), run("GC", 8, 20), run("ASGD", 8, 60)]
+    wb.report(traces, tmp_path / "report.html")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.split(":")[0]))
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            page.goto((tmp_path / "report.html").as_uri())
+            page.locator("body[data-drawn]").wait_for()
+            page.screenshot(path=screens / f"report-{width}-{scheme}.png", full_page=True)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate(CUT) == []
+            assert len(set(page.evaluate(GROUNDS))) == 1
+    assert set(asked) <= {"file", "blob", "data"}
+    assert noise.errors == []
+    page.emulate_media(color_scheme="light")

@@ -1,0 +1,132 @@
+"""Reports: one page without a network, with settings, tables, figures, versions and what reproduces them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import workbench as wb
+from workbench.cli.page import page as command
+from workbench.core.base.settings import SettingError
+from workbench.core.base.version import __version__
+from workbench.lab.batch import report as module
+from workbench.lab.batch.report import MAX_BYTES, report
+
+P = {"workers": 6, "rounds": 8, "delays": {"kind": "pareto"}, "problem_args": {"samples": 60}}
+
+
+@pytest.fixture(scope="module")
+def traces() -> list[wb.Trace]:
+    return wb.compare([wb.Experiment(scheme=s, **P) for s in ("UMW", "GC")])
+
+
+def saved(page: str) -> dict[str, str]:
+    """Return the files that a reader can save from a page."""
+    links = re.findall(r'download="([^"]+)" href="data:text/plain;base64,([^"]+)"', page)
+    return {name: base64.b64decode(text).decode() for name, text in links}
+
+
+def read(path: Path) -> str:
+    assert path.stat().st_size < MAX_BYTES
+    page = path.read_text(encoding="utf-8")
+    assert not re.search(r'(?:src|href)="(?!data:)', page)  # nothing of other files or hosts
+    assert "Content-Security-Policy" in page
+    assert f"workbench {__version__}" in page
+    return page
+
+
+def figures(page: str) -> int:
+    return page.count('<div class="plot"')
+
+
+def test_report_of_a_run_reproduces_it(traces: list[wb.Trace], tmp_path: Path) -> None:
+    page = read(report(traces[1], tmp_path / "run.html"))
+    assert "<h1>GC: 8 rounds in" in page
+    assert figures(page) == 4
+    assert "workbench run GC.yaml -o runs/GC" in page
+    (tmp_path / "GC.yaml").write_text(saved(page)["GC.yaml"])
+    again = wb.run(wb.Experiment.read(tmp_path / "GC.yaml"))
+    assert again.same(traces[1])
+
+
+def test_report_of_a_comparison_says_who_is_first(traces: list[wb.Trace], tmp_path: Path) -> None:
+    page = read(report(traces, tmp_path / "page.html", target=0.5))
+    seconds = {trace.label: trace.time_to(0.5) for trace in traces}
+    first, second = sorted(seconds, key=seconds.__getitem__)
+    longer = seconds[second] / seconds[first]
+    assert (
+        f"<h1>{first} reaches a training loss of 0.5 first: {second} {longer:.2g} times as long</h1>" in page
+    )
+    assert sorted(saved(page)) == ["GC.yaml", "UMW.yaml"]
+    assert "None of 2 runs reaches" in read(report(traces, tmp_path / "never.html", target=-1.0))
+
+
+def test_report_of_folders_and_of_a_table(traces: list[wb.Trace], tmp_path: Path) -> None:
+    for place, trace in enumerate([*traces, *wb.compare([t.experiment.replace(seed=5) for t in traces])]):
+        trace.save(tmp_path / "runs" / f"{place}")
+    assert "report of a run" in read(report(tmp_path / "runs" / "0", tmp_path / "one.html"))
+    assert "report of a comparison" in read(
+        report([tmp_path / "runs/0", tmp_path / "runs/1"], tmp_path / "two.html")
+    )
+    for source in (tmp_path / "runs", wb.runs(tmp_path / "runs", progress=False)):
+        page = read(report(source, tmp_path / "all.html"))
+        assert "report of a sweep" in page
+        assert "<h1>4 runs: the shortest take" in page
+        assert saved(page)["runs.csv"].count("\n") == 5
+    told = CliRunner().invoke(command, [str(tmp_path / "runs"), "-o", str(tmp_path / "cli.html")])
+    assert told.output.strip() == str(tmp_path / "cli.html")
+    assert "report of a sweep" in read(tmp_path / "cli.html")
+
+
+def test_report_of_a_sweep_has_its_plan(tmp_path: Path) -> None:
+    plan = {"base": {k: v for k, v in P.items() if k != "delays"}, "grid": {"scheme": ["UMW", "GC"]}}
+    wb.batch.sweep(plan, tmp_path / "sweep", progress=False)
+    page = read(report(tmp_path / "sweep", tmp_path / "page.html"))
+    assert "workbench sweep sweep.yaml -o runs/again" in page
+    (tmp_path / "again.yaml").write_text(saved(page)["sweep.yaml"])
+    assert wb.batch.Sweep.read(tmp_path / "again.yaml").items()  # it can be run again
+    (run,) = list((tmp_path / "sweep").glob("*UMW*"))
+    assert "<h1>UMW: 8 rounds" in read(report(run, tmp_path / "run.html"))
+
+
+def test_report_of_an_explorer(traces: list[wb.Trace], tmp_path: Path) -> None:
+    explorer: Any = SimpleNamespace(traces=[], experiments=[trace.experiment for trace in traces])
+    page = read(report(explorer, tmp_path / "page.html"))
+    assert "report of a forecast" in page
+    assert figures(page) == 1
+    explorer.traces = traces
+    assert "report of a comparison" in read(report(explorer, tmp_path / "page.html"))
+
+
+def test_report_escapes_what_users_write(traces: list[wb.Trace], tmp_path: Path) -> None:
+    nasty = "</script><script>document.title = 1</script>"
+    made = module.Report(
+        "a run", nasty, nasty, [traces[0].experiment], {}, [("t", [nasty], [[nasty]])], files={nasty: nasty}
+    )
+    assert nasty not in module.html(made)
+
+
+def test_report_refuses(traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "page.html"
+    for source, why in (
+        ([], r"give a run, a list of runs"),
+        (5, r"source = 5: give a run"),
+        ([traces[0], 3], r"source\[1\] = int: is not a run"),
+        (tmp_path / "nowhere", "is not the folder"),
+        (tmp_path, "has no runs"),
+        (traces * 13, "has 26 runs, and 24 can be compared"),
+    ):
+        with pytest.raises(SettingError, match=why):
+            report(source, out)
+    with pytest.raises(SettingError, match=r"end it in \.html"):
+        report(traces, tmp_path / "page.pdf")
+    monkeypatch.setattr(module, "MAX_BYTES", 1000)
+    with pytest.raises(SettingError, match=r"its page would have .* MB, and 6 are allowed"):
+        report(traces, out)
+    assert not out.exists()
