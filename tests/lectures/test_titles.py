@@ -14,7 +14,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "lecture"
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_told_title_and_duration_of_a_lecture(name: str) -> None:
+def test_title_and_duration_of_a_lecture(name: str) -> None:
     found = info_of(FOLDER / f"{name}.ipynb", SCRIPTS[name])
     assert found.title.startswith(f"Lecture {name[0]}: ")
     assert 5 <= found.minutes <= 12
