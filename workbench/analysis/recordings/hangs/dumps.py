@@ -6,11 +6,11 @@ it, e.g. `nccl_trace_rank_3`. Nothing in a pickle is executed (see `parse_pickle
 
 import json
 import re
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from reprlib import Repr
 from typing import Any, NamedTuple
 
 from workbench.core.base.plain_pickle import parse_pickle
@@ -20,9 +20,6 @@ from workbench.core.base.tables import whole_number
 
 HEAD_BYTES = 4096  # bytes of a file that are searched for the keys of a dump
 MAX_FILE_BYTES = 2**28  # max bytes of a dump
-# Limits of values in errors. A file may nest its values deeply, or use one value in many places.
-_SHORT = Repr()
-_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 60, 60
 MAX_QUOTED = 60  # max characters of a value in an error
 DEFAULT_GROUP = "default_pg"  # description of the group of all ranks
 
@@ -252,8 +249,8 @@ def text(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as text for an error, shortened."""
-    return _SHORT.repr(value)[:MAX_QUOTED]
+    """Return a value as text for an error. A file may nest its values deeply, or use one value in many places."""
+    return reprlib.repr(value)[:MAX_QUOTED]
 
 
 def _called(frames: Any) -> str:

@@ -104,8 +104,8 @@ class _Reports:
         text = read_text(self.path, "replace")
         if self.path.suffix.lower() == ".json":
             whole = self._json(1, text)
-            for place, report in enumerate(whole if isinstance(whole, list) else [whole], 1):
-                yield from self._of_json(place, report)
+            for place, each in enumerate(whole if isinstance(whole, list) else [whole], 1):
+                yield from self._of_json(place, each)
             return
         report, is_worst = None, True  # type: _Listed | None, bool
         for number, line in enumerate(text.split("\n"), 1):
