@@ -72,7 +72,7 @@ def finding(ahead: Sequence[Ahead]) -> str:
     passes = {name: f.mean / pass_share(f) for name, f in known.items()}
     best = min(passes, key=passes.__getitem__)
     texts = [
-        f"{name} uses {100 * pass_share(f):.2g} % of the data in a round"
+        f"{name} uses {100 * pass_share(f):.3g} % of the data in a round"
         for name, f in known.items()
         if pass_share(f) < 1
     ]
@@ -100,7 +100,7 @@ def _costs(a: Ahead, best: float) -> list[str]:
         quantity(f.messages, "messages"),
         quantity(f.bytes, "bytes"),
         quantity_of(f.mean),
-        f"{100 * pass_share(f):.2g} %",
+        f"{100 * pass_share(f):.3g} %",
         quantity_of(f.mean / pass_share(f)),
         _times(f.mean / pass_share(f) / best if best > 0 else float("nan")),
     ]

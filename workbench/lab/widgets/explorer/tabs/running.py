@@ -173,7 +173,7 @@ def doubt(experiments: Sequence[Experiment], engine: str) -> str:
     >>> doubt([e], "sim"), doubt([e.replace(rounds=10**8)], "sim")
     ('', 'rounds = 100000000: computing 400,000,000 answers takes about 4 h 26 min; run that?')
     >>> doubt([e.replace(delays={"kind": "constant", "shift": 1e30})], "mpi")
-    'delays: a round of UMW takes about 1e+30 s, and there are 100; run that?'
+    'delays: a round of UMW takes about 2.5e+32 s, and there are 100; run that?'
     """
     answers = sum(e.rounds * e.workers for e in experiments)
     if (seconds := answers / ANSWERS_PER_S) > DOUBTED_S:
