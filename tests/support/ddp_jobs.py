@@ -65,8 +65,11 @@ class Job:
         return step >= WARM and (step - WARM) // self.steps % 2 == 0
 
     def is_settled(self, step: int) -> bool:
-        """Return whether a step is not the first of its block, which begins while ranks leave the one before."""
-        return step >= WARM and (step - WARM) % self.steps > 0
+        """Return whether a step counts.
+
+        The first of a block begins while ranks leave the one before. In the last step of all, the profiler writes.
+        """
+        return step >= WARM and (step - WARM) % self.steps > 0 and step < self.count - 1
 
 
 class Switch:
