@@ -19,7 +19,7 @@ import numpy as np
 from workbench.core.base.errors import RunError
 from workbench.core.base.types import Array
 from workbench.ddp.record import Recorder, State
-from workbench.ddp.replicas import LOSS_TOLERANCE, Report, disagreement, unequal_states
+from workbench.ddp.replicas import LOSS_TOLERANCE, Comparison, unequal_scripts
 from workbench.ddp.rules import Group, Rule
 from workbench.ddp.wire import Channel
 
@@ -67,9 +67,7 @@ class Master:
         self._asked: set[int] = set()  # ranks that are asked for their state at once
         self._open: dict[tuple[int, Group], Exchange] = {}
         self._newest: dict[Group, Exchange] = {}
-        # First passes of ranks by event, because a script that is started again has another first pass.
-        self._passes: dict[int, dict[int, Report]] = {}
-        self._states: tuple[int, dict[int, dict[str, str]]] = (0, {})
+        self._comparison = Comparison(options.loss_tolerance)
 
     # -------------------------------------------------------------- connections
 
@@ -167,25 +165,13 @@ class Master:
             return
         if not self.alive:
             return
-        self._check_joined()
+        self.failure = unequal_scripts({rank: self._pending[rank]["script"] for rank in self.alive})
         self._source = min(self.alive)
         if self.state is None:
             self._asked.add(self._source)
             self._behind.update(dict.fromkeys(self.alive - {self._source}, 0))
         else:
             self._behind.update(dict.fromkeys(self.alive, self.state.step))
-
-    def _check_joined(self) -> None:
-        """End the job if ranks have different models, optimisers or data sets."""
-        first = min(self.alive)
-        for rank in sorted(self.alive):
-            for name, value in self._pending[rank]["script"].items():
-                other = self._pending[first]["script"].get(name)
-                if other != value:
-                    self.failure = (
-                        f"{name}: is {other} at rank {first} and {value} at rank {rank}; make them equal"
-                    )
-                    return
 
     def _answer(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
         event, group = header["event"], tuple(header["group"])
@@ -224,20 +210,8 @@ class Master:
             self._settle()
 
     def _compare(self, rank: int, header: dict[str, Any]) -> None:
-        """End the job if replicas disagree, in their first pass or in their states after an exchange."""
-        if "pass" in header:
-            passes = self._passes.setdefault(header["event"], {})
-            passes[rank] = header.pop("pass")
-            if why := disagreement(passes, self.options.loss_tolerance):
-                self.failure = self.failure or f"first step: {why}"
-        if "states" in header:
-            step, found = header.pop("states")
-            if step > self._states[0]:
-                self._states = (step, {})
-            if step == self._states[0]:
-                self._states[1][rank] = found
-                if why := unequal_states(self._states[1]):
-                    self.failure = self.failure or f"after step {step}: {why}"
+        """End the job if replicas disagree."""
+        self.failure = self.failure or self._comparison.add(rank, header)
 
     # -------------------------------------------------------------- exchanges
 

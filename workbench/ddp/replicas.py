@@ -81,3 +81,44 @@ def unequal_states(states: Mapping[int, Mapping[str, str]]) -> str | None:
             why = "change models and optimisers only by the steps of the job"
             return f"{names[0]}{more}: differs between ranks {first} and {rank}; {why}"
     return None
+
+
+def unequal_scripts(scripts: Mapping[int, Mapping[str, str]]) -> str | None:
+    """Return a sentence about models, optimisers or batches that differ between scripts, or None.
+
+    >>> unequal_scripts({0: {"optimiser": "SGD"}, 1: {"optimiser": "Adam"}})
+    'optimiser: is SGD at rank 0 and Adam at rank 1; make them equal'
+    """
+    first = min(scripts)
+    for rank, script in sorted(scripts.items()):
+        for name, value in script.items():
+            if value != (other := scripts[first].get(name)):
+                return f"{name}: is {other} at rank {first} and {value} at rank {rank}; make them equal"
+    return None
+
+
+class Comparison:
+    """Reports of ranks, which are compared as they arrive: first passes of one step, and newest states."""
+
+    def __init__(self, tolerance: float) -> None:
+        self.tolerance = tolerance
+        # By event, because a script that is started again has another first pass.
+        self._passes: dict[int, dict[int, Report]] = {}
+        self._states: tuple[int, dict[int, Mapping[str, str]]] = (0, {})
+
+    def add(self, rank: int, header: dict[str, Any]) -> str | None:
+        """Take the reports out of an answer's header. Return a sentence if they differ from those of other ranks."""
+        if "pass" in header:
+            passes = self._passes.setdefault(header["event"], {})
+            passes[rank] = header.pop("pass")
+            if why := disagreement(passes, self.tolerance):
+                return f"first step: {why}"
+        if "states" in header:
+            step, found = header.pop("states")
+            if step > self._states[0]:
+                self._states = (step, {})
+            if step == self._states[0]:
+                self._states[1][rank] = found
+                if why := unequal_states(self._states[1]):
+                    return f"after step {step}: {why}"
+        return None
