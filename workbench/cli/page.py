@@ -5,6 +5,8 @@ from pathlib import Path
 import click
 from click import option
 
+from workbench.lab.batch.report import report
+
 _PATH = click.Path(path_type=Path)
 
 
@@ -19,7 +21,5 @@ def page(source: tuple[Path, ...], output: Path, target: float | None, metric: s
 
     It is one file, opened without a network: settings, tables, figures, versions, and how to reproduce them.
     """
-    from workbench.lab.batch.report import report
-
     given = source[0] if len(source) == 1 else list(source)
     click.echo(report(given, output, target=target, metric=metric, trust=trust))

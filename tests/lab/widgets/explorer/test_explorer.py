@@ -18,6 +18,7 @@ from workbench.core.running.start import ENGINES
 from workbench.lab.figures.decoding import decode_weights
 from workbench.lab.figures.speedups import common_target
 from workbench.lab.widgets.explorer import tabs
+from workbench.lab.widgets.explorer.commands import NOTEBOOK
 from workbench.lab.widgets.explorer.explorer import EXAMPLE, Explorer, explore
 
 SMALL = wb.baselines(
@@ -296,7 +297,7 @@ def exports(explorer: Explorer) -> list[str]:
 def test_explorer_saves_setting_as_yaml_and_command(explorer: Explorer) -> None:
     keeping = keep_tab(explorer)
     keeping.setting.value = "CR"
-    assert keeping.command.value.startswith("papermill notebooks/run.ipynb out.ipynb -p scheme CR")
+    assert keeping.command.value.startswith(f"papermill {NOTEBOOK} out.ipynb -p scheme CR")
     keeping.save_setting()
     assert exports(explorer) == ["CR.sh", "CR.yaml"]
     assert wb.Experiment.read(keeping.root / "exports" / "CR.yaml") == explorer.experiments[4]

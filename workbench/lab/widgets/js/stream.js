@@ -1,7 +1,7 @@
 // Stream of rounds on a canvas: a row per worker, a column per round. The kernel sends new or changed columns.
 
 const LEFT = 52, BOTTOM = 38, TOP = 20; // px around the table
-const RIGHT = 150, NARROW_RIGHT = 130, NARROW_STREAM = 480; // px beside it; less in a canvas that is narrower
+const RIGHT = 150, NARROW_RIGHT = 144, NARROW_STREAM = 480; // px beside it; less in a canvas that is narrower
 const TO_COME = 255; // a slice of the round under way that is not over
 const SPANS = { 30: "30 rounds", 100: "100 rounds", 300: "300 rounds", 1000: "1000 rounds", 0: "all rounds" };
 

@@ -15,6 +15,7 @@ from workbench.core.base.files import atomic_write
 from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
+from workbench.lab.batch.report import report
 from workbench.lab.figures.inputs import labels
 from workbench.lab.figures.save import save
 from workbench.lab.widgets.callbacks import button, fields_about, guarded, offered, row, sentence
@@ -132,9 +133,9 @@ class Keeping(Tab):
     @guarded
     def save_report(self) -> None:
         """Write one page of the finished runs, or of the forecast if nothing has run, in a thread."""
-        from workbench.lab.batch.report import report
-
-        source = list(self.desk.tab(Running).traces) or list(self.desk.experiments)
+        source: Sequence[Trace] | Sequence[Experiment] = self.desk.tab(Running).traces or list(
+            self.desk.experiments
+        )
         if not source:
             raise SettingError("report: there is nothing to report; fix the fields in red")
         path = self._path("report", "html")
