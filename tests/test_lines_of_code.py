@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tools import lines_of_code
 
-MAX_LINES = 35_400  # max lines of code of the package
-MAX_CORE_LINES = 15_600
+MAX_LINES = 41_200  # max lines of code of the package
+MAX_CORE_LINES = 16_000
 
 
 def test_functions_classes_and_files_are_short() -> None:

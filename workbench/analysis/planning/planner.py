@@ -82,7 +82,7 @@ def plan(
     progress: bool = False,
     **fields: Any,
 ) -> Advice:
-    """Rank schemes and their parameters by the time to a loss on a measured cluster; list unranked ones with reasons.
+    """Rank schemes and their parameters by the time to a loss on a measured cluster, with reasons for the unranked.
 
     Parameters
     ----------
@@ -92,23 +92,19 @@ def plan(
         Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, less `tolerance`.
     schemes, effort
         Names of schemes to consider (default: all). `effort`: max numbers of data that simulations process, those that
-        choose steps included. Every inexact scheme has the same share, whether or not it is in `schemes`. 0: rank only
-        exact schemes, at the automatic step.
+        choose steps included. Every inexact scheme has the same share. 0: rank only exact schemes, at the usual step.
     seconds
         Max time of the search, s; candidates that were not tried by then are refused. None: unlimited.
     machines, replay
-        "same": plan for the measured workers, each in its place; permanently slow ones stay slow. "new": plan for
-        others of their kind, drawn from the fitted delay model. Default: "same" for as many as were measured.
-        `replay`: use recorded times in place of fitted delay models; on new machines they are reassigned at random.
+        "same": for the measured workers, each in its place. "new": for others of their kind, drawn from the fitted
+        delay model. Default: "same" for as many as were measured. `replay`: use recorded times in place of the fitted
+        delay model; on new machines they are reassigned at random.
     batches
         Sizes of mini-batches, `Experiment.batch`, to compare as well, each with every scheme. All have the same target.
     progress, **fields
         Show a bar; other fields of an experiment. optimiser, optimiser_args: for all schemes, not each one's own.
 
-    Raises
-    ------
-    SettingError
-        A field that does not fit, a target out of reach, or no scheme that can be ranked.
+    Raises `SettingError` if a field does not fit, a target is out of reach, or no scheme can be ranked.
 
     Examples
     --------
