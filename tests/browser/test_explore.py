@@ -169,7 +169,7 @@ def try_all_controls(me: User, page: Page, picture: Callable[[str], Path]) -> No
     # add a scheme, then remove one
     me.field("add a scheme").select_option("FRC")
     page.wait_for_function("(rows) => document.querySelectorAll(rows).length === 6", arg=ROWS)
-    page.locator("summary", has_text="FRC ·").click()
+    page.locator(".wb-entry summary", has_text="FRC").click()
     me.press("Remove FRC")
     page.wait_for_function("(rows) => document.querySelectorAll(rows).length === 5", arg=ROWS)
 
