@@ -52,7 +52,7 @@ class Marks:
             return True
 
     def seconds(self) -> dict[str, float]:
-        """Return the seconds of each phase. Waits for the device, unless it `is_reached`."""
+        """Return the seconds of each phase. Waits until the device has reached the end of the step."""
         found: dict[str, float] = {}
         for phase, took in zip(self.phases, self._spans(), strict=False):
             found[phase] = found.get(phase, 0.0) + took

@@ -68,7 +68,7 @@ class Recorder:
         self._optimiser: Any = None  # id of the optimiser whose step ends a training step
         self._work: dict[str, float] = {}
         self._pending: deque[_Step] = deque()
-        self._rows: list[tuple[float, ...]] = []  # of steps that no full segment has yet
+        self._rows: list[tuple[float, ...]] = []  # steps that are not in a full segment yet
         self._processor = 0.0
         self._events: Events | None = None
         self._links: deque[tuple[int, float]] = deque(maxlen=MAX_PROBES)  # step and seconds of each probe

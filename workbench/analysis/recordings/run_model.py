@@ -84,7 +84,8 @@ class Rounds:
         late = np.isnan(seconds)
         link = Link() if is_real(trace) else e.link
         transit = _transits(table("send"), link.latency, link.least_extra)
-        spent = None if late.any() else processor_of(trace)  # of interrupted work, only a part is known
+        # the processor time of interrupted work is only known in part
+        spent = None if late.any() else processor_of(trace)
         return cls(trace, np.where(late, lasted[:, None], seconds), transit, late, lasted, spent)
 
     @property

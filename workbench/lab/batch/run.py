@@ -450,7 +450,7 @@ def _work(
     if not todo:
         return {}
     write_script(runner.folder)
-    # its errors would be printed across the bar
+    # papermill's errors would be printed across the progress bar
     logging.getLogger("papermill").addHandler(logging.NullHandler())
     bar = Bar("runs", "run", total, progress, done=total - len(todo))
     # Papermill changes the working folder while it reads and writes: this one restores it.

@@ -78,7 +78,7 @@ class Order:
     @property
     def abandoned(self) -> bool:
         """Whether the sweep has ended, or another one uses its folder. Only for folders that were readable before."""
-        with suppress(OSError):  # of a file server that does not answer for a while
+        with suppress(OSError):  # a file server may not answer for a while
             return not self.shared
         return False
 
