@@ -35,7 +35,7 @@ FORECAST_ERROR_RATIO = 1.02  # ratio of times that is within the error of a fore
 MISFIT_ROUNDS = 64  # rounds of a forecast by recorded times
 NOMINAL_COVERAGE = 0.9  # nominal coverage of the intervals
 COMPARED_SEEDS = 48  # seeds on each cluster for the difference of two choices
-# max number of choices that are compared this way, and max ratio to the first
+# max number of choices that are compared under `COMPARED_SEEDS`, and max ratio of their time to the first
 MAX_COMPARED_CHOICES, COMPARED_RATIO = 8, 1.5
 MIN_CONFIDENCE = 0.95  # min probability that no choice is faster, for advice without a runner-up
 MIN_CLUSTER_SHARE = 2 / 3  # min share of the clusters on which a measurement of that size would decide

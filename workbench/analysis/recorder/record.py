@@ -64,7 +64,7 @@ class Recorder:
         self.steps = 0
         self._work_of = work or work_of
         self._measures_batches = True
-        self._manual = False  # whether `step` ends steps, and not the optimiser
+        self._manual = False  # whether calls of `step` end the steps, instead of the optimiser
         self._optimiser: Any = None  # id of the optimiser whose step ends a training step
         self._work: dict[str, float] = {}
         self._pending: deque[_Step] = deque()

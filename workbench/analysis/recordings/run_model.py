@@ -184,7 +184,7 @@ def played(
     """Return seconds of a scheme's rounds, from measured times (rounds, workers) of whole loads.
 
     `send`: function of an answer's floats that returns its transit time beyond the latency, (rounds, workers), s.
-    Within a load, time is proportional to samples. Of simultaneous events the lower rank is first.
+    Within a load, time is proportional to samples. Simultaneous events are in the order of ranks.
     """
     workers = seconds.shape[1]
     is_ring = 0 not in scheme.plan(workers, samples).committers

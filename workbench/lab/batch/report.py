@@ -399,7 +399,7 @@ def _cells(columns: Sequence[str], row: Sequence[str]) -> str:
 
 
 def _settings(made: Report) -> str:
-    """Return what all experiments have in common, and what differs."""
+    """Return the settings that all experiments have in common, and those that differ."""
     every = [settings_of(e) for e in made.experiments] or [made.constant]
     names = list(dict.fromkeys(name for each in every for name in each))
     differing = [name for name in names if len({repr(each.get(name)) for each in every}) > 1]

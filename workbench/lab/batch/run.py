@@ -201,7 +201,7 @@ def _dispatched(plan: Sweep, target: Path, options: Options, executor: Given | E
 
 
 def _order(target: Path, options: Options, own: list[Item]) -> Order:
-    """Return what all tasks of a sweep share. own: runs with user-defined code."""
+    """Return the fields that all tasks of a sweep share. `own`: runs with user-defined code."""
     until = None if options.walltime is None else time.time() + options.walltime
     where = (str(target.resolve()), secrets.token_hex(16), str(Path.cwd()))
     return Order(*where, own=own_of(own), allowed=allowed(), timeout=options.timeout, until=until)
