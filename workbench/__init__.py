@@ -51,7 +51,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "problems": ("workbench.core.problems", None),
     "profile": ("workbench.analysis.planning.measuring", "profile"),
     "record": ("workbench.analysis.recorder.record", "record"),
-    "report": ("workbench.lab.batch.report", "report"),
+    "report": ("workbench.lab.batch.report_page", "report"),
     "resume": ("workbench.mpi.running.engine", "resume"),
     "baselines": ("workbench.core.presets.codedreduce", "baselines"),
     "run": ("workbench.core.running.start", "run"),

@@ -51,3 +51,18 @@ def test_closed_and_foreign_connections_are_errors() -> None:
     one.close()
     with pytest.raises(OSError, match="closed"):
         other.receive()
+
+
+@pytest.mark.parametrize("sizes", [(2**13, 0), (2, 8)])
+def test_first_message_of_an_unknown_peer_is_short(sizes: tuple[int, int]) -> None:
+    one, other = pair()
+    one.connection.sendall(SIZES.pack(*sizes) + b"{}")
+    with pytest.raises(RunError, match="message: has"):
+        other.receive_hello()
+
+
+def test_first_message_is_a_mapping() -> None:
+    one, other = pair()
+    one.connection.sendall(SIZES.pack(2, 0) + b"[]")
+    with pytest.raises(RunError, match="is not a mapping"):
+        other.receive_hello()

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 from click import option
 
-from workbench.lab.batch.report import report
+from workbench.lab.batch.report_page import report
 
 _PATH = click.Path(path_type=Path)
 

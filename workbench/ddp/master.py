@@ -75,7 +75,7 @@ class Master:
         """Serve one connection until it is closed."""
         rank: int | None = None
         try:
-            hello, _ = channel.receive()
+            hello = channel.receive_hello()
             if not hmac.compare_digest(str(hello.get("token", "")), self.options.token):
                 return
             if "launcher" in hello:

@@ -14,6 +14,7 @@ from workbench.core.base.errors import RunError
 SIZES = struct.Struct("!IQ")  # bytes of the header, bytes of the values
 MAX_HEADER_BYTES = 2**26
 MAX_PAYLOAD_BYTES = 2**37
+MAX_HELLO_BYTES = 2**12  # max bytes of the first message, whose sender is not known yet
 BUFFER_BYTES = 2**22  # requested size of the system's buffers of a connection, bytes
 
 
@@ -35,14 +36,26 @@ class Channel:
         if len(values):
             self.connection.sendall(values)
 
-    def receive(self, room: memoryview | None = None) -> tuple[dict[str, Any], memoryview]:
+    def receive_hello(self) -> dict[str, Any]:
+        """Return the first message of a peer, which is short and has no values. Raises as `receive` does."""
+        header, _ = self.receive(max_header=MAX_HELLO_BYTES, max_values=0)
+        if not isinstance(header, dict):
+            raise RunError("message: is not a mapping; start all ranks with one version")
+        return header
+
+    def receive(
+        self,
+        room: memoryview | None = None,
+        max_header: int = MAX_HEADER_BYTES,
+        max_values: int = MAX_PAYLOAD_BYTES,
+    ) -> tuple[dict[str, Any], memoryview]:
         """Return the header and the values of the next message.
 
         Values of the size of `room`, bytes, are written there. Raises `OSError` if the other end is closed, and
-        `RunError` for bytes that are not a message.
+        `RunError` for bytes that are not a message, or for more bytes than the limits.
         """
         text_bytes, value_bytes = SIZES.unpack(self._read(memoryview(bytearray(SIZES.size))))
-        if text_bytes > MAX_HEADER_BYTES or value_bytes > MAX_PAYLOAD_BYTES:
+        if text_bytes > max_header or value_bytes > max_values:
             raise RunError(
                 f"message: has {text_bytes} and {value_bytes} bytes; start all ranks with one version"
             )

@@ -153,7 +153,7 @@ def test_engines_end_with_their_block() -> None:
         assert engines()
         known = psutil.Process().children(recursive=True)
     assert len(known) > 5  # controller, its schedulers, the engine's host, the engine
-    assert not psutil.wait_procs(known, timeout=20)[1]
+    assert not psutil.wait_procs(known, timeout=120)[1]
 
 
 def test_sweep_on_workers_of_dask(tmp_path: Path) -> None:

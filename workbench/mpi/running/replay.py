@@ -113,8 +113,10 @@ class _Node:
     def __init__(self, run: _Replay, rank: int) -> None:
         self.run, self.rank = run, rank
         self.arrivals: dict[int, list[tuple[int, int, int]]] = {}  # round of the gathering -> arrivals
-        from_children = (row for row in arrivals_of(run.home, rank) if row[1] != run.plan.parent[rank])
-        for row in from_children:
+        parent = run.plan.parent[rank]  # the root has none, and its timeouts are logged with the same number
+        for row in arrivals_of(run.home, rank):
+            if row[1] == parent != NO_RANK:
+                continue
             self.arrivals.setdefault(0 if run.mixes else row[0], []).append(row)
         self.taken: dict[int, int] = {}  # round -> number of arrivals that the program has taken
         self.sent: dict[tuple[int, int], Message] = {}

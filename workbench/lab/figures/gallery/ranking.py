@@ -22,7 +22,6 @@ from workbench.lab.figures.style import (
     log_ticks,
     marks,
     new_figure,
-    palette,
     scheme_style,
     time_unit,
 )
@@ -66,7 +65,7 @@ def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.
     names = [choice.marked for choice in reversed(shown)]
     said = {
         "tickvals": names,
-        "ticktext": [_name_and_ties(choice, shown, theme) for choice in reversed(shown)],
+        "ticktext": [_name_and_ties(choice, shown) for choice in reversed(shown)],
     }
     figure.update_yaxes(categoryorder="array", categoryarray=names, showgrid=False, ticks="", **said)
     inexact = "" if all(choice.exact for choice in shown) else f"{INEXACT_MARK}: inexact, rounds simulated"
@@ -105,15 +104,14 @@ def _add(figure: go.Figure, choice: Choice, scale: float) -> None:
     figure.add_trace(mark, row=1, col=1)
 
 
-def _name_and_ties(choice: Choice, shown: Sequence[Choice], theme: Theme) -> str:
+def _name_and_ties(choice: Choice, shown: Sequence[Choice]) -> str:
     """Return the name of a configuration, and below it how often it is the fastest, or with which it ties."""
     other = next(each for each in shown if _ties(each, choice))
     small = [f"as fast as {other.marked}"] if other is not choice else []
     if not small and choice.sure >= MIN_SHOWN_SHARE:
         tied = any(each is not choice and _ties(each, choice) for each in shown)
         small = [f"{'with its equals ' if tied else ''}fastest in {choice.sure:.0%}"]
-    look = f"font-size:85%;color:{palette(theme).muted}"
-    return "<br>".join([choice.marked, *(f'<span style="{look}">{text}</span>' for text in small)])
+    return "<br>".join([choice.marked, *(f'<span style="font-size:85%">{text}</span>' for text in small)])
 
 
 def _ties(one: Choice, other: Choice) -> bool:

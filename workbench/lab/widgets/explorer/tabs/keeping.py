@@ -15,7 +15,7 @@ from workbench.core.base.files import atomic_write
 from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
-from workbench.lab.batch.report import report
+from workbench.lab.batch.report_page import report
 from workbench.lab.figures.inputs import labels
 from workbench.lab.figures.save import save
 from workbench.lab.widgets.callbacks import button, fields_about, guarded, offered, row, sentence

@@ -15,8 +15,8 @@ import workbench as wb
 from workbench.cli.page import page as command
 from workbench.core.base.settings import SettingError
 from workbench.core.base.version import __version__
-from workbench.lab.batch import report as module
-from workbench.lab.batch.report import MAX_BYTES, report
+from workbench.lab.batch import report_page as module
+from workbench.lab.batch.report_page import MAX_BYTES, report
 
 P = {"workers": 6, "rounds": 8, "delays": {"kind": "pareto"}, "problem_args": {"samples": 60}}
 
