@@ -59,7 +59,7 @@ def code(spec: Path, sets: int, trust: bool) -> None:
         click.echo(f"decode amplification, largest |a|_1 max|B|: {found['amplification']:.3g}")
         double, single = found["error_float64"], found["error_float32"]
         click.echo(f"relative gradient error: {double:.2g} in float64, {single:.2g} in float32")
-        dtype = dtype_of(experiment.problem_spec.width)  # of the messages
+        dtype = dtype_of(experiment.problem_spec.width)  # type of the numbers in messages
         click.echo(warning(each, sets=sets, dtype=dtype) or "no more than half of the digits are lost")
 
 

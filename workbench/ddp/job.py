@@ -55,7 +55,7 @@ class Job:
     """Training job of one rank. Iterating over it yields the rank's batches of one epoch.
 
     `step`: number of complete steps. `loss`: loss of the last committed batch, or of the rank's own samples between
-    averages of models. `rank`, `ranks`: of torchrun.
+    averages of models. `rank`, `ranks`: torchrun's rank and number of ranks.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from workbench.core.base.settings import SettingError
 
 STEPS, TIMES, CHECKPOINT = "steps.csv", "times.csv", "checkpoint.state"
 STEP_COLUMNS = ("step", "time", "loss", "answers", "residual", "ranks")
-# `seconds`: from the end of the last exchange to the answer. `cpu`: processor time in it.
+# `seconds`: time from the end of the last exchange to the answer. `cpu`: processor time in this span.
 TIME_COLUMNS = ("worker", "step", "seconds", "cpu", "samples", "used")
 
 

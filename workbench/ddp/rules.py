@@ -45,7 +45,7 @@ class Rule(ABC):
         self.replicated = bool((np.count_nonzero(matrix, axis=0) > 1).any())
 
     def group(self, event: int, rank: int) -> Group | None:
-        """Return the group with which a rank exchanges after that many steps, or None if it does not."""
+        """Return the group with which a rank exchanges after `event` steps, or None if it does not exchange."""
         return (0, 0)
 
     def members(self, group: Group) -> range:

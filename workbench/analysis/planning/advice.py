@@ -172,9 +172,8 @@ def _reason(off: pd.DataFrame, traces: Sequence[Trace]) -> str:
 class Advice:
     """Choices by expected time, the fastest first. `target`: text; `loss`: its value, None for a number of rounds.
 
-    `doubt`: what a larger measurement would decide, None if this one is large enough. `trial`: a
-    check by a real run (`tried`). `str(advice)` is the advice in
-    a few sentences.
+    `runner_up`: choice that may be faster, None if the measurement is large enough. `trial`: check by a real run
+    (`tried`). `str(advice)` is the advice in a few sentences.
     """
 
     choices: tuple[Choice, ...]
@@ -188,8 +187,8 @@ class Advice:
     def tried(self, cluster: Any = "local", rounds: int = 20, **options: Any) -> Advice:
         """Return the advice with its forecast checked by a short real run of the first choice.
 
-        `cluster`, `options`: as in `wb.run` with `engine="mpi"`. `rounds`: of that run, 4 or more. Delays are real
-        ones, nothing is emulated. The headline and `trial` then contain the verdict.
+        `cluster`, `options`: as in `wb.run` with `engine="mpi"`. `rounds`: rounds of the run, at least 4. Delays and
+        links are real. The headline and `trial` then contain the verdict.
         """
         if rounds <= WARM_ROUNDS:
             raise SettingError(

@@ -156,7 +156,7 @@ def fit_groups(times: Array) -> Groups | None:
         if len(group) > 1:
             own = off[:, group]
             factor = own.mean(axis=1)
-            own_part = (own - factor[:, None]).var() / (1 - 1 / len(group))  # of one worker alone
+            own_part = (own - factor[:, None]).var() / (1 - 1 / len(group))  # variance of a single worker
             factors.append((factor.var() - own_part / len(group), len(group)))
             shrunk = max(factors[-1][0], 0.0) / max(float(factor.var()), 1e-12)
             off[:, group] = own - np.sqrt(shrunk) * factor[:, None]

@@ -46,7 +46,7 @@ def finer(grid: Sequence[Args], tried: Sequence[Args], best: Args) -> list[dict[
 
 
 def affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int, int]:
-    """Return what the share of the effort allows: configurations, how many more near the best, and seeds.
+    """Return the configurations, the number of further ones near the best, and the seeds that the effort allows.
 
     The configurations are evenly spaced by round time. All get the seeds that choose a step; the best get all.
     """

@@ -241,7 +241,7 @@ def _starts(
 
 
 def fit_groups(found: Sequence[Messages], port: PortFit) -> PortFit:
-    """Return a fitted link with groups of workers whose links differ, or the same if one link explains the times.
+    """Return the fit with groups of workers whose links differ, or `port` itself if one link explains the times.
 
     `differing` divides the workers. The largest group has the common link. Each group's link is fitted by robust least
     squares. A message that found the port idle took latency + overhead + bytes / bandwidth. One that waited took

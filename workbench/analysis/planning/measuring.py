@@ -402,7 +402,7 @@ def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
 def fit_all(
     found: Sequence[Observed], near: PortFit | None = None, errors: Array | None = None
 ) -> tuple[Fitted, list[Array]]:
-    """Fit everything but the delay models, and return also every load's times. `near`, `errors`: of similar rounds."""
+    """Fit all but the delay models. Return also the times of each load. `near`, `errors`: of fits to similar rounds."""
     port = _port(found, near)
     master = np.array([float(np.median(each.after)) for each in found])
     added = np.array([float(each.floats * each.end.shape[1]) for each in found])

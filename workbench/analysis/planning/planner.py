@@ -193,7 +193,7 @@ class _Search:
     refusals: list[Refusal] = field(default_factory=list)
     simulable: dict[str, list[Candidate]] = field(
         default_factory=dict
-    )  # inexact ones by scheme, the shortest round first
+    )  # scheme -> inexact candidates, the shortest round first
 
     def refuse(self, name: str, reason: str) -> None:
         """Refuse a scheme, perhaps with its parameters."""

@@ -35,7 +35,7 @@ FORECAST_ERROR_RATIO = 1.02  # ratio of times that is within the error of a fore
 MISFIT_ROUNDS = 64  # rounds of a forecast by recorded times
 NOMINAL_COVERAGE = 0.9  # nominal coverage of the intervals
 COMPARED_SEEDS = 48  # seeds on each cluster for the difference of two choices
-# max number of choices that are compared this way, and max ratio to the first
+# max number of choices that are compared under `COMPARED_SEEDS`, and max ratio of their time to the first
 MAX_COMPARED_CHOICES, COMPARED_RATIO = 8, 1.5
 MIN_CONFIDENCE = 0.95  # min probability that no choice is faster, for advice without a runner-up
 MIN_CLUSTER_SHARE = 2 / 3  # min share of the clusters on which a measurement of that size would decide
@@ -236,7 +236,7 @@ def sharpened(
 
 
 def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates, with means over many more first rounds for the first and those close behind it."""
+    """Return the candidates. The means of the fastest and of those close behind it are taken over many more draws."""
     known = list(found)
     while open_ := [i for i in _front(known) if not known[i].table.size]:
         for i in open_:
@@ -245,7 +245,7 @@ def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _front(known: Sequence[Candidate]) -> list[int]:
-    """Return the places of the first and of those close behind it, whose order a few predictions may confuse."""
+    """Return the indices of the fastest candidate and of those close behind it, whose order is not certain yet."""
     ready = sorted(
         (i for i, c in enumerate(known) if len(c.seconds) >= PREDICTION_SEEDS), key=lambda i: known[i].mean
     )
@@ -253,7 +253,7 @@ def _front(known: Sequence[Candidate]) -> list[int]:
 
 
 def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
-    """Return which other choice may be faster than the first, or None if in 19 of 20 cases none is by more than 2 %.
+    """Return a choice that may be faster than the first, or None if none is by more than 2 % in 19 of 20 cases.
 
     The difference of two choices has two parts. One is sampling error of runs, on any cluster. The other is the
     difference between the clusters that the measurement allows, which a larger measurement would reduce.

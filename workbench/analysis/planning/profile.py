@@ -112,7 +112,7 @@ class ClusterProfile(Measurements):
         return Link(downloads=port.downloads, groups=apart, **fields(port))
 
     def _places(self, workers: int) -> NDArray[np.int64]:
-        """Return which measured worker each of `workers` workers represents, (workers,), from 0."""
+        """Return the index of the measured worker whose times each of `workers` workers takes, (workers,)."""
         if self.same_machines and workers <= self.workers:
             return np.arange(workers)
         return np.arange(workers) * self.workers // workers

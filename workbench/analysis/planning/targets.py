@@ -12,7 +12,7 @@ this ratio, and more rounds are allowed.
 
 Data dependent schemes cannot share passes over the data, so they try fewer steps. These are `LAZY_STEPS` around the
 best step of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try
-`OWN_STEPS` around the step that is meant for these.
+`OWN_STEPS` around their `own_step`.
 """
 
 from __future__ import annotations
@@ -46,12 +46,14 @@ MAX_NUMBERS = 2e10  # max number of data matrix entries that all simulations tog
 NUMBERS_PER_CALL = 5e4
 # number of matrix entries that could be processed in the time of a worker's round on the virtual clock
 NUMBERS_PER_EVENT = 1.5e4
-EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))  # steps of exact schemes, in automatic steps
-INEXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-4, 2))  # steps of inexact schemes, in unbiased steps
+# steps of exact schemes, as multiples of the automatic step
+EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))
+# steps of inexact schemes, as multiples of the step that makes their estimate unbiased
+INEXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-4, 2))
 LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # steps of data dependent schemes
 # steps of data dependent schemes, if none of `LAZY_STEPS` reaches the loss
 SMALL_STEPS = tuple(2.0 ** (-k / 2) for k in range(4, 9))
-# steps of schemes that commit no gradients, in the steps that are meant for them
+# steps of schemes that commit averages of models, as multiples of `Scheme.own_step`
 OWN_STEPS = tuple(2.0**k for k in range(3, -3, -1))
 STEP_SEEDS = 2  # seeds on which a step is chosen
 MAX_MISSED_SHARE = 0.1  # max share of the seeds that may miss the loss
@@ -82,7 +84,7 @@ class RoundsNeeded:
     # (seeds,) ratio of a simulated round's time to a forecast one: below 1 if the forecast is an upper bound
     pace: Array
     optimiser: Optimiser
-    times: float | None  # its step over the automatic one; None: the experiment's own
+    times: float | None  # step over the automatic one; None: the experiment has its own step
     source: str
 
 
@@ -432,7 +434,7 @@ def _end(timeline: Timeline, rounds: float) -> float:
 
 
 def _unbiasing(e: Experiment, runs: Sequence[Coefficients]) -> float:
-    """Return samples over those in a commit, on average: N/(N-S) for the plain sum of N-S answers of N."""
+    """Return the factor that unbiases a commit: all samples over its samples on average, such as N/(N-S)."""
     sizes, samples = e.plan.sizes, e.plan.samples
     weights = [
         w.total(len(sizes)) if isinstance(w, VersionedWeights) else w for run in runs for w in run.weights

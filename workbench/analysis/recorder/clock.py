@@ -52,7 +52,7 @@ class Marks:
             return True
 
     def seconds(self) -> dict[str, float]:
-        """Return the seconds of each phase. Waits for the device, unless it `is_reached`."""
+        """Return the seconds of each phase. Waits until the device has reached the end of the step."""
         found: dict[str, float] = {}
         for phase, took in zip(self.phases, self._spans(), strict=False):
             found[phase] = found.get(phase, 0.0) + took
@@ -68,10 +68,10 @@ class Marks:
 
 
 class Events:
-    """CUDA events that are used again, because making one costs more than recording it.
+    """Pool of CUDA events, because making an event costs more than recording it.
 
-    `make`: class of the events. `is_ready`: whether the device is in use yet. An event that cannot be recorded ends the
-    use of events, and never the training.
+    `make`: class of the events. `is_ready`: whether the device is in use yet. If an event cannot be recorded, no
+    further events are used, and the training continues.
     """
 
     def __init__(self, make: Any, is_ready: Callable[[], bool]) -> None:

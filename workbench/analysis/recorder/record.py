@@ -64,11 +64,11 @@ class Recorder:
         self.steps = 0
         self._work_of = work or work_of
         self._measures_batches = True
-        self._manual = False  # whether `step` ends steps, and not the optimiser
+        self._manual = False  # whether calls of `step` end the steps, instead of the optimiser
         self._optimiser: Any = None  # id of the optimiser whose step ends a training step
         self._work: dict[str, float] = {}
         self._pending: deque[_Step] = deque()
-        self._rows: list[tuple[float, ...]] = []  # of steps that no full segment has yet
+        self._rows: list[tuple[float, ...]] = []  # steps that are not in a full segment yet
         self._processor = 0.0
         self._events: Events | None = None
         self._links: deque[tuple[int, float]] = deque(maxlen=MAX_PROBES)  # step and seconds of each probe

@@ -199,9 +199,9 @@ def _passing(series: Array) -> float:
 def late_p_values(late: Array, known: Array, times: Array) -> Array:
     """Return a p-value for each worker: how likely is its share of late steps if no worker differs from another?
 
-    `late`, `known`: for every step and worker. `times`: of the steps in which all workers were recorded. It is the
-    binomial tail for the share of late steps of the other workers, at most a half. The number of steps is reduced by
-    autocorrelation. The result is multiplied by the number of workers (Bonferroni).
+    `late`, `known`: (steps, workers). `times`: times in the steps in which all workers were recorded. The p-value is
+    the binomial tail for the share of late steps of the other workers, at most a half. The number of steps is reduced
+    by autocorrelation. The result is multiplied by the number of workers (Bonferroni).
 
     >>> late = np.arange(40)[:, None] % 8 == np.arange(4)
     >>> late[:, 2] = True

@@ -20,7 +20,8 @@ COLUMNS = {  # columns of the written table: schema.org type, and description
 def described(source: Mapping[str, str], units: str, file: str, content: bytes) -> dict[str, Any]:
     """Describe a file with a recording, and the origin of the recording.
 
-    `source`, `units`: of the recording; `file`: name of the file; `content`: its bytes. Needs the extra `metadata`.
+    `source`, `units`: origin and units of the recording; `file`: name of the file; `content`: its bytes. Needs
+    the extra `metadata`.
 
     >>> described({"name": "mine"}, "s", "mine.csv", b"")["recordSet"][0]["field"][3]["name"]
     'seconds'

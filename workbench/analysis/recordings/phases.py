@@ -47,7 +47,7 @@ class Phases:
 
     `phases`: (steps, workers) for each cause. `port`: time of an answer at its receiver, waiting or being received,
     (steps, workers). `decoding`: time of decoding, (steps,). `hosts`: columns of each host, if hosts were recorded.
-    `computing`: by possible cause of long computing (see `split`). In that case `phases` has the excess of waiting
+    `computing`: computing time by possible cause (see `split`). In that case `phases` has the excess of waiting
     over its usual value separately. If work differs between workers, times are those with the mean work of a step.
 
     `probes` (probes, workers): seconds of a message to the next worker, if links were probed.

@@ -195,8 +195,8 @@ class Recording:
         """Compare what replays keep: one row for the recording, and one for each way to replay it (see `delays`).
 
         Columns: late (share of times over 1.2 medians), burst (mean number of consecutive late steps), maximum (mean
-        ratio of a step's maximum to its median). `workers`, `rounds`, `seed`: of the replays; by default as many
-        workers as recorded.
+        ratio of a step's maximum to its median). `workers`, `rounds`, `seed`: fields of the replays. By default, the
+        number of workers is the recorded one.
 
         >>> import pandas as pd
         >>> times = [(w, t, 1 + (w == 2)) for t in range(20) for w in range(5)]

@@ -84,7 +84,8 @@ class Rounds:
         late = np.isnan(seconds)
         link = Link() if is_real(trace) else e.link
         transit = _transits(table("send"), link.latency, link.least_extra)
-        spent = None if late.any() else processor_of(trace)  # of interrupted work, only a part is known
+        # the processor time of interrupted work is only known in part
+        spent = None if late.any() else processor_of(trace)
         return cls(trace, np.where(late, lasted[:, None], seconds), transit, late, lasted, spent)
 
     @property
@@ -183,7 +184,7 @@ def played(
     """Return seconds of a scheme's rounds, from measured times (rounds, workers) of whole loads.
 
     `send`: function of an answer's floats that returns its transit time beyond the latency, (rounds, workers), s.
-    Within a load, time is proportional to samples. Of simultaneous events the lower rank is first.
+    Within a load, time is proportional to samples. Simultaneous events are in the order of ranks.
     """
     workers = seconds.shape[1]
     is_ring = 0 not in scheme.plan(workers, samples).committers

@@ -23,7 +23,7 @@ MAX_CUTS = 60  # max number of places at which the longest window may begin or e
 SLOWDOWNS = 2.0, 4.0, 8.0  # factors by which a late worker's exponential scores are larger
 RANK_POWERS = 4.0, 16.0, 64.0  # a late worker's rank is distributed as the largest of this many healthy ranks
 SURE_ERRORS = 1.5  # if autocorrelation exceeds 1 by this many standard errors, its upper estimate is used
-PRIOR_BURSTS = 4  # prior weight of the mean length of bursts, in bursts
+PRIOR_BURSTS = 4  # prior weight of the mean length of bursts, as a number of bursts
 MIN_BURST_RATIO = 1.3  # min ratio of the length of runs of late steps to that by chance, for bursts
 MIN_P_EXPLAINED = 0.01  # p-value above which others' bursts explain a spell
 ITERATIONS = 4  # iterations of the estimate of levels and spells
@@ -32,8 +32,8 @@ CHANGE_PENALTY = 2.0  # penalty for each change, in logarithms of the number of 
 SPELL_THRESHOLD = 0.4
 MIN_DEVIATION = 0.05  # min standard deviation, in differences of the levels
 NORMAL_MAD = 0.6745  # median absolute deviation of a standard normal variate
-PRIOR_GAPS = 6  # prior weight of the expected size of gaps, in gaps
-MAX_SPACINGS = 20  # max number of order statistics below a gap that it is compared with
+PRIOR_GAPS = 6  # prior weight of the expected size of gaps, as a number of gaps
+MAX_SPACINGS = 20  # max number of gaps below a gap, from which its expected size is estimated
 ENDED_SHARE, ENDED_SHARE_FEW = (
     0.2,
     0.25,

@@ -22,18 +22,18 @@ MIN_OWN_SHARE = 1e-3  # min share of a step that counts as a worker's own work, 
 MIN_EXPLAINED_SHARE = 0.1  # min share of a worker's variance that its work must explain
 MIN_EXPLAINED_TIMES = 20.0  # min explained share, times the number of observations
 MIN_VARIATION = 0.01  # min standard deviation of work over its mean, for work that differs
-MIN_LEFT_SHARE = 0.05  # min share of a time that is left when its work is made equal
+MIN_LEFT_SHARE = 0.05  # min share of a time that remains after its work is made equal
 CLIP_DEVIATIONS, ITERATIONS = (
     3.0,
     4,
-)  # residuals are clipped, so that delays do not decide; iterations of this
+)  # residuals are clipped at this many deviations, so that delays have little influence; number of iterations
 
 
 class Work(NamedTuple):
-    """Own work of the workers of each step, (steps, workers), with the mean amount of work, and its parts.
+    """Computing times of the workers in each step, as if all had the mean amount of work.
 
-    `exchange` (steps,): time of a step beyond its slowest worker. `uneven` (steps,): additional time because amounts
-    of work differ.
+    `seconds`: (steps, workers). `parts`: the same by phase. `exchange` (steps,): time of a step beyond its slowest
+    worker. `uneven` (steps,): additional time because amounts of work differ.
     """
 
     seconds: Array

@@ -33,14 +33,14 @@ HEAD = ("run", "key", "state", "error", "seconds", "host", "spec")
 SETTING, RESULT, CURVE = "setting.", "result.", "curve."
 SUFFIX = ".parquet"
 MAX_MERGED_ROWS = (
-    25_000  # rows of a file into which shards are merged; its curves are in groups of a shard each
+    25_000  # max rows of a file into which shards are merged; it has one row group for each shard
 )
 MIN_MERGED = 20  # min number of shards that are merged
 
 
 @dataclass(frozen=True)
 class ShardRow:
-    """Row of one run. `spec`: its experiment with all fields. `seconds`: of computing on `host`."""
+    """Row of one run. `spec`: its experiment with all fields. `seconds`: computing time on `host`."""
 
     run: str
     key: str
@@ -101,7 +101,7 @@ def files(folder: Path) -> list[Path]:
 def read(folder: Path, names: Iterable[str] | None = None, prefixes: tuple[str, ...] = ()) -> pa.Table:
     """Read columns of all runs in a sweep's shards, each run once. Raises `SettingError` for a damaged shard.
 
-    names: columns; None: those of `HEAD` without the spec. prefixes: of further columns.
+    `names`: columns; None: those of `HEAD` without the spec. `prefixes`: prefixes of further columns.
     """
     import pyarrow as pa
 

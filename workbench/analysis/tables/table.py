@@ -156,7 +156,8 @@ class Runs:
     def latex(self, digits: int = DIGITS, caption: str = "", label: str = "") -> str:
         """Return the short table as LaTeX, with units and significant digits; see `wb.runs(folder).mean()` for means.
 
-        `digits`: significant digits. `caption`, `label`: of a floating table. The package booktabs is needed.
+        `digits`: significant digits. `caption`, `label`: caption and label of a floating table. LaTeX needs
+        the package booktabs.
         """
         return latex(self.short(), digits, caption, label)
 

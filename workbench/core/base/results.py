@@ -71,8 +71,8 @@ def _kind() -> "type[pd.DataFrame]":
 def latex(table: "pd.DataFrame", digits: int = DIGITS, caption: str = "", label: str = "") -> str:
     r"""Return a table as LaTeX, by pandas' Styler: headings with units, numbers with significant digits, text escaped.
 
-    `digits`: significant digits of numbers that are not whole. `caption`, `label`: of a floating table; without
-    them only the tabular is returned. The package booktabs is needed. Missing numbers are a dash.
+    `digits`: significant digits of numbers that are not whole. `caption`, `label`: caption and label of a floating
+    table. Without them only the tabular is returned. LaTeX needs the package booktabs. Missing numbers are a dash.
 
     Raises `SettingError` for fewer than one digit.
 

@@ -55,7 +55,7 @@ def limit() -> Limit | None:
 
 @contextmanager
 def limited(allowed: Mapping[str, str] | None = None) -> Iterator[Limit]:
-    """Run no code for the names in a file within a block, except `allowed` code: name -> hash of its source.
+    """Refuse within a block to run code that a file names, except `allowed` code: name -> hash of its source.
 
     >>> with limited() as now:
     ...     limit() is now

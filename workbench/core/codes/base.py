@@ -13,7 +13,7 @@ from workbench.core.base.types import Array
 # max number of values (row numbers and weights) in the cache of decoded survivor sets
 MAX_CACHED_NUMBERS = 2_000_000
 MIN_LARGE_UNKNOWNS = 64  # min number of unknowns of a large system, whose solution takes longer than the call
-# max number of cached survivor sets, each of which takes some hundred bytes more
+# max number of cached survivor sets: each takes some hundred bytes besides its numbers
 MAX_CACHED_SETS = 20_000
 MAX_QUICK_RESIDUAL = 1e-16  # max squared residual at which the quick solution is accepted
 RANK_TOLERANCE = 1e-13  # directions weaker than the strongest by this factor count as absent

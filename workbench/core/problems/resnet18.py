@@ -29,7 +29,7 @@ STAGES = (
 )  # channels of each stage, in multiples of the width, and stride of its first block
 BLOCKS = 2  # blocks of a stage
 MAX_GROUPS = 32  # groups of GroupNorm, as in its paper
-CHANNELS, SIDE = 3, 32  # of the images, unless the data have others
+CHANNELS, SIDE = 3, 32  # channels and side of images, unless the data have others
 
 
 def group_count(channels: int) -> int:

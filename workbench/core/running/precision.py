@@ -68,7 +68,7 @@ def _limit(scheme: Scheme, width: int) -> str:
 
 
 def _better(scheme: Scheme, workers: int, width: int, code: GradientCode) -> str:
-    """Return what loses fewer digits than a code: its alternative, the nearest number, or neither."""
+    """Return settings that lose fewer digits than a code: its alternative, the nearest number, or neither."""
     better = _instead(scheme, workers, width, code)
     if better and max(better) < max(_lost(scheme, workers, width)):
         return code.instead

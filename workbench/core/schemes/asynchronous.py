@@ -182,7 +182,7 @@ def _residual(answers: Sequence[tuple[int, float, Any]], plan: Plan) -> float:
 
 
 class _Moments:
-    """Queue of events by time. Of simultaneous events, the kind decides, then the tie-break of the arriving answer."""
+    """Queue of events by time. Simultaneous events are ordered by kind, then by the tie-break of the answer."""
 
     def __init__(self, tie: Callable[[int], float]) -> None:
         self.tie = tie

@@ -170,9 +170,9 @@ class DropCompute(Scheme):
 
 
 def _mean(gone_through: NDArray[np.int64], got: Answers) -> tuple[Any, float]:
-    """Return the sum, multiplied by the number of all samples over the number of computed samples.
+    """Return the sum, multiplied by all samples over computed samples, and the residual of the weights.
 
-    `gone_through`: cumulative samples of each worker's first micro-batches, (workers, micro-batches).
+    `gone_through`: samples of each worker up to the end of each micro-batch, (workers, micro-batches).
     """
     computed = sum(number for _, number in got)
     samples = sum(int(gone_through[rank - 1, number - 1]) for rank, number in got)

@@ -237,7 +237,7 @@ class _Times:
             np.broadcast_to(draws.send_seconds((begin + b - 1 for begin in first), 1.0), shape) for b in sizes
         ]
         self.below: list[list[int]] = [[] for _ in range(workers + 1)]
-        hop = np.broadcast_to(draws.downlink_seconds, workers)  # of the model to each worker, s
+        hop = np.broadcast_to(draws.downlink_seconds, workers)  # s until the model reaches each worker
         self.now = [np.zeros(len(first)) for _ in range(workers + 1)]
         for rank in range(1, workers + 1):
             parent = scheme.parent(rank)

@@ -205,7 +205,7 @@ def crc_error(
     >>> round(crc_error(8, 2, 0.3, 0.8, 0.01), 4)
     0.6244
     """
-    straggler_probability(p_slow, p_ss, p_as)  # its checks, before the work
+    straggler_probability(p_slow, p_ss, p_as)  # checks the arguments first
     errors = crc_errors(n, s, coefficients)
     return _mean_over_slow(n, p_slow, lambda slow: float(survivor_distribution(n, slow, p_ss, p_as) @ errors))
 

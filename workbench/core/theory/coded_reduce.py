@@ -121,13 +121,12 @@ def exact_load(n: int, depth: int, s: int) -> Fraction:
 
 
 def cr_parallelisation(children: int, layers: int) -> int:
-    """Return how many communications are simultaneous in the tree: its parents, N / n = 1 + n + ... + n^(L-1).
+    """Return beta, the number of simultaneous communications in the tree: N / n = 1 + n + ... + n^(L-1).
 
     `children`, `layers`: the tree, (n, L).
 
-    Returns beta: every parent, the master among them, receives one message at a time. Paper 1, remark 4: beta
-    = Theta(N / n) = Theta(N^(1 - 1/L)), see `parallelisation_order`. With one layer this is gradient coding,
-    beta = 1.
+    beta is the number of parents, including the master, because each receives one message at a time. Paper 1, remark
+    4: beta = Theta(N / n) = Theta(N^(1 - 1/L)), see `parallelisation_order`. One layer is gradient coding: beta = 1.
 
     >>> cr_parallelisation(12, 2), cr_parallelisation(156, 1)
     (13, 1)
@@ -136,11 +135,11 @@ def cr_parallelisation(children: int, layers: int) -> int:
 
 
 def rar_parallelisation(workers: int) -> int:
-    """Return the number of communications that go on at the same time in ring all-reduce: one per worker, N.
+    """Return beta, the number of simultaneous communications in ring all-reduce: one per worker, N.
 
     `workers`: N >= 1.
 
-    Returns beta. Paper 1, section II-B and table I: Theta(N), the most there can be.
+    Paper 1, section II-B and table I: beta = Theta(N), which is the largest possible order.
 
     >>> rar_parallelisation(156)
     156

@@ -54,7 +54,7 @@ def pgc_error(workers: int, stragglers: int) -> float:
 def cagc_straggler_probability(rate: float, deadline: float) -> float:
     """Return the probability that a worker of CAGC (ICML 2026) misses the deadline of a round.
 
-    `rate`: of the exponential time, above 0. `deadline`: Z, 0 or more, in units of a task without stragglers.
+    `rate`: rate of the exponential time, above 0. `deadline`: Z, 0 or more, in units of a task without stragglers.
 
     Returns exp(-rate (Z - 1)), and 1 for a deadline of 1 or less: a worker's time is 1 plus an exponential time. For
     several workers the values are `straggles` of the delay model "heterogeneous".

@@ -160,7 +160,7 @@ def sgd_time(
     >>> round(sgd_time(4, 3, samples=8, shift=0.0, rate=2.0), 6)
     0.25
     """
-    gc_load(workers, stragglers)  # its checks
+    gc_load(workers, stragglers)  # checks the arguments
     load = positive("samples", samples) / workers
     return tree_time(workers, 1, workers - stragglers, load, shift, rate, transfer)
 

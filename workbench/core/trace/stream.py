@@ -32,7 +32,7 @@ class Painter:
 
     plan: Plan
     workers: int
-    slices: int  # of a round
+    slices: int  # number of slices of a round
     endless: bool
     dead: dict[int, int]  # worker -> first round without it
     grid: NDArray[np.uint8]  # (rounds, workers, slices)

@@ -35,7 +35,7 @@ def run_chunk(order: str, chunk: str) -> dict[str, Any]:
         with code_of(task):
             rows = _rows(task, fields)
             kept = _keep(task, rows)
-    except Exception as error:  # of this host or its code: the client has checked the runs
+    except Exception as error:  # a fault of this host or its code: the client has checked the runs
         return {"lost": f"{platform.node()}: {reason(error)}"}
     failed = {row.run: row.error for row in rows if row.state != "done"}
     missing = len(fields["changes"]) - len(rows)

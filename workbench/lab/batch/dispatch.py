@@ -45,8 +45,8 @@ POLL_INTERVAL_S = 0.5
 class Task(ABC):
     """Unit of work of an engine: a run in its notebook, or many runs without notebooks."""
 
-    name = ""  # of its run, if it has one that shows where it was begun
-    size = 1  # runs
+    name = ""  # name of the run, if its attempts show whether it was begun
+    size = 1  # number of runs
 
     @abstractmethod
     def submit(self, executor: Executor, order: str) -> Future[Answer]:
@@ -132,7 +132,7 @@ class Dispatcher:
                     self._executor = self.connection.connect()
                     write_file(self.folder / ATTEMPTS / LINK, self.connection.link)
                 future = task.submit(self._executor, self._text)
-            except (BrokenExecutor, RuntimeError) as error:  # the second of one that was shut down
+            except (BrokenExecutor, RuntimeError) as error:  # RuntimeError: the executor was shut down
                 self._again([task])
                 self._replace(error)
                 return True
@@ -147,7 +147,7 @@ class Dispatcher:
     def _take(self, future: Future[Answer]) -> None:
         """Record how a task ended."""
         if (task := self._running.pop(future, None)) is None:
-            return  # of an executor that was replaced
+            return  # the future of an executor that was replaced
         try:
             answer = future.result()
         except BrokenExecutor as error:
@@ -206,7 +206,7 @@ def _cancel(futures: Iterable[Future[Answer]]) -> None:
     """Take tasks that no engine has begun from the executor's queue."""
     for future in futures:
         with suppress(Exception):
-            abort = getattr(future, "abort", None)  # of ipyparallel, which cancels by its scheduler
+            abort = getattr(future, "abort", None)  # method of ipyparallel's futures: its scheduler cancels
             future.cancel() if abort is None else abort()
 
 

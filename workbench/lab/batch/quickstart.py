@@ -91,7 +91,7 @@ def __dir__() -> list[str]:
 def main(folder: Path | None = None) -> int:
     """Execute the notebook, then print the locations of the results and the summary.
 
-    `folder`: by default, runs/quickstart- and the time. Raises `SettingError` if the notebook does not exist.
+    `folder`: by default `runs/quickstart-TIME`. Raises `SettingError` if the notebook does not exist.
     """
     if not NOTEBOOK.is_file():
         why = "not found; install the whole wheel, or run this from a clone"

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 HERE = Path(__file__).parent / "js"
-MAX_BYTES = 6_000_000  # of a page
+MAX_BYTES = 6_000_000  # max bytes of a page
 MAX_RUNS = 24  # runs of a comparison that are drawn one by one
-MAX_ROWS = 200  # rows of a table
+MAX_ROWS = 200  # max rows of a table
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:"
 )
@@ -399,7 +399,7 @@ def _cells(columns: Sequence[str], row: Sequence[str]) -> str:
 
 
 def _settings(made: Report) -> str:
-    """Return what all experiments have in common, and what differs."""
+    """Return the settings that all experiments have in common, and those that differ."""
     every = [settings_of(e) for e in made.experiments] or [made.constant]
     names = list(dict.fromkeys(name for each in every for name in each))
     differing = [name for name in names if len({repr(each.get(name)) for each in every}) > 1]

@@ -201,7 +201,7 @@ def _dispatched(plan: Sweep, target: Path, options: Options, executor: Given | E
 
 
 def _order(target: Path, options: Options, own: list[Item]) -> Order:
-    """Return what all tasks of a sweep share. own: runs with user-defined code."""
+    """Return the fields that all tasks of a sweep share. `own`: runs with user-defined code."""
     until = None if options.walltime is None else time.time() + options.walltime
     where = (str(target.resolve()), secrets.token_hex(16), str(Path.cwd()))
     return Order(*where, own=own_of(own), allowed=allowed(), timeout=options.timeout, until=until)
@@ -450,7 +450,7 @@ def _work(
     if not todo:
         return {}
     write_script(runner.folder)
-    # its errors would be printed across the bar
+    # papermill's errors would be printed across the progress bar
     logging.getLogger("papermill").addHandler(logging.NullHandler())
     bar = Bar("runs", "run", total, progress, done=total - len(todo))
     # Papermill changes the working folder while it reads and writes: this one restores it.

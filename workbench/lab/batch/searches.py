@@ -70,7 +70,7 @@ class Crossing(Search):
     """
 
     kind: Literal["crossing"] = setting("crossing", "crossing: where the sign of a difference turns")
-    field: str = setting(description="the field along which is searched, such as delays.alpha")
+    field: str = setting(description="the field that is varied, such as delays.alpha")
     span: Span = setting(description="{low, high, scale, whole}: between which values")
     sides: tuple[Changes, Changes] = setting(description="two settings, such as [{scheme: GC}, {scheme: CR}]")
     most: int = setting(32, "seeds of each setting at most", ge=2)
@@ -295,7 +295,7 @@ class Optimum(Search):
         tried: list[tuple[float, str, Changes]] = []
         seen, repeated, worst = set[str](), 0, -math.inf if self.rising else math.inf
         for _ in range(10 * self.budget):  # most draws may be invalid
-            study.sampler = anywhere if repeated else guided  # which repeats the same few settings
+            study.sampler = anywhere if repeated else guided  # `guided` may repeat a few settings
             trial = study.ask()
             changes = self._suggested(trial)
             repeated = repeated + 1 if repr(changes) in seen else 0

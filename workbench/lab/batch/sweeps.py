@@ -123,7 +123,7 @@ class Sweep(Settings):
             raise SettingError(f"{errors[0][0]}{last}{errors[0][1]}{more}")
 
     def combinations(self) -> Iterator[Changes]:
-        """Yield the changes of all runs, with repetitions; of a search, those of its first requests."""
+        """Yield the changes of all runs, with repetitions. A search yields those of its first requests."""
         yield from self._changes() if self.search is None else self.next(lambda item: None).runs
 
     def on(self, cluster: str) -> Sweep:

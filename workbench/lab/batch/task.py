@@ -45,10 +45,10 @@ HOST_ERRORS = ("[Errno 28]", "[Errno 122]", "[Errno 5]", "No space left")
 class Order:
     """Fields that all tasks of a sweep share.
 
-    `folder`: of the sweep, as the client sees it. `token`: content of a file there, by which an engine knows that it
-    sees the same folder. `home`: where runs look for the user's files. `notebook`: its text; `path`: its file. `own`,
-    `allowed`: user-defined code, and what may run of it, see `by_value` and `trust`. `versions`: of the client.
-    `threads`: of linear algebra in a run. `timeout`: s for a cell. `until`: end of the engines, s since 1970.
+    `folder`: folder of the sweep on the client. `token`: content of a file there, by which an engine checks that it
+    reads the same folder. `home`: where runs look for the user's files. `notebook`: its text; `path`: its file. `own`,
+    `allowed`: user-defined code, and what may run of it, see `by_value` and `trust`. `versions`: the client's.
+    `threads`: threads of linear algebra in a run. `timeout`: s for a cell. `until`: end of the engines, s since 1970.
     """
 
     folder: str
@@ -78,7 +78,7 @@ class Order:
     @property
     def abandoned(self) -> bool:
         """Whether the sweep has ended, or another one uses its folder. Only for folders that were readable before."""
-        with suppress(OSError):  # of a file server that does not answer for a while
+        with suppress(OSError):  # a file server may not answer for a while
             return not self.shared
         return False
 

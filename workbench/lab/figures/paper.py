@@ -16,10 +16,10 @@ from workbench.lab.figures.page import Figure
 PX_PER_UNIT = {"cm": 96 / 2.54, "mm": 96 / 25.4, "in": 96.0, "pt": 96 / 72}
 MIN_WIDTH_PX, MAX_WIDTH_PX = 150.0, 2000.0
 TEXT_PX = 8 * 96 / 72  # 8 points: a caption's size
-USUAL_TEXT_PX = 16.0  # of the figures' style
-MARGIN_TOP_PX, TITLE_PX = 8, 96  # above the axes, without a title and with one
+USUAL_TEXT_PX = 16.0  # text size in the figures' style
+MARGIN_TOP_PX, TITLE_PX = 8, 96  # px above the axes, without a title and with one
 MIN_PANELS_PX = 720  # width in the figures' style at which panels stand side by side
-SYMBOL_PX = 44  # of a legend entry, beside its text, in the figures' style
+SYMBOL_PX = 44  # width of a legend entry without its text, in the figures' style
 _LENGTH = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*(cm|mm|in|pt)\s*")
 _SIZES = {"size", "width", "arrowsize", "thickness", "standoff", "ticklen", "itemwidth", "tracegroupgap"}
 _MARGINS = {"l", "r", "t", "b"}

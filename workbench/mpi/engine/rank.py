@@ -160,11 +160,11 @@ class RankEngine:
         return message
 
     def _patience(self, until: float) -> float:
-        """Return when to stop polling for a deadline, on the machine's clock, s.
+        """Return the time at which polling for a deadline ends, on the machine's clock, s.
 
-        A slow machine may send a model later than its node's clock shows. If that uses up more than
-        `MAX_HIDDEN_SHARE` of the time to the deadline, workers would hardly have time to answer. The deadline is then
-        later by the same delay, so that the round lasts as long as on the virtual clock.
+        On a slow machine, the model is sent later than the node's clock shows. If this delay is more than
+        `MAX_HIDDEN_SHARE` of the time to the deadline, workers have hardly any time to answer. The deadline is then
+        moved by the delay, so that the round lasts as long as on the virtual clock.
         """
         start, behind = self.begun
         return until + behind if behind > MAX_HIDDEN_SHARE * (until - start) else until

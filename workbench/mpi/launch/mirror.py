@@ -24,7 +24,10 @@ GROWING_FILES, WHOLE_FILES = (MODELS, GRADIENTS), (CHECKPOINT, LEDGERS)
 
 @dataclass
 class DeltaRequest:
-    """Request for what is new. `sizes`: of growing files. `stamps`: of replaced files. `all`: not only rows."""
+    """Request for new data of a run folder.
+
+    `sizes`: sizes of growing files. `stamps`: stamps of replaced files. `all`: whether files without rows are included.
+    """
 
     sizes: dict[str, int] = field(default_factory=dict)
     stamps: dict[str, str] = field(default_factory=dict)

@@ -98,7 +98,7 @@ class Site(ABC):
 
     @abstractmethod
     def owner(self, fields: dict[str, Any], home: Path) -> RunOwner:
-        """Return the owner of a run. `fields`: from the folder's owner.json, see `Pool.as_dict`."""
+        """Return the owner of a run. `fields`: fields of the folder's owner.json, see `Pool.as_dict`."""
 
     @abstractmethod
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:

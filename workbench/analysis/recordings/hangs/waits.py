@@ -70,7 +70,7 @@ class Job:
         return tuple(rank for rank in self.ranks if rank not in self.by_rank)
 
     def group(self, rank: int, name: str) -> Group:
-        """Return the group that a rank calls by this name. If no file has its ranks, they are those that entered it."""
+        """Return the group that a rank calls by this name. Without a list of its ranks, they are those seen in it."""
         if known := self.by_rank[rank].members.get(name):
             return Group(name, known)
         others = {dump.members[name] for dump in self.dumps if rank in dump.members.get(name, ())}

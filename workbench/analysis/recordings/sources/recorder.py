@@ -134,7 +134,7 @@ def _rows(rank: _Rank, first: int) -> pd.DataFrame:
         )
         for phase in own
     ]
-    parts[0]["processor_seconds"] = steps["processor"]  # of the step as a whole
+    parts[0]["processor_seconds"] = steps["processor"]  # processor time of the whole step
     exchange = {"phase": EXCHANGE, "seconds": steps[EXCHANGE], "processor_seconds": np.nan}
     parts.append(pd.DataFrame({**fixed, **exchange}))
     if links := [(step, took) for step, took in rank.about["links"] if step >= first and took > 0]:

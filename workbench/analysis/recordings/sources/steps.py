@@ -111,8 +111,8 @@ def _step_names() -> set[str]:
 def read(path: Path, unit: str | None = None, **columns: str) -> pd.DataFrame:
     """Return seconds by rank and step.
 
-    `unit`: of times without one. `columns`: names of the fields of JSON lines. The rank comes from the line, or from
-    the name of the file. Raises `SettingError` with file and line.
+    `unit`: unit of times that have none. `columns`: names of fields in JSON lines. The rank comes from the line, or
+    from the name of the file. Raises `SettingError` with file and line.
     """
     check_unit(unit)
     parts = []

@@ -101,7 +101,7 @@ class _Summary:
             raise SettingError(f"path = {str(file)!r}: is not an object with fields")
 
     def object(self, fields: Mapping[str, Any], key: str, where: str = "") -> Mapping[str, Any]:
-        """Return a field that is an object."""
+        """Return a field, whose value must be an object."""
         value = fields.get(key)
         if not isinstance(value, dict):
             raise self.wrong(where + key, value, "is not an object with fields")

@@ -26,7 +26,7 @@ from .options import DataError, Options
 from .table import Floats, Indices, Raw, Table
 
 Shape = tuple[int, int, int]  # channels, rows and columns of an image
-SHAPE: Shape = (3, 32, 32)  # of CIFAR's images, and of the stand-in
+SHAPE: Shape = (3, 32, 32)  # shape of CIFAR's images, and of the stand-in
 PIXELS = int(np.prod(SHAPE))
 # Labels per image, and classes of the last label. A record is its labels, then its pixels, all of them bytes.
 CIFAR = {"CIFAR-10": (1, 10), "CIFAR-100": (2, 100)}

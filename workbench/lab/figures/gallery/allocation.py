@@ -19,7 +19,7 @@ from workbench.lab.figures.style import BLUE, Theme, new_figure, palette
 def allocation(experiment: Experiment, rank: int, round: int = 0, theme: Theme = "light") -> go.Figure:
     """Draw which samples a worker processes in a round, with which coefficients.
 
-    `experiment`: settings of the run; `rank`: of the worker, from 1; `round`: from 0.
+    `experiment`: settings of the run; `rank`: rank of the worker, from 1; `round`: number of the round, from 0.
 
     Raises `SettingError` if there is no such worker, or for an unknown theme.
 

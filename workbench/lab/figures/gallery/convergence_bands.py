@@ -33,8 +33,8 @@ def convergence_bands(
 
     `traces`: runs, such as `wb.runs(folder).traces()`. Runs that differ only in their seed make one curve. `metric`: a
     column of `trace.rounds`. `x`: "time" (s) or "round". Over time, metrics are interpolated linearly between updates,
-    until the first run ends. The time axis is logarithmic if run lengths differ widely. `level`: of the confidence
-    interval of the mean.
+    until the first run ends. The time axis is logarithmic if run lengths differ widely. `level`: level of the
+    confidence interval of the mean.
 
     Raises `SettingError` if metric, x, level or theme is unknown, or there are no traces.
 

@@ -74,7 +74,7 @@ def _subtitle(r: Round, unit: Unit) -> str:
 
 
 def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
-    """Return the kinds of bars in drawing order. A rank that computes and sends at once uses half a row for each."""
+    """Return the kinds of bars in drawing order. If ranks compute and send simultaneously, each kind has half a row."""
     muted, lower = palette(theme).muted, {"width": 0.4, "offset": 0.0}
     work, talk = ({"width": 0.4, "offset": -0.4}, lower) if r.overlapping else ({}, {})
     return [

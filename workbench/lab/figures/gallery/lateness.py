@@ -15,7 +15,7 @@ MAX_STEPS = 2000  # max number of columns; in longer recordings, a column is the
 def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
     """Draw each worker's time over the median of the step, with steps from left to right.
 
-    `recording`: of one job. In a long one, a column shows the latest of several steps, as the subtitle mentions.
+    `recording`: recording of one job. If it is long, a column shows the maximum over several steps.
 
     Raises `SettingError` for several jobs at once, or an unknown theme.
 

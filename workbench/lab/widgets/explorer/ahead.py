@@ -73,7 +73,7 @@ def _holds(known: Ahead, e: Experiment, rounds: int) -> bool:
         return False
     same = (
         known.experiment == e and known.experiment.built_scheme == e.built_scheme
-    )  # its class may be another
+    )  # the scheme's class may have been replaced
     return same and known.experiment.delays == e.delays and not hasattr(e.delays, "path")
 
 

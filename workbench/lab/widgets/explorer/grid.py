@@ -26,7 +26,7 @@ _ALWAYS = (
     "when",
 )  # columns that js/grid.js reads
 _KINDS = {"scheme": "scheme", "state": "state", "when": "when", "tags": "tags", "rounds_done": "of"}
-# 0: on every page; higher ones are left out first where there is no room
+# column -> level: 0 is shown on every page; higher levels are hidden first on narrow pages
 _LEVELS = {
     "scheme": 0,
     "state": 0,
@@ -67,7 +67,7 @@ class Grid(anywidget.AnyWidget):
     columns: t.List[Any] = t.List().tag(sync=True)
     offered: t.List[Any] = t.List().tag(sync=True)  # columns that can be chosen and filtered by
     colours = t.Dict().tag(sync=True)  # scheme -> colour
-    actions: t.List[Any] = t.List().tag(sync=True)  # of a row's menu
+    actions: t.List[Any] = t.List().tag(sync=True)  # entries of a row's menu
     asked = t.Dict().tag(sync=True)
     archived = t.Bool(False).tag(sync=True)  # whether archived runs are shown
     selected_rows: t.List[int] = t.List().tag(sync=True)

@@ -57,7 +57,7 @@ class RunsGrid(Pane):
         self.runs = runs if isinstance(runs, Runs) else LazyRuns(runs).runs()
         self._lock, self._turn = RLock(), 0
         self._thread: Thread | None = None
-        self.picked: tuple[str, ...] = ()  # columns that the user chose; none: the usual ones
+        self.picked: tuple[str, ...] = ()  # columns that the user chose; empty: the usual columns
         self.shown: list[int] = []  # indices of the grid's rows in the table
         self.bar = w.HTML()
         self.grid = Grid()

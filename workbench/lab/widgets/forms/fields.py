@@ -78,7 +78,7 @@ class Nested:
 def nested_of(
     cls: type[Settings], texts: Mapping[str, str], prefix: str = "", default: Settings | None = None
 ) -> list[Nested]:
-    """Return the nested settings of a class that have a kind. `texts`: of the form, with the chosen kinds."""
+    """Return the nested settings of a class that have a kind. `texts`: texts in the form, with the chosen kinds."""
     found = []
     for name, field in cls.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, KindFamily):

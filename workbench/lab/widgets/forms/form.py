@@ -37,7 +37,7 @@ class Form(anywidget.AnyWidget):
     _css = t.Unicode(style()).tag(sync=True)
     title = t.Unicode().tag(sync=True)
     opened = t.Bool(True).tag(sync=True)
-    colour = t.Unicode().tag(sync=True)  # of a mark before the title
+    colour = t.Unicode().tag(sync=True)  # colour of the mark before the title
     detail = t.Unicode().tag(sync=True)  # after the title: the values in a few words
     fields: t.List[dict[str, Any]] = t.List().tag(sync=True)
     values: t.Dict[str, str] = t.Dict().tag(sync=True)

@@ -206,7 +206,7 @@ class _Sent:
         self.rows = 0
         self.settled = 0  # number of rows that are not read again before the end
         self.known = 0  # number of losses among the later rows
-        self.sums = dict.fromkeys(_SUMS, 0.0)  # of the rows that are not read again
+        self.sums = dict.fromkeys(_SUMS, 0.0)  # sums over the rows that are not read again
         self.holes = self.closed = False
 
     def news(self) -> Part | None:

@@ -71,7 +71,7 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Survey:
-    """Findings of a survey. `facts`: by name in the cluster's file, with the head first."""
+    """Findings of a survey. `facts`: facts of each host by its name in the cluster's file, the head first."""
 
     facts: dict[str, Facts]
     findings: list[Finding] = field(default_factory=list)
@@ -135,7 +135,7 @@ def _facts(link: Connection) -> Facts:
 
 
 def _wrong(host: str, facts: Facts, head: Facts) -> list[Finding]:
-    """Return what differs from the head, or is insufficient."""
+    """Return the facts of a host that differ from the head's, or are insufficient."""
     found = []
     if facts["python"].rsplit(".", 1)[0] != head["python"].rsplit(".", 1)[0]:
         found.append(Finding(host, "Python", facts["python"], f"{head['python']}, as on the head"))

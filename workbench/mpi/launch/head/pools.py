@@ -34,7 +34,7 @@ from workbench.mpi.launch.task import Task
 
 Command = Callable[[str], list[str]]  # folder of a pool -> command line
 IDLE_TIMEOUT_S = 900.0  # s without a run after which a pool ends by itself
-SECONDS_PER_RANK = 1.5  # s without a new rank, per rank, after which a start fails
+SECONDS_PER_RANK = 1.5  # a start fails after this many s per rank of the pool without a new rank
 CLOSE_TIMEOUT_S = 12.0  # max s that a supervisor needs to end its ranks
 
 

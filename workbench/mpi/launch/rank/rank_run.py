@@ -105,7 +105,7 @@ class RankRun:
     ready: set[int] = field(default_factory=set)
     finished: set[int] = field(default_factory=set)
     ledgers: dict[int, bytes] = field(default_factory=dict)
-    halfway: bool = False  # was a process stopped in an all-reduce? It can take part in no other one
+    halfway: bool = False  # whether an all-reduce was interrupted, after which no other is possible
 
     def __post_init__(self) -> None:
         task, setup = self.task, self.setup

@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Cover:
-    """The union of some spans.
+    """Union of time spans, each given as (start, end).
 
     >>> cover = Cover([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
     >>> cover.within(2.0, 5.5)

@@ -93,7 +93,7 @@ class Running(Tab):
         self.show(self._started)
 
     def close(self) -> None:
-        """Close it; simulations that nobody can see are stopped. Real runs go on, and are listed."""
+        """Close the tab, and stop its simulations. Real runs continue, and are listed."""
         for run in self._started:
             if run.engine == "sim":
                 run.stop()
@@ -180,7 +180,7 @@ def doubt(experiments: Sequence[Experiment], engine: str) -> str:
         most = max(e.rounds for e in experiments)
         return f"rounds = {most}: computing {answers:,} answers takes about {duration(seconds)}; run that?"
     for e in experiments:
-        with suppress(ValueError, OSError):  # what has no forecast is not doubted
+        with suppress(ValueError, OSError):  # no question for an experiment without a forecast
             found = forecast(e.replace(faults=()), rounds=DOUBT_ROUNDS).mean
             if found > DOUBTED_ROUND_S or (engine != "sim" and found * e.rounds > DOUBTED_S):
                 text = f"{found:.3g} s"
