@@ -19,9 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from workbench.core.base.errors import WorkbenchError
+from workbench.core.base.text import YAMLError, parse
 from workbench.ddp import environment
 from workbench.ddp.environment import Environment
 from workbench.mpi.launch.processes import die_with_parent
@@ -106,7 +105,10 @@ def scheme_args(given: Sequence[str]) -> dict[str, Any]:
         name, sign, value = text.partition("=")
         if not sign:
             raise ValueError(f"--set = {text}: has no value; write FIELD=VALUE, such as stragglers=1")
-        found[name] = yaml.safe_load(value)
+        try:
+            found[name] = parse(value)
+        except YAMLError as error:
+            raise ValueError(f"--set = {text}: {' '.join(str(error).split())}") from None
     return found
 
 

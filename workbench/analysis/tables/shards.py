@@ -313,10 +313,15 @@ def _merged(paths: Sequence[Path]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = _joined([pq.read_schema(path).empty_table() for path in paths]).schema
+    empty = []
+    for path in paths:
+        with open_parquet(path) as file:
+            empty.append(file.schema_arrow.empty_table())
+    schema = _joined(empty).schema
     with atomic_write(paths[-1]) as out, pq.ParquetWriter(out, schema, compression="zstd") as writer:
         for path in paths:
-            table = pq.read_table(path)
+            with open_parquet(path) as file:
+                table = file.read()
             columns = [
                 table[name].cast(kind) if name in table.column_names else pa.nulls(len(table), kind)
                 for name, kind in zip(schema.names, schema.types, strict=True)

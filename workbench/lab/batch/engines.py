@@ -199,7 +199,7 @@ class Engines:
 
 def _whole(path: Path) -> bool:
     with suppress(OSError, ValueError):
-        return bool(json.loads(path.read_text()))
+        return bool(json.loads(read_text(path)))
     return False
 
 

@@ -22,6 +22,7 @@ from workbench.core.base import text as yaml
 from workbench.core.base.arguments import kinds_checked
 from workbench.core.base.files import write_file
 from workbench.core.base.page import CONFIG
+from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of, short
 from workbench.core.base.text import in_seconds
 from workbench.core.base.version import __version__
@@ -315,7 +316,7 @@ def _with_settings(made: Report, names: Sequence[str]) -> Report:
 def _with_plan(made: Report, table: Runs) -> Report:
     plan = None if table.root is None else table.root / PLAN
     if plan is not None and plan.is_file():
-        kept = json.loads(plan.read_text(encoding="utf-8"))
+        kept = json.loads(read_text(plan))
         made.files["sweep.yaml"] = yaml.dump(kept.get("sweep", kept))
         made.command = "workbench sweep sweep.yaml -o runs/again"
     made.files["runs.csv"] = table.table.to_csv(index=False)
@@ -364,7 +365,7 @@ def html(made: Report) -> str:
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     head += f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><link rel="icon" href="data:;base64,=">'
     head += f"<title>{escape(made.title)}</title>"
-    css, script = ((HERE / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    css, script = (read_text(HERE / f"report.{kind}") for kind in ("css", "js"))
     data = f'<script type="application/json" id="config">{_json(CONFIG)}</script>'
     data += f'<script type="text/plain" id="library">{_library()}</script>' if made.figures else ""
     head += f"<style>{css}</style>{dark_style()}"

@@ -12,6 +12,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from workbench.core.base.reading import read_text
+
 FIT = "workbenchFit"  # name of the functions in a page
 LETTER_WIDTH = 0.58  # mean width of a letter, as a share of its font's size
 LINE_HEIGHT = 1.3  # as a share of the font's size
@@ -22,7 +24,7 @@ _AXIS = re.compile("[xy]axis[0-9]*")
 @cache
 def fit_script() -> str:
     """Return the JavaScript that fits figures to their boxes, as functions of `js/fit.js`."""
-    return (Path(__file__).parent / "js" / "fit.js").read_text(encoding="utf-8")
+    return read_text(Path(__file__).parent / "js" / "fit.js")
 
 
 @cache
