@@ -109,7 +109,7 @@ def test_delay_stream_draws_are_keyed_by_worker_and_round(kind: str, seed: int, 
     small, large = (DelayStream(build({"kind": kind}), seed, n) for n in (5, 8))
     large.draw(0)
     np.testing.assert_array_equal(small.draw(round), large.draw(round)[:, :5])
-    if kind not in ("constant", "heterogeneous", "markov"):
+    if kind not in ("constant", "fritchman", "heterogeneous", "markov"):  # often without a late worker
         assert not np.array_equal(small.draw(round), small.draw(round + 1))
         other = DelayStream(build({"kind": kind}), seed + 1, 5)
         assert not np.array_equal(small.draw(round), other.draw(round))

@@ -245,10 +245,14 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
 
     Models of watched runs are computed meanwhile. Runs with real vectors come last.
     """
-    growing = [r for r in runs if r.grows and not r.numeric]
+    growing: list[SimulatedRun] = []
+    together: list[SimulatedRun] = []
+    for run in runs:
+        if not run.numeric:
+            with failing(run):
+                (growing if run.grows else together).append(run)
     if growing:
         grow(growing)
-    together = [r for r in runs if not r.grows and not r.numeric]
     ready: list[tuple[SimulatedRun, Problem, Commits]] = []
     with Bar("simulating", "scheme", len(together), progress) as bar:
         for i, run in enumerate(together):
