@@ -33,8 +33,8 @@ settings.register_profile("all", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-# Sources of version 1.0 in run folders and notebooks: data of tests, which are not imported.
-collect_ignore_glob = ["corpus/*/*", "core/trace/old/*"]
+# Sources of version 1.0 in run folders and notebooks, and scripts that tests start: they are not imported.
+collect_ignore_glob = ["corpus/*/*", "core/trace/old/*", "support/ddp/job_script.py"]
 
 
 @pytest.fixture(scope="session", autouse=True)

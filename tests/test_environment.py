@@ -120,7 +120,7 @@ def test_the_extra_that_an_error_names_is_declared(extra: str) -> None:
     assert of_extra(extra)
 
 
-def test_extra_all_has_every_extra_but_torch() -> None:
-    torch = {"torch", "cnn"}
-    users = set(PROJECT["optional-dependencies"]) - {"all", "dev", "site"} - torch
+def test_extra_all_has_every_extra_but_torch_and_dask() -> None:
+    apart = {"torch", "cnn", "dask"}
+    users = set(PROJECT["optional-dependencies"]) - {"all", "dev", "site"} - apart
     assert set(of_extra("all")) == {line for extra in users for line in of_extra(extra)}

@@ -15,7 +15,6 @@ from workbench.core.base.files import atomic_write
 from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
-from workbench.lab.batch.report_page import report
 from workbench.lab.figures.inputs import labels
 from workbench.lab.figures.save import save
 from workbench.lab.widgets.callbacks import button, fields_about, guarded, offered, row, sentence
@@ -133,6 +132,8 @@ class Keeping(Tab):
     @guarded
     def save_report(self) -> None:
         """Write one page of the finished runs, or of the forecast if nothing has run, in a thread."""
+        from workbench.lab.batch.report_page import report  # loads pandas
+
         source: Sequence[Trace] | Sequence[Experiment] = self.desk.tab(Running).traces or list(
             self.desk.experiments
         )
