@@ -200,7 +200,7 @@ def test_real_run_start_moves_a_bar_and_can_be_stopped(tmp_path: Path) -> None:
     run = RealRun(wb.Experiment(workers=12), tmp_path)
     stages = []
     for status in (("starting", 0, 13), ("starting", 13, 13), ("connecting", 0, 0)):
-        run._said(*status)
+        run._on_progress(*status)
         stages.append((run.note, run.stage))  # None: the progress bar moves without a length
     assert stages == [("starting: 0 of 13", None), ("starting: 13 of 13", 1.0), ("connecting", None)]
     run._begin("round 3 of 50")

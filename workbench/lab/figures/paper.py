@@ -31,8 +31,8 @@ def length(text: str) -> float:
 
     Raises `SettingError` unless it is a number with cm, mm, in or pt, of 4 to 50 cm.
 
-    >>> round(length("2.54cm") + length("4 in"))
-    480
+    >>> round(length("5.08cm") + length("4 in"))
+    576
     """
     found = _LENGTH.fullmatch(text) if isinstance(text, str) else None
     pixels = float(found[1]) * PX_PER_UNIT[found[2]] if found else 0.0
