@@ -47,6 +47,15 @@ def cell(name: str, source: str) -> int:
     return next(i for i, each in enumerate(notebook.cells) if each.source.endswith(source))
 
 
+def test_figures_of_a_lecture_are_whole(page: Page, server: Server) -> None:
+    voila(page, server, "3-why-a-tree")
+    page.locator("[role=figure] .wb-plot[data-drawn]").first.wait_for()
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.jp-OutputArea-output:has([role=figure])')]"
+        ".every((each) => each.scrollHeight - each.offsetHeight < 2)"
+    )
+
+
 # Two of these four tests are sampled, with one lecture. test_offline.py tests lectures without a server.
 @sampled_test("a lecture", 0, 4, 2)
 @pytest.mark.parametrize("name", sampled_cases("a lecture", 1, NAMES))
