@@ -25,7 +25,6 @@ from workbench.core.problems.base import ProblemArgs
 
 PUBLIC = dict(everything())
 NO_EXAMPLE = {
-    "workbench.lab.batch.report": "executes a notebook",
     "workbench.lab.batch.quickstart.keep": "draws pictures in a browser",
     "workbench.lab.batch.quickstart.main": "executes a notebook",
 }

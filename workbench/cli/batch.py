@@ -12,6 +12,9 @@ from workbench.analysis.tables.table import Runs
 from workbench.analysis.tables.table import runs as read
 from workbench.core.base.settings import SettingError, check_writable
 from workbench.core.base.text import YAMLError, parse
+from workbench.core.trace.layout import PAGE
+from workbench.lab import batch
+from workbench.lab.batch.folders import opened, read_folder
 
 _PATH = click.Path(path_type=Path)
 _TIME = click.FloatRange(0, min_open=True)
@@ -59,10 +62,6 @@ def sweep(
 
     Exit status: 0 all done, 1 a run failed, 2 nothing was started, 130 interrupted.
     """
-    from workbench.lab.batch.background import start
-    from workbench.lab.batch.folders import opened
-    from workbench.lab.batch.run import sweep as run_sweep
-
     changes = {} if engine is None else {"engine": engine}
     with opened(plan, output, trust, **changes) as (chosen, folder):
         if cluster is not None:
@@ -76,14 +75,14 @@ def sweep(
                 raise SettingError(
                     "--only: names single runs, which --background cannot; drop one of the two"
                 )
-            start(chosen, folder, jobs=jobs, timeout=timeout, pictures=pictures, walltime=walltime)
+            batch.start(chosen, folder, jobs=jobs, timeout=timeout, pictures=pictures, walltime=walltime)
             click.echo(
                 f"{folder}: started; workbench attach {folder} shows it, workbench stop {folder} ends it"
             )
             return
         options: dict[str, Any] = {"timeout": timeout, "progress": not quiet, "pictures": pictures}
         options["walltime"] = walltime
-        summary = run_sweep(chosen, folder, jobs=jobs, only=only, **options)
+        summary = batch.sweep(chosen, folder, jobs=jobs, only=only, **options)
     click.echo(summary)
     if summary.failed:
         raise SystemExit(1)
@@ -97,10 +96,7 @@ def report(run: Path, trust: bool) -> None:
 
     Its rounds must be those of the sweep, bit by bit.
     """
-    from workbench.core.trace.layout import PAGE
-    from workbench.lab.batch.run import report as make
-
-    click.echo(make(run, trust) / PAGE)
+    click.echo(batch.report(run, trust) / PAGE)
 
 
 def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -> None:
@@ -108,10 +104,7 @@ def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -
 
     The status has the missing runs, failures, means, and the setting that explains most of the variance.
     """
-    from workbench.lab.batch.background import attach
-    from workbench.lab.batch.folders import read_folder
-
-    sweep, shown = attach(folder), ""
+    sweep, shown = batch.attach(folder), ""
     while not once and not sweep.wait(2.0):
         shown = _shown_text(str(sweep.progress()), shown)
     click.echo(sweep)

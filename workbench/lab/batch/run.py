@@ -237,7 +237,11 @@ def report(run: str | Path, trust: bool = False) -> Path:
     """Make a run of a sweep without notebooks whole: its folder, notebook and page; return its folder.
 
     The run is executed again from its settings. `run`: its folder, as the table of runs names it. `trust`: as in
-    `sweep`. Raises `SettingError` where there is no such run, and `RunError` where its rounds are not the same bits.
+    `sweep`. Raises `SettingError` if the run does not exist, and `RunError` if its rounds are not the same bits.
+
+    >>> report("results/first")
+    Traceback (most recent call last):
+    workbench.core.base.settings.SettingError: run = 'results/first': is not in a sweep's folder; give FOLDER/RUN
     """
     path = path_of(run, "run")
     if not (path.parent / PLAN).is_file():

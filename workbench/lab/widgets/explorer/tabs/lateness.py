@@ -85,16 +85,13 @@ class Lateness(Tab):
         """Show card, culprits and mitigations of the chosen file, or else of the chosen run."""
         from workbench.analysis import recordings  # loads pandas and SciPy's statistics, which take a second
         from workbench.analysis.recordings.diagnosis import Diagnosis, diagnose
-        from workbench.analysis.recordings.hangs.hang import Hang
 
         self.report("")
         try:
             what = self._chosen()
             found = diagnose(what)
-            recording = None
-            if not isinstance(found, Hang):
-                recording = what if isinstance(what, recordings.Recording) else recordings.load(what)
-            times = ("The times of all workers", str(recording and recording.card()))
+            recording = what if isinstance(what, recordings.Recording) else recordings.load(what)
+            times = ("The times of all workers", str(recording.card()))
             card = found.card([times]) if isinstance(found, Diagnosis) else sentence(str(found))
         except Exception:
             self.text.value = ""
@@ -102,8 +99,7 @@ class Lateness(Tab):
         finally:
             self.button.disabled = False
         self.text.value = card
-        if recording is not None:
-            self.map.show(lambda theme: figures.lateness(recording, theme))
+        self.map.show(lambda theme: figures.lateness(recording, theme))
         if isinstance(found, Diagnosis):  # averages have no costs
             self._offer(what, found)
             self.costs.show(lambda theme: figures.culprits(found, theme))
