@@ -62,6 +62,7 @@ def sweep(
 
     Exit status: 0 all done, 1 a run failed, 2 nothing was started, 130 interrupted.
     """
+    run_sweep = batch.sweep  # a missing layer is an error before the plan is read
     changes = {} if engine is None else {"engine": engine}
     with opened(plan, output, trust, **changes) as (chosen, folder):
         if cluster is not None:
@@ -82,7 +83,7 @@ def sweep(
             return
         options: dict[str, Any] = {"timeout": timeout, "progress": not quiet, "pictures": pictures}
         options["walltime"] = walltime
-        summary = batch.sweep(chosen, folder, jobs=jobs, only=only, **options)
+        summary = run_sweep(chosen, folder, jobs=jobs, only=only, **options)
     click.echo(summary)
     if summary.failed:
         raise SystemExit(1)
