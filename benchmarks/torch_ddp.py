@@ -254,10 +254,14 @@ def forecast(args: argparse.Namespace) -> None:
     profile = {name: job(name, args.steps, args.batch) for name in ("uncoded", "GC")}
     found = turns([(name, naps) for name in profile for naps in (False, True)], args)
     for (name, naps), ended in found.items():
-        told, measured = simulated(name, profile[name], naps), median(mean(done.seconds) for done in ended)
+        predicted, measured = (
+            simulated(name, profile[name], naps),
+            median(mean(done.seconds) for done in ended),
+        )
         what = f"{name}{' with a sleeper' if naps else ''}"
         print(
-            f"  {what}: forecast {1e3 * told:.0f} ms, measured {1e3 * measured:.0f} ms, {told / measured - 1:+.0%}"
+            f"  {what}: forecast {1e3 * predicted:.0f} ms,"
+            f" measured {1e3 * measured:.0f} ms, {predicted / measured - 1:+.0%}"
         )
 
 

@@ -49,7 +49,7 @@ class Judged:
 
     wanted: str
     named: list[str]
-    told: float
+    estimated: float
     measured: float
     promised: float
     saved: float
@@ -62,7 +62,7 @@ class Judged:
     def __str__(self) -> str:
         right = "right" if self.is_right else "WRONG"
         return (
-            f"{right}: {self.named}, ratio {self.told:.2f} (measured {self.measured:.2f}),"
+            f"{right}: {self.named}, ratio {self.estimated:.2f} (measured {self.measured:.2f}),"
             f" promised {self.promised:.1%} (removing it saves {self.saved:.1%})"
         )
 
@@ -92,10 +92,10 @@ def jobs(kind: str, count: int, profiler: bool, keep: Path | None) -> list[Judge
     return found
 
 
-def told(kind: str, found: list[Judged]) -> str:
+def summary(kind: str, found: list[Judged]) -> str:
     """Return the counts of a kind in one line."""
     right = sum(one.is_right for one in found)
-    errors = [abs(one.told / one.measured - 1) for one in found]
+    errors = [abs(one.estimated / one.measured - 1) for one in found]
     over = [one.promised - one.saved for one in found]
     line = f"{kind:12s} right {right} of {len(found)}"
     if kind not in ("healthy", "lengths"):
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--profiler", action="store_true")
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
-    lines = [told(kind, jobs(kind, args.count, args.profiler, args.keep)) for kind in args.kinds]
+    lines = [summary(kind, jobs(kind, args.count, args.profiler, args.keep)) for kind in args.kinds]
     print("\n".join(lines))
 
 

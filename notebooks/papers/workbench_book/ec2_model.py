@@ -157,7 +157,7 @@ FACTORS = ("stragglers", "latency", "transfers", "crowded ports")
 
 
 def without(constants: Constants, off: Iterable[str]) -> Constants:
-    """Return the same cluster without some of the `FACTORS`. Without transfers there is no incast either."""
+    """Return the same cluster without some of the `FACTORS`. Without transfers, incast is removed as well."""
     changes: Mapping[str, dict[str, Any]] = {
         "stragglers": {"random": False},
         "latency": {"latency": 0.0},

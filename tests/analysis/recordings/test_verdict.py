@@ -26,10 +26,10 @@ def recorded(slow: int | None, since: int = 0) -> wb.traces.Recording:
 def test_verdict_names_who_how_much_since_when() -> None:
     found = wb.diagnose(recorded(3, since=20))
     assert re.fullmatch(r"Worker 3 costs \d+% of the time, since step 20", headline(found))
-    told = {fact.about: fact for fact in facts(found)}
-    assert told["Who"].value == "Worker 3"
-    assert told["Who"].note == "1 of 8"
-    assert told["When"].value == "Since step 20"
+    values = {fact.about: fact for fact in facts(found)}
+    assert values["Who"].value == "Worker 3"
+    assert values["Who"].note == "1 of 8"
+    assert values["When"].value == "Since step 20"
     assert "saves" in advice(found)
 
 

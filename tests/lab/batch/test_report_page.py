@@ -79,8 +79,8 @@ def test_report_of_folders_and_of_a_table(traces: list[wb.Trace], tmp_path: Path
         assert "report of a sweep" in page
         assert "<h1>4 runs: the shortest take" in page
         assert saved(page)["runs.csv"].count("\n") == 5
-    told = CliRunner().invoke(command, [str(tmp_path / "runs"), "-o", str(tmp_path / "cli.html")])
-    assert told.output.strip() == str(tmp_path / "cli.html")
+    result = CliRunner().invoke(command, [str(tmp_path / "runs"), "-o", str(tmp_path / "cli.html")])
+    assert result.output.strip() == str(tmp_path / "cli.html")
     assert "report of a sweep" in read(tmp_path / "cli.html")
 
 

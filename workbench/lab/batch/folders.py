@@ -45,7 +45,7 @@ def opened(
 
 
 def read_folder(path: Path) -> Sweep:
-    """Read the sweep of a folder without running code. Raises `SettingError` if there is no sweep."""
+    """Read the sweep of a folder without running code. Raises `SettingError` if the folder has none."""
     found = read_plan(path).get("sweep")
     if found is None:
         wanted = "give a .yaml file, or a sweep's folder"

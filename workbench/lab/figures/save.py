@@ -34,7 +34,7 @@ def save(figure: go.Figure, path: str | Path, width: str | None = None) -> Path:
 
     `figure`: any figure. `path`: ends in .html (self-contained, works offline), .png, .svg or .pdf (1280 px
     wide, by Chrome or Chromium). `width`: width for a paper, such as "8.5cm", "86mm" or "3.4in". Text then has 8
-    points, the legend is below, and there is no title, because the paper has a caption. Not for .html.
+    points, the legend is below, and the title is left out, because the paper has a caption. Not for .html.
 
     Raises `SettingError` for another ending, if the folder does not exist, or if the width is not a length. Raises
     `NoBrowser` if no Chrome or Chromium was found for .png, .svg or .pdf.

@@ -168,7 +168,7 @@ def test_any_other_value_gives_a_hang_or_a_sentence(value: Any, place: int, rank
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), found)
         try:
-            told = str(wb.diagnose(folder))
+            output = str(wb.diagnose(folder))
         except SettingError as error:
-            told = str(error) if "nccl_trace_rank_" in str(error) and "\n" not in str(error) else ""
-    assert told
+            output = str(error) if "nccl_trace_rank_" in str(error) and "\n" not in str(error) else ""
+    assert output

@@ -130,7 +130,7 @@ def test_diagnose_of_a_rank_without_a_dump(tmp_path: Path) -> None:
     hang = found(write(tmp_path, {rank: dump([operation(1)], groups) for rank in (0, 2)}))
     assert [(cause.what, cause.ranks) for cause in hang.causes] == [("no dump", (1,))]
     assert hang.silent == (1,)
-    assert "left out: rank 1, of which there is no dump" in str(hang)
+    assert "left out: rank 1, without a dump" in str(hang)
 
 
 def test_diagnose_shows_where_a_stopped_rank_was_last(tmp_path: Path) -> None:

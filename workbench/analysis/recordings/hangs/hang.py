@@ -84,7 +84,7 @@ class Hang:
         if len(first) > MAX_LISTED:
             yield f"and {len(first) - MAX_LISTED} more process groups"
         if self.silent:
-            yield f"left out: {listed(self.silent)}, of which there is no dump"
+            yield f"left out: {listed(self.silent)}, without a dump"
 
 
 def _first_of_group(unended: tuple[Unended, ...]) -> Iterator[Unended]:
@@ -123,7 +123,7 @@ def _causes(job: Job) -> Iterator[HangCause]:
         wait = job.waits.get(rank)
         if wait is None:
             yield HangCause(
-                (rank,), "no dump", f"{_others(job, rank)} it, and there is no dump of it; has it ended?"
+                (rank,), "no dump", f"{_others(job, rank)} it, and its dump is missing; has it ended?"
             )
         elif wait.operation is None:
             yield HangCause((rank,), "stopped", _stopped(job, rank))

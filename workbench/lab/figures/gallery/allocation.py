@@ -21,7 +21,7 @@ def allocation(experiment: Experiment, rank: int, round: int = 0, theme: Theme =
 
     `experiment`: settings of the run; `rank`: rank of the worker, from 1; `round`: number of the round, from 0.
 
-    Raises `SettingError` if there is no such worker, or for an unknown theme.
+    Raises `SettingError` if the worker does not exist, or for an unknown theme.
 
     >>> import workbench as wb
     >>> e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=12)

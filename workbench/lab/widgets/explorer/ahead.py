@@ -95,7 +95,7 @@ def contest(
 ) -> SchemeGrid | None:
     """Forecast every scheme over straggler fractions and latencies, on the same draws.
 
-    `told` is called with the finished share. If it returns False, the work is cancelled, and the result is None.
+    `progress` is called with the finished share. If it returns False, the work is cancelled, and the result is None.
     """
     able = [
         (entry, v.experiment) for entry, v in zip(setup.entries, judge(setup), strict=True) if v.experiment

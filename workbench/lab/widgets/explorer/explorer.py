@@ -125,7 +125,7 @@ def explore(setting: str | Experiment | Sequence[Experiment] = "", folder: str |
     `setting`: initial settings: the name of a preset, an experiment, or several; default: CodedReduce and its
     baselines on the bundled digits. `folder`: folder of saved runs and exports.
 
-    Raises `SettingError` if there is no preset of that name.
+    Raises `SettingError` if the preset does not exist.
 
     >>> explorer = explore("fig8")
     >>> [e.scheme for e in explorer.experiments]
