@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from workbench_lectures import coding_or_not, contest
+from workbench_lectures import coding_or_not, contest, contest_table
 from workbench_lectures.contest import ANSWERS, COSTS, FAMILIES, LEVELS, PROBLEMS, TIMED, WORKERS
 
 import workbench as wb
@@ -17,7 +17,7 @@ from workbench.core.contract.problem import Request
 
 @pytest.fixture(scope="module")
 def kept() -> pd.DataFrame:
-    return contest.read()
+    return contest_table.read()
 
 
 def test_contest_table_has_every_scheme_in_every_cell(kept: pd.DataFrame) -> None:
@@ -52,7 +52,7 @@ def test_contest_gives_all_schemes_the_same_range_of_answers() -> None:
 def test_contest_shows_schemes_that_did_the_same_as_one(kept: pd.DataFrame) -> None:
     """SGD with its own step equals Backup in every cell."""
     for _, cell in kept.groupby(["problem", "law", "column", "cost"]):
-        found = contest.ranked(cell)
+        found = contest_table.ranked(cell)
         if "Backup" in set(found["scheme"]):
             assert "SGD" not in set(found["scheme"])
             assert "SGD" in found.set_index("scheme")["same"]["Backup"]
@@ -61,7 +61,7 @@ def test_contest_shows_schemes_that_did_the_same_as_one(kept: pd.DataFrame) -> N
 def test_contest_numbers_equal_a_computation(kept: pd.DataFrame) -> None:
     grid, chosen = contest.SchemeGrid("logistic"), contest.contenders(["UMW", "CR", "GC", "Backup"])
     results = grid.results(contest.synthetic("bursts", 5.0), 0.02, chosen)
-    found = contest.as_table(contest.rows("logistic", "bursts", "5", 0.02, results))
+    found = contest_table.as_table(contest_table.rows("logistic", "bursts", "5", 0.02, results))
     for _, row in found.iterrows():
         same = kept[(kept["problem"] == "logistic") & (kept["law"] == "bursts") & (kept["column"] == "5")]
         same = same[(same["scheme"] == row["scheme"]) & (same["family"] == row["family"])]
@@ -101,7 +101,7 @@ def test_contest_tie_is_within_the_seeds() -> None:
         {"scheme": "as good", "family": "k of n", "seconds": noise * np.exp(rng.normal(0.01, 0.2, TIMED))},
         {"scheme": "missed", "family": "k of n", "seconds": np.append(noise[1:], np.nan)},
     ]
-    found = contest.ranked(pd.DataFrame(rows)).set_index("scheme")
+    found = contest_table.ranked(pd.DataFrame(rows)).set_index("scheme")
     assert set(found.index) == {"first", "worse", "as good"}
     assert found["tie"].to_dict() == {"first": True, "worse": False, "as good": True}
     assert (found["low"] < found["mean"]).all()

@@ -27,20 +27,17 @@ from workbench.lab.figures.style import (
     palette,
 )
 from workbench_lectures.contest import (
-    CODES,
     COSTS,
     FAMILIES,
     LEVELS,
     MINI,
-    OWN,
     PROBLEMS,
     TIMED,
     WORKERS,
     experiment,
-    ranked,
-    read,
     synthetic,
 )
+from workbench_lectures.contest_table import CODES, OWN, ranked, read
 from workbench_lectures.drawing import HEIGHT
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs

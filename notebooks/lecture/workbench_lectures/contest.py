@@ -18,19 +18,16 @@ Problems and schemes may be named as well (`network`, `GC`); other rows are kept
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student
 
 from workbench.core import schemes
-from workbench.core.base.files import atomic_write
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.optimisers import Optimiser
@@ -40,8 +37,8 @@ from workbench.core.forecasting import forecast, settled
 from workbench.core.running.simulated import timeline
 from workbench.core.trace.learning import Commits, follow
 from workbench_lectures.arrivals import Arrived, computed, followed
+from workbench_lectures.contest_table import CODES, OWN, keep, read, rows, summary
 
-NUMBERS = Path(__file__).with_name("coding_or_not.csv")
 WORKERS, ROUNDS, TOLERANCE = 12, 60, 0.01
 PROBLEMS: dict[str, dict[str, Any]] = {
     "logistic": {
@@ -95,12 +92,9 @@ FAMILIES: dict[str, tuple[str, ...]] = {  # family -> its schemes, as far as the
     "asynchronous": ("ASGD", "DSAG"),
     "own optimiser": ("CADA", "D-Adam"),
 }
-OWN = "own optimiser"
-CODES = ("exact code", "inexact code")
 MORE = 1.05  # a code stores at least this many copies of the data in total
 MINI = {"D-SGD", "D-Adam", "CADA"}  # schemes whose workers draw their own mini-batches
 BLIND = {"D-SGD", "D-Adam", "LocalSGD"}  # schemes with real vectors whose models do not depend on the delays
-EQUAL = 1e-6  # max relative difference of the seconds of schemes that did the same
 Contender = tuple[str, str]  # family, scheme
 
 
@@ -396,93 +390,6 @@ def _held(e: Experiment) -> float:
 # ---------------------------------------------------------------- the table
 
 
-def rows(problem: str, law: str, column: str, cost: float, found: Iterable[Result]) -> list[dict[str, Any]]:
-    """Return the rows of the table for one cell."""
-    return [
-        {
-            "problem": problem, "law": law, "column": column, "cost": cost, "family": r.family, "scheme": r.scheme,
-            "settings": " ".join(f"{k}={_text_of(v)}" for k, v in r.args.items()), "share": r.share,
-            "step": float(f"{r.step:.3g}"), "seconds": " ".join(f"{s:.5g}" for s in r.seconds),
-            "test": float(f"{r.test:.4g}"),
-        }
-        for r in found
-    ]  # fmt: skip
-
-
-def _text_of(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def read(path: Path = NUMBERS) -> pd.DataFrame:
-    """Read the saved table."""
-    return as_table(pd.read_csv(path, dtype={"column": str}, keep_default_na=False))
-
-
-def as_table(found: pd.DataFrame | Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return rows as a data frame, with an array of seconds in each row."""
-    table = pd.DataFrame(found)
-    seconds: Any = [np.array(text.split(), float) for text in table["seconds"]]
-    numbers = {name: pd.to_numeric(table[name], errors="coerce") for name in ("step", "test")}
-    return table.assign(seconds=seconds, **numbers)
-
-
-def band(seconds: Array) -> tuple[float, float, float]:
-    """Return the geometric mean over the seeds, with its 95 % interval: low, mean, high."""
-    logs = np.log(seconds)
-    half = float(student.ppf(0.975, len(logs) - 1)) * float(logs.std(ddof=1)) / np.sqrt(len(logs))
-    return tuple(np.exp(logs.mean() + half * np.array([-1.0, 0.0, 1.0])).tolist())
-
-
-def ranked(cell: pd.DataFrame) -> pd.DataFrame:
-    """Rank the schemes of one cell that reach the loss; `tie`: not distinguishable from the fastest by these seeds.
-
-    The seeds are the same for all, so differences are taken seed by seed. A scheme that did the same as another of
-    its family under every seed is shown as that other: `same` has the names of such schemes.
-    """
-    found = cell[[bool(np.isfinite(s).all()) for s in cell["seconds"]]].copy()
-    found = found.assign(same=_same(found))
-    found = found[found["same"] != "-"].copy()
-    found["low"], found["mean"], found["high"] = zip(*map(band, found["seconds"]), strict=True)
-    found = found.sort_values("mean", kind="stable")
-    best = found["seconds"].iloc[0]
-    found["tie"] = [band(seconds / best)[0] <= 1.0 for seconds in found["seconds"]]
-    return found
-
-
-def _same(found: pd.DataFrame) -> list[str]:
-    """Return for each row the schemes of its family that did the same, or "-" if an earlier row lists it."""
-    names, families, seconds = (found[each].tolist() for each in ("scheme", "family", "seconds"))
-    texts, shown = [""] * len(found), list[int]()
-    for k, mine in enumerate(seconds):
-        one = [j for j in shown if families[j] == families[k] and np.allclose(mine, seconds[j], rtol=EQUAL)]
-        one = one if families[k] == "k of n" else []
-        if one:
-            texts[one[0]] = ", ".join(filter(None, [texts[one[0]], names[k]]))
-            texts[k] = "-"
-        else:
-            shown.append(k)
-    return texts
-
-
-def summary(table: pd.DataFrame) -> Iterator[str]:
-    """Yield a row of a Markdown table for each cell: the best code, the best without one, and the ratio of times.
-
-    The ratio is the time without a code over that of the code, with its 95 % interval over the seeds, and only plain
-    gradient steps count. Both are chosen by their mean over the seeds that are timed, so the ratio is of the best two.
-    """
-    for (problem, law, column, cost), cell in table.groupby(["problem", "law", "column", "cost"]):
-        found = ranked(cell)
-        coded = found[found["family"].isin(CODES)].iloc[0]
-        other = found[~found["family"].isin((*CODES, OWN))].iloc[0]
-        low, mean, high = band(other["seconds"] / coded["seconds"])
-        sides = [
-            f"{side['scheme']} {side['settings']}, {side['share']:g}: {side['mean']:.1f}, test {side['test']:.4g}"
-            for side in (coded, other)
-        ]
-        ratio = f"{mean:.2f} ({low:.2f} to {high:.2f})"
-        yield f"| {problem} | {law} {column} | {cost:g} | {sides[0]} | {sides[1]} | {ratio} |"
-
-
 def main(arguments: Sequence[str]) -> None:
     """Make the table again for these delay models, and only for these problems and schemes if any are given."""
     if list(arguments) == ["summary"]:
@@ -497,17 +404,6 @@ def main(arguments: Sequence[str]) -> None:
                 keep(pd.DataFrame(rows(problem, law, f"{level:g}", cost, found)))
                 there = sorted((float(r.seconds.mean()), r.scheme) for r in found if r.reached)
                 print(problem, law, level, cost, *(there[0] if there else ("nobody",)), flush=True)
-
-
-def keep(new: pd.DataFrame) -> None:
-    """Replace rows of the same problem, cell and scheme in the saved table."""
-    key = ["problem", "law", "column", "cost", "family", "scheme"]
-    new = new.astype({"cost": float}).astype(str).replace("nan", "")
-    if NUMBERS.is_file():
-        old = pd.read_csv(NUMBERS, dtype=str, keep_default_na=False)
-        new = pd.concat([old, new]).drop_duplicates(key, keep="last") if "problem" in old else new
-    with atomic_write(NUMBERS) as out:
-        out.write(new.sort_values(key[:4], kind="stable").to_csv(index=False).encode())
 
 
 if __name__ == "__main__":
