@@ -61,7 +61,7 @@ def test_contest_shows_schemes_that_did_the_same_as_one(kept: pd.DataFrame) -> N
 def test_contest_numbers_equal_a_computation(kept: pd.DataFrame) -> None:
     grid, chosen = contest.SchemeGrid("logistic"), contest.contenders(["UMW", "CR", "GC", "Backup"])
     results = grid.results(contest.synthetic("bursts", 5.0), 0.02, chosen)
-    found = contest_table.as_table(contest_table.rows("logistic", "bursts", "5", 0.02, results))
+    found = contest_table.as_table(contest.rows("logistic", "bursts", "5", 0.02, results))
     for _, row in found.iterrows():
         same = kept[(kept["problem"] == "logistic") & (kept["law"] == "bursts") & (kept["column"] == "5")]
         same = same[(same["scheme"] == row["scheme"]) & (same["family"] == row["family"])]

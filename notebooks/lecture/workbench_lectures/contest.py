@@ -37,7 +37,7 @@ from workbench.core.forecasting import forecast, settled
 from workbench.core.running.simulated import timeline
 from workbench.core.trace.learning import Commits, follow
 from workbench_lectures.arrivals import Arrived, computed, followed
-from workbench_lectures.contest_table import CODES, OWN, keep, read, rows, summary
+from workbench_lectures.contest_table import CODES, OWN, keep, read, summary
 
 WORKERS, ROUNDS, TOLERANCE = 12, 60, 0.01
 PROBLEMS: dict[str, dict[str, Any]] = {
@@ -388,6 +388,23 @@ def _held(e: Experiment) -> float:
 
 
 # ---------------------------------------------------------------- the table
+
+
+def rows(problem: str, law: str, column: str, cost: float, found: Iterable[Result]) -> list[dict[str, Any]]:
+    """Return the rows of the table for one cell."""
+    return [
+        {
+            "problem": problem, "law": law, "column": column, "cost": cost, "family": r.family, "scheme": r.scheme,
+            "settings": " ".join(f"{k}={_text_of(v)}" for k, v in r.args.items()), "share": r.share,
+            "step": float(f"{r.step:.3g}"), "seconds": " ".join(f"{s:.5g}" for s in r.seconds),
+            "test": float(f"{r.test:.4g}"),
+        }
+        for r in found
+    ]  # fmt: skip
+
+
+def _text_of(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def main(arguments: Sequence[str]) -> None:

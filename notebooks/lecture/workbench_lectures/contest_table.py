@@ -1,10 +1,10 @@
-"""Table of the contest of lecture 7: its rows, the file that has them, intervals over the seeds, and ranks."""
+"""Table of the contest of lecture 7: the file that has it, intervals over the seeds, and ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,30 +13,10 @@ from scipy.stats import t as student
 from workbench.core.base.files import atomic_write
 from workbench.core.base.types import Array
 
-if TYPE_CHECKING:
-    from workbench_lectures.contest import Result
-
 NUMBERS = Path(__file__).with_name("coding_or_not.csv")
 OWN = "own optimiser"
 CODES = ("exact code", "inexact code")
 EQUAL = 1e-6  # max relative difference of the seconds of schemes that did the same
-
-
-def rows(problem: str, law: str, column: str, cost: float, found: Iterable[Result]) -> list[dict[str, Any]]:
-    """Return the rows of the table for one cell."""
-    return [
-        {
-            "problem": problem, "law": law, "column": column, "cost": cost, "family": r.family, "scheme": r.scheme,
-            "settings": " ".join(f"{k}={_text_of(v)}" for k, v in r.args.items()), "share": r.share,
-            "step": float(f"{r.step:.3g}"), "seconds": " ".join(f"{s:.5g}" for s in r.seconds),
-            "test": float(f"{r.test:.4g}"),
-        }
-        for r in found
-    ]  # fmt: skip
-
-
-def _text_of(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def read(path: Path = NUMBERS) -> pd.DataFrame:
