@@ -18,7 +18,7 @@ Problems and schemes may be named as well (`network`, `GC`); other rows are kept
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
