@@ -292,20 +292,24 @@ def trace_of(folder: Path, name: str) -> Trace:
 
 def merge(folder: Path) -> None:
     """Merge many shards into few. A reader meanwhile finds each run in one of them, or twice in both."""
-    import pyarrow.parquet as pq
-
     found = files(folder)
     if len(found) < MIN_MERGED:
         return
     at = 0
     while at < len(found):
-        group, rows = [found[at]], pq.read_metadata(found[at]).num_rows
+        group, rows = [found[at]], _rows(found[at])
         while at + len(group) < len(found) and rows < MAX_MERGED_ROWS:
             group.append(found[at + len(group)])
-            rows += pq.read_metadata(group[-1]).num_rows
+            rows += _rows(group[-1])
         if len(group) > 1:
             _merged(group)
         at += len(group)
+
+
+def _rows(path: Path) -> int:
+    """Return the number of rows of a shard."""
+    with open_parquet(path) as file:
+        return int(file.metadata.num_rows)
 
 
 def _merged(paths: Sequence[Path]) -> None:
