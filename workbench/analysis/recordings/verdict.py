@@ -8,6 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from workbench.core.base.reading import read_text
+
 
 class Late(Protocol):
     """What the card shows of a worker, host or component that costs time; see `diagnosis.Culprit`."""
@@ -80,7 +82,7 @@ class Fact(NamedTuple):
 @cache
 def style() -> str:
     """Return the card's style sheet."""
-    return Path(__file__).with_name("verdict.css").read_text(encoding="utf-8")
+    return read_text(Path(__file__).with_name("verdict.css"))
 
 
 def in_steps(one: Late, last: int | None) -> str:
