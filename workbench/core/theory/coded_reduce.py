@@ -121,12 +121,13 @@ def exact_load(n: int, depth: int, s: int) -> Fraction:
 
 
 def cr_parallelisation(children: int, layers: int) -> int:
-    """Return beta, the number of simultaneous communications in the tree: N / n = 1 + n + ... + n^(L-1).
+    """Count the simultaneous communications in the tree.
 
     `children`, `layers`: the tree, (n, L).
 
-    beta is the number of parents, including the master, because each receives one message at a time. Paper 1, remark
-    4: beta = Theta(N / n) = Theta(N^(1 - 1/L)), see `parallelisation_order`. One layer is gradient coding: beta = 1.
+    Returns beta = N / n = 1 + n + ... + n^(L-1), the number of parents, the master included: each receives one
+    message at a time. Paper 1, remark 4: beta = Theta(N / n) = Theta(N^(1 - 1/L)), see `parallelisation_order`. One
+    layer is gradient coding: beta = 1.
 
     >>> cr_parallelisation(12, 2), cr_parallelisation(156, 1)
     (13, 1)
@@ -135,11 +136,11 @@ def cr_parallelisation(children: int, layers: int) -> int:
 
 
 def rar_parallelisation(workers: int) -> int:
-    """Return beta, the number of simultaneous communications in ring all-reduce: one per worker, N.
+    """Count the simultaneous communications in ring all-reduce.
 
     `workers`: N >= 1.
 
-    Paper 1, section II-B and table I: beta = Theta(N), which is the largest possible order.
+    Returns beta = N, one per worker. Paper 1, section II-B and table I: beta = Theta(N), the largest possible order.
 
     >>> rar_parallelisation(156)
     156
