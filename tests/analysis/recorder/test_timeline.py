@@ -81,3 +81,16 @@ def test_timeline_ignores_gradients_outside_a_backward_pass() -> None:
     timeline = Timeline()
     timeline.gradients_are_done()
     assert timeline.step_ends().phases == ["other", "other"]
+
+
+def test_timeline_names_an_exchange_in_the_forward_pass() -> None:
+    timeline = Timeline()
+    timeline.data_begins()
+    timeline.data_ends()
+    for _ in range(2):
+        timeline.exchange_begins()
+        timeline.leave()
+        call(timeline, "backward")
+    phases = timeline.step_ends().phases
+    assert phases[2:6] == ["forward", "exchange: forward", "forward", "backward"]
+    assert phases.count("exchange: forward") == 1  # the phase before the other one may not be a forward pass

@@ -86,6 +86,30 @@ def test_recorder_folder_names_the_slow_rank_and_its_phase(phase: str, text: str
     assert "worker 2 costs" in printed.output
 
 
+def test_recorder_folder_adds_the_slowest_ranks_before_and_after_the_exchange_in_the_forward_pass(
+    tmp_path: Path,
+) -> None:
+    """With BatchNorm, ranks wait twice in a step, and different ranks may be the last."""
+
+    def waiting_twice(slow: float) -> tuple[list[Array], float]:
+        ranks, rng = job(steps=400), np.random.default_rng(3)
+        for rank, rows in enumerate(ranks):
+            for phase in OWN:
+                rows[phase] *= rng.uniform(0.5, 1.5, len(rows))
+            rows["backward"] += slow * (rank == 2)
+        after = np.stack([rows["forward"] + rows["backward"] for rows in ranks])
+        before = np.stack([rows["data"] + rows["other"] + rows["optimiser"] for rows in ranks])
+        for rank, rows in enumerate(ranks):
+            rows["exchange: forward"] = before.max(axis=0) - before[rank] + EXCHANGE_S
+            rows["exchange"] = after.max(axis=0) - after[rank] + EXCHANGE_S
+        return ranks, float((before.max(axis=0) + after.max(axis=0) + 2 * EXCHANGE_S).mean())
+
+    (slow, with_fault), (_, healthy) = waiting_twice(0.2), waiting_twice(0.0)
+    found = wb.diagnose(write(tmp_path / "steps", slow))
+    assert [one.who for one in found.culprits] == ["worker 2"]
+    assert found.slowdown == pytest.approx(with_fault / healthy, rel=0.01)
+
+
 def test_recorder_folder_of_a_healthy_job_names_nobody(tmp_path: Path) -> None:
     named = [wb.diagnose(write(tmp_path / str(seed), job(seed=seed))).culprits for seed in range(20)]
     assert not any(named)

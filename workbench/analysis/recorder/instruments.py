@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from functools import wraps
 from typing import Any
 
-from workbench.analysis.recorder.timeline import EXCHANGE, Timeline
+from workbench.analysis.recorder.timeline import Timeline
 
 # functions of torch.distributed that wait for other ranks
 EXCHANGES = (
@@ -129,7 +129,7 @@ class Instruments:
         return first.register_hook(queue)
 
     def _exchange(self, given: Any, args: Any, options: Any) -> Any:
-        self._timeline.enter(EXCHANGE)
+        self._timeline.exchange_begins()
         outside, self._inside = self._inside, "exchange"
         try:
             return given(*args, **options)

@@ -24,6 +24,7 @@ from workbench.analysis.recorder.instruments import Instruments
 from workbench.analysis.recorder.links import probe
 from workbench.analysis.recorder.steps import (
     FORMAT,
+    FORWARD_EXCHANGE,
     PHASES,
     ROW,
     SEGMENT_STEPS,
@@ -218,7 +219,7 @@ class Recorder:
 
     def _note(self, step: _Step) -> None:
         seconds, work = step.marks.seconds(), step.work
-        phases = [seconds.get(phase, 0.0) for phase in PHASES]
+        phases = [seconds.get(phase, 0.0) for phase in (*PHASES, FORWARD_EXCHANGE)]
         amounts = [work.get(name, _UNKNOWN) for name in WORK]
         self._rows.append((step.number, step.ended, *phases, step.processor, *amounts))
         if self._events is not None:

@@ -19,8 +19,9 @@ from workbench.core.base.files import atomic_write
 
 PHASES = ("data", "forward", "backward", "exchange", "optimiser", "other")
 EXCHANGE = "exchange"  # the phase in which a rank waits for others, or for a link
+FORWARD_EXCHANGE = "exchange: forward"  # an exchange in the forward pass, for example of BatchNorm's buffers
 WORK = ("samples", "tokens", "squares")  # amounts of work of a step; NaN if unknown
-FIELDS = ("ended", *PHASES, "processor", *WORK)
+FIELDS = ("ended", *PHASES, FORWARD_EXCHANGE, "processor", *WORK)
 ROW = np.dtype([("step", np.int64), *((name, np.float64) for name in FIELDS)])
 StepRows = NDArray[np.void]  # rows of the type `ROW`
 SEGMENT_STEPS = 4096  # max number of steps in a file

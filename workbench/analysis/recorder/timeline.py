@@ -6,15 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from workbench.analysis.recorder.clock import Marks
+from workbench.analysis.recorder.steps import EXCHANGE, FORWARD_EXCHANGE
 
-DATA, FORWARD, BACKWARD, EXCHANGE, OPTIMISER, OTHER = (
-    "data",
-    "forward",
-    "backward",
-    "exchange",
-    "optimiser",
-    "other",
-)
+DATA, FORWARD, BACKWARD, OPTIMISER, OTHER = "data", "forward", "backward", "optimiser", "other"
 
 
 class Timeline:
@@ -81,6 +75,10 @@ class Timeline:
         """Begin a phase within another one."""
         self._outer.append(self.phase)
         self.begin(phase)
+
+    def exchange_begins(self) -> None:
+        """Begin an exchange within another phase. In the forward pass, it has a name of its own."""
+        self.enter(FORWARD_EXCHANGE if self.phase == FORWARD else EXCHANGE)
 
     def leave(self) -> None:
         """Return to the outer phase."""

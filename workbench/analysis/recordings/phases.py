@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.recorder.steps import EXCHANGE
+from workbench.analysis.recorder.steps import EXCHANGE, FORWARD_EXCHANGE
 from workbench.analysis.recordings.attribution import excess_over_median, shapley_shares
 from workbench.analysis.recordings.card import whole
 from workbench.analysis.recordings.recording import Recording
@@ -26,6 +26,10 @@ from workbench.core.base.types import Array
 from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
 
 PORT_PHASES = ("wait", "receive")
+AFTER_EXCHANGE = (
+    f"{LAYER_PREFIX}forward",
+    f"{LAYER_PREFIX}backward",
+)  # phases after an exchange in the forward pass
 MIN_PROBES, MIN_LINK_RATIO = 3, 3.0  # min number of probes, and min ratio to the usual time in all of them
 # number of draws of a worker that is like the others, and max steps before or after, from which they come
 LIKE_DRAWS, MAX_SHIFT_STEPS = 24, 5
@@ -52,7 +56,8 @@ class Phases:
 
     `probes` (probes, workers): seconds of a message to the next worker, if links were probed.
     `exchange` (steps,): time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
-    additional time because work differs. `least` (steps,): min time that its processors need.
+    additional time because work differs. `least` (steps,): min time that its processors need. `inner` (steps,
+    workers): the part of own seconds between an exchange in the forward pass and the last exchange of the step.
     """
 
     names: list[str]
@@ -67,6 +72,7 @@ class Phases:
     uneven: Array
     least: Array
     probes: Array
+    inner: Array
 
     @classmethod
     def of(cls, job: Recording) -> Self:
@@ -84,7 +90,11 @@ class Phases:
 
         phases = {layer_name(p): p for p in sorted(there) if p.startswith(LAYER_PREFIX)}
         phases |= {LINK: "send"} if "send" in there else {}
-        lasted = first + seconds(EXCHANGE).to_numpy(float) if EXCHANGE in there else None
+        waited = sum(
+            seconds(phase).to_numpy(float) for phase in (EXCHANGE, FORWARD_EXCHANGE) if phase in there
+        )
+        lasted = first + waited if {EXCHANGE, FORWARD_EXCHANGE} & there else None
+        inner = sum(seconds(phase).to_numpy(float) for phase in AFTER_EXCHANGE if phase in there)
         known = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
         if lasted is None and not np.all(first > 0):
             raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")
@@ -108,6 +118,7 @@ class Phases:
             uneven=work.uneven,
             least=_least(job, full),
             probes=_probes(job, full),
+            inner=np.asarray(inner * work.factor if FORWARD_EXCHANGE in there else np.zeros_like(first)),
         )
 
     @property
@@ -153,8 +164,10 @@ class Phases:
         """Return the seconds of the slowest worker if some were like the others, fluctuations included, (steps,).
 
         Each gets the times of another worker a few steps before or after. The mean over several such draws is taken.
+        With an exchange in the forward pass, the slowest worker before it need not be the slowest after it.
         """
-        seconds = self.own_seconds
+        seconds, inner = self.own_seconds, self.inner.copy()
+        now, slowest = _in_parts(seconds, inner), seconds.max(axis=1)
         others = np.delete(np.arange(seconds.shape[1]), who)
         if not len(others):
             return np.asarray(np.median(seconds, axis=1))
@@ -162,9 +175,11 @@ class Phases:
         for draw in range(LIKE_DRAWS):
             for i in who:
                 shift = int(rng.integers(-MAX_SHIFT_STEPS, MAX_SHIFT_STEPS + 1))
-                seconds[:, i] = np.roll(self.own_seconds[:, rng.choice(others)], shift)
-            found[draw] = seconds.max(axis=1)
-        return np.asarray(found.mean(axis=0))
+                like = rng.choice(others)
+                seconds[:, i] = np.roll(self.own_seconds[:, like], shift)
+                inner[:, i] = np.roll(self.inner[:, like], shift)
+            found[draw] = _in_parts(seconds, inner)
+        return np.asarray(found.mean(axis=0) - now + slowest)
 
     def slow_links(self) -> dict[int, float]:
         """Return the workers whose message to the next one takes much longer than usual, and the share above usual."""
@@ -213,6 +228,11 @@ class Phases:
             share = usual[most] / (usual[COMPUTE] + sum(usual[what] for what in layers))
             why = most if layers[most] > (1 + share) / 2 * over[COMPUTE] else COMPUTE
         return SLOWER if why == COMPUTE and SLOWER in self.computing else why
+
+
+def _in_parts(seconds: Array, inner: Array) -> Array:
+    """Return the seconds of the slowest worker before the exchange in the forward pass plus after it, (steps,)."""
+    return np.asarray(inner.max(axis=1) + (seconds - inner).max(axis=1))
 
 
 def layer_name(phase: str) -> str:

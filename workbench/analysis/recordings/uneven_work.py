@@ -33,13 +33,15 @@ class Work(NamedTuple):
     """Computing times of the workers in each step, as if all had the mean amount of work.
 
     `seconds`: (steps, workers). `parts`: the same by phase. `exchange` (steps,): time of a step beyond its slowest
-    worker. `uneven` (steps,): additional time because amounts of work differ.
+    worker. `uneven` (steps,): additional time because amounts of work differ. `factor` (steps, workers): ratio of
+    `seconds` to the recorded ones.
     """
 
     seconds: Array
     parts: dict[str, Array]
     exchange: Array
     uneven: Array
+    factor: Array
 
     @classmethod
     def of(cls, own: Array, parts: Mapping[str, Array], lasted: Array | None, work: list[Array]) -> Self:
@@ -50,7 +52,7 @@ class Work(NamedTuple):
         factor = seconds / np.where(own > 0, own, 1.0)
         exchange = np.zeros(len(own)) if lasted is None else lasted.mean(axis=1) - recorded.max(axis=1)
         scaled = {what: each * factor for what, each in parts.items()}
-        return cls(seconds, scaled, exchange, recorded.max(axis=1) - seconds.max(axis=1))
+        return cls(seconds, scaled, exchange, recorded.max(axis=1) - seconds.max(axis=1), factor)
 
 
 def _within(own: Array, lasted: Array) -> Array:

@@ -11,6 +11,7 @@ import pandas as pd
 from workbench.analysis.recorder.steps import (
     EXCHANGE,
     FORMAT,
+    FORWARD_EXCHANGE,
     PHASES,
     ROW,
     WORK,
@@ -23,6 +24,7 @@ from workbench.core.base.reading import parse_json, read_npz
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
 
+EXCHANGES = (EXCHANGE, FORWARD_EXCHANGE)
 MAX_ROWS = 2_000_000  # max number of rows that are read; of longer recordings, the newest steps are used
 MAX_SKEW_S = 60.0  # max difference of the hosts' clocks, s
 FIRST_STEPS = 1  # number of first steps, which include the time before the loop
@@ -44,7 +46,8 @@ def tells(path: Path) -> bool:
 def read(path: Path) -> pd.DataFrame:
     """Return the seconds of every step by phase, of the newest attempt of the job.
 
-    Phases are "exchange", and those of a rank's own work: "compute: data", "compute: forward" and so on. "probe" is
+    Phases are "exchange", that in the forward pass ("exchange: forward"), and those of a rank's own work: "compute:
+    data", "compute: forward" and so on. "probe" is
     the time of a message to the next rank, in steps in which links were probed. The result's `attrs` list the left-out
     steps, and the least number of cores of a host.
     """
@@ -60,10 +63,9 @@ def read(path: Path) -> pd.DataFrame:
     ranks = [each for each in every if each.steps["ended"][-1] >= begun - MAX_SKEW_S]
     first = max(max(int(each.steps["step"][0]) for each in ranks), FIRST_STEPS)
     frame = pd.concat([_rows(each, first) for each in ranks], ignore_index=True)
-    if not any(
-        each.steps[EXCHANGE].any() for each in ranks
-    ):  # ranks do not wait for each other, or it was not seen
-        frame = frame[frame["phase"] != EXCHANGE].reset_index(drop=True)
+    for phase in EXCHANGES:
+        if not any(each.steps[phase].any() for each in ranks):  # ranks do not wait then, or it was not seen
+            frame = frame[frame["phase"] != phase].reset_index(drop=True)
     if frame.empty:
         raise SettingError(
             f"path = {str(path)!r}: no rank has recorded a second step yet; wait for some steps"
@@ -114,7 +116,7 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
         raise SettingError(
             f"path = {str(file)!r}: steps has fields {steps.dtype.names}; {ROW.names} are needed"
         )
-    for name in PHASES:
+    for name in (*PHASES, FORWARD_EXCHANGE):
         wrong = np.flatnonzero(~(np.isfinite(steps[name]) & (steps[name] >= 0)))
         if len(wrong):
             step, value = steps["step"][wrong[0]], steps[name][wrong[0]]
@@ -135,8 +137,9 @@ def _rows(rank: _Rank, first: int) -> pd.DataFrame:
         for phase in own
     ]
     parts[0]["processor_seconds"] = steps["processor"]  # processor time of the whole step
-    exchange = {"phase": EXCHANGE, "seconds": steps[EXCHANGE], "processor_seconds": np.nan}
-    parts.append(pd.DataFrame({**fixed, **exchange}))
+    for phase in EXCHANGES:
+        exchange = {"phase": phase, "seconds": steps[phase], "processor_seconds": np.nan}
+        parts.append(pd.DataFrame({**fixed, **exchange}))
     if links := [(step, took) for step, took in rank.about["links"] if step >= first and took > 0]:
         probes = pd.DataFrame(links, columns=["step", "seconds"]).drop_duplicates("step")
         parts.append(probes.assign(worker=rank.rank, host=rank.about["host"], phase=PROBE_PHASE))
