@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.analysis.recorder.steps import PHASES
+from workbench.analysis.recorder.steps import FORWARD_EXCHANGE, PHASES
 from workbench.analysis.recorder.timeline import Timeline
 
 CALLS = st.lists(
@@ -28,7 +28,7 @@ def call(timeline: Timeline, what: str) -> None:
             timeline.gradients_are_done()
         timeline.backward_ends()
     elif what == "exchange":
-        timeline.enter("exchange")
+        timeline.exchange_begins()
         timeline.leave()
     else:
         timeline.optimiser_begins()
@@ -44,7 +44,7 @@ def test_timeline_phases_fill_every_step(calls: list[str]) -> None:
             call(timeline, what)
     steps.append(timeline.step_ends())
     for marks in steps:
-        assert set(marks.phases) <= {*PHASES}
+        assert set(marks.phases) <= {*PHASES, FORWARD_EXCHANGE}
         assert sum(marks.seconds().values()) == pytest.approx(marks.moments[-1] - marks.moments[0])
     for before, after in pairwise(steps):
         assert before.moments[-1] == after.moments[0]
@@ -93,4 +93,4 @@ def test_timeline_names_an_exchange_in_the_forward_pass() -> None:
         call(timeline, "backward")
     phases = timeline.step_ends().phases
     assert phases[2:6] == ["forward", "exchange: forward", "forward", "backward"]
-    assert phases.count("exchange: forward") == 1  # the phase before the other one may not be a forward pass
+    assert phases.count("exchange: forward") == 1  # after a backward pass, the optimiser may follow
