@@ -145,6 +145,12 @@ def test_recorder_folder_names_a_slow_link(tmp_path: Path) -> None:
     links = [[[step, 0.02 if rank == 2 else 0.001] for step in range(5, 60, 5)] for rank in range(4)]
     found = wb.diagnose(write(tmp_path / "steps", job(), links=links))
     assert [one.who for one in found.culprits] == ["the link from worker 2 to worker 3"]
+    two = [[[step, (0.001, 0.02, 0.03, 0.001)[rank]] for step in range(5, 60, 5)] for rank in range(4)]
+    both = wb.diagnose(write(tmp_path / "two", job(), links=two))
+    named = {"the link from worker 1 to worker 2", "the link from worker 2 to worker 3"}
+    assert {one.who for one in both.culprits} == named
+    slower = max(one.cost for one in both.culprits)
+    assert both.slowdown == pytest.approx(1 / (1 - slower), rel=0.1)  # only the slower one makes the exchange longer
     few = [each[:2] for each in links]
     assert not wb.diagnose(write(tmp_path / "few", job(), links=few)).culprits
 

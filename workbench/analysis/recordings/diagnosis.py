@@ -246,7 +246,8 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     found += [_culprit(who, gain, now, rng, who) for who, gain in others.items()]
     links = {_link(parts.names, i): parts.exchange * share for i, share in parts.slow_links().items()}
     found += [_culprit(who, gain, now, rng, LINK) for who, gain in links.items()]
-    repaired = parts.repaired(even) - sum(links.values())
+    # an exchange passes all links at once, so that only the slowest of several makes it longer
+    repaired = parts.repaired(even) - np.max([np.zeros(len(now)), *links.values()], axis=0)
     # a predicted saving is at most the saving if the named workers are like the others
     least = parts.least if like == "the median" else repaired
     steps = Steps(times, parts.names, besides=parts.besides, least=least)
