@@ -47,6 +47,71 @@ def test_rank_that_missed_exchanges_loads_the_newest_state_and_takes_part_again(
     exchange(ranks, 5)
 
 
+def late(rank: Rank, others: list[Rank], first: int, waits: int) -> None:
+    """Let a rank miss two exchanges, and take a state after that many more. `first`: number of the first exchange."""
+    for event in (first, first + 1):
+        exchange(others, event)
+    rank.answer(first, 99.0)
+    with rank.master.changed:
+        assert rank.master.changed.wait_for(lambda: rank.number in rank.master._behind, timeout=60)
+    last = first + 1 + waits
+    for event in range(first + 2, last + 1):
+        exchange(others, event)
+    assert rank.loaded() == (last, f"state {last} of 0")
+
+
+def test_rank_that_is_late_after_each_state_takes_them_less_often() -> None:
+    _, ranks = started("GC", 4, stragglers=1)
+    exchange(ranks, 1)
+    first = 2
+    for waits in (1, 2, 4, 8, 8):
+        late(ranks[3], ranks[:3], first, waits)
+        first += 2 + waits
+    exchange(ranks, first)  # the rank answers in time
+    late(ranks[3], ranks[:3], first + 1, waits=1)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_rank_that_waits_longer_for_a_state_gets_the_last_one(when: str) -> None:
+    master, ranks = started("GC", 3, stragglers=1)
+    exchange(ranks, 1)
+    late(ranks[2], ranks[:2], 2, waits=1)
+    for event in (5, 6):
+        exchange(ranks[:2], event)
+    if when == "before":
+        ranks[2].answer(5, 99.0)
+        with master.changed:
+            assert master.changed.wait_for(lambda: 2 in master._behind, timeout=60)
+    for rank in ranks[:2]:
+        rank.send("finished", step=6)
+        assert rank.receive()[0]["do"] == "go"
+    if when == "after":
+        ranks[2].answer(5, 99.0)
+    assert ranks[2].loaded() == (6, "state 6 of 0")
+    ranks[2].send("finished", step=6)
+    assert ranks[2].receive()[0]["do"] == "go"
+    assert master.wait() == {"complete": True, "why": ""}
+
+
+def test_rank_that_waits_longer_is_needed_after_a_death() -> None:
+    master, ranks = started("GC", 4, stragglers=1)
+    exchange(ranks, 1)
+    late(ranks[3], ranks[:3], 2, waits=1)
+    for event in (5, 6):
+        exchange(ranks[:3], event)
+    ranks[3].answer(5, 99.0)
+    with master.changed:
+        assert master.changed.wait_for(lambda: 3 in master._behind, timeout=60)
+    ranks[2].die()
+    for rank in ranks[:2]:
+        rank.answer(7, 1.0)
+    assert ranks[0].channel.receive()[0]["do"] == "donate"
+    ranks[0].state()
+    assert ranks[3].loaded() == (6, "state 6 of 0")
+    ranks[3].answer(7, 1.0)
+    assert {rank.commit()[0] for rank in (ranks[0], ranks[1], ranks[3])} == {7}
+
+
 def test_dead_rank_is_a_straggler_and_too_many_end_the_job() -> None:
     master, ranks = started("GC", 4, stragglers=1)
     exchange(ranks, 1)
@@ -56,7 +121,7 @@ def test_dead_rank_is_a_straggler_and_too_many_end_the_job() -> None:
     ranks[1].die()
     why = ranks[0].failure()
     assert why.startswith("step 3: lost ranks 1 (its connection was closed), 2 (")
-    assert "more than GC tolerates" in why
+    assert "more than the scheme tolerates" in why
     ranks[3].answer(3, 1.0)
     assert ranks[3].failure() == why
     assert master.failure == why

@@ -18,12 +18,13 @@ import numpy as np
 
 from workbench.core.base.errors import RunError
 from workbench.core.base.types import Array
+from workbench.core.contract.exchanges import ExchangeRule, Group
 from workbench.ddp.record import Recorder, State
 from workbench.ddp.replicas import LOSS_TOLERANCE, Comparison, unequal_scripts
-from workbench.ddp.rules import Group, Rule
 from workbench.ddp.wire import Channel
 
 BLOCK_VALUES = 2**15  # values that are combined at once, so that they stay in the cache
+MAX_PAUSE_EXCHANGES = 8  # max exchanges that a rank waits for a state, if it was late after its last states
 ALL: Group = (-1, 0)  # key of exchanges of all ranks, at any level
 Message = tuple[dict[str, Any], Any]  # header and values
 
@@ -52,7 +53,9 @@ class Options(NamedTuple):
 class Master:
     """Master of one job. `serve` is called once for each connection, in a thread of its own."""
 
-    def __init__(self, rule: Rule, recorder: Recorder, options: Options, state: State | None = None) -> None:
+    def __init__(
+        self, rule: ExchangeRule, recorder: Recorder, options: Options, state: State | None = None
+    ) -> None:
         self.rule, self.recorder, self.options, self.state = rule, recorder, options, state
         self.changed = threading.Condition()
         self.alive: set[int] = set()
@@ -64,6 +67,8 @@ class Master:
         self._pending: dict[int, dict[str, Any]] = {}  # requests that ranks wait for
         self._awaited: dict[int, Exchange] = {}  # exchanges whose commits ranks wait for
         self._behind: dict[int, int] = {}  # rank -> number of steps that the state it waits for must have
+        self._in_vain: dict[int, int] = {}  # rank -> number of states since its last answer in time
+        self._ending = False  # whether a rank has done its last step
         self._asked: set[int] = set()  # ranks that are asked for their state at once
         self._open: dict[tuple[int, Group], Exchange] = {}
         self._newest: dict[Group, Exchange] = {}
@@ -97,7 +102,9 @@ class Master:
         room = None
         while rank not in self.finished:
             header, values = channel.receive(room)
-            if header["what"] == "answer":
+            if header["what"] == "state":  # values in `room` are overwritten by the next answer
+                values = memoryview(bytes(values)) if values is room else values
+            elif header["what"] == "answer":
                 room = values
             reply = self._handle(rank, header, values)
             if reply is not None:
@@ -106,7 +113,7 @@ class Master:
     def _handle(self, rank: int, header: dict[str, Any], values: memoryview) -> Message | None:
         with self.changed:
             if header["what"] == "state":
-                self._store(rank, State(header["step"], bytes(values)))
+                self._store(rank, State(header["step"], values))
             else:
                 self._pending[rank] = header
                 {"join": self._join, "answer": self._answer, "finished": self._finish}[header["what"]](
@@ -180,6 +187,7 @@ class Master:
         fresh = newest is None or event > newest.event
         self.recorder.answer(rank, event, header, used=fresh)
         if fresh:
+            self._in_vain.pop(rank, None)
             exchange = self._open.setdefault((event, group), Exchange(event, group))
             exchange.answers[rank] = np.frombuffer(values, dtype=header["dtype"])
             exchange.headers[rank] = header
@@ -187,11 +195,25 @@ class Master:
         elif newest is not None and event == newest.event:
             self._awaited[rank] = newest
         else:
-            self._behind[rank] = self._newest[ALL].event
+            self._wait_for_state(rank)
         self._settle()
+
+    def _wait_for_state(self, rank: int) -> None:
+        """Let a late rank wait for a state: longer if it was late after its last states, because each one costs time."""
+        times = self._in_vain.get(rank, 0)
+        self._in_vain[rank] = times + 1
+        pause = 0 if times == 0 or self._ending else min(2**times, MAX_PAUSE_EXCHANGES)
+        self._behind[rank] = self._newest[ALL].event + pause * self.rule.period
+
+    def _end_pauses(self, step: int) -> None:
+        """Let late ranks take the state after `step`, because their answers are needed, or because it is the last."""
+        for rank, until in self._behind.items():
+            self._behind[rank] = min(until, step)
 
     def _finish(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
         self._compare(rank, header)
+        self._ending = True
+        self._end_pauses(header["step"])
         others = self.alive - self.finished - {rank}
         if (others or self.recorder.folder) and (self.state is None or self.state.step < header["step"]):
             self._asked.add(rank)  # the rank has finished when its state has arrived
@@ -235,6 +257,7 @@ class Master:
             elif self.rule.ready(exchange.group, answered, possible) and (not first or answered >= possible):
                 self._end(exchange)
             elif answered and not possible - answered - self._behind.keys():
+                self._end_pauses(self._newest[ALL].event if ALL in self._newest else 0)
                 self._asked.add(min(answered & self.alive, default=min(answered)))
         self.changed.notify_all()
 
@@ -242,7 +265,7 @@ class Master:
         missing = [rank for rank in self.rule.members(exchange.group) if rank not in possible]
         named = ", ".join(f"{rank} ({self.dead.get(rank, 'it has finished')})" for rank in missing)
         what = f"step {exchange.event}: lost rank{'s' * (len(missing) > 1)} {named}"
-        why = f"more than {self.rule.scheme.name} tolerates; take a scheme with more stragglers"
+        why = "more than the scheme tolerates; take one with more stragglers"
         self.failure = self.failure or f"{what}, {why}"
 
     def _end(self, exchange: Exchange) -> None:
@@ -255,7 +278,8 @@ class Master:
         exchange.reply = {"event": exchange.event, "answers": len(ranks), "loss": loss}
         if key == ALL:
             every = self.options.checkpoint_every
-            if self._behind or (every and exchange.event % every == 0):
+            due = any(step <= exchange.event for step in self._behind.values())
+            if due or (every and exchange.event % every == 0):
                 exchange.donor = min(set(ranks) & self.alive, default=None)
             self.recorder.step(exchange.event, loss, residual, ranks)
         exchange.answers.clear()
