@@ -3,7 +3,8 @@
 One thread for each connection receives and sends. A rank sends an answer and waits for the commit. So the master sends
 only to ranks that wait, and a late rank delays no other rank. The answer of a late rank is dropped. If it missed one
 exchange, the rank takes its commit. If it missed more, another rank sends its state after the next exchange, and the
-late rank continues from that state. The master itself stores no model.
+late rank continues from that state. A rank that is late after each state waits for more exchanges before the next one.
+The master itself stores no model.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ class Master:
         self._settle()
 
     def _wait_for_state(self, rank: int) -> None:
-        """Let a late rank wait for a state: longer if it was late after its last states, because each one costs time."""
+        """Let a late rank wait for a state: longer if it was late after its last states, which cost time."""
         times = self._in_vain.get(rank, 0)
         self._in_vain[rank] = times + 1
         pause = 0 if times == 0 or self._ending else min(2**times, MAX_PAUSE_EXCHANGES)

@@ -114,7 +114,7 @@ class ModelAverage(ExchangeRule):
     period
         Steps between two averages of all ranks.
     levels
-        Level of the average after each step of a period. Steps are numbered from 1. A step without a level has no average.
+        Level of the average after each step of a period, numbered from 1. A step without a level has no average.
     sizes
         Ranks per group at each level. The last is the number of all ranks.
     stragglers

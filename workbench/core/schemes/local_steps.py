@@ -22,8 +22,8 @@ import numpy as np
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import CACHED_ROUNDS, DelayModel, DelayStream
-from workbench.core.contract.optimisers.gradient import adam_move, moments
 from workbench.core.contract.exchanges import ModelAverage, refuse_unless
+from workbench.core.contract.optimisers.gradient import adam_move, moments
 from workbench.core.contract.plan import MASTER, Plan, Work
 from workbench.core.contract.programs import Answers, at_least, parent_program, worker_program
 from workbench.core.contract.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
