@@ -20,12 +20,12 @@ import numpy as np
 from workbench.core.base.errors import RunError
 from workbench.core.base.types import Array
 from workbench.core.contract.exchanges import ExchangeRule, Group
+from workbench.ddp.late import LateRanks
 from workbench.ddp.record import Recorder, State
 from workbench.ddp.replicas import LOSS_TOLERANCE, Comparison, unequal_scripts
 from workbench.ddp.wire import Channel
 
 BLOCK_VALUES = 2**15  # values that are combined at once, so that they stay in the cache
-MAX_PAUSE_EXCHANGES = 8  # max exchanges that a rank waits for a state, if it was late after its last states
 ALL: Group = (-1, 0)  # key of exchanges of all ranks, at any level
 Message = tuple[dict[str, Any], Any]  # header and values
 
@@ -67,9 +67,7 @@ class Master:
         self._source: int | None = None  # rank whose state all ranks begin with
         self._pending: dict[int, dict[str, Any]] = {}  # requests that ranks wait for
         self._awaited: dict[int, Exchange] = {}  # exchanges whose commits ranks wait for
-        self._behind: dict[int, int] = {}  # rank -> number of steps that the state it waits for must have
-        self._in_vain: dict[int, int] = {}  # rank -> number of states since its last answer in time
-        self._ending = False  # whether a rank has done its last step
+        self._late = LateRanks(rule.period)
         self._asked: set[int] = set()  # ranks that are asked for their state at once
         self._open: dict[tuple[int, Group], Exchange] = {}
         self._newest: dict[Group, Exchange] = {}
@@ -134,15 +132,15 @@ class Master:
             reply = self._reply(rank, self._pending[rank])
             if reply is not None:
                 del self._pending[rank]
-                self._behind.pop(rank, None)
+                self._late.until.pop(rank, None)
                 return reply
             self.changed.wait()
         return None
 
     def _reply(self, rank: int, request: dict[str, Any]) -> Message | None:
-        if rank in self._behind:
+        if rank in self._late.until:
             found = self.state
-            if found is None or found.step < self._behind[rank]:
+            if found is None or found.step < self._late.until[rank]:
                 return None
             return {"do": "load", "step": found.step}, found.values
         if request["what"] == "answer":
@@ -164,7 +162,7 @@ class Master:
         self.dead.pop(rank, None)
         newest = self._newest.get(ALL)
         if self._source is not None:  # its script was started again
-            self._behind[rank] = newest.event if newest else 0
+            self._late.until[rank] = newest.event if newest else 0
         self._begin()
 
     def _begin(self) -> None:
@@ -177,9 +175,9 @@ class Master:
         self._source = min(self.alive)
         if self.state is None:
             self._asked.add(self._source)
-            self._behind.update(dict.fromkeys(self.alive - {self._source}, 0))
+            self._late.until.update(dict.fromkeys(self.alive - {self._source}, 0))
         else:
-            self._behind.update(dict.fromkeys(self.alive, self.state.step))
+            self._late.until.update(dict.fromkeys(self.alive, self.state.step))
 
     def _answer(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
         event, group = header["event"], tuple(header["group"])
@@ -188,7 +186,7 @@ class Master:
         fresh = newest is None or event > newest.event
         self.recorder.answer(rank, event, header, used=fresh)
         if fresh:
-            self._in_vain.pop(rank, None)
+            self._late.in_time(rank)
             exchange = self._open.setdefault((event, group), Exchange(event, group))
             exchange.answers[rank] = np.frombuffer(values, dtype=header["dtype"])
             exchange.headers[rank] = header
@@ -196,25 +194,12 @@ class Master:
         elif newest is not None and event == newest.event:
             self._awaited[rank] = newest
         else:
-            self._wait_for_state(rank)
+            self._late.add(rank, self._newest[ALL].event)
         self._settle()
-
-    def _wait_for_state(self, rank: int) -> None:
-        """Let a late rank wait for a state: longer if it was late after its last states, which cost time."""
-        times = self._in_vain.get(rank, 0)
-        self._in_vain[rank] = times + 1
-        pause = 0 if times == 0 or self._ending else min(2**times, MAX_PAUSE_EXCHANGES)
-        self._behind[rank] = self._newest[ALL].event + pause * self.rule.period
-
-    def _end_pauses(self, step: int) -> None:
-        """Let late ranks take the state after `step`, because their answers are needed, or because it is the last."""
-        for rank, until in self._behind.items():
-            self._behind[rank] = min(until, step)
 
     def _finish(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
         self._compare(rank, header)
-        self._ending = True
-        self._end_pauses(header["step"])
+        self._late.end_pauses(header["step"], last=True)
         others = self.alive - self.finished - {rank}
         if (others or self.recorder.folder) and (self.state is None or self.state.step < header["step"]):
             self._asked.add(rank)  # the rank has finished when its state has arrived
@@ -250,15 +235,13 @@ class Master:
         """End the exchanges that have enough answers. End the job if an exchange cannot get enough."""
         for exchange in list(self._open.values()):
             possible, answered = self.possible(exchange.group), set(exchange.answers)
-            first = (
-                not self._newest
-            )  # in the first exchange all ranks must answer, so that replicas are compared
+            first = not self._newest  # then all ranks must answer, so that replicas are compared
             if not self.rule.ready(exchange.group, possible | answered, possible):
                 self._fail_without(exchange, possible)
             elif self.rule.ready(exchange.group, answered, possible) and (not first or answered >= possible):
                 self._end(exchange)
-            elif answered and not possible - answered - self._behind.keys():
-                self._end_pauses(self._newest[ALL].event if ALL in self._newest else 0)
+            elif answered and not possible - answered - self._late.until.keys():
+                self._late.end_pauses(self._newest[ALL].event if ALL in self._newest else 0)
                 self._asked.add(min(answered & self.alive, default=min(answered)))
         self.changed.notify_all()
 
@@ -266,8 +249,9 @@ class Master:
         missing = [rank for rank in self.rule.members(exchange.group) if rank not in possible]
         named = ", ".join(f"{rank} ({self.dead.get(rank, 'it has finished')})" for rank in missing)
         what = f"step {exchange.event}: lost rank{'s' * (len(missing) > 1)} {named}"
-        why = "more than the scheme tolerates; take one with more stragglers"
-        self.failure = self.failure or f"{what}, {why}"
+        self.failure = (
+            self.failure or f"{what}, more than the scheme tolerates; take one with more stragglers"
+        )
 
     def _end(self, exchange: Exchange) -> None:
         ranks = tuple(sorted(exchange.answers))
@@ -279,8 +263,7 @@ class Master:
         exchange.reply = {"event": exchange.event, "answers": len(ranks), "loss": loss}
         if key == ALL:
             every = self.options.checkpoint_every
-            due = any(step <= exchange.event for step in self._behind.values())
-            if due or (every and exchange.event % every == 0):
+            if self._late.due(exchange.event) or (every and exchange.event % every == 0):
                 exchange.donor = min(set(ranks) & self.alive, default=None)
             self.recorder.step(exchange.event, loss, residual, ranks)
         exchange.answers.clear()
@@ -296,7 +279,7 @@ class Master:
         with self.changed:
             if rank not in self.finished:
                 self.dead[rank] = why
-                for waiting in (self._pending, self._behind):
+                for waiting in (self._pending, self._late.until):
                     waiting.pop(rank, None)
                 self.alive.discard(rank)
                 self._asked.discard(rank)
