@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hmac
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -247,11 +247,8 @@ class Master:
 
     def _fail_without(self, exchange: Exchange, possible: Collection[int]) -> None:
         missing = [rank for rank in self.rule.members(exchange.group) if rank not in possible]
-        named = ", ".join(f"{rank} ({self.dead.get(rank, 'it has finished')})" for rank in missing)
-        what = f"step {exchange.event}: lost rank{'s' * (len(missing) > 1)} {named}"
-        self.failure = (
-            self.failure or f"{what}, more than the scheme tolerates; take one with more stragglers"
-        )
+        reasons = {rank: self.dead.get(rank, "it has finished") for rank in missing}
+        self.failure = self.failure or too_many(exchange.event, reasons)
 
     def _end(self, exchange: Exchange) -> None:
         ranks = tuple(sorted(exchange.answers))
@@ -303,6 +300,17 @@ class Master:
             dead = "; ".join(f"rank {rank}: {why}" for rank, why in sorted(self.dead.items()))
             complete = bool(self.finished) and self.failure is None
             return {"complete": complete, "why": self.failure or dead}
+
+
+def too_many(event: int, lost: Mapping[int, str]) -> str:
+    """Return a sentence about lost ranks, more than the scheme tolerates. `lost`: reasons by rank.
+
+    >>> too_many(3, {1: "killed by SIGKILL"})
+    'step 3: lost rank 1 (killed by SIGKILL), more than the scheme tolerates; take one with more stragglers'
+    """
+    named = ", ".join(f"{rank} ({why})" for rank, why in lost.items())
+    what = f"step {event}: lost rank{'s' * (len(lost) > 1)} {named}"
+    return f"{what}, more than the scheme tolerates; take one with more stragglers"
 
 
 def combined(values: Sequence[Array], weights: Array, coded: int) -> Array:
