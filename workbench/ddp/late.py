@@ -8,8 +8,8 @@ MAX_PAUSE_EXCHANGES = 8  # max exchanges that a rank waits for a state, if it wa
 class LateRanks:
     """Ranks that wait for a state.
 
-    A rank that is late after each state waits for more exchanges before the next one, because each state costs time of
-    the rank that sends it, for which all other ranks wait.
+    A rank that is late after each state waits for more exchanges before the next one. Each state costs time of the
+    rank that sends it, and all other ranks wait for that rank.
 
     `period`: steps between two exchanges. `until`: number of steps that the state for a rank must have, by rank.
 
