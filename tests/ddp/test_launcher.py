@@ -66,7 +66,7 @@ def test_other_schemes_train_and_all_ranks_end_equal(name: str, tmp_path: Path) 
 
 def test_job_with_a_killed_rank_does_all_steps_and_ends_with_status_0(tmp_path: Path) -> None:
     done = torchrun(
-        tmp_path, *GC, *ALWAYS, "--folder", str(tmp_path / "log"), fault="rank=2 kill=3", steps=20
+        tmp_path, *GC, *ALWAYS, "--folder", str(tmp_path / "log"), fault="rank=2 kill=3 pace=0.1", steps=20
     )
     equal(done, 3)
     assert "rank 2: killed by SIGKILL; the other ranks continue" in done.text
@@ -78,7 +78,7 @@ def test_job_with_a_killed_rank_does_all_steps_and_ends_with_status_0(tmp_path: 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 3])
 def test_exception_in_one_script_is_a_death(rank: int, tmp_path: Path) -> None:
-    done = torchrun(tmp_path, *GC, *ALWAYS, fault=f"rank={rank} raise=3")
+    done = torchrun(tmp_path, *GC, *ALWAYS, fault=f"rank={rank} raise=3 pace=0.1")
     equal(done, 3)
     assert "a fault of the test" in done.text
 
@@ -156,7 +156,7 @@ def test_seeded_augmentation_is_equal_on_replicas(workers: int, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_changed_model_is_named(tmp_path: Path) -> None:
-    done = torchrun(tmp_path, *GC, *ALWAYS, fault="rank=2 change=5", status=1)
+    done = torchrun(tmp_path, *GC, *ALWAYS, fault="rank=2 change=5 pace=0.1", status=1)
     assert "model.0.weight" in done.text
     assert "differs between ranks" in done.text
 
