@@ -14,6 +14,19 @@ from workbench.ddp.replicas import first_pass
 from workbench.mpi.launch.processes import awaited
 
 
+def late(rank: Rank, others: list[Rank], first: int, waits: int) -> None:
+    """Let a rank miss two exchanges, and take a state after that many more. `first`: number of the first exchange."""
+    for event in (first, first + 1):
+        exchange(others, event)
+    rank.answer(first, 99.0)
+    with rank.master.changed:
+        assert rank.master.changed.wait_for(lambda: rank.number in rank.master._late.until, timeout=60)
+    last = first + 1 + waits
+    for event in range(first + 2, last + 1):
+        exchange(others, event)
+    assert rank.loaded() == (last, f"state {last} of 0")
+
+
 def test_commit_is_the_decoded_sum_and_late_rank_takes_it() -> None:
     _, ranks = started("GC", 4, stragglers=1)
     exchange(ranks, 1)
@@ -39,25 +52,8 @@ def test_first_exchange_waits_for_all_ranks() -> None:
 def test_rank_that_missed_exchanges_loads_the_newest_state_and_takes_part_again() -> None:
     _, ranks = started("GC", 4, stragglers=1)
     exchange(ranks, 1)
-    for event in (2, 3):
-        exchange(ranks[:3], event)
-    ranks[3].answer(2, 99.0)
-    exchange(ranks[:3], 4)
-    assert ranks[3].loaded() == (4, "state 4 of 0")
+    late(ranks[3], ranks[:3], 2, waits=1)
     exchange(ranks, 5)
-
-
-def late(rank: Rank, others: list[Rank], first: int, waits: int) -> None:
-    """Let a rank miss two exchanges, and take a state after that many more. `first`: number of the first exchange."""
-    for event in (first, first + 1):
-        exchange(others, event)
-    rank.answer(first, 99.0)
-    with rank.master.changed:
-        assert rank.master.changed.wait_for(lambda: rank.number in rank.master._late.until, timeout=60)
-    last = first + 1 + waits
-    for event in range(first + 2, last + 1):
-        exchange(others, event)
-    assert rank.loaded() == (last, f"state {last} of 0")
 
 
 def test_rank_that_is_late_after_each_state_takes_them_less_often() -> None:
