@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ddp.torchrun import Done, one_process, torchrun
+from tests.support.ddp.torchrun import SCRIPT, Done, one_process, torchrun
 from workbench.ddp import launcher
 from workbench.ddp.record import STEPS, TIMES
 
@@ -50,6 +50,7 @@ INEXACT = {
     "IS-GC": ("--scheme", "IS-GC", "--set", "replication=2", "--set", "wait_for=3"),
     "backup": ("--scheme", "Backup", "--set", "stragglers=1"),
     "local": ("--scheme", "LocalSGD", "--set", "local_steps=4", "--set", "stragglers=1"),
+    "of a user file": ("--scheme", f"{SCRIPT.with_name('plugin_scheme.py')}:Half"),
     "hierarchical": ("--scheme", "H-SGD", "--set", "local_steps=4", "--set", "levels=[[2, 2]]"),
 }
 
@@ -65,7 +66,7 @@ def test_other_schemes_train_and_all_ranks_end_equal(name: str, tmp_path: Path) 
 
 def test_job_with_a_killed_rank_does_all_steps_and_ends_with_status_0(tmp_path: Path) -> None:
     done = torchrun(
-        tmp_path, *GC, *ALWAYS, "--folder", str(tmp_path / "log"), fault="rank=2 kill=3", steps=20
+        tmp_path, *GC, *ALWAYS, "--folder", str(tmp_path / "log"), fault="rank=2 kill=3 pace=0.1", steps=20
     )
     equal(done, 3)
     assert "rank 2: killed by SIGKILL; the other ranks continue" in done.text
@@ -77,7 +78,7 @@ def test_job_with_a_killed_rank_does_all_steps_and_ends_with_status_0(tmp_path: 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 3])
 def test_exception_in_one_script_is_a_death(rank: int, tmp_path: Path) -> None:
-    done = torchrun(tmp_path, *GC, *ALWAYS, fault=f"rank={rank} raise=3")
+    done = torchrun(tmp_path, *GC, *ALWAYS, fault=f"rank={rank} raise=3 pace=0.1")
     equal(done, 3)
     assert "a fault of the test" in done.text
 
@@ -117,6 +118,19 @@ def test_resumed_job_continues_as_an_uninterrupted_one(tmp_path: Path) -> None:
     assert second.losses() == pytest.approx(whole.losses()[12:], rel=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 2])
+def test_killed_launcher_restarts_the_job_from_its_checkpoint(rank: int, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    keep = ("--folder", str(log), "--checkpoint-every", "4", "--resume")
+    done = torchrun(
+        tmp_path, *GC, *ALWAYS, *keep, fault=f"rank={rank} orphan=10 pace=0.1", steps=20, restarts=1
+    )
+    equal(done, 4)
+    assert min(int(step) for report in done.ranks.values() for step in report["losses"]) in (4, 8)
+    assert done.ranks[1]["step"] == 20
+
+
 DISAGREE = {
     "noise=unseeded": "its inputs differ between ranks",
     "layer=batch_norm": "BatchNorm1d '1': depends on random numbers or on the other samples",
@@ -142,7 +156,7 @@ def test_seeded_augmentation_is_equal_on_replicas(workers: int, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_changed_model_is_named(tmp_path: Path) -> None:
-    done = torchrun(tmp_path, *GC, *ALWAYS, fault="rank=2 change=5", status=1)
+    done = torchrun(tmp_path, *GC, *ALWAYS, fault="rank=2 change=5 pace=0.1", status=1)
     assert "model.0.weight" in done.text
     assert "differs between ranks" in done.text
 
@@ -152,7 +166,7 @@ def test_two_groups_of_launchers_find_the_master_through_the_store(tmp_path: Pat
     """Two torchrun commands on this machine, as on two hosts: the master listens on the interface of MASTER_ADDR."""
     import socket
 
-    from tests.support.ddp.torchrun import JOB_TIMEOUT_S, SCRIPT, environment
+    from tests.support.ddp.torchrun import JOB_TIMEOUT_S, environment
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

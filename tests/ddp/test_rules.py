@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.support.ddp.ranks import exchange, started
 from workbench.core import schemes
 from workbench.core.base.settings import SettingError
-from workbench.ddp.rules import NAMES, rule
+from workbench.core.contract.protocol import Node, Program
+from workbench.ddp.rules import has_rule, rule
 
 ALL = (0, 0)
 EXACT: dict[str, tuple[str, dict[str, Any]]] = {
@@ -86,11 +89,14 @@ def test_local_sgd_leaves_late_models_out() -> None:
     ("name", "args", "why"),
     [
         ("GCC", {}, "scheme = 'GCC': no such name; did you mean 'GC'"),
+        ("CR", {}, "scheme = 'CR': has no exchange_rule for training scripts; take one of BGC, Backup, CRC,"),
+        ("PGC", {}, "scheme = 'PGC': has no exchange_rule"),
+        ("SR-SGC", {"stragglers": 0}, "scheme = 'SR-SGC': has no exchange_rule"),
         ("GC", {"stragglers": 6}, "scheme_args.stragglers = 6: 6 workers cannot tolerate it"),
         ("GC", {"stragglers": "1"}, "scheme_args.stragglers = '1'"),
-        ("GC", {"tolerance": 1.0}, "scheme_args.tolerance = 1.0: the master of a script counts answers"),
-        ("FRC", {"deadline": 1.0}, "scheme_args.deadline = 1.0: the master of a script counts answers"),
-        ("LocalSGD", {"rate": 0.1}, "scheme_args.rate = 0.1: the script's optimiser takes the steps"),
+        ("GC", {"tolerance": 1.0}, "scheme_args.tolerance = 1.0: a training script counts answers"),
+        ("FRC", {"deadline": 1.0}, "scheme_args.deadline = 1.0: a training script counts answers"),
+        ("LocalSGD", {"rate": 0.1}, "scheme_args.rate = 0.1: a training script sets it"),
         ("H-SGD", {"levels": ((2, 4),)}, "groups of 4 do not divide 6 workers"),
     ],
 )
@@ -100,8 +106,38 @@ def test_what_scripts_cannot_use_is_refused(name: str, args: dict[str, Any], why
     assert why in str(error.value)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_scheme_has_a_rule_with_its_defaults(name: str) -> None:
+USABLE = ["UMW", "GC", "FRC", "CRC", "IS-GC", "GGC", "SGD", "Backup", "LocalSGD", "H-SGD"]
+
+
+@pytest.mark.parametrize("name", USABLE)
+def test_scheme_has_a_rule_with_its_defaults(name: str) -> None:
     found = rule(name, {}, 8)
     assert found.matrix.any(axis=1).all()
-    assert found.replicated == (name in ("GC", "FRC", "CRC", "IS-GC"))
+    assert found.replicated == (name in ("GC", "FRC", "CRC", "IS-GC", "GGC"))
+
+
+PLUGIN = f"{Path(__file__).parents[1] / 'support' / 'ddp' / 'plugin_scheme.py'}:Half"
+
+
+def test_scheme_of_a_user_file_has_its_own_rule() -> None:
+    found = rule(PLUGIN, {}, 6)
+    assert not found.ready(ALL, {0, 1}, range(6))
+    assert found.ready(ALL, {0, 1, 2}, range(6))
+    assert found.weights((0, 1, 2), 1)[0].tolist() == [2.0] * 3
+    _, ranks = started(PLUGIN, 4)
+    exchange(ranks, 1)
+    for rank in ranks[:2]:
+        rank.answer(2, 1.0)
+    assert ranks[0].commit() == (2, [4.0, 8.0])
+
+
+def test_rule_of_a_base_is_not_used_for_another_program() -> None:
+    class Other(schemes.get(PLUGIN)):  # type: ignore[misc]
+        name = "OtherProgram"
+
+        def program(self, node: Node) -> Program:
+            return super().program(node)
+
+    assert not has_rule(Other)
+    with pytest.raises(SettingError, match="scheme = 'OtherProgram': has no exchange_rule"):
+        rule("OtherProgram", {}, 6)

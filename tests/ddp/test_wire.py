@@ -43,6 +43,27 @@ def test_large_values_go_into_the_given_room() -> None:
     np.testing.assert_array_equal(room, values)
 
 
+def test_message_sent_later_arrives_whole_and_before_the_next_one() -> None:
+    one, other = pair()
+    values = np.arange(2**22, dtype="f4")  # more than the system's buffers
+    one.send_later({"number": 0}, values)
+    sender = threading.Thread(target=one.send, args=({"number": 1},))
+    sender.start()
+    found = [other.receive() for _ in range(2)]
+    sender.join()
+    assert [header["number"] for header, _ in found] == [0, 1]
+    np.testing.assert_array_equal(np.frombuffer(found[0][1], dtype="f4"), values)
+    one.close()
+
+
+def test_message_sent_later_to_a_closed_end_is_an_error_of_the_next_one() -> None:
+    one, other = pair()
+    other.close()
+    one.send_later({"number": 0})
+    with pytest.raises(OSError, match="Broken pipe"):
+        one.send({"number": 1})
+
+
 def test_closed_and_foreign_connections_are_errors() -> None:
     one, other = pair()
     one.connection.sendall(SIZES.pack(2**31, 0))

@@ -233,9 +233,10 @@ class Job:
         return {name: each for name, each in self._state().items() if name != "more"}
 
     def _send_state(self) -> None:
+        """Send a copy of the state in another thread, because the other ranks may wait for this rank's next answer."""
         self._donate = False
         if self._channel:
-            self._channel.send({"what": "state", "step": self.step}, states.pack(self._state()))
+            self._channel.send_later({"what": "state", "step": self.step}, states.pack(self._state()))
 
     def _load(self, step: int, values: memoryview) -> None:
         """Continue from the state of another rank or of a checkpoint."""

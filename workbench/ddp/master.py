@@ -3,14 +3,15 @@
 One thread for each connection receives and sends. A rank sends an answer and waits for the commit. So the master sends
 only to ranks that wait, and a late rank delays no other rank. The answer of a late rank is dropped. If it missed one
 exchange, the rank takes its commit. If it missed more, another rank sends its state after the next exchange, and the
-late rank continues from that state. The master itself stores no model.
+late rank continues from that state. A rank that is late after each state waits for more exchanges before the next one.
+The master itself stores no model.
 """
 
 from __future__ import annotations
 
 import hmac
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,9 +19,10 @@ import numpy as np
 
 from workbench.core.base.errors import RunError
 from workbench.core.base.types import Array
+from workbench.core.contract.exchanges import ExchangeRule, Group
+from workbench.ddp.late import LateRanks
 from workbench.ddp.record import Recorder, State
 from workbench.ddp.replicas import LOSS_TOLERANCE, Comparison, unequal_scripts
-from workbench.ddp.rules import Group, Rule
 from workbench.ddp.wire import Channel
 
 BLOCK_VALUES = 2**15  # values that are combined at once, so that they stay in the cache
@@ -52,7 +54,9 @@ class Options(NamedTuple):
 class Master:
     """Master of one job. `serve` is called once for each connection, in a thread of its own."""
 
-    def __init__(self, rule: Rule, recorder: Recorder, options: Options, state: State | None = None) -> None:
+    def __init__(
+        self, rule: ExchangeRule, recorder: Recorder, options: Options, state: State | None = None
+    ) -> None:
         self.rule, self.recorder, self.options, self.state = rule, recorder, options, state
         self.changed = threading.Condition()
         self.alive: set[int] = set()
@@ -63,7 +67,7 @@ class Master:
         self._source: int | None = None  # rank whose state all ranks begin with
         self._pending: dict[int, dict[str, Any]] = {}  # requests that ranks wait for
         self._awaited: dict[int, Exchange] = {}  # exchanges whose commits ranks wait for
-        self._behind: dict[int, int] = {}  # rank -> number of steps that the state it waits for must have
+        self._late = LateRanks(rule.period)
         self._asked: set[int] = set()  # ranks that are asked for their state at once
         self._open: dict[tuple[int, Group], Exchange] = {}
         self._newest: dict[Group, Exchange] = {}
@@ -97,7 +101,9 @@ class Master:
         room = None
         while rank not in self.finished:
             header, values = channel.receive(room)
-            if header["what"] == "answer":
+            if header["what"] == "state":  # values in `room` are overwritten by the next answer
+                values = memoryview(bytes(values)) if values is room else values
+            elif header["what"] == "answer":
                 room = values
             reply = self._handle(rank, header, values)
             if reply is not None:
@@ -106,7 +112,7 @@ class Master:
     def _handle(self, rank: int, header: dict[str, Any], values: memoryview) -> Message | None:
         with self.changed:
             if header["what"] == "state":
-                self._store(rank, State(header["step"], bytes(values)))
+                self._store(rank, State(header["step"], values))
             else:
                 self._pending[rank] = header
                 {"join": self._join, "answer": self._answer, "finished": self._finish}[header["what"]](
@@ -126,15 +132,15 @@ class Master:
             reply = self._reply(rank, self._pending[rank])
             if reply is not None:
                 del self._pending[rank]
-                self._behind.pop(rank, None)
+                self._late.until.pop(rank, None)
                 return reply
             self.changed.wait()
         return None
 
     def _reply(self, rank: int, request: dict[str, Any]) -> Message | None:
-        if rank in self._behind:
+        if rank in self._late.until:
             found = self.state
-            if found is None or found.step < self._behind[rank]:
+            if found is None or found.step < self._late.until[rank]:
                 return None
             return {"do": "load", "step": found.step}, found.values
         if request["what"] == "answer":
@@ -156,7 +162,7 @@ class Master:
         self.dead.pop(rank, None)
         newest = self._newest.get(ALL)
         if self._source is not None:  # its script was started again
-            self._behind[rank] = newest.event if newest else 0
+            self._late.until[rank] = newest.event if newest else 0
         self._begin()
 
     def _begin(self) -> None:
@@ -169,9 +175,9 @@ class Master:
         self._source = min(self.alive)
         if self.state is None:
             self._asked.add(self._source)
-            self._behind.update(dict.fromkeys(self.alive - {self._source}, 0))
+            self._late.until.update(dict.fromkeys(self.alive - {self._source}, 0))
         else:
-            self._behind.update(dict.fromkeys(self.alive, self.state.step))
+            self._late.until.update(dict.fromkeys(self.alive, self.state.step))
 
     def _answer(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
         event, group = header["event"], tuple(header["group"])
@@ -180,6 +186,7 @@ class Master:
         fresh = newest is None or event > newest.event
         self.recorder.answer(rank, event, header, used=fresh)
         if fresh:
+            self._late.in_time(rank)
             exchange = self._open.setdefault((event, group), Exchange(event, group))
             exchange.answers[rank] = np.frombuffer(values, dtype=header["dtype"])
             exchange.headers[rank] = header
@@ -187,11 +194,12 @@ class Master:
         elif newest is not None and event == newest.event:
             self._awaited[rank] = newest
         else:
-            self._behind[rank] = self._newest[ALL].event
+            self._late.add(rank, self._newest[ALL].event)
         self._settle()
 
     def _finish(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
         self._compare(rank, header)
+        self._late.end_pauses(header["step"], last=True)
         others = self.alive - self.finished - {rank}
         if (others or self.recorder.folder) and (self.state is None or self.state.step < header["step"]):
             self._asked.add(rank)  # the rank has finished when its state has arrived
@@ -227,23 +235,20 @@ class Master:
         """End the exchanges that have enough answers. End the job if an exchange cannot get enough."""
         for exchange in list(self._open.values()):
             possible, answered = self.possible(exchange.group), set(exchange.answers)
-            first = (
-                not self._newest
-            )  # in the first exchange all ranks must answer, so that replicas are compared
+            first = not self._newest  # then all ranks must answer, so that replicas are compared
             if not self.rule.ready(exchange.group, possible | answered, possible):
                 self._fail_without(exchange, possible)
             elif self.rule.ready(exchange.group, answered, possible) and (not first or answered >= possible):
                 self._end(exchange)
-            elif answered and not possible - answered - self._behind.keys():
+            elif answered and not possible - answered - self._late.until.keys():
+                self._late.end_pauses(self._newest[ALL].event if ALL in self._newest else 0)
                 self._asked.add(min(answered & self.alive, default=min(answered)))
         self.changed.notify_all()
 
     def _fail_without(self, exchange: Exchange, possible: Collection[int]) -> None:
         missing = [rank for rank in self.rule.members(exchange.group) if rank not in possible]
-        named = ", ".join(f"{rank} ({self.dead.get(rank, 'it has finished')})" for rank in missing)
-        what = f"step {exchange.event}: lost rank{'s' * (len(missing) > 1)} {named}"
-        why = f"more than {self.rule.scheme.name} tolerates; take a scheme with more stragglers"
-        self.failure = self.failure or f"{what}, {why}"
+        reasons = {rank: self.dead.get(rank, "it has finished") for rank in missing}
+        self.failure = self.failure or too_many(exchange.event, reasons)
 
     def _end(self, exchange: Exchange) -> None:
         ranks = tuple(sorted(exchange.answers))
@@ -255,7 +260,7 @@ class Master:
         exchange.reply = {"event": exchange.event, "answers": len(ranks), "loss": loss}
         if key == ALL:
             every = self.options.checkpoint_every
-            if self._behind or (every and exchange.event % every == 0):
+            if self._late.due(exchange.event) or (every and exchange.event % every == 0):
                 exchange.donor = min(set(ranks) & self.alive, default=None)
             self.recorder.step(exchange.event, loss, residual, ranks)
         exchange.answers.clear()
@@ -271,7 +276,7 @@ class Master:
         with self.changed:
             if rank not in self.finished:
                 self.dead[rank] = why
-                for waiting in (self._pending, self._behind):
+                for waiting in (self._pending, self._late.until):
                     waiting.pop(rank, None)
                 self.alive.discard(rank)
                 self._asked.discard(rank)
@@ -295,6 +300,17 @@ class Master:
             dead = "; ".join(f"rank {rank}: {why}" for rank, why in sorted(self.dead.items()))
             complete = bool(self.finished) and self.failure is None
             return {"complete": complete, "why": self.failure or dead}
+
+
+def too_many(event: int, lost: Mapping[int, str]) -> str:
+    """Return a sentence about lost ranks, more than the scheme tolerates. `lost`: reasons by rank.
+
+    >>> too_many(3, {1: "killed by SIGKILL"})
+    'step 3: lost rank 1 (killed by SIGKILL), more than the scheme tolerates; take one with more stragglers'
+    """
+    named = ", ".join(f"{rank} ({why})" for rank, why in lost.items())
+    what = f"step {event}: lost rank{'s' * (len(lost) > 1)} {named}"
+    return f"{what}, more than the scheme tolerates; take one with more stragglers"
 
 
 def combined(values: Sequence[Array], weights: Array, coded: int) -> Array:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,16 +61,13 @@ def pack(state: Any) -> bytes:
 
 def unpack(values: bytes | memoryview) -> Any:
     """Return the state of `pack`."""
-    rest = memoryview(values)
-    head = json.loads(bytes(rest[: (end := bytes(rest).index(b"\n"))]))
-    rest, tensors = rest[end + 1 :], []
+    line = next(re.finditer(b".*", values))  # the line of JSON, without a copy of the values
+    head, rest, tensors = json.loads(line[0]), memoryview(values)[line.end() + 1 :], []
     for dtype, shape in head["tensors"]:
         empty = torch.empty(shape, dtype=_DTYPES[dtype])
         size = empty.numel() * empty.element_size()
         if size:
-            empty.view(-1).view(torch.uint8).copy_(
-                torch.frombuffer(bytearray(rest[:size]), dtype=torch.uint8)
-            )
+            np.copyto(empty.view(-1).view(torch.uint8).numpy(), np.frombuffer(rest[:size], np.uint8))
         tensors.append(empty)
         rest = rest[size:]
     return _state_of(head["tree"], tensors)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import queue
 import socket
 import struct
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,12 +20,16 @@ MAX_PAYLOAD_BYTES = 2**37
 MAX_HELLO_BYTES = 2**12  # max bytes of the first message, whose sender is not known yet
 BUFFER_BYTES = 2**22  # requested size of the system's buffers of a connection, bytes
 
+Message = tuple[Mapping[str, Any], Any]  # header and values
+CLOSED: Message = ({}, None)  # end of a queue
+
 
 class Channel:
     """One end of a connection between a rank and the master."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
+        self._later: queue.Queue[Message] | None = None  # messages that a thread sends
         for size in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             connection.setsockopt(socket.SOL_SOCKET, size, BUFFER_BYTES)
         if connection.family != socket.AF_UNIX:
@@ -30,7 +37,32 @@ class Channel:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def send(self, header: Mapping[str, Any], payload: Any = b"") -> None:
-        """Send a message. Raises `OSError` if the other end is closed."""
+        """Send a message, after that of `send_later`. Raises `OSError` if the other end is closed."""
+        self._flush()
+        self._send(header, payload)
+
+    def send_later(self, header: Mapping[str, Any], payload: Any = b"") -> None:
+        """Send a message in another thread, so that a large one does not delay the caller.
+
+        `payload` must not change meanwhile. If the other end is closed, the next call of `send` or `receive` raises.
+        """
+        if self._later is None:
+            self._later = queue.Queue()
+            threading.Thread(target=self._send_queued, args=(self._later,), daemon=True).start()
+        self._later.put((header, payload))
+
+    def _send_queued(self, later: queue.Queue[Message]) -> None:
+        while (message := later.get()) != CLOSED:
+            with contextlib.suppress(OSError):
+                self._send(*message)
+            later.task_done()
+        later.task_done()
+
+    def _flush(self) -> None:
+        if self._later is not None:
+            self._later.join()
+
+    def _send(self, header: Mapping[str, Any], payload: Any) -> None:
         text, values = json.dumps(header).encode(), memoryview(payload).cast("B")
         self.connection.sendall(SIZES.pack(len(text), len(values)) + text)
         if len(values):
@@ -73,7 +105,10 @@ class Channel:
         return room
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, after all messages are sent."""
+        self._flush()
+        if self._later is not None:
+            self._later.put(CLOSED)
         self.connection.close()
 
 

@@ -76,7 +76,13 @@ def fail(job: ddp.Job, model: nn.Module) -> None:
     mine = job.rank == int(FAULT.get("rank", "-1"))
     if mine and job.step == int(FAULT.get("kill", "-1")):
         os.kill(os.getpid(), signal.SIGKILL)
-    if mine and job.step == int(FAULT.get("raise", "-1")):
+    if (
+        mine
+        and job.step == int(FAULT.get("orphan", "-1"))
+        and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    ):
+        os.kill(os.getppid(), signal.SIGKILL)  # the launcher
+    if mine and job.step >= int(FAULT.get("raise", "1000000")):
         raise ValueError("a fault of the test")
     if mine and job.step == int(FAULT.get("change", "-1")):
         with torch.no_grad():

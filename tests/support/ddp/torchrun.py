@@ -36,11 +36,21 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def torchrun(
-    out: Path, *options: str, ranks: int = 4, fault: str = "", steps: int = 12, status: int = 0
+    out: Path,
+    *options: str,
+    ranks: int = 4,
+    fault: str = "",
+    steps: int = 12,
+    status: int = 0,
+    restarts: int = 0,
 ) -> Done:
-    """Run a job until its end. `options`: of the launcher. `fault`: see `job_script.py`. `status`: the expected one."""
+    """Run a job until its end.
+
+    `options`: of the launcher. `fault`: see `job_script.py`. `status`: the expected one. `restarts`: of the whole job.
+    """
     out.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command += [f"--max-restarts={restarts}"]
     command += ["-m", "workbench.ddp", *options, str(SCRIPT)]
     variables = environment(OUT=str(out), FAULT=fault, STEPS=str(steps))
     done = subprocess.run(

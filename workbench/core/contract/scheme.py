@@ -18,6 +18,7 @@ from workbench.core.base.types import Array
 from workbench.core.codes import GradientCode
 from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.delays import CACHED_ROUNDS, DelayModel, DelayStream
+from workbench.core.contract.exchanges import ExchangeRule
 from workbench.core.contract.plan import Plan, star_plan
 from workbench.core.contract.protocol import Node, Program
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
@@ -141,6 +142,14 @@ class Scheme(Family):
     @abstractmethod
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Return the round times for drawn computing times, vectorised over rounds. `forecast` uses it."""
+
+    def exchange_rule(self, workers: int) -> ExchangeRule:
+        """Return how the scheme combines gradients or models in training scripts, which `workbench.ddp` starts.
+
+        Scripts cannot use a scheme without this method. A subclass that overrides `program` overrides it as well.
+        Raises `SettingError` for a parameter that scripts cannot use.
+        """
+        raise SettingError(f"scheme = {self.name!r}: has no exchange_rule for training scripts")
 
     def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
         """Return for each worker, (workers,), the worker of the plan whose parts it computes in a round.

@@ -17,6 +17,7 @@ from workbench.core.base.settings import SettingError, setting
 from workbench.core.codes import Decoding, GradientCode, circulant, fractional
 from workbench.core.codes.checks import between, groups_divide
 from workbench.core.contract.delays import CounterRNG
+from workbench.core.contract.exchanges import GradientSum, refuse_unless
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.contract.programs import (
     Answers,
@@ -37,6 +38,7 @@ from workbench.core.contract.round_times import (
 )
 from workbench.core.contract.scheme import Coded, least_digits_field, log_spaced_ints
 
+COUNTED = "a training script counts answers to the same parts"
 PERMUTATION_STREAM = 4  # random stream of the permutations; `contract.delays.base` lists all
 
 
@@ -92,6 +94,11 @@ class Approximate(Coded):
         combine = partial(self._combine, node.plan, self.weigher(workers))
         return parent_program(node, self.rule(workers), combine, self.shrinks)
 
+    def exchange_rule(self, workers: int) -> GradientSum:
+        refuse_unless("deadline", self.deadline, None, f"{COUNTED}; leave it empty")
+        weigh, matrix = self.weigher(workers), self.build_code(workers).matrix
+        return GradientSum(matrix, self.waits_for(workers), weigh)
+
     @property
     def shrinks(self) -> bool:
         """Whether the committed weights are the least-squares ones, which are below 1 on average."""
@@ -134,6 +141,10 @@ class Shuffled(Approximate):
         "none", "how rows of the code change workers every round: not at all, at random, or by one place"
     )
     code_seed: int = setting(0, "seed of the code's and of the shuffling's random numbers", ge=0)
+
+    def exchange_rule(self, workers: int) -> GradientSum:
+        refuse_unless("shuffle", self.shuffle, "none", f"{COUNTED}; take none")
+        return super().exchange_rule(workers)
 
     def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
         """Return the row of the code that each worker takes (section III; for cyclic shuffling, remark 1)."""

@@ -12,6 +12,7 @@ learning",
 Here SGC and BGC can be shuffled, which paper 4 leaves for later (section VI).
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar, Literal
 
@@ -20,6 +21,7 @@ import numpy as np
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.codes import Decoding, GradientCode, bernoulli
+from workbench.core.contract.exchanges import GradientSum
 from workbench.core.contract.programs import StopRule, one_of_each
 from workbench.core.contract.round_times import RoundTimes, SampledTimes, earlier
 from workbench.core.schemes.approximate import Grouped, Shuffled
@@ -38,6 +40,10 @@ class ErasureHead(Grouped):
         """Return the rule that ends a round: enough answers or the deadline, or one answer of every group."""
         size = self.replication
         return super().rule(workers) | one_of_each(lambda rank: (rank - 1) // size, workers // size)
+
+    def exchange_rule(self, workers: int) -> GradientSum:
+        """Return a rule that ends an exchange with one answer of every group as well."""
+        return replace(super().exchange_rule(workers), group_size=self.replication)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Return the earlier of two times: one answer of every group, and the rule of `Approximate`."""

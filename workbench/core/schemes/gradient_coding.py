@@ -16,6 +16,7 @@ from workbench.core.base.settings import SettingError, setting, within
 from workbench.core.codes import GradientCode, cyclic, fractional, mds
 from workbench.core.codes.checks import groups_divide
 from workbench.core.codes.cyclic import Construction
+from workbench.core.contract.exchanges import GradientSum, refuse_unless
 from workbench.core.contract.plan import MASTER
 from workbench.core.contract.programs import at_least, coded_program, decoder, one_of_each, tolerant_program
 from workbench.core.contract.protocol import Node, Program
@@ -109,6 +110,13 @@ class GC(Coded):
         if self.tolerance is not None and node.rank == MASTER:
             return tolerant_program(node, rule, self.tolerance, combine)
         return coded_program(node, rule, combine)
+
+    def exchange_rule(self, workers: int) -> GradientSum:
+        refuse_unless("tolerance", self.tolerance, None, "a training script counts answers; leave it empty")
+        code, group = self.build_code(workers), (self.stragglers + 1) * self._grouped
+        return GradientSum(
+            code.matrix, workers - self.stragglers, lambda ranks, _: code.decode(ranks), True, group
+        )
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Return the time of the (N-S)-th answer, of the last group's first answer, or when the tolerance ends."""

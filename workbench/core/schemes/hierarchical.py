@@ -23,6 +23,7 @@ from pydantic import model_validator
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.codes.checks import nearest
+from workbench.core.contract.exchanges import ModelAverage
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.contract.programs import LostChildren, one_of_each, parent_program, plain_sum
 from workbench.core.contract.protocol import (
@@ -124,6 +125,12 @@ class HSGD(PlainSteps):
         plan = super().plan(workers, samples)
         parents = [-1, *(self.parent(rank) for rank in range(1, workers + 1))]
         return replace(plan, parent=np.array(parents), answers=len(self.syncs))
+
+    def exchange_rule(self, workers: int) -> ModelAverage:
+        self.refuse_own_steps()
+        sizes = (*(size for _, size in self.levels), workers)
+        levels = dict(self.syncs)
+        return ModelAverage(matrix=np.eye(workers), period=self.local_steps, levels=levels, sizes=sizes)
 
     def program(self, node: Node) -> Program:
         if node.rank == MASTER:

@@ -22,6 +22,7 @@ import numpy as np
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import CACHED_ROUNDS, DelayModel, DelayStream
+from workbench.core.contract.exchanges import ModelAverage, refuse_unless
 from workbench.core.contract.optimisers.gradient import adam_move, moments
 from workbench.core.contract.plan import MASTER, Plan, Work
 from workbench.core.contract.programs import Answers, at_least, parent_program, worker_program
@@ -116,6 +117,12 @@ class PlainSteps(LocalSteps):
         """Return the outer step for which the next model is the average of the workers' models."""
         return self.rate or 1 / smoothness
 
+    def refuse_own_steps(self) -> None:
+        """Raise `SettingError` for parameters of steps that the optimiser of a training script takes itself."""
+        for field in ("rate", "worker_batch"):
+            usable = type(self).model_fields[field].default
+            refuse_unless(field, getattr(self, field), usable, "a training script sets it; leave it out")
+
     def with_step(self, step: float) -> dict[str, Any]:
         """Return the workers' step, unless it is given."""
         return {"rate": step} if self.rate is None else {}
@@ -151,6 +158,16 @@ class LocalSGD(PlainSteps):
 
     def waits_for(self, workers: int) -> int:
         return workers - self.stragglers
+
+    def exchange_rule(self, workers: int) -> ModelAverage:
+        self.refuse_own_steps()
+        return ModelAverage(
+            matrix=np.eye(workers),
+            period=self.local_steps,
+            levels={self.local_steps: 0},
+            sizes=(workers,),
+            stragglers=self.stragglers,
+        )
 
 
 class DiLoCo(LocalSteps):

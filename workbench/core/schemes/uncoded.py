@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.type_checks import span
+from workbench.core.base.types import Array
+from workbench.core.contract.exchanges import GradientSum, equal_weights
 from workbench.core.contract.plan import MASTER, Plan, even_sizes, uncoded_plan
 from workbench.core.contract.programs import Answers, at_least, child_program, parent_program, plain_sum
 from workbench.core.contract.protocol import Node, Program
@@ -42,6 +44,11 @@ class UMW(Scheme):
         if node.rank == MASTER:
             return parent_program(node, rule, lambda r, got: (total(got), float(n - len(got))), shrinks=True)
         return child_program(node, rule, lambda r, got: (total(got), 0.0))
+
+    def exchange_rule(self, workers: int) -> GradientSum:
+        return GradientSum(
+            np.eye(workers), self.waits_for(workers), equal_weights(workers), strict=self.exact
+        )
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Return the time of the slowest answer that is waited for, through one port."""
@@ -91,6 +98,14 @@ class Backup(SGD):
         n, k = node.plan.workers, self.waits_for(node.plan.workers)
         scale, residual = n / k, k * (n / k - 1) ** 2 + n - k
         return parent_program(node, at_least(k), lambda r, got: (scale * total(got), residual))
+
+    def exchange_rule(self, workers: int) -> GradientSum:
+        """Return the rule that scales the sum by the number of answers, which is lower after deaths."""
+
+        def weigh(answered: tuple[int, ...], event: int) -> tuple[Array, float]:
+            return equal_weights(workers, workers / len(answered))(answered, event)
+
+        return GradientSum(np.eye(workers), self.waits_for(workers), weigh)
 
 
 def total(got: Answers) -> Any:
