@@ -37,7 +37,7 @@ from workbench.lab.batch.folders import noted, opened, signed
 from workbench.lab.batch.jobs import OTHER_PARAMETERS
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import illustrate, preload, write_script
-from workbench.lab.batch.sharded import Tally, made_whole, run_chunks, wanted
+from workbench.lab.batch.sharded import Tally, restored, run_chunks, wanted
 from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep
 from workbench.lab.batch.task import Order
 from workbench.lab.notebooks import grammar_put_off, shipped
@@ -233,13 +233,13 @@ def _tallied(target: Path, before: int, tally: Tally) -> Summary:
     return Summary(target, before, states, counts=counts)
 
 
-def report(run: str | Path, trust: bool = False) -> Path:
-    """Make a run of a sweep without notebooks whole: its folder, notebook and page; return its folder.
+def restore(run: str | Path, trust: bool = False) -> Path:
+    """Restore folder, notebook and page of a run of a sweep without notebooks; return the folder.
 
     The run is executed again from its settings. `run`: its folder, as the table of runs names it. `trust`: as in
     `sweep`. Raises `SettingError` if the run does not exist, and `RunError` if its rounds are not the same bits.
 
-    >>> report("results/first")
+    >>> restore("results/first")
     Traceback (most recent call last):
     workbench.core.base.settings.SettingError: run = 'results/first': is not in a sweep's folder; give FOLDER/RUN
     """
@@ -247,7 +247,7 @@ def report(run: str | Path, trust: bool = False) -> Path:
     if not (path.parent / PLAN).is_file():
         raise SettingError(f"run = {str(run)!r}: is not in a sweep's folder; give FOLDER/RUN")
     with opened(path.parent, None, trust):
-        return made_whole(path, NOTEBOOK, own_of, allowed())
+        return restored(path, NOTEBOOK, own_of, allowed())
 
 
 def _items(plan: Sweep, target: Path, options: Options) -> tuple[list[Item], list[Item]]:

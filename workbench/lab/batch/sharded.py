@@ -177,7 +177,7 @@ def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, engines: int |
     return tally
 
 
-def made_whole(
+def restored(
     run: str | Path, notebook: Path, own: Callable[[list[Item]], str], allowed: dict[str, str] | None
 ) -> Path:
     """Make the folder, the notebook and the page of a run in shards from its settings. Return the page's folder.
