@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 import psutil
 
 import workbench as wb
-from workbench.core.trace.layout import NOTEBOOK, PAGE, RUN, STATUS, TRACE
+from workbench.core.trace.layout import NOTEBOOK, PAGE, STATUS
 
 WAIT_S = (0.3, 2.5)  # s between two disturbances, least and most
 PAUSE_S = (0.5, 8.0)  # s of a short pause, and of one after which the controller counts the engine as dead
@@ -97,17 +98,12 @@ def _content(path: Path, folder: Path) -> Any:
     if path.name == NOTEBOOK:
         return [_cell(cell, folder) for cell in json.loads(path.read_text())["cells"]]
     if path.name == PAGE:
-        return path.read_text().count("<pre")  # the page is made from the notebook
-    if path.name == RUN and path.parent.name == TRACE:
-        return sorted(json.loads(path.read_text()))  # it has times
-    if path.name == "SHA256SUMS":
-        return sorted(line.split()[-1] for line in path.read_text().splitlines())
+        return re.sub(r"cell-id=\w+", "", path.read_text().replace(str(folder), ""))
     return sha256(path.read_bytes()).hexdigest()
 
 
-def _cell(cell: dict[str, Any], folder: Path) -> Any:
-    kinds = [output["output_type"] for output in cell.get("outputs", [])]
-    return "".join(cell["source"]).replace(str(folder), ""), kinds
+def _cell(cell: dict[str, Any], folder: Path) -> str:
+    return json.dumps([cell["source"], cell.get("outputs")], sort_keys=True).replace(str(folder), "")
 
 
 def assert_same(one: Path, other: Path) -> None:

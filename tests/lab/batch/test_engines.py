@@ -133,8 +133,8 @@ def test_controller_that_cannot_listen_is_one_sentence() -> None:
 
 def test_engines_end_with_their_block() -> None:
     before = set(psutil.Process().children(recursive=True))  # such as the hosts of other tests
-    with started("local", 1) as running:
-        assert len(running.client.ids) == 1
+    with started("local", 2) as running:
+        assert awaited(lambda: len(running.client.ids) == 2, 60.0)
         assert running.broken() == ""
         assert engines()
         known = set(psutil.Process().children(recursive=True)) - before

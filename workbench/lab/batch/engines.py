@@ -104,7 +104,9 @@ class Engines:
         command += [f"--IPController.client_ip={LOOPBACK}", f"--HeartMonitor.period={HEARTBEAT_MS}"]
         command += [f"--HeartMonitor.max_heartmonitor_misses={MAX_MISSED_BEATS}"]
         environment = {**os.environ, "IPYTHONDIR": str(folder)}
-        log = (folder / "log").open("wb")
+        # Its own files are in a folder "log". Without it, the hub forgets engines and their deaths.
+        (folder / "log").mkdir(mode=0o700)
+        log = (folder / "controller.log").open("wb")
         process = subprocess.Popen(
             die_with_parent_argv("TERM", *command),  # it ends its children
             stdin=subprocess.DEVNULL,
