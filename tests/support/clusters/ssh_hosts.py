@@ -157,7 +157,8 @@ class Host:
 
     def _inside(self) -> int:
         """Return a process in its namespaces."""
-        return next(pid for pid in self.pids() if f"{pid} /usr/sbin/sshd" in self._line(pid))
+        lines = {pid: self._line(pid) for pid in self.pids()}
+        return next(pid for pid, line in lines.items() if "/usr/sbin/sshd" in line and "unshare" not in line)
 
     def inside(self, path: str) -> Path:
         """Return the path here of a file or folder of the host."""
