@@ -99,7 +99,14 @@ def imports(rounds: int) -> dict[str, float]:
 
 GROWTH_ROUNDS = 20
 GROWTH: dict[str, dict[int, tuple[float | None, float | None]]] = {  # workers -> goals: seconds, GiB
-    "GC": {340: (None, None), 680: (None, None), 1000: (4, None), 2000: (12, None), 5000: (90, 8), 10_000: (60, 8)},
+    "GC": {
+        340: (None, None),
+        680: (None, None),
+        1000: (4, None),
+        2000: (12, None),
+        5000: (90, 8),
+        10_000: (60, 8),
+    },
     "CR": {110: (None, None), 1110: (None, None), 11_110: (4, None)},
     "UMW": {100: (None, None), 1000: (None, None), 10_000: (8, None)},
     "RAR": {100: (None, None), 1000: (None, None), 10_000: (8, None)},

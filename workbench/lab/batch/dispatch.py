@@ -91,7 +91,10 @@ class Dispatcher:
     _deaths: int = 0  # executors that broke since a task was done
     _host_errors: int = 0  # errors of hosts since a task was done
     _ended_by: Counter[str] = field(default_factory=Counter)  # runs that have ended, by host
-    _recorded: float = 0.0  # when that was last written, s of the monotonic clock
+    _recorded: tuple[int, float] = (
+        0,
+        0.0,
+    )  # their sum when it was last written, and when, s of the monotonic clock
 
     @property
     def folder(self) -> Path:
@@ -128,6 +131,7 @@ class Dispatcher:
                 self._take(self._ended.get(timeout=POLL_INTERVAL_S))
                 bar.note(f"failed={self.failed()}")
                 bar.update(self._over)
+            self._record()
 
     def _fill(self) -> bool:
         """Submit tasks, as many as the executor should have at a time. Return whether tasks are left."""
@@ -172,7 +176,7 @@ class Dispatcher:
         self._deaths = self._host_errors = 0
         self._over += task.size
         task.ended(answer)
-        self._record(answer, task.size)
+        self._ended_by[str(answer.get("host", ""))] += task.size
 
     def _is_host_error(self, answer: Answer) -> bool:
         """Return whether a task was lost by an error of its host. Raises `RunError` after too many of them."""
@@ -184,11 +188,11 @@ class Dispatcher:
             raise RunError(f"{self.folder}: {why}; when it can, workbench sweep {self.folder} resumes it")
         return True
 
-    def _record(self, answer: Answer, runs: int) -> None:
-        """Count runs by host, for observers."""
-        self._ended_by[str(answer.get("host", ""))] += runs
-        if time.monotonic() - self._recorded > RECORD_INTERVAL_S:
-            self._recorded = time.monotonic()
+    def _record(self) -> None:
+        """Write the number of runs that have ended, by host, for observers."""
+        now, before = (self._ended_by.total(), time.monotonic()), self._recorded
+        if now[0] != before[0] and now[1] - before[1] > RECORD_INTERVAL_S:
+            self._recorded = now
             write_json(self.folder / ATTEMPTS / HOSTS, dict(self._ended_by))
 
     def _replace(self, error: Exception) -> None:
