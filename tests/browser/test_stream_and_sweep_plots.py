@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.browser.jupyterlab import Lab, Noise, Server, nameless
+from tests.support.clusters.ssh_hosts import missing, standing, write_yaml
 from tests.support.sampled_cases import sampled_test
 
 pytestmark = pytest.mark.browser
@@ -24,6 +27,17 @@ plan = {"base": {"workers": 12, "rounds": 100}, "seeds": 2,
         "cases": [{"scheme": "UMW"}, {"scheme": "UMW", "faults": [{"worker": 1, "round": 1}]}],
         "grid": {"delays.rate": [1e3, 1e4]}}
 sweep = wb.batch.start(plan, "watched", pictures=False)
+sweep"""
+ON_HOSTS = """import workbench as wb
+plan = {"base": {"workers": 12, "rounds": 100}, "seeds": 12,
+        "cases": [{"scheme": "UMW"}, {"scheme": "UMW", "faults": [{"worker": 1, "round": 1}]}],
+        "grid": {"delays.rate": [1e3, 1e4]},
+        "executor": {"kind": "ipyparallel", "cluster": "CLUSTER", "engines": 2}}
+sweep = wb.batch.start(plan, "on-hosts", pictures=False)
+sweep"""
+ON_DASK = """import workbench as wb
+plan = {"base": {"workers": 12, "rounds": 100}, "seeds": 20, "executor": {"kind": "dask", "engines": 2}}
+sweep = wb.batch.start(plan, "on-dask", pictures=False)
 sweep"""
 ROUNDS = "() => Number(document.querySelector('.wb-stream canvas')?.dataset.rounds ?? 0)"
 BUSY = "() => [...document.querySelectorAll('.wb [role=status], [role=status].wb')].map(e => e.innerText).join(' ')"
@@ -96,3 +110,52 @@ def test_sweep_plot_updates_stops_and_resumes(
     picture("sweep-dark")
     assert noise.errors == []
     assert lab.failures() == []
+
+
+@pytest.mark.slow
+def test_sweep_on_two_hosts_shows_what_each_does(
+    page: Page,
+    noise: Noise,
+    server: Server,
+    write: Callable[..., str],
+    picture: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    if why := missing():
+        pytest.skip(why)
+    with standing(tmp_path / "pair", 2) as hosts:
+        cell = ON_HOSTS.replace("CLUSTER", str(write_yaml(hosts)))
+        lab = Lab(page, server, write(cell))
+        lab.run_all()
+        for host in ("w1", "w2"):
+            expect(page.get_by_role("status").filter(has_text=re.compile(f"{host}: .*ended"))).to_be_visible()
+        page.locator('[role=figure][aria-label*="Time of the whole run"] .wb-plot[data-drawn]').wait_for()
+        picture("sweep-hosts-light")
+        lab.dark()
+        picture("sweep-hosts-dark")
+        assert nameless(page, ".wb-pane") == []
+        page.get_by_role("button", name="Stop", exact=True).click()
+        expect(page.get_by_role("button", name="Resume", exact=True)).to_be_enabled()
+    assert noise.errors == []
+
+
+@pytest.mark.slow
+def test_sweep_on_dask_links_its_dashboard(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
+) -> None:
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    lab = Lab(page, server, write(ON_DASK))
+    lab.run_all()
+    link = page.get_by_role("link", name="dashboard of the executor")
+    expect(link).to_be_visible()
+    address = str(link.get_attribute("href"))
+    assert address.startswith("http://127.0.0.1:")
+    with urllib.request.urlopen(address) as answer:
+        assert answer.status == 200
+    page.locator('[role=figure][aria-label*="Time of the whole run"] .wb-plot[data-drawn]').wait_for()
+    picture("sweep-dask-light")
+    lab.dark()
+    picture("sweep-dask-dark")
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.get_by_role("button", name="Resume", exact=True)).to_be_enabled()
+    assert noise.errors == []

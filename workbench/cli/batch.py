@@ -92,12 +92,12 @@ def sweep(
 @click.command()
 @click.argument("run", metavar="FOLDER/RUN", type=_PATH)
 @option("--trust", is_flag=True, help="Run the code that a sweep's folder names; asked for once.")
-def report(run: Path, trust: bool) -> None:
+def restore(run: Path, trust: bool) -> None:
     """Make folder, notebook and page of a RUN from its settings, in a sweep without notebooks.
 
     Its rounds must be those of the sweep, bit by bit.
     """
-    click.echo(batch.report(run, trust) / PAGE)
+    click.echo(batch.restore(run, trust) / PAGE)
 
 
 def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -> None:

@@ -16,13 +16,13 @@ from workbench.core.base.settings import SettingError
 
 GROUP = "workbench.commands"
 _MODULES = {  # module of this package -> commands in it
-    "batch": ("sweep", "runs", "report"),
+    "batch": ("sweep", "runs", "restore"),
     "cluster": ("cluster",),
     "diagnose": ("diagnose",),
     "explore": ("explore",),
     "lab": ("lab",),
-    "page": ("page",),
     "plan": ("profile", "plan"),
+    "report": ("report",),
     "run": ("run", "attach", "resume", "stop"),
     "show": ("forecast", "code", "presets", "schemes", "delays", "faults", "optimisers", "schedules"),
 }

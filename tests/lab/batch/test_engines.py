@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import CliRunner
 
 import workbench as wb
-from tests.support.clusters.ssh_hosts import Hosts, missing, standing, write_yaml
-from tests.support.sweep_runs import QUICK
+from tests.support.clusters.slurm_machine import SlurmMachine
+from tests.support.clusters.ssh_hosts import Host, Hosts, missing, standing, write_yaml
+from tests.support.disturbances import engines
+from tests.support.sweep_runs import QUICK, wait_for, write
 from workbench.analysis.tables.status import Status
+from workbench.cli.batch import sweep as command_sweep
 from workbench.core.base.errors import ClusterError
 from workbench.lab.batch import Sweep, sweep
 from workbench.lab.batch.engines import Engines, started
@@ -36,59 +40,9 @@ def checked(folder: Path, plan: Sweep = PLAN) -> None:
     assert all(trace.replay().same(trace) for trace in table.traces())
 
 
-def engines() -> list[psutil.Process]:
-    """Return the engines below this process."""
-    return [one for one in psutil.Process().children(recursive=True) if _is_engine(one)]
-
-
-def _is_engine(process: psutil.Process) -> bool:
-    with suppress(psutil.Error):
-        return "ipyparallel.engine" in process.cmdline()
-    return False
-
-
-def disturb(times: int, over: threading.Event, done: list[str], seed: int) -> None:
-    """Kill engines, or stop them for some time, at random moments."""
-    draw = random.Random(seed)
-    while len(done) < times and not over.wait(draw.uniform(0.5, 3.0)):
-        if not (found := engines()):
-            continue
-        victim = draw.choice(found)
-        with suppress(psutil.Error):
-            if draw.random() < 0.6:
-                victim.kill()
-                done.append("killed")
-            else:
-                victim.suspend()
-                over.wait(draw.choice([1.0, 20.0]))  # after 20 s, the controller counts the engine as dead
-                victim.resume()
-                done.append("paused")
-
-
-def disturbed(folder: Path, plan: Sweep, times: int, seed: int = 0) -> list[str]:
-    """Run a sweep on two engines that are killed and paused. Return the actions."""
-    over, done = threading.Event(), list[str]()
-    thread = threading.Thread(target=disturb, args=(times, over, done, seed))
-    thread.start()
-    try:
-        sweep(plan, folder, executor={"kind": "ipyparallel", "engines": 2}, progress=False)
-    finally:
-        over.set()
-        thread.join()
-    return done
-
-
 def test_sweep_on_engines_of_this_machine(tmp_path: Path) -> None:
     sweep(PLAN, tmp_path, executor={"kind": "ipyparallel", "engines": 2}, progress=False)
     checked(tmp_path)
-    assert not engines()
-
-
-@pytest.mark.slow
-def test_sweep_survives_engines_that_die_or_pause(tmp_path: Path) -> None:
-    plan = PLAN.replace(seeds=20)
-    assert disturbed(tmp_path, plan, 8)
-    checked(tmp_path, plan)
     assert not engines()
 
 
@@ -130,15 +84,46 @@ def test_sweep_on_two_hosts_without_a_shared_file_system(pair: Hosts, tmp_path: 
     assert hosts == {"w1", "w2"}
 
 
+def fill(host: Host, folder: Path) -> None:
+    """Fill the disk with temporary files of a host after the first run of a sweep."""
+    wait_for(lambda: any(folder.glob("seed*/status.json")))
+    with suppress(OSError), (host.inside("/tmp") / "full").open("wb") as file:
+        while True:
+            file.write(bytes(4096))
+            file.flush()
+
+
+@pytest.mark.xdist_group("hosts")
+@pytest.mark.slow
+def test_sweep_leaves_a_host_with_a_full_disk(pair: Hosts, tmp_path: Path) -> None:
+    plan = PLAN.replace(executor={"kind": "ipyparallel", "cluster": str(write_yaml(pair)), "engines": 2})
+    pair.hosts[1].small_disk("/tmp", 48)
+    thread = threading.Thread(target=fill, args=(pair.hosts[1], tmp_path / "s"))
+    thread.start()
+    summary = sweep(plan.replace(seeds=12), tmp_path / "s", progress=False)
+    thread.join()
+    assert not summary.failed
+    assert (pair.hosts[1].inside("/tmp") / "full").stat().st_size > 1e6
+    checked(tmp_path / "s", plan.replace(seeds=12))
+    hosts = Counter(Status.read(path).host["name"] for path in (tmp_path / "s").glob("seed*"))  # type: ignore[union-attr]
+    assert hosts["w1"] > 6
+
+
 @pytest.mark.xdist_group("hosts")
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", ["slurm"], indirect=True, scope="session")
-def test_sweep_in_a_job_of_slurm(lab: Callable[..., str], shared: Path) -> None:
-    plan = PLAN.replace(
-        executor={"kind": "ipyparallel", "cluster": lab(nodes=2, tasks_per_node=1), "engines": 2}
-    )
-    sweep(plan, shared / "sweep", progress=False)
+def test_sweep_starts_and_ends_engines_on_slurm(
+    lab: Callable[..., str], shared: Path, machine: SlurmMachine
+) -> None:
+    plan = write(shared / "sweep.yaml", base=dict(PLAN.base), seeds=PLAN.seeds)
+    before = machine.settled()
+    command = [str(plan), "-o", str(shared / "sweep"), "--quiet", "-j", "2"]
+    result = CliRunner().invoke(command_sweep, [*command, "--cluster", lab(nodes=2, tasks_per_node=1)])
+    assert result.exit_code == 0, result.output
     checked(shared / "sweep")
+    hosts = {Status.read(path).host["name"] for path in (shared / "sweep").glob("seed*")}  # type: ignore[union-attr]
+    assert hosts
+    assert machine.settled() == before
 
 
 def test_controller_that_cannot_listen_is_one_sentence() -> None:
@@ -148,8 +133,8 @@ def test_controller_that_cannot_listen_is_one_sentence() -> None:
 
 def test_engines_end_with_their_block() -> None:
     before = set(psutil.Process().children(recursive=True))  # such as the hosts of other tests
-    with started("local", 1) as running:
-        assert len(running.client.ids) == 1
+    with started("local", 2) as running:
+        assert awaited(lambda: len(running.client.ids) == 2, 60.0)
         assert running.broken() == ""
         assert engines()
         known = set(psutil.Process().children(recursive=True)) - before

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +21,7 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.support.sweep_runs import QUICK, SLOW_ROUNDS, wait_for
+from tests.support.sweep_runs import MAIN, QUICK, SLOW_ROUNDS, wait_for
 from workbench.analysis.tables.status import Status, attempts
 from workbench.core.base.errors import RunError
 from workbench.core.base.settings import SettingError
@@ -27,7 +30,7 @@ from workbench.lab.batch import ExecutorSettings, Summary, Sweep, sweep
 from workbench.lab.batch import run as running
 from workbench.lab.batch.background import attach, start
 from workbench.lab.batch.executors import executor_of
-from workbench.lab.batch.task import Order, publish, run_notebook, unpack
+from workbench.lab.batch.task import Order, lost, publish, run_notebook, unpack
 
 PLAN = Sweep(base=QUICK, seeds=4)
 
@@ -123,6 +126,41 @@ def test_sweep_asks_for_another_executor_where_one_is_broken(tmp_path: Path) -> 
     assert len(wb.runs(tmp_path / "s").done) == 2
 
 
+class Full(ThreadPoolExecutor):
+    """Executor with a host on which every task ends by an error of the host."""
+
+    def submit(self, *args: Any, **options: Any) -> Any:
+        return super().submit(lambda: {"lost": "w2: [Errno 28] No space left on device", "host_error": True})
+
+
+def test_errors_of_a_host_end_a_sweep_only_if_no_engine_does_its_runs(tmp_path: Path) -> None:
+    executors = iter([Full(1)])
+    with pytest.raises(RunError, match=r"no engine can do its runs \(w2: \[Errno 28\].* resumes it"):
+        sweep(Sweep(base=QUICK, seeds=2), tmp_path / "s", executor=lambda: next(executors), progress=False)
+    assert not list((tmp_path / "s").glob("seed*"))
+    with ThreadPoolExecutor(1) as executor:
+        assert len(sweep(tmp_path / "s", executor=executor, progress=False).named("done")) == 2
+
+
+def test_engine_with_a_full_disk_answers_after_a_pause_that_doubles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.lab.batch.task.FIRST_PAUSE_S", 1e-3)
+    waited: list[float] = []
+    clock = iter(range(1000))
+    monkeypatch.setattr("workbench.lab.batch.task.time.monotonic", lambda: next(clock) * 1e-3)
+    monkeypatch.setattr("workbench.lab.batch.task.time.sleep", waited.append)
+    counts = []
+    for _ in range(4):
+        answer = lost(order(tmp_path), "OSError: [Errno 28] No space left on device")
+        assert answer["host_error"]
+        counts.append(len(waited))
+    pauses = [after - before for before, after in zip([0, *counts], counts, strict=False)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] > 2 * pauses[0]
+    assert not lost(order(tmp_path), "RunError: the kernel died")["host_error"]
+
+
 def test_stop_file_ends_runs_under_way_and_resume_does_them(tmp_path: Path) -> None:
     plan = Sweep(base={**QUICK, "rounds": 200 * SLOW_ROUNDS}, seeds=2)
     with ThreadPoolExecutor(1) as executor:
@@ -197,6 +235,37 @@ def test_walltime_leaves_runs_missing(tmp_path: Path) -> None:
     summary = sweep(PLAN, tmp_path / "s", executor={"kind": "processes"}, walltime=0.01, progress=False)
     assert len(summary.named("missing")) == 4
     assert "resume: workbench sweep" in str(summary)
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or os.geteuid() != 0, reason="another host name needs root"
+)
+@pytest.mark.parametrize("notebooks", [True, False])
+def test_copied_folder_is_resumed_on_another_machine(
+    undisturbed: Summary, notebooks: bool, tmp_path: Path
+) -> None:
+    plan = PLAN.replace(notebooks=notebooks, executor={"kind": "processes", "engines": 2})
+    sweep(plan, tmp_path / "s", only=PLAN.items()[1].name, progress=False)
+    if notebooks:
+        (tmp_path / "s" / PLAN.items()[2].name).mkdir()  # remains of a run that was cut off
+    (tmp_path / "home").mkdir()
+    (tmp_path / "s").rename(tmp_path / "home" / "copy")
+    code = f"hostname other; exec {sys.executable} -c '{MAIN}' sweep copy --quiet"
+    environment = {**os.environ, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(Path(__file__).parents[3])}
+    command = ["unshare", "--uts", "sh", "-c", code]
+    done = subprocess.run(
+        command, cwd=tmp_path / "home", env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "3 done, 1 done before" in done.stdout
+    table = wb.runs(tmp_path / "home" / "copy").table
+    assert sorted(table["run"]) == sorted(wb.runs(undisturbed.folder).table["run"])
+    rounds = [
+        {trace.experiment.seed: trace.rounds for trace in runs.traces()}
+        for runs in (undisturbed.runs(), wb.runs(tmp_path / "home" / "copy"))
+    ]
+    assert all(rounds[1].pop(seed).equals(one) for seed, one in rounds[0].items())
+    assert not rounds[1]
 
 
 def test_first_rename_wins(tmp_path: Path) -> None:

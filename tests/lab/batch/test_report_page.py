@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import workbench as wb
-from workbench.cli.page import page as command
+from workbench.cli.report import report as command
 from workbench.core.base.settings import SettingError
 from workbench.core.base.version import __version__
 from workbench.lab.batch import report_page as module

@@ -18,7 +18,7 @@ from workbench.analysis.tables import shards
 from workbench.core.base.errors import RunError
 from workbench.core.base.settings import SettingError
 from workbench.core.trace.layout import PAGE, SHARDS
-from workbench.lab.batch import Summary, Sweep, report, sweep
+from workbench.lab.batch import Summary, Sweep, restore, sweep
 from workbench.lab.batch.background import attach
 from workbench.lab.batch.chunk import run_chunk, unpack_shard
 from workbench.lab.batch.sharded import Tally
@@ -115,22 +115,22 @@ def test_merged_shards_hold_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
 
 
-def test_report_makes_a_run_whole_to_the_same_bits(tmp_path: Path) -> None:
+def test_restore_makes_a_run_folder_with_the_same_bits(tmp_path: Path) -> None:
     swept(PLAN, tmp_path)
     name = wb.runs(tmp_path).table["run"][4]
     known = shards.trace_of(tmp_path, name)
-    home = report(tmp_path / name)
+    home = restore(tmp_path / name)
     assert (home / PAGE).is_file()
     trace = wb.Trace.load(home / "trace")
     assert trace.rounds.equals(known.rounds)
     assert trace.replay().same(trace)
     assert len(wb.runs(tmp_path)) == 6
-    assert report(tmp_path / name) == tmp_path / name
+    assert restore(tmp_path / name) == tmp_path / name
     with pytest.raises(SettingError, match="is not a run of a sweep without notebooks"):
-        report(tmp_path / "other-0123456789")
+        restore(tmp_path / "other-0123456789")
 
 
-def test_report_says_where_bits_differ(tmp_path: Path) -> None:
+def test_restore_says_where_bits_differ(tmp_path: Path) -> None:
     swept(PLAN, tmp_path)
     path = shards.files(tmp_path)[0]
     table = pq.read_table(path)
@@ -138,7 +138,7 @@ def test_report_says_where_bits_differ(tmp_path: Path) -> None:
     other = [[x + 1.0 for x in times] for times in table["curve.time"].to_pylist()]
     shards.write(table.set_column(at, "curve.time", pa.array(other)), path)
     with pytest.raises(RunError, match="time differs from the sweep's"):
-        report(tmp_path / table["run"][0].as_py())
+        restore(tmp_path / table["run"][0].as_py())
 
 
 def test_engine_without_the_folder_returns_its_shard(tmp_path: Path) -> None:

@@ -143,11 +143,31 @@ class Host:
         """Return the command lines of its processes other than sshd."""
         found = []
         for pid in self.pids():
-            with contextlib.suppress(OSError):
-                text = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-                if text and not any(own in text.split()[0] for own in ("sshd", "unshare")):
-                    found.append(f"{pid} {text}")
+            text = self._line(pid)
+            if text and not any(own in text.split()[1] for own in ("sshd", "unshare")):
+                found.append(text)
         return found
+
+    def _line(self, pid: int) -> str:
+        """Return number and command line of a process, or "" if it has none."""
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+            return f"{pid} {text}" if text else ""
+        return ""
+
+    def _inside(self) -> int:
+        """Return a process in its namespaces."""
+        lines = {pid: self._line(pid) for pid in self.pids()}
+        return next(pid for pid, line in lines.items() if "/usr/sbin/sshd" in line and "unshare" not in line)
+
+    def inside(self, path: str) -> Path:
+        """Return the path here of a file or folder of the host."""
+        return Path(f"/proc/{self._inside()}/root{path}")
+
+    def small_disk(self, folder: str, megabytes: int) -> None:
+        """Mount a disk of that size in the place of a folder."""
+        size = f"size={megabytes}m,mode=1777"
+        call("nsenter", "-t", str(self._inside()), "-m", "mount", "-t", "tmpfs", "-o", size, "tmpfs", folder)
 
     def limit(self, bits: float | None) -> None:
         """Limit the bits per second that it sends and receives. None removes the limit."""

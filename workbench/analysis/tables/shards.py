@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,9 @@ SETTING, RESULT, CURVE = "setting.", "result.", "curve."
 SUFFIX = ".parquet"
 MAX_MERGED_ROWS = (
     25_000  # max rows of a file into which shards are merged; it has one row group for each shard
+)
+CACHED_SHARDS = (
+    2000  # shards whose states are cached, because observers of a sweep ask for them again and again
 )
 MIN_MERGED = 20  # min number of shards that are merged
 
@@ -103,26 +107,31 @@ def read(folder: Path, names: Iterable[str] | None = None, prefixes: tuple[str, 
 
     `names`: columns; None: those of `HEAD` without the spec. `prefixes`: prefixes of further columns.
     """
+    wanted = frozenset(HEAD[:-1] if names is None else names) | {"run", "key", "state"}
+    return _together([_columns(path, wanted, prefixes) for path in files(folder)])
+
+
+def _columns(path: Path, wanted: Collection[str], prefixes: tuple[str, ...] = ()) -> pa.Table | None:
+    """Read columns of one shard, or return None if it was merged meanwhile."""
+    try:
+        with open_parquet(path) as file:
+            names = file.schema_arrow.names
+            chosen = [n for n in names if n in wanted or n.startswith(prefixes or ("\0",))]
+            return file.read(chosen, use_threads=False)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:  # also of Arrow
+        why = " ".join(str(error).split())
+        raise SettingError(f"{path}: cannot be read ({why}); remove it, then resume") from None
+
+
+def _together(tables: Iterable[pa.Table | None]) -> pa.Table:
+    """Return tables as one, with each run once."""
     import pyarrow as pa
 
-    wanted = set(HEAD[:-1] if names is None else names) | {"run", "key", "state"}
-    tables = []
-    for path in files(folder):
-        try:
-            with open_parquet(path) as file:
-                chosen = [
-                    n for n in file.schema_arrow.names if n in wanted or n.startswith(prefixes or ("\0",))
-                ]
-                tables.append(file.read(chosen, use_threads=False))
-        except FileNotFoundError:  # merged meanwhile
-            continue
-        except (OSError, ValueError) as error:  # also of Arrow
-            raise SettingError(
-                f"{path}: cannot be read ({' '.join(str(error).split())}); remove it, then resume"
-            ) from None
-    if not tables:
-        return pa.table({name: pa.array([], pa.string()) for name in ("run", "key", "state")})
-    return _once(_joined(tables))
+    if found := [table for table in tables if table is not None]:
+        return _once(_joined(found))
+    return pa.table({name: pa.array([], pa.string()) for name in ("run", "key", "state")})
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:
@@ -176,12 +185,22 @@ def counts(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
     """Return the number of runs by state, and the errors of failed runs by name."""
     import pyarrow.compute as pc
 
-    table = read(folder, ("error",))
+    stamps: dict[Path, int] = {}
+    for path in files(folder):
+        with suppress(FileNotFoundError):  # merged meanwhile
+            stamps[path] = path.stat().st_mtime_ns
+    table = _together([_states(path, stamp) for path, stamp in stamps.items()])
     found = {each["values"]: each["counts"] for each in table["state"].value_counts().to_pylist()}
     if "failed" not in found:
         return found, {}
     failed = table.filter(pc.equal(table["state"], "failed"))
     return found, dict(zip(failed["run"].to_pylist(), failed["error"].to_pylist(), strict=True))
+
+
+@lru_cache(maxsize=CACHED_SHARDS)
+def _states(path: Path, stamp: int) -> pa.Table | None:
+    """Read how the runs of a shard ended. `stamp`: the time of its last change."""
+    return _columns(path, ("run", "key", "state", "error"))
 
 
 def frame(

@@ -40,9 +40,9 @@ PLAN, SWEEP_LOCK = "sweep.json", ".lock"
 # file with the state of a search; file with the output of a sweep in a separate process
 SEARCH_STATE, SWEEP_LOG = "found.json", "sweep.log"
 SCRIPT = "plotly.min.js"  # library that draws the figures of every page without a network
-# A folder: attempts of engines, each in a folder of its own until it is complete, the owner's token, and the address of
-# the executor's dashboard.
-ATTEMPTS, ATTEMPTS_OWNER, LINK = ".attempts", "owner", "link"
+# A folder: attempts of engines, each in a folder of its own until it is complete, the owner's token, the address of the
+# executor's dashboard, and the numbers of runs that have ended, by host.
+ATTEMPTS, ATTEMPTS_OWNER, LINK, HOSTS = ".attempts", "owner", "link", "hosts.json"
 # A folder, of a sweep without notebooks: Parquet files with one row for each run, its settings, results and rounds.
 SHARDS = "shards"
 # ... and in it one folder per run, by its name. It contains the executed notebook, its page, its status and the run

@@ -19,13 +19,13 @@ from workbench.lab.batch.sweeps import Item, Sweep
 
 if TYPE_CHECKING:
     from workbench.lab.batch.background import Progress, SweepRun, attach, start
-    from workbench.lab.batch.run import Summary, report, sweep
+    from workbench.lab.batch.run import Summary, restore, sweep
 
-_LATER = dict.fromkeys(("Summary", "report", "sweep"), "run") | dict.fromkeys(
+_LATER = dict.fromkeys(("Summary", "restore", "sweep"), "run") | dict.fromkeys(
     ("Progress", "SweepRun", "attach", "start"), "background"
 )
 __all__ = ["Crossing", "Item", "Job", "Optimum", "Progress", "Sample", "Span", "Summary", "Sweep", "SweepRun"]
-__all__ += ["ExecutorSettings", "attach", "job", "report", "start", "sweep"]
+__all__ += ["ExecutorSettings", "attach", "job", "restore", "start", "sweep"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,10 +30,13 @@ from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_writable, path_of
 from workbench.core.base.text import duration, read_json
 from workbench.core.base.trust import limit_to
-from workbench.core.trace.layout import ATTEMPTS, LINK, PLAN, SEARCH_STATE, STOP, SWEEP_LOG
-from workbench.lab.batch.folders import opened
-from workbench.lab.batch.run import NOTEBOOK, allowed, check_options, named, note, own_of, room, sweep
+from workbench.core.trace.layout import ATTEMPTS, HOSTS, LINK, PLAN, SEARCH_STATE, STOP, SWEEP_LOG
+from workbench.lab.batch.folders import allowed, opened, own_of
+from workbench.lab.batch.run import NOTEBOOK, check_options, named, note, room, sweep
+from workbench.lab.batch.sharded import wanted
 from workbench.lab.batch.sweeps import Sweep
+
+MAX_SHOWN_RUNS = 3  # max number of active runs that are named for each host
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,8 @@ class Progress:
     `state`: starting, running, drawing (the notebooks' pictures), stopping, done (all runs are), failed (some runs,
     or the sweep itself) or stopped (runs are missing). `counts`: runs by their state. `total`: number of runs (of a
     search at most). `left`: s until the end, NaN if unknown. `failures`: reasons by name. `found`: findings of a
-    search. `hosts`: names of the runs under way, by host. `link`: address of the executor's own dashboard, or "".
+    search. `hosts`: names of the runs under way, by host, where hosts share the folder. `ended_by`: number of runs that
+    have ended since the start, by host. `link`: address of the executor's own dashboard, or "".
 
     >>> print(Progress("running", {"done": 3, "running": 1}, 10, 12.0))
     running: 3 of 10 runs done, 1 running; about 12 s left
@@ -57,6 +61,7 @@ class Progress:
     found: str = ""
     hosts: Mapping[str, list[str]] = field(default_factory=dict)
     link: str = ""
+    ended_by: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -115,8 +120,13 @@ class SweepRun:
             failures[self.folder.name] = self._last_line()
         left = _left(noted, states, total) if state == "running" else math.nan
         text = str(found.get("text", found.get("words", "")))
-        link = self._link() if alive else ""
-        return Progress(state, dict(states), total, left, failures, text, hosts, link)
+        link, ended_by = (self._link(), self._ended_by()) if alive else ("", {})
+        return Progress(state, dict(states), total, left, failures, text, hosts, link, ended_by)
+
+    def _ended_by(self) -> dict[str, int]:
+        with suppress(OSError, SettingError, ValueError):
+            return {str(host): int(runs) for host, runs in read_json(self.folder / ATTEMPTS / HOSTS).items()}
+        return {}
 
     def _link(self) -> str:
         with suppress(OSError):
@@ -196,7 +206,7 @@ class SweepRun:
     def __repr__(self) -> str:
         p = self.progress()
         lines = [f"{self.folder}: {p}", *([p.found] if p.found else [])]
-        lines += [f"  {host}: runs {', '.join(names)}" for host, names in p.hosts.items() if len(p.hosts) > 1]
+        lines += [f"  {text}" for text in host_lines(p)]
         lines += [f"  dashboard of the executor: {p.link}"] if p.link else []
         return "\n".join(lines + [f"  {name}: {why}" for name, why in p.failures.items()])
 
@@ -204,6 +214,24 @@ class SweepRun:
         from IPython.display import display
 
         display(registered("workbench.displays", "SweepRun")(self))  # type: ignore[no-untyped-call]
+
+
+def host_lines(progress: Progress) -> list[str]:
+    """Return one sentence for each host, if there are several: its runs under way, and how many have ended.
+
+    >>> host_lines(Progress("running", {}, 9, hosts={"w1": ["seed=1"]}, ended_by={"w1": 3, "w2": 4}))
+    ['w1: 1 run under way (seed=1), 3 ended', 'w2: 4 ended']
+    """
+    names = sorted({*progress.hosts, *progress.ended_by})
+    return [f"{host}: {', '.join(_does(progress, host))}" for host in names] if len(names) > 1 else []
+
+
+def _does(progress: Progress, host: str) -> Iterator[str]:
+    if runs := progress.hosts.get(host):
+        more = ", ..." if len(runs) > MAX_SHOWN_RUNS else ""
+        yield f"{len(runs)} run{'s' * (len(runs) > 1)} under way ({', '.join(runs[:MAX_SHOWN_RUNS])}{more})"
+    if host in progress.ended_by:
+        yield f"{progress.ended_by[host]} ended"
 
 
 def _left(noted: Mapping[str, Any], states: Mapping[str, int], total: int) -> float:
@@ -245,14 +273,17 @@ def start(
     options = {"jobs": jobs, "timeout": timeout, "fresh": fresh, "notebook": file, "pictures": pictures}
     options["walltime"] = walltime
     with opened(plan, folder, trust) as (chosen, target):
-        items = named(chosen.items(), target)
-        order = {"own": own_of(items), "allowed": allowed(), "folder": str(target), "options": options}
+        runs = None if chosen.notebooks else wanted(chosen, target, ())
+        items = named(chosen.items(), target) if runs is None else []
+        own = own_of(items if runs is None else runs.own)
+        order = {"own": own, "allowed": allowed(), "folder": str(target), "options": options}
         check_writable(target, "folder", target)
         if is_running(target):
             why = "a sweep is running in it; wb.batch.attach follows it"
             raise SettingError(f"folder = {str(target)!r}: {why}")
         (target / STOP).unlink(missing_ok=True)
-        note(chosen, target, items, jobs)  # observers that attach now see the list of runs
+        counts = () if runs is None else (runs.before, runs.total)
+        note(chosen, target, items, jobs, *counts)  # observers that attach now see the list of runs
         order["plan"] = chosen.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return SweepRun(target, _begin(order, target))
 

@@ -17,7 +17,7 @@ from workbench.core.running.start import run
 from workbench.core.trace.layout import SHARDS
 from workbench.lab.batch.execution import reason
 from workbench.lab.batch.sweeps import Item, make_item
-from workbench.lab.batch.task import HOST_ERRORS, POLL_INTERVAL_S, Order, code_of, refusal
+from workbench.lab.batch.task import POLL_INTERVAL_S, Order, code_of, ended_well, is_host_error, lost, refusal
 
 
 def run_chunk(order: str, chunk: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def run_chunk(order: str, chunk: str) -> dict[str, Any]:
 
     order: fields of an `Order`, as JSON. chunk: base, engine and cluster of the sweep, and the changes of each run, as
     JSON. The answer has `done` (their number), `failed` (errors by name), `missing` (number of runs that were not
-    begun) and `seconds`; or `refused` or `lost`, as that of `task.run_notebook`.
+    begun), `host` and `seconds`; or `refused` or `lost`, as that of `task.run_notebook`.
     """
     task, fields = Order(**json.loads(order)), json.loads(chunk)
     if answer := refusal(task):
@@ -36,11 +36,12 @@ def run_chunk(order: str, chunk: str) -> dict[str, Any]:
             rows = _rows(task, fields)
             kept = _keep(task, rows)
     except Exception as error:  # a fault of this host or its code: the client has checked the runs
-        return {"lost": f"{platform.node()}: {reason(error)}"}
+        return lost(task, reason(error))
     failed = {row.run: row.error for row in rows if row.state != "done"}
     missing = len(fields["changes"]) - len(rows)
     counts = {"done": len(rows) - len(failed), "failed": failed, "missing": missing}
-    return {**counts, "seconds": time.perf_counter() - begun, **kept}
+    ended_well(task)
+    return {**counts, "host": platform.node(), "seconds": time.perf_counter() - begun, **kept}
 
 
 def _rows(task: Order, fields: Mapping[str, Any]) -> list[ShardRow]:
@@ -69,7 +70,7 @@ def _row(item: Item) -> ShardRow:
         trace = run(item.experiment, item.engine, **where)
         return ShardRow.of(trace, seconds=time.perf_counter() - begun, **head)
     except Exception as error:
-        if any(sign in str(error) for sign in HOST_ERRORS):
+        if is_host_error(str(error)):
             raise
         seconds = time.perf_counter() - begun
         chosen = {"engine": item.engine, "cluster": item.cluster}

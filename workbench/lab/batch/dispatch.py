@@ -11,6 +11,7 @@ import secrets
 import shutil
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import suppress
@@ -24,8 +25,8 @@ from typing import Any
 from workbench.analysis.tables.status import Status, attempts
 from workbench.core.base.bar import Bar
 from workbench.core.base.errors import RunError
-from workbench.core.base.files import write_file
-from workbench.core.trace.layout import ATTEMPTS, ATTEMPTS_OWNER, LINK, STOP
+from workbench.core.base.files import write_file, write_json
+from workbench.core.trace.layout import ATTEMPTS, ATTEMPTS_OWNER, HOSTS, LINK, STOP
 from workbench.lab.batch.execution import INTERRUPTED
 from workbench.lab.batch.executors import Connection
 from workbench.lab.batch.page import write_script
@@ -37,9 +38,12 @@ MAX_SUBMITTED = (
     256  # tasks that the executor has at a time, more than engines, so that none waits for its next task
 )
 MAX_LOSSES = 5  # max number of engines that a run may lose before it counts as the reason
+MAX_HOST_ERRORS = 5  # max number of successive host errors for each engine before the sweep ends
+USUAL_ENGINES = 16  # engines where their number is not known
 MAX_BROKEN = 3  # max number of successive executors that broke before a task was done
 STOP_TIMEOUT_S = 20.0  # s that engines have for an answer, once the sweep is stopped
 POLL_INTERVAL_S = 0.5
+RECORD_INTERVAL_S = 2.0  # s between two records of what the hosts have done
 
 
 class Task(ABC):
@@ -85,6 +89,12 @@ class Dispatcher:
     _text: str = ""  # the order as JSON
     _over: int = 0  # runs that have ended
     _deaths: int = 0  # executors that broke since a task was done
+    _host_errors: int = 0  # errors of hosts since a task was done
+    _ended_by: Counter[str] = field(default_factory=Counter)  # runs that have ended, by host
+    _recorded: tuple[int, float] = (
+        0,
+        0.0,
+    )  # their sum when it was last written, and when, s of the monotonic clock
 
     @property
     def folder(self) -> Path:
@@ -121,6 +131,7 @@ class Dispatcher:
                 self._take(self._ended.get(timeout=POLL_INTERVAL_S))
                 bar.note(f"failed={self.failed()}")
                 bar.update(self._over)
+            self._record()
 
     def _fill(self) -> bool:
         """Submit tasks, as many as the executor should have at a time. Return whether tasks are left."""
@@ -160,11 +171,29 @@ class Dispatcher:
         if why := answer.get("refused"):
             raise RunError(why)
         if why := answer.get("lost"):
-            self._again(task.lost(why, True))
+            self._again([task] if self._is_host_error(answer) else task.lost(why, True))
             return
-        self._deaths = 0
+        self._deaths = self._host_errors = 0
         self._over += task.size
         task.ended(answer)
+        self._ended_by[str(answer.get("host", ""))] += task.size
+
+    def _is_host_error(self, answer: Answer) -> bool:
+        """Return whether a task was lost by an error of its host. Raises `RunError` after too many of them."""
+        if not answer.get("host_error"):
+            return False
+        self._host_errors += 1
+        if self._host_errors >= MAX_HOST_ERRORS * (self.connection.engines or USUAL_ENGINES):
+            why = f"no engine can do its runs ({answer['lost']})"
+            raise RunError(f"{self.folder}: {why}; when it can, workbench sweep {self.folder} resumes it")
+        return True
+
+    def _record(self) -> None:
+        """Write the number of runs that have ended, by host, for observers."""
+        now, before = (self._ended_by.total(), time.monotonic()), self._recorded
+        if now[0] != before[0] and now[1] - before[1] > RECORD_INTERVAL_S:
+            self._recorded = now
+            write_json(self.folder / ATTEMPTS / HOSTS, dict(self._ended_by))
 
     def _replace(self, error: Exception) -> None:
         """Replace an executor, and submit its tasks again. Raises `RunError` after too many broken executors."""

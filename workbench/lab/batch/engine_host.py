@@ -16,15 +16,18 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import IO, Any
 
+import psutil
+
 from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.processes import die_with_parent_argv
 
 ENGINE_MODULE = "ipyparallel.engine"
 POLL_INTERVAL_S = 0.5
-MAX_QUICK_DEATHS, QUICK_S = (
-    5,
-    20.0,
-)  # engines that die within QUICK_S of their start, in a row, are not replaced
+# engines that die within QUICK_S of their start, in a row, are not replaced
+MAX_QUICK_DEATHS, QUICK_S = 5, 5.0
+MAX_AWAY_S = (
+    13.0  # s for which an engine may be stopped: soon after, the controller counts it as dead for ever
+)
 REGISTRATION_S, MAX_MISSED_BEATS = 120, 40  # s to register; heartbeats after which an engine ends
 _LAUNCHERS = ("OMPI_", "PMIX_", "PRTE_", "PMI_")  # variables that would tell a run's MPI that it is a rank
 
@@ -37,7 +40,7 @@ def main(input: IO[bytes], output: IO[bytes], fields: dict[str, Any]) -> None:
         file = Path(folder) / "connection.json"
         file.touch(mode=0o600)
         file.write_text(fields["connection"])
-        keep(file, int(fields["engines"]), ended)
+        keep(file, int(fields["engines"]), ended, float(fields.get("away", MAX_AWAY_S)))
 
 
 def _await_end(input: IO[bytes], ended: Event) -> None:
@@ -47,9 +50,12 @@ def _await_end(input: IO[bytes], ended: Event) -> None:
     ended.set()
 
 
-def keep(connection: Path, engines: int, ended: Event) -> None:
-    """Keep engines running until `ended` is set, or until they die right after their start."""
-    running = [_Engine(connection) for _ in range(engines)]
+def keep(connection: Path, engines: int, ended: Event, away: float = MAX_AWAY_S) -> None:
+    """Keep engines running until `ended` is set, or until they die right after their start.
+
+    away: s for which an engine may be stopped before another one replaces it.
+    """
+    running = [_Engine(connection, away) for _ in range(engines)]
     try:
         while not ended.wait(POLL_INTERVAL_S) and _kept(running):
             pass
@@ -67,8 +73,8 @@ def _kept(engines: list[_Engine]) -> bool:
 class _Engine:
     """One engine, and its replacements."""
 
-    def __init__(self, connection: Path) -> None:
-        self.connection, self.quick = connection, 0
+    def __init__(self, connection: Path, away: float) -> None:
+        self.connection, self.away, self.quick = connection, away, 0
         self._start()
 
     def _start(self) -> None:
@@ -83,12 +89,21 @@ class _Engine:
         null = subprocess.DEVNULL
         argv = die_with_parent_argv("KILL", *command)
         self.process = subprocess.Popen(argv, stdin=null, stdout=null, env=environment)
-        self.begun = time.monotonic()
+        self.begun = self.running = time.monotonic()
+
+    def _was_away(self) -> bool:
+        """Return whether the engine runs again after it was stopped for too long."""
+        if psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED:
+            return False
+        away, self.running = time.monotonic() - self.running, time.monotonic()
+        return away > self.away
 
     def keep(self) -> bool:
-        """Start the engine again if it has ended. Return whether it runs."""
-        if self.process.poll() is None:
-            return True
+        """Start the engine again if it has ended, or was stopped for too long. Return whether it runs."""
+        with suppress(psutil.NoSuchProcess):
+            if self.process.poll() is None and not self._was_away():
+                return True
+        self.end()
         self.quick = self.quick + 1 if time.monotonic() - self.begun < QUICK_S else 0
         if self.quick >= MAX_QUICK_DEATHS:
             return False

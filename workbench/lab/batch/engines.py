@@ -56,7 +56,7 @@ class Engines:
         self.cluster, self.engines, self.listen = cluster, engines, listen
         self._stack = ExitStack()
         self._job = ""
-        self._seen = False  # whether an engine has ever registered
+        self._seen = 0.0  # when there last was an engine, s of the monotonic clock
 
     def __enter__(self) -> Engines:
         try:
@@ -104,7 +104,9 @@ class Engines:
         command += [f"--IPController.client_ip={LOOPBACK}", f"--HeartMonitor.period={HEARTBEAT_MS}"]
         command += [f"--HeartMonitor.max_heartmonitor_misses={MAX_MISSED_BEATS}"]
         environment = {**os.environ, "IPYTHONDIR": str(folder)}
-        log = (folder / "log").open("wb")
+        # Its own files are in a folder "log". Without it, the hub forgets engines and their deaths.
+        (folder / "log").mkdir(mode=0o700)
+        log = (folder / "controller.log").open("wb")
         process = subprocess.Popen(
             die_with_parent_argv("TERM", *command),  # it ends its children
             stdin=subprocess.DEVNULL,
@@ -121,7 +123,8 @@ class Engines:
         """Start engines through the gateways of the hosts, as many on each host as it has slots."""
         ports = sorted(set(_ports(json.loads(connection))))
         for gateway, engines in self._gateways(ports):
-            started = gateway.connect(HOST, connection=connection, engines=engines)
+            away = HEARTBEAT_MS / 1e3 * (MAX_MISSED_BEATS - 2)
+            started = gateway.connect(HOST, connection=connection, engines=engines, away=away)
             self._stack.callback(started.close)
 
     def _gateways(self, ports: list[int]) -> Iterator[tuple[Gateway, int]]:
@@ -157,7 +160,8 @@ class Engines:
         file.write_text(connection)
         nodes, tasks = cluster.shape(self.engines)
         command = cluster.mpiexec(nodes * tasks, tasks, cluster.interpreter, "-P", "-m", HOST, str(file))
-        spec = JobSpec(cluster.label, str(folder), tuple(command), nodes, tasks, package_root())
+        launch = cluster.with_variables(command)
+        spec = JobSpec(cluster.label, str(folder), launch, nodes, tasks, package_root())
         (folder / SCRIPT).write_text(script(spec, cluster.options(spec), cluster.modules))
         self._job = cluster.submit(folder / SCRIPT)
         self._stack.callback(self._cancel, cluster)
@@ -183,7 +187,7 @@ class Engines:
                     f"{self.cluster.name}: no engine has come up in {START_TIMEOUT_S:g} s; {advice}"
                 )
             time.sleep(POLL_INTERVAL_S if job is None else 5 * POLL_INTERVAL_S)
-        self._seen = True
+        self._seen = time.monotonic()
 
     def _job_state(self) -> Job | None:
         return self.cluster.look_up(self._job) if isinstance(self.cluster, BatchCluster) else None
@@ -192,8 +196,12 @@ class Engines:
         """Return why tasks can no longer end, or "" if they can."""
         if self.controller.poll() is not None:
             return "the controller of ipyparallel has died"
-        if not self.client.ids and (job := self._job_state()) is not None and job.over:
+        if self.client.ids:
+            self._seen = time.monotonic()
+        elif (job := self._job_state()) is not None and job.over:
             return job.ending()
+        elif time.monotonic() - self._seen > START_TIMEOUT_S and (job is None or not job.waits):
+            return f"{self.cluster.name}: no engine is left"
         return ""
 
 

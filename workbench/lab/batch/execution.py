@@ -18,6 +18,7 @@ from workbench.core.base.errors import RunError
 from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Experiment
 from workbench.core.trace.layout import LOG, NOTEBOOK, PAGE, SPEC, TRACE
+from workbench.lab.batch.cores import OwnCores, take
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import write_page
 from workbench.lab.batch.sweeps import Item
@@ -30,20 +31,31 @@ INTERRUPTED = "the sweep was interrupted while it ran"
 
 
 class Slot:
-    """Semaphore slot of a run: acquired by `wait`, and released at the end of the block."""
+    """Semaphore slot of a run, and its cores: acquired by `wait`, and released at the end of the block.
 
-    def __init__(self, places: Semaphore, kernels: Kernels) -> None:
+    name: of the run. cores: number of cores that it shares with no other run, or None.
+    """
+
+    def __init__(self, places: Semaphore, kernels: Kernels, name: str, cores: int | None) -> None:
         self._places, self._kernels, self._mine = places, kernels, False
+        self._name, self._cores = name, cores
+        self._own: OwnCores | None = None
 
     def wait(self, **_: Any) -> None:
         """Wait for a slot. It is called when the kernel is ready. A stopped batch does not wait."""
         while not self._mine and not self._kernels.stopping:
             self._mine = self._places.acquire(timeout=0.2)
+        if self._mine and self._cores is not None:
+            self._own = take(self._cores, lambda: self._kernels.stopping)
+            if self._own is not None:
+                self._own.bind(self._kernels.processes[self._name].pid)
 
     def __enter__(self) -> Slot:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._own is not None:
+            self._own.release()
         if self._mine:
             self._places.release()
 
@@ -53,7 +65,7 @@ class NotebookRunner:
     """Shared state of the runs of a sweep that one process executes.
 
     places: number of runs that may compute at a time, while other kernels start and pages are written. timeout:
-    seconds that a cell may take.
+    seconds that a cell may take. cores: number of cores that a run shares with no other run.
     """
 
     notebook: Path
@@ -61,6 +73,7 @@ class NotebookRunner:
     kernels: Kernels
     places: Semaphore
     timeout: float | None = None
+    cores: int | None = None
 
     def run(self, item: Item) -> Status:
         """Run one notebook from the start, and return its status with what it raised and the files it left."""
@@ -110,7 +123,7 @@ class NotebookRunner:
 
         from workbench.lab.batch.engine import NAME
 
-        with Slot(self.places, self.kernels) as slot:
+        with Slot(self.places, self.kernels, item.name, self.cores) as slot:
             return papermill.execute_notebook(
                 literal(self.notebook),
                 literal(folder / NOTEBOOK),

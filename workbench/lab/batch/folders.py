@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from workbench.analysis.tables.status import is_run, read_plan
+from workbench.core.base.by_value import sent
 from workbench.core.base.files import sha256
 from workbench.core.base.settings import SettingError, check_kind, path_of
-from workbench.core.base.trust import limited
+from workbench.core.base.trust import limit, limited
 from workbench.core.base.user_code import run_hash
+from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import PLAN
 from workbench.core.trace.trust import code_names, permitted
-from workbench.lab.batch.sweeps import Sweep
+from workbench.lab.batch.sweeps import Item, Sweep
 from workbench.mpi import clusters
 
 
@@ -93,6 +95,21 @@ def signed(plan: Sweep) -> dict[str, Any]:
 def noted(plan: Sweep) -> dict[str, Any]:
     """Return a sweep as its folder describes it."""
     return plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def own_of(items: Iterable[Item]) -> str:
+    """Return the user's definitions that kernels cannot read from a file, by value, or empty if there are none."""
+    found: dict[Any, None] = {}
+    for e in (item.experiment for item in items):
+        parts = {e.scheme: e.built_scheme, e.problem: e.problem_spec, e.optimiser: e.build_optimiser()}
+        read = {type(kind) for name, kind in parts.items() if ".py:" in name}
+        found |= dict.fromkeys(thing for thing in definitions_of(e) if thing not in read)
+    return sent(list(found)) if found else ""
+
+
+def allowed() -> dict[str, str] | None:
+    """Return the code that kernels may run, by name and hash, or None without a limit (see `base.trust`)."""
+    return None if (now := limit()) is None else dict(now.allowed)
 
 
 def _no_run(folder: Path) -> Path:

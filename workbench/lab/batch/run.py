@@ -21,23 +21,21 @@ from workbench.analysis.tables.rows import Place, read
 from workbench.analysis.tables.status import Status, alone, write_plan
 from workbench.analysis.tables.table import Runs, runs
 from workbench.core.base.bar import Bar
-from workbench.core.base.by_value import sent
 from workbench.core.base.files import write_json
 from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
-from workbench.core.base.trust import limit
-from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import NOTEBOOK as EXECUTED
 from workbench.core.trace.layout import PLAN, SEARCH_STATE, STOP, TRACE
 from workbench.core.trace.trust import sign_code
+from workbench.lab.batch.cores import check as check_cores
 from workbench.lab.batch.dispatch import Dispatcher, run_notebooks
 from workbench.lab.batch.execution import NotebookRunner, literal
 from workbench.lab.batch.executors import ExecutorSettings, Given, connected, executor_of
-from workbench.lab.batch.folders import noted, opened, signed
+from workbench.lab.batch.folders import allowed, noted, opened, own_of, signed
 from workbench.lab.batch.jobs import OTHER_PARAMETERS
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import illustrate, preload, write_script
-from workbench.lab.batch.sharded import Tally, made_whole, run_chunks, wanted
+from workbench.lab.batch.sharded import Tally, restored, run_chunks, wanted
 from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep
 from workbench.lab.batch.task import Order
 from workbench.lab.notebooks import grammar_put_off, shipped
@@ -166,6 +164,8 @@ class Options:
 
 def _swept(plan: Sweep, target: Path, options: Options) -> Summary:
     """Run a sweep in kernels of this process."""
+    if plan.cores is not None:
+        check_cores(plan.cores)
     getting_ready, jobs = room(options.jobs), options.jobs
     threads = max(1, (os.cpu_count() or 1) // jobs)
     items, chosen = _items(plan, target, options)
@@ -174,7 +174,12 @@ def _swept(plan: Sweep, target: Path, options: Options) -> Summary:
             kernels.warm()
             _check(options.notebook, {name for item in chosen for name in item.spec})
         runner = NotebookRunner(
-            options.notebook.resolve(), target.resolve(), kernels, Semaphore(jobs), options.timeout
+            options.notebook.resolve(),
+            target.resolve(),
+            kernels,
+            Semaphore(jobs),
+            options.timeout,
+            plan.cores,
         )
         work = partial(_work, runner, getting_ready=getting_ready, progress=options.progress)
         return _at_work(plan, target, options, items, chosen, work)
@@ -184,7 +189,7 @@ def _dispatched(plan: Sweep, target: Path, options: Options, executor: Given | E
     """Run a sweep on an executor."""
     items, chosen = _items(plan, target, options)
     _check(options.notebook, {name for item in chosen for name in item.spec})
-    order = _order(target, options, chosen)
+    order = _order(plan, target, options, chosen)
     order = replace(order, notebook=read_text(options.notebook), path=str(options.notebook.resolve()))
     with connected(executor, options.jobs) as connection:
         dispatcher = Dispatcher(order, connection, options.progress)
@@ -200,11 +205,13 @@ def _dispatched(plan: Sweep, target: Path, options: Options, executor: Given | E
         return _at_work(plan, target, options, items, chosen, work)
 
 
-def _order(target: Path, options: Options, own: list[Item]) -> Order:
+def _order(plan: Sweep, target: Path, options: Options, own: list[Item]) -> Order:
     """Return the fields that all tasks of a sweep share. `own`: runs with user-defined code."""
     until = None if options.walltime is None else time.time() + options.walltime
     where = (str(target.resolve()), secrets.token_hex(16), str(Path.cwd()))
-    return Order(*where, own=own_of(own), allowed=allowed(), timeout=options.timeout, until=until)
+    return Order(
+        *where, own=own_of(own), allowed=allowed(), cores=plan.cores, timeout=options.timeout, until=until
+    )
 
 
 def _sharded(plan: Sweep, target: Path, options: Options, executor: Given | ExecutorSettings) -> Summary:
@@ -218,7 +225,7 @@ def _sharded(plan: Sweep, target: Path, options: Options, executor: Given | Exec
             (target / STOP).unlink(missing_ok=True)
         runs = wanted(plan, target, options.only)
         note(plan, target, [], connection.engines or options.jobs, runs.before, runs.total)
-        dispatcher = Dispatcher(_order(target, options, runs.own), connection, options.progress)
+        dispatcher = Dispatcher(_order(plan, target, options, runs.own), connection, options.progress)
         try:
             tally = run_chunks(dispatcher, plan, runs, connection.engines) if runs.todo else Tally()
         except KeyboardInterrupt as stopped:
@@ -233,13 +240,13 @@ def _tallied(target: Path, before: int, tally: Tally) -> Summary:
     return Summary(target, before, states, counts=counts)
 
 
-def report(run: str | Path, trust: bool = False) -> Path:
-    """Make a run of a sweep without notebooks whole: its folder, notebook and page; return its folder.
+def restore(run: str | Path, trust: bool = False) -> Path:
+    """Restore folder, notebook and page of a run of a sweep without notebooks; return the folder.
 
     The run is executed again from its settings. `run`: its folder, as the table of runs names it. `trust`: as in
     `sweep`. Raises `SettingError` if the run does not exist, and `RunError` if its rounds are not the same bits.
 
-    >>> report("results/first")
+    >>> restore("results/first")
     Traceback (most recent call last):
     workbench.core.base.settings.SettingError: run = 'results/first': is not in a sweep's folder; give FOLDER/RUN
     """
@@ -247,7 +254,7 @@ def report(run: str | Path, trust: bool = False) -> Path:
     if not (path.parent / PLAN).is_file():
         raise SettingError(f"run = {str(run)!r}: is not in a sweep's folder; give FOLDER/RUN")
     with opened(path.parent, None, trust):
-        return made_whole(path, NOTEBOOK, own_of, allowed())
+        return restored(path, NOTEBOOK, own_of, allowed())
 
 
 def _items(plan: Sweep, target: Path, options: Options) -> tuple[list[Item], list[Item]]:
@@ -349,21 +356,6 @@ class Values:
                 raise SettingError(f"search.of = {s.of!r}: {item.name} has no such result; {why}")
             self._known[item.key] = float(row.results[s.of])
         return self._known[item.key]
-
-
-def own_of(items: Iterable[Item]) -> str:
-    """Return the user's definitions that kernels cannot read from a file, by value, or empty if there are none."""
-    found: dict[Any, None] = {}
-    for e in (item.experiment for item in items):
-        parts = {e.scheme: e.built_scheme, e.problem: e.problem_spec, e.optimiser: e.build_optimiser()}
-        read = {type(kind) for name, kind in parts.items() if ".py:" in name}
-        found |= dict.fromkeys(thing for thing in definitions_of(e) if thing not in read)
-    return sent(list(found)) if found else ""
-
-
-def allowed() -> dict[str, str] | None:
-    """Return the code that kernels may run, by name and hash, or None without a limit (see `base.trust`)."""
-    return None if (now := limit()) is None else dict(now.allowed)
 
 
 def check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -> None:

@@ -26,7 +26,7 @@ from workbench.core.trace.definitions import sources_of
 from workbench.core.trace.layout import ATTEMPTS, SHARDS, TRACE
 from workbench.core.trace.trace import Trace
 from workbench.lab.batch.chunk import run_chunk, unpack_shard
-from workbench.lab.batch.dispatch import MAX_LOSSES, Answer, Dispatcher, Task
+from workbench.lab.batch.dispatch import MAX_LOSSES, USUAL_ENGINES, Answer, Dispatcher, Task
 from workbench.lab.batch.execution import NotebookRunner
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import write_script
@@ -38,10 +38,7 @@ CHUNK_SECONDS = (
     5.0  # target time of a task, s: shorter tasks make more files, longer ones lose more with an engine
 )
 FIRST_CHUNK, MAX_CHUNK = 8, 1000  # number of runs of a task before their time is known; max number
-TASKS_PER_ENGINE, USUAL_ENGINES = (
-    3,
-    16,
-)  # tasks that wait for each engine; engines where their number is not known
+TASKS_PER_ENGINE = 3  # tasks that wait for each engine
 
 
 @dataclass
@@ -177,7 +174,7 @@ def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, engines: int |
     return tally
 
 
-def made_whole(
+def restored(
     run: str | Path, notebook: Path, own: Callable[[list[Item]], str], allowed: dict[str, str] | None
 ) -> Path:
     """Make the folder, the notebook and the page of a run in shards from its settings. Return the page's folder.

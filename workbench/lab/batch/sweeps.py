@@ -54,7 +54,9 @@ class Sweep(Settings):
     executor: ExecutorSettings | None = setting(
         None, "where runs are executed; empty = in kernels of this machine"
     )
-
+    cores: int | None = setting(
+        None, "cores of each run, which it shares with no other run; empty = all share all", ge=1
+    )
     notebooks: bool = setting(
         True, "a folder, a notebook and a page for each run; false: rows and curves of many runs in one file"
     )
@@ -90,6 +92,8 @@ class Sweep(Settings):
             raise SettingError(
                 "notebooks = False: a search reads the folders of its runs; leave notebooks out"
             )
+        if self.cores is not None and not self.notebooks:
+            raise SettingError(f"cores = {self.cores}: is of runs with notebooks; drop one of the two")
         sections = {"cases": _size(self.cases or 1), "grid": prod(map(_size, self.grid.values()))}
         sections["sample.count"] = self.sample.count if self.sample else 1
         sections["seeds"] = self.seeds if isinstance(self.seeds, int) else _size(self.seeds)

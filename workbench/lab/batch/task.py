@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Lock, Semaphore, Thread
 from typing import Any
 
-from workbench.analysis.tables.status import Status, host
+from workbench.analysis.tables.status import Status
 from workbench.core.base.by_value import register
 from workbench.core.base.errors import RunError
 from workbench.core.base.files import write_file
@@ -37,6 +37,8 @@ from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.sweeps import Item
 
 POLL_INTERVAL_S = 0.3  # s between two checks for a request to stop
+# s that an engine waits after the first error of its host; each further error doubles it
+FIRST_PAUSE_S = 2.0
 # Errors of a host, not of a run: the run is done again elsewhere.
 HOST_ERRORS = ("[Errno 28]", "[Errno 122]", "[Errno 5]", "No space left")
 
@@ -48,7 +50,8 @@ class Order:
     `folder`: folder of the sweep on the client. `token`: content of a file there, by which an engine checks that it
     reads the same folder. `home`: where runs look for the user's files. `notebook`: its text; `path`: its file. `own`,
     `allowed`: user-defined code, and what may run of it, see `by_value` and `trust`. `versions`: the client's.
-    `threads`: threads of linear algebra in a run. `timeout`: s for a cell. `until`: end of the engines, s since 1970.
+    `threads`: threads of linear algebra in a run. `cores`: cores of each run. `timeout`: s for a cell. `until`: end of
+    the engines, s since 1970.
     """
 
     folder: str
@@ -60,6 +63,7 @@ class Order:
     allowed: dict[str, str] | None = None
     versions: dict[str, str] = field(default_factory=versions)
     threads: int = 1
+    cores: int | None = None
     timeout: float | None = None
     until: float | None = None
 
@@ -103,14 +107,15 @@ class Order:
 
 
 _longest: dict[str, float] = {}  # s that the longest run of a sweep took in this process
+_host_errors: dict[str, int] = {}  # number of successive errors of this host in a sweep
 
 
 def run_notebook(order: str, run: str) -> dict[str, Any]:
     """Run one notebook, and return its status, with its files if this engine cannot read the sweep's folder.
 
     order: fields of an `Order`, as JSON. run: name, spec, engine, cluster and expected seconds of the run, as JSON.
-    An answer has `refused` (this engine can run nothing of the sweep), `missing` (was not begun), `lost` (the host
-    failed, not the run), or `status`.
+    An answer has `refused` (this engine can run nothing of the sweep), `missing` (was not begun), `lost` (the engine
+    failed, not the run; see `lost`), or `status`.
     """
     task, item = Order(**json.loads(order)), json.loads(run)
     if answer := refusal(task, float(item.pop("expected", 0.0))):
@@ -119,7 +124,10 @@ def run_notebook(order: str, run: str) -> dict[str, Any]:
     try:
         answer = _in_thread(task, item)
     except Exception as error:
-        return {"lost": f"{platform.node()}: {' '.join(f'{type(error).__name__}: {error}'.split())}"}
+        return lost(task, f"{type(error).__name__}: {error}")
+    if why := answer.get("lost"):
+        return lost(task, why)
+    ended_well(task)
     _longest[task.token] = max(time.monotonic() - begun, _longest.get(task.token, 0.0))
     return {"host": platform.node(), **answer}
 
@@ -132,6 +140,31 @@ def refusal(task: Order, expected: float = 0.0) -> dict[str, Any]:
         return {"missing": "the sweep was stopped"}
     late = task.too_late(expected)
     return {"missing": late} if late else {}
+
+
+def lost(task: Order, why: str) -> dict[str, Any]:
+    """Return the answer of a task that was lost: `lost`, its reason, and whether it was a `host_error`.
+
+    After an error of the host, such as a full disk, the answer comes after a pause, in which other engines do the runs.
+    """
+    answer = {"lost": f"{platform.node()}: {' '.join(why.split())}", "host_error": is_host_error(why)}
+    if answer["host_error"]:
+        count = _host_errors[task.token] = _host_errors.get(task.token, 0) + 1
+        pause = max(FIRST_PAUSE_S, _longest.get(task.token, 0.0)) * 2.0 ** (count - 1)
+        until = time.monotonic() + pause
+        while time.monotonic() < until and not task.stopped:
+            time.sleep(POLL_INTERVAL_S)
+    return answer
+
+
+def ended_well(task: Order) -> None:
+    """Record that this host could do a task."""
+    _host_errors.pop(task.token, None)
+
+
+def is_host_error(why: str) -> bool:
+    """Return whether an error is one of a host, such as a full disk."""
+    return any(sign in why for sign in HOST_ERRORS)
 
 
 def _in_thread(task: Order, item: dict[str, Any]) -> dict[str, Any]:
@@ -163,10 +196,10 @@ def _run(task: Order, fields: dict[str, Any], kernels: Kernels) -> dict[str, Any
         notebook = attempt / NOTEBOOK
         write_file(notebook, task.notebook)
         item = Item({}, Experiment(**fields["spec"]), fields["engine"], fields["cluster"], fields["name"])
-        runner = NotebookRunner(notebook, attempt, kernels, Semaphore(), task.timeout)
+        runner = NotebookRunner(notebook, attempt, kernels, Semaphore(), task.timeout, task.cores)
         status = renamed(runner.run(item), attempt / item.name, final, task.path)
-        if status.state == "failed" and any(sign in status.error for sign in HOST_ERRORS):
-            return {"lost": f"{host()['name']}: {status.error}"}
+        if status.state == "failed" and is_host_error(status.error):
+            return {"lost": status.error}
         if not shared:
             return {"status": asdict(status), **_packed(attempt / item.name)}
         if status.state == "done":

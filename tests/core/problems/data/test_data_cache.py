@@ -4,8 +4,10 @@ import json
 import multiprocessing
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,6 +168,29 @@ def test_load_in_many_processes_at_once(home: Path, damaged: bool) -> None:
     assert all(np.array_equal(each.X, sets[0].X) for each in sets)
     (folder,) = (home / "data").iterdir()
     np.testing.assert_array_equal(room.reopen(folder).X, sets[0].X)
+
+
+def slow_load(count: Path) -> None:
+    """Load data whose preparation takes some time and is counted in a file."""
+    prepare = dataset.prepare
+
+    def counted(*arguments: Any) -> None:
+        with count.open("a") as file:
+            file.write("1")
+        time.sleep(1.0)
+        prepare(*arguments)
+
+    dataset.prepare = counted
+    load("synthetic", "binary", samples=30)
+
+
+def test_processes_that_begin_together_prepare_data_once(home: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        answers = [pool.apply_async(slow_load, (home / "count",)) for _ in range(3)]
+        for answer in answers:
+            answer.get(timeout=120)
+    assert (home / "count").read_text() == "1"
+    assert len(list((home / "data").iterdir())) == 1
 
 
 def test_cache_entry_of_another_process_is_valid_until_the_file_changes(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ import platformdirs
 
 from workbench.core.base.errors import reason
 from workbench.core.base.files import atomic_folder, private_folder, sha256, temporary_name, write_file
+from workbench.core.base.locks import Lock
 from workbench.core.base.reading import read_npy
-from workbench.core.base.settings import user_path
+from workbench.core.base.settings import SettingError, user_path
 from workbench.core.base.text import read_json
 
 from .options import DataError, Options
@@ -28,6 +30,9 @@ _ELSEWHERE = "set WORKBENCH_CACHE, or XDG_CACHE_HOME for all caches, to a folder
 
 # resolution of file times, s: a file that is written again within this time may keep its modification time
 RACY_INTERVAL_S = 2.0
+
+LOCK = ".lock"  # file beside the folders, locked by the process that builds one
+MAX_WAIT_S = 600.0  # max s of waiting for another process that builds
 
 # hashes of files by path, inode, size and time, see `hashed`
 _hashes: dict[tuple[str, int, int, int], str] = {}
@@ -94,9 +99,26 @@ def ensure(folder: Path, build: Callable[[Path], None]) -> Prepared:
                 warnings.warn(f"prepared data were damaged ({error}) and are built again", RuntimeWarning, 3)
                 _discard(folder)
         _make_parent(folder)
-        with atomic_folder(folder) as temporary:
-            build(temporary)
+        with _alone(folder):
+            if not folder.exists():
+                with atomic_folder(folder) as temporary:
+                    build(temporary)
     raise DataError(f"cache: {folder} is damaged again and again; {_ELSEWHERE}")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait while another process of this host builds data, unless it takes too long: it may be paused."""
+    lock, until, taken = Lock(folder.parent / LOCK), time.monotonic() + MAX_WAIT_S, False
+    try:
+        with suppress(OSError, SettingError):  # no lock can be had
+            while not (taken := lock.take()) and time.monotonic() < until:
+                pass
+        yield
+    finally:
+        if taken:
+            lock.path.unlink(missing_ok=True)
+            lock.release()
 
 
 def open_folder(folder: Path) -> Prepared:

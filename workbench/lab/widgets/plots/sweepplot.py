@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from workbench.analysis.tables.status import read_plan
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
-from workbench.lab.batch.background import Progress, SweepRun
+from workbench.lab.batch.background import Progress, SweepRun, host_lines
 from workbench.lab.figures.gallery.bands import bands
 from workbench.lab.figures.gallery.importance import importance
 from workbench.lab.figures.gallery.parallel import parallel
@@ -37,7 +37,6 @@ from workbench.lab.widgets.plots.plot import Plot, Stills
 POLL_INTERVAL_S, MAX_READING_SHARE = 0.5, 0.2  # s between polls; max share of the time for reading the table
 VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
 FINAL_STATES = ("done", "failed", "stopped")
-MAX_SHOWN_RUNS = 3  # max number of active runs that are named for each host
 MAX_SHOWN_FAILURES = 8  # max number of listed failures
 MAX_GROUPS = 12  # max number of groups that are drawn together
 ALL_PARAMETERS = "all that differs"
@@ -184,12 +183,8 @@ class SweepPlot(Pane):
 
 
 def _hosts(p: Progress) -> str:
-    """Return the active runs of each host, if there are several, and the link to the executor's dashboard."""
-    shown = p.hosts.items() if len(p.hosts) > 1 else ()
-    lines = [
-        sentence(f"{host}: {len(names)} under way, {', '.join(names[:MAX_SHOWN_RUNS])}")
-        for host, names in shown
-    ]
+    """Return what each host does, if there are several, and the link to the executor's dashboard."""
+    lines = [sentence(text) for text in host_lines(p)]
     safe = p.link.startswith(("http://", "https://"))
     link = (
         f'<a href="{escape(p.link)}" target="_blank" rel="noopener">dashboard of the executor</a>'

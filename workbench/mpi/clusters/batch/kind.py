@@ -158,6 +158,15 @@ class BatchCluster(Cluster):
         """Return variables for mpiexec that only this kind needs."""
         return {}
 
+    def environment(self) -> dict[str, str]:
+        """Return the variables for mpiexec and the ranks in a job."""
+        caches = {name: os.environ[name] for name in CACHE_VARIABLES if name in os.environ}
+        return mpiexec.settings("self,sm,tcp") | self.launch_settings() | caches
+
+    def with_variables(self, command: Sequence[str]) -> tuple[str, ...]:
+        """Return a command line of a job with these variables."""
+        return ("env", *(f"{name}={value}" for name, value in self.environment().items()), *command)
+
     @override
     def located(self, folder: Path) -> Self:
         if self.login is None:
@@ -275,7 +284,7 @@ class Login(Site):
         jobs.remove_stale(cluster.pools)
         jobs.free(cluster.pools, cluster.cancel)
         more: dict[str, Any] = {"within": cluster.pools, "mark": cluster.mark, "by": this_process()}
-        more |= {"keep": 60.0 * cluster.idle, "environment": self._environment()}
+        more |= {"keep": 60.0 * cluster.idle, "environment": self.cluster.environment()}
         rank = (cluster.interpreter, "-P", "-m", RANKS_MODULE)
         command = partial(cluster.mpiexec, nodes * tasks, tasks, *rank)
         folder = make_folder(nodes * tasks, command, None, **more)
@@ -286,11 +295,6 @@ class Login(Site):
             raise
         (folder / NUMBER_PATTERN).write_text(number)
         return self._pool(folder, nodes * tasks, number)
-
-    def _environment(self) -> dict[str, str]:
-        """Return the variables for mpiexec and the ranks in a job."""
-        caches = {name: os.environ[name] for name in CACHE_VARIABLES if name in os.environ}
-        return mpiexec.settings("self,sm,tcp") | self.cluster.launch_settings() | caches
 
     def _script(self, folder: Path, spec: JobSpec) -> Path:
         """Write a job's script, and return its path."""
@@ -369,7 +373,7 @@ class Login(Site):
         try:
             spec = replace(self._all_nodes(folder), tasks=1)
             each = cluster.mpiexec(spec.nodes, 1, "bash", "-c", HOST_COMMAND, str(folder), *command)
-            text = ("env", *(f"{name}={value}" for name, value in self._environment().items()), *each)
+            text = cluster.with_variables(each)
             job = status_of(cluster, cluster.submit(self._script(folder, replace(spec, command=text))))
             _await_over(job, progress)
             written = {path.stem: read_text(path).strip() for path in sorted(folder.glob("*.code"))}

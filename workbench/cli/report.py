@@ -1,11 +1,11 @@
-"""The command `page`: a report of runs as one HTML file."""
+"""The command `report`: a report of runs as one HTML file."""
 
 from pathlib import Path
 
 import click
 from click import option
 
-from workbench.lab.batch.report_page import report
+from workbench.lab.batch.report_page import report as write_report
 
 _PATH = click.Path(path_type=Path)
 
@@ -16,10 +16,10 @@ _PATH = click.Path(path_type=Path)
 @option("--target", type=float, help="Value of the metric to compare runs by.  [default: what all reach]")
 @option("--metric", default="loss", show_default=True, help="Metric of the target.")
 @option("--trust", is_flag=True, help="Load code that the runs name, such as mine.py:Half.")
-def page(source: tuple[Path, ...], output: Path, target: float | None, metric: str, trust: bool) -> None:
+def report(source: tuple[Path, ...], output: Path, target: float | None, metric: str, trust: bool) -> None:
     """Write a page of a run, of several runs, or of a sweep, from their FOLDERs.
 
     It is one file, opened without a network: settings, tables, figures, versions, and how to reproduce them.
     """
     given = source[0] if len(source) == 1 else list(source)
-    click.echo(report(given, output, target=target, metric=metric, trust=trust))
+    click.echo(write_report(given, output, target=target, metric=metric, trust=trust))

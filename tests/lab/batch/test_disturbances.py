@@ -1,0 +1,65 @@
+"""Sweeps whose engines are killed and paused 50 times at random moments equal undisturbed ones."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.support.disturbances import DEAD_AFTER_BEATS, Disturber, assert_same, engines, workers
+from tests.support.sweep_runs import QUICK
+from workbench.lab.batch import Sweep, sweep
+from workbench.lab.batch import engines as module
+from workbench.mpi.launch.processes import awaited
+
+pytestmark = [pytest.mark.mpi, pytest.mark.slow]
+DISTURBANCES = 50
+PLAN = Sweep(base={**QUICK, "rounds": 400}, seeds=16)
+SHARDED = Sweep(base={**QUICK, "workers": 40, "rounds": 100}, seeds=400, notebooks=False)
+
+
+def rounds_of(plan: Sweep, undisturbed: Path, folder: Path, kind: str, times: int, kills: float) -> None:
+    """Repeat a sweep under disturbances until there were enough of them, and compare each with the undisturbed one."""
+    found = engines if kind == "ipyparallel" else workers
+    done: list[str] = []
+    for seed in count():
+        with Disturber(found, times - len(done), seed, kills) as disturber:
+            summary = sweep(plan, folder / str(seed), executor={"kind": kind, "engines": 2}, progress=False)
+        done += disturber.done
+        print(f"seed {seed}: {', '.join(disturber.done)}; {summary}", flush=True)
+        assert not summary.failed
+        assert_same(undisturbed, folder / str(seed))
+        assert awaited(lambda: not found(), 60.0)
+        if len(done) >= times:
+            return
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    sweep(PLAN, folder := tmp_path_factory.mktemp("undisturbed") / "sweep", jobs=2, progress=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    sweep(SHARDED, folder := tmp_path_factory.mktemp("shards") / "sweep", jobs=2, progress=False)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def soon_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count an engine as dead after some heartbeats, so that its run is done elsewhere while it is paused."""
+    monkeypatch.setattr(module, "MAX_MISSED_BEATS", DEAD_AFTER_BEATS)
+
+
+def test_notebooks_on_engines_that_are_killed_and_paused(undisturbed: Path, tmp_path: Path) -> None:
+    rounds_of(PLAN, undisturbed, tmp_path, "ipyparallel", DISTURBANCES, kills=0.5)
+
+
+def test_shards_on_engines_that_are_killed_and_paused(undisturbed_shards: Path, tmp_path: Path) -> None:
+    rounds_of(SHARDED, undisturbed_shards, tmp_path, "ipyparallel", DISTURBANCES // 5, kills=0.5)
+
+
+def test_shards_on_processes_that_are_killed(undisturbed_shards: Path, tmp_path: Path) -> None:
+    rounds_of(SHARDED, undisturbed_shards, tmp_path, "processes", DISTURBANCES // 5, kills=0.5)
