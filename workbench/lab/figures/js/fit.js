@@ -189,10 +189,40 @@ function spaced(figure, width) {
   return { data: figure.data.with(place, made), layout: higher({ ...layout, margin: { ...margin, l: left, r: side, t: margin.t + more } }, more) };
 }
 
+const CELL = "%{text}", SIDE = 4, SMALL = 12; // template of a cell's text; px beside it; least px of its letters
+const FEW = 3; // letters of a cut name at least
+
+/** Return the text of a cell whose lines are no wider than a number of pixels: names are cut. Empty: it does not fit. */
+function shortened(text, font, width) {
+  const lines = text.split("<br>").map((line) => {
+    if (wide(line, font) <= width) return line;
+    const kept = Math.floor((line.length * width) / wide(`${line}…`, font));
+    return kept < FEW || !Number.isNaN(parseFloat(line)) ? null : `${line.slice(0, kept)}…`;
+  });
+  return lines.includes(null) ? "" : lines.join("<br>");
+}
+
+/** Keep texts within their cells. Where some do not fit, a figure with names of its colours has them in its legend only. */
+function celled(figure, width, scale) {
+  const place = figure.data.findIndex(({ type, texttemplate }) => type === "heatmap" && texttemplate === CELL);
+  if (place < 0) return figure;
+  const trace = figure.data[place], rows = Array.from(trace.text, (row) => [...row]), { layout } = figure, margin = margins(layout);
+  const axis = layout[(trace.xaxis ?? "x").replace("x", "xaxis")], columns = Math.max(...rows.map((row) => row.length));
+  const room = ((width - margin.l - margin.r) * span(axis)) / columns - SIDE;
+  const font = { family: family(layout), size: size(layout, trace.textfont) };
+  const lines = rows.flat().flatMap((words) => `${words}`.split("<br>")), most = Math.max(...lines.map((line) => wide(line, font)));
+  font.size = Math.min(font.size, Math.max(SMALL * scale, Math.floor((font.size * room) / most)));
+  const text = rows.map((row) => row.map((words) => shortened(`${words}`, font, room)));
+  const gone = rows.some((row, i) => row.some((words, j) => words && !text[i][j]));
+  const named = gone && figure.data.some(({ name, showlegend }, i) => i !== place && name && showlegend !== false);
+  const made = { ...trace, text: named ? text.map((row) => row.map(() => "")) : text, textfont: { ...trace.textfont, size: font.size } };
+  return { data: figure.data.with(place, made), layout: named ? { ...layout, showlegend: true } : layout };
+}
+
 /** Return a figure as it fits into a width (px); `scale`: of the page's text. */
 function fitted(figure, width, scale = 1) {
   if (!width) return figure;
-  const whole = grown(figure, scale * (width < PHONE ? 0.86 : 1));
+  const whole = celled(grown(figure, scale * (width < PHONE ? 0.86 : 1)), width, scale);
   const { data, layout } = spaced(flat({ ...whole, layout: stacked(whole.layout, width, scale) }, width, scale), width);
   return { data, layout: titled(lined(thinned(lowered(layout, data, width, scale), width), width), width, scale) };
 }
@@ -209,6 +239,12 @@ async function redraw(Plotly, plot, figure, config) {
   return Plotly.react(plot, figure.data, figure.layout, config);
 }
 
+/** Move the buttons of a figure, which are seen while the pointer is over it, from its title to below its axis. */
+function lowerButtons(plot) {
+  const style = plot.querySelector(".modebar-container")?.style;
+  for (const [name, value] of [["top", "auto"], ["bottom", "0"], ["height", "32px"]]) style?.setProperty(name, value, "important");
+}
+
 /** Keep a drawn figure of a page fitted to its box; `config` is that of its first drawing. */
 function keepFitted(Plotly, plot, config) {
   const figure = { data: plot.data, layout: structuredClone(plot.layout) };
@@ -220,6 +256,7 @@ function keepFitted(Plotly, plot, config) {
     const { data, layout } = fitted(figure, width);
     if (figure.layout.height) plot.style.height = `${layout.height}px`;
     await redraw(Plotly, plot, { data, layout: { ...layout, autosize: true, uirevision: "page" } }, config);
+    lowerButtons(plot);
   };
   new ResizeObserver(fit).observe(plot);
   return fit();
