@@ -193,7 +193,7 @@ def explorer(page: Page, server: Server, root: Path, tries: int) -> None:
     )
     lab, began = Lab(page, server, "explore.ipynb"), time.monotonic()
     lab.run_all(wait=False)
-    plot = '[role=figure][aria-label*="Time per round"] .wb-plot[data-drawn]'
+    plot = '[role=figure][aria-label*="Time per round"] .wb-forecast[data-drawn]'
     page.locator(plot).wait_for()
     print(f"  {'first figure':46s} {time.monotonic() - began:.1f} s", flush=True)
     print_times(
@@ -383,7 +383,7 @@ def many(page: Page, server: Server, root: Path, _: int) -> None:
     server.end_kernels()
     (root / "click.ipynb").write_text(nbformat.writes(notebook(f"{REAL}\nwb.explore(e)")))
     Lab(page, server, "click.ipynb").run_all()
-    page.locator('[role=figure][aria-label*="Time per round"] .wb-plot[data-drawn]').wait_for()
+    page.locator('[role=figure][aria-label*="Time per round"] .wb-forecast[data-drawn]').wait_for()
     page.get_by_role("tab", name="Run", exact=True).click()
     page.get_by_label("Engine").select_option("real processes (MPI)")
     page.get_by_role("button", name="Run", exact=True).scroll_into_view_if_needed()

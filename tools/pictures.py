@@ -153,7 +153,7 @@ def opened(page: Page, server: Server, dark: bool) -> Locator:
     lab.dark(dark)
     lab.run_all()
     page.add_style_tag(content=".jp-InputArea, .jp-OutputPrompt { visibility: hidden; }")
-    page.locator('[role=figure][aria-label*="Time per round"] .wb-plot[data-drawn]').first.wait_for()
+    page.locator('[role=figure][aria-label*="Time per round"] .wb-forecast[data-drawn]').first.wait_for()
     return page.locator(".wb-explorer").first
 
 

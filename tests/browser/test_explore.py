@@ -24,8 +24,8 @@ ALL_DARK = """() => [...document.querySelectorAll('.wb-plot')].filter(p => p.lay
   .every(p => p.layout.template.layout.paper_bgcolor === '#111111')"""
 WRITTEN = """(ending) => [...document.querySelectorAll('.wb-note')]
   .some(e => e.innerText.startsWith('written') && e.innerText.includes('.' + ending))"""
-FITS = """() => { const p = document.querySelector('.wb-plot[data-drawn]');
-  return Math.abs(p._fullLayout.width - p.offsetWidth) < 2; }"""
+FITS = """() => [...document.querySelectorAll('.wb-plot[data-drawn]')].filter((p) => p.offsetParent)
+  .every((p) => Math.abs(p._fullLayout.width - p.offsetWidth) < 2)"""
 SCROLLED = """() => [...document.querySelectorAll('.wb-explorer, .wb-explorer *')]
   .filter(e => /auto|scroll/.test(getComputedStyle(e).overflowY) && !e.matches('textarea, select'))
   .filter(e => e.scrollHeight > e.clientHeight + 1)

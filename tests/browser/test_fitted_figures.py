@@ -110,9 +110,12 @@ ODD: dict[str, Callable[[Any], go.Figure]] = {
     ),
     "many winners": lambda theme: wb.figures.phase_diagram(
         SchemeGrid(
-            ("UMW", "CR stragglers=2", "GC"), tuple(Fraction(i, 4) for i in range(4)),
-            (0.0, *np.geomspace(1e-5, 1, 11)), 1.0 + np.arange(144).reshape(4, 12, 3) % 7 % 3,
-        ), theme=theme,
+            ("UMW", "CR stragglers=2", "GC"),
+            tuple(Fraction(i, 4) for i in range(4)),
+            (0.0, *np.geomspace(1e-5, 1, 11)),
+            1.0 + np.arange(144).reshape(4, 12, 3) % 7 % 3,
+        ),
+        theme=theme,
     ),
     "long title": lambda theme: wb.figures.round_times([run("UMW", 2, 4)], theme=theme).update_layout(
         title_text="A title with more words than are in one line of any page " * 3

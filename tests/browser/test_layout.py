@@ -106,6 +106,32 @@ def test_layout_in_jupyterlab_beside_the_file_browser(
     assert noise.errors == []
 
 
+def test_banner_of_a_kernel_that_was_shut_down(
+    page: Page, server: Server, write: object, screens: Path, alone: None
+) -> None:
+    """It is shown without a click, light and dark, and its button starts a kernel that runs all cells."""
+    assert callable(write)
+    lab = Lab(page, server, write("import workbench as wb\nexplorer = wb.explore('fig8')\nexplorer"))
+    me = User(page)
+    lab.run_all()
+    me.drawn("Time per round")
+    banner = page.locator(".wb-tools .wb-banner")
+    assert not banner.is_visible()
+    server.end_kernels()
+    banner.wait_for()
+    bad: list[str] = []
+    for dark in (False, True):
+        lab.dark(dark)
+        for size in WINDOWS:
+            resized(page, size)
+            bad += found(page, f"{size}, {'dark' if dark else 'light'}, banner")
+            page.screenshot(path=screens / f"banner-{size[0]}-{'dark' if dark else 'light'}.png")
+    assert not bad, "\n".join(bad)
+    me.press("Start it and run all again")
+    banner.wait_for(state="hidden")
+    me.drawn("Time per round")
+
+
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """Serve the explorer as a page of its own, and return its address."""

@@ -62,7 +62,9 @@ def test_card_of_ended_operations_is_that_there_is_no_hang(tmp_path: Path) -> No
 
 
 def test_every_cause_has_a_label_and_an_advice() -> None:
-    kinds = set(re.findall(r'HangCause\(\s*\(?[a-z(),]+\)?,\s*"([a-z ]+)"', Path(module.__file__).read_text()))
+    kinds = set(
+        re.findall(r'HangCause\(\s*\(?[a-z(),]+\)?,\s*"([a-z ]+)"', Path(module.__file__).read_text())
+    )
     assert kinds == set(module.CAUSE_LABELS) == set(module.ADVICE)
 
 

@@ -112,7 +112,9 @@ class Hang:
         labels = dict.fromkeys(CAUSE_LABELS[cause.what] for cause in self.causes)
         who = Fact("Who", _upper(listed(self.culprits)), ", ".join(labels))
         first = next((each for each in self.unended if each.missing or each.names), None)
-        where = [] if first is None else [Fact("Since", _operation(first), f"{listed(first.entered)} entered")]
+        where = (
+            [] if first is None else [Fact("Since", _operation(first), f"{listed(first.entered)} entered")]
+        )
         return [*([who] if self.culprits else []), waiting, *where]
 
     @property

@@ -101,8 +101,13 @@ def _texts(contest: SchemeGrid) -> Words:
             texts[place] = f"{TIE}<br>of {equal}"
         elif winner == winner:
             lead = contest.lead[place]
-            texts[place] = contest.names[int(winner)] + (f"<br>{lead:.2g}×" if np.isfinite(lead) else "")
+            texts[place] = contest.names[int(winner)] + (f"<br>{_lead(lead)}×" if np.isfinite(lead) else "")
     return texts
+
+
+def _lead(ratio: float) -> str:
+    """Return a ratio with two digits, or three where two would be those of a tie."""
+    return f"{ratio:.3g}" if ratio < 1.095 else f"{ratio:.2g}"
 
 
 def _hovers(contest: SchemeGrid) -> Words:

@@ -155,15 +155,30 @@ function lined(layout, width) {
   return higher({ ...made, ...(annotations ? { annotations } : {}) }, more);
 }
 
+/** Keep every second or third named tick of a horizontal axis, if neighbours would cover one another: they are not turned. */
+function sparse(layout, axis, px) {
+  const texts = [...(axis.ticktext ?? [])], values = [...(axis.tickvals ?? [])], scale = axis.type === "log" ? Math.log10 : Number;
+  const places = values.map(scale), [low, high] = axis.range?.map(Number) ?? [Math.min(...places) - 0.5, Math.max(...places) + 0.5];
+  if (texts.length < 3 || texts.length !== values.length || !places.every(Number.isFinite)) return axis;
+  const font = { family: family(layout), size: size(layout, axis.tickfont, layout.template?.layout?.xaxis?.tickfont) };
+  const half = texts.map((text) => Math.max(...`${text}`.split("<br>").map((line) => wide(line, font))) / 2), unit = px / Math.abs(high - low);
+  const apart = (every, i) => i + every >= texts.length || half[i] + half[i + every] + 6 <= unit * Math.abs(places[i + every] - places[i]);
+  let every = 1;
+  while (every < texts.length && !texts.every((_, i) => i % every || apart(every, i))) every += 1;
+  const kept = (_, i) => i % every === 0;
+  return { ...axis, tickvals: values.filter(kept), ticktext: texts.filter(kept), tickangle: 0 };
+}
+
 /** Thin the ticks of horizontal axes that are too short for them, instead of turning them. */
 function thinned(layout, width) {
   const margin = margins(layout), made = { ...layout };
   const font = { family: family(layout), size: layout.template?.layout?.yaxis?.tickfont?.size ?? 12 };
   const labels = [...(layout.yaxis?.ticktext ?? layout.yaxis?.categoryarray ?? [])].flatMap((text) => `${text}`.split("<br>"));
   const over = width - Math.max(margin.l, ...labels.map((text) => wide(text, font) + 20)) - margin.r;
-  for (const [name, axis] of Object.entries(layout)) {
-    const px = over * span(axis);
-    if (!/^xaxis\d*$/.test(name) || px > TICKS || axis.type === "category" || axis.visible === false) continue;
+  for (const name of Object.keys(layout)) {
+    if (!/^xaxis\d*$/.test(name) || layout[name].type === "category" || layout[name].visible === false) continue;
+    const px = over * span(layout[name]), axis = (made[name] = sparse(layout, layout[name], px));
+    if (px > TICKS) continue;
     const { dtick, ...rest } = axis, log = typeof dtick === "string";
     made[name] = { ...(log || (dtick === 1 && px < 240) ? rest : axis), nticks: Math.max(3, Math.floor(px / 52)), tickangle: 0, ...(log && px > 160 ? { dtick: "D2" } : {}) };
   }
@@ -192,14 +207,16 @@ function spaced(figure, width) {
 const CELL = "%{text}", SIDE = 4, SMALL = 12; // template of a cell's text; px beside it; least px of its letters
 const FEW = 3; // letters of a cut name at least
 
-/** Return the text of a cell whose lines are no wider than a number of pixels: names are cut. Empty: it does not fit. */
+/** Return the text of a cell whose lines are no wider than a number of pixels: names are cut, numbers left out. Null: a
+ * name does not fit. */
 function shortened(text, font, width) {
-  const lines = text.split("<br>").map((line) => {
-    if (wide(line, font) <= width) return line;
+  const lines = text.split("<br>").flatMap((line) => {
+    if (wide(line, font) <= width) return [line];
+    if (!Number.isNaN(parseFloat(line))) return [];
     const kept = Math.floor((line.length * width) / wide(`${line}…`, font));
-    return kept < FEW || !Number.isNaN(parseFloat(line)) ? null : `${line.slice(0, kept)}…`;
+    return [kept < FEW ? null : `${line.slice(0, kept)}…`];
   });
-  return lines.includes(null) ? "" : lines.join("<br>");
+  return lines.includes(null) ? null : lines.join("<br>");
 }
 
 /** Keep texts within their cells. Where some do not fit, a figure with names of its colours has them in its legend only. */
@@ -213,9 +230,9 @@ function celled(figure, width, scale) {
   const lines = rows.flat().flatMap((words) => `${words}`.split("<br>")), most = Math.max(...lines.map((line) => wide(line, font)));
   font.size = Math.min(font.size, Math.max(SMALL * scale, Math.floor((font.size * room) / most)));
   const text = rows.map((row) => row.map((words) => shortened(`${words}`, font, room)));
-  const gone = rows.some((row, i) => row.some((words, j) => words && !text[i][j]));
+  const gone = text.some((row) => row.includes(null));
   const named = gone && figure.data.some(({ name, showlegend }, i) => i !== place && name && showlegend !== false);
-  const made = { ...trace, text: named ? text.map((row) => row.map(() => "")) : text, textfont: { ...trace.textfont, size: font.size } };
+  const made = { ...trace, text: text.map((row) => row.map((words) => (named ? "" : (words ?? "")))), textfont: { ...trace.textfont, size: font.size } };
   return { data: figure.data.with(place, made), layout: named ? { ...layout, showlegend: true } : layout };
 }
 
