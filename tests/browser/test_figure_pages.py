@@ -31,7 +31,7 @@ SHARES = """() => [...document.querySelectorAll('.js-plotly-plot')].map(plot => 
 NO_SHARE = [True, 0, False, ""]
 DRAWN = "figures => document.querySelectorAll('.js-plotly-plot .modebar-btn[data-title=Autoscale]').length === figures"
 # opacity of the buttons, and whether they are in the lower half of their figure
-BUTTONS = """() => { const bar = document.querySelector('.js-plotly-plot .modebar'), box = bar.getBoundingClientRect();
+BUTTONS = """() => { const bar = document.querySelector('.modebar-group'), box = bar.getBoundingClientRect();
   const plot = bar.closest('.js-plotly-plot').getBoundingClientRect();
   return [getComputedStyle(bar).opacity, 2 * box.top > plot.top + plot.bottom && box.bottom <= plot.bottom]; }"""
 GROUNDS = """() => [...document.querySelectorAll('.js-plotly-plot .main-svg:first-child')]

@@ -69,8 +69,9 @@ FAULTS = """([selector, least, wanted]) => {
       const above = plot && (box.top < plot.top - 1 || box.bottom > plot.bottom + 1);
       if (plot && (beyond(box, plot) || above)) found.add(`cut by its figure: ${about}`);
       const top = document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
-      const mine = !top || !root.contains(top) || top.contains(e) || e.contains(top) || (plot && top.closest(".wb-plot") === e.closest(".wb-plot"));
-      if (!mine && !e.closest("label, select") && !top.closest(".wb-sheet, .wb-menu")) found.add(`covered by ${top.className?.baseVal ?? top.className}: ${about}`);
+      const own = !top || !root.contains(top) || top.contains(e) || e.contains(top);
+      const beside = own || (plot && top.closest(".wb-plot") === e.closest(".wb-plot")) || e.closest("label, select");
+      if (!beside && !top.closest(".wb-sheet, .wb-menu")) found.add(`covered by ${top.className}: ${about}`);
       if (!e.closest(".pointtext, .slicetext, .wb-sheet")) boxes.push({ box, words });
     }
   }

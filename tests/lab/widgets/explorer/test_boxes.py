@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
@@ -31,7 +32,7 @@ def test_every_drawn_time_is_on_the_axis(times: list[np.ndarray]) -> None:  # ty
 def test_labels_of_the_axis_are_apart(times: list[np.ndarray]) -> None:  # type: ignore[type-arg]
     axis = Axis.of(times)
     places = [axis.place(tick) for tick in axis.ticks]
-    assert all(b - a >= MIN_TICK_DISTANCE for a, b in zip(places, places[1:], strict=False))
+    assert all(b - a >= MIN_TICK_DISTANCE for a, b in pairwise(places))
 
 
 def test_axis_of_rounds_without_time_is_linear() -> None:

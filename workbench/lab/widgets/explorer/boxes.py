@@ -79,7 +79,8 @@ def box(name: str, seconds: Array, axis: Axis) -> str:
     low, q1, median, q3, high = map(axis.place, quantiles)
     mean, color = float(seconds.mean()), scheme_style(name.split(" ")[0]).color
     spans = [quantity_of(quantiles[i]) for i in (1, 3, 0, 4)]
-    about = f"{name}: mean {quantity_of(mean)}, middle half {spans[0]} to {spans[1]}, 5 to 95 % {spans[2]} to {spans[3]}"
+    half, most = " to ".join(spans[:2]), " to ".join(spans[2:])
+    about = f"{name}: mean {quantity_of(mean)}, middle half {half}, 5 to 95 % {most}"
     lines = [_line(low, q1), _line(q3, high), *(_mark(end, 5) for end in (low, high))]
     width = max(q3 - q1, 0.0)
     return (

@@ -40,7 +40,7 @@ class Lateness(Tab):
         self.file = w.Text(
             description="or a file",
             placeholder="CSV, trace, folder, name",
-            tooltip="a table of times, a profiler's trace, a run folder, dumps of a hang, or the name of a public recording",
+            tooltip="a table of times, a profiler's trace, a run folder, dumps of a hang, a public recording",
             continuous_update=False,
         )
         self.button = button("Look", self.start, "ask the diagnosis")
