@@ -207,7 +207,7 @@ function spaced(figure, width) {
 const CELL = "%{text}", SIDE = 4, SMALL = 12; // template of a cell's text; px beside it; least px of its letters
 const FEW = 3; // letters of a cut name at least
 
-/** Return the text of a cell whose lines are no wider than a number of pixels: names are cut, numbers left out. Null: a
+/** Return the text of a cell whose lines have at most a number of pixels: names are cut, numbers left out. Null: a
  * name does not fit. */
 function shortened(text, font, width) {
   const lines = text.split("<br>").flatMap((line) => {
