@@ -100,7 +100,7 @@ def _texts(contest: SchemeGrid) -> Words:
         if (equal := int(contest.equal[place].sum())) > 1:
             texts[place] = f"{TIE}<br>of {equal}"
         elif winner == winner:
-            lead = contest.lead[place]
+            lead = float(contest.lead[place])
             texts[place] = contest.names[int(winner)] + (f"<br>{_lead(lead)}×" if np.isfinite(lead) else "")
     return texts
 
