@@ -1,6 +1,7 @@
 """Measure the response times of the notebooks in a browser, by the clock of the page.
 
-    python benchmarks/ui.py [--tries 15] [first] [explorer] [lectures] [static] [live] [runs] [stream] [many]
+    python benchmarks/ui.py [--tries 15] [first] [explorer] [curves] [lectures] [static] [live]
+        [runs] [stream] [many]
 
 JupyterLab and Voila run headless on this machine in an installed Chromium. Without one, nothing is measured. A time
 begins with the event of a slider or a button. It ends when the page has changed, and for a slider when the figure has
@@ -127,6 +128,37 @@ STOP = """() => new Promise((resolve, reject) => {
   button.click();
 })"""
 
+# JavaScript: move a slider to a value in every animation frame. Return the frames in which the figure was not there,
+# and the number of figures that were drawn until a second after the last move.
+DRAG = """([slider, plot, values]) => new Promise((resolve) => {
+  let missing = 0, ended = 0;
+  const drawn = new Set(), left = [...values];
+  const look = () => {
+    missing += !plot.isConnected || !plot.offsetHeight || !plot.querySelector("svg, canvas");
+    drawn.add(plot.dataset.drawn);
+    if (left.length) {
+      slider.value = left.shift();
+      slider.dispatchEvent(new Event("input", { bubbles: true }));
+      ended = performance.now();
+    } else if (performance.now() - ended > 1000) return resolve([missing, drawn.size - 1]);
+    requestAnimationFrame(look);
+  };
+  look();
+})"""
+# JavaScript: click Run, and return the ms until a curve of the new runs is drawn.
+CURVE = """() => new Promise((resolve, reject) => {
+  setTimeout(() => reject("no curve after a minute"), 60_000);
+  const began = performance.now(), plot = document.querySelector(".wb-plot[data-frames]");
+  if (plot) plot.dataset.points = 0;
+  const timer = setInterval(() => {
+    const points = document.querySelector(".wb-plot[data-points]")?.dataset.points;
+    if (!(Number(points) > 0) || !document.querySelector(".wb-status .wb-running, .wb-status .wb-finished")) return;
+    clearInterval(timer);
+    requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began)));
+  }, 2);
+  document.querySelector(".wb-top .wb-starts").click();
+})"""
+
 # JavaScript: type into the last field of a kind, wait for the new number of rows and for two frames; return the ms.
 FILTER = """([field, text]) => new Promise((resolve, reject) => {
   setTimeout(() => reject("the table is not filtered"), 60_000);
@@ -193,12 +225,37 @@ def explorer(page: Page, server: Server, root: Path, tries: int) -> None:
     )
     lab, began = Lab(page, server, "explore.ipynb"), time.monotonic()
     lab.run_all(wait=False)
-    plot = '[role=figure][aria-label*="Time per round"] .wb-plot[data-drawn]'
+    plot = '[role=figure][aria-label*="Time per round"] .wb-forecast[data-drawn]'
     page.locator(plot).wait_for()
     print(f"  {'first figure':46s} {time.monotonic() - began:.1f} s", flush=True)
     print_times(
         "forecast of round times", move_times(page, "stragglers, slider", alternating(2, 3, tries), plot)
     )
+    slider = page.get_by_label("stragglers, slider", exact=True).first.element_handle()
+    missing, drawn = page.evaluate(DRAG, [slider, page.locator(plot).first.element_handle(), [2, 3] * 60])
+    print(
+        f"  {'120 moves, one in each frame':46s} {drawn} figures drawn, {missing} frames without one",
+        flush=True,
+    )
+
+
+def curves(page: Page, server: Server, root: Path, tries: int) -> None:
+    """Measure the explorer with 12 workers: from Run to the first curve, and Stop, simulated and on real ranks."""
+    print("the explorer, 12 workers, five schemes; goals: Run to the first curve 1.5 s, Stop 0.5 s")
+    source = "import workbench as wb\nwb.explore([e.replace(rounds=100_000) for e in wb.baselines(3, 2, 1)])"
+    (root / "curves.ipynb").write_text(nbformat.writes(notebook(source)))
+    Lab(page, server, "curves.ipynb").run_all()
+    page.locator('[role=figure][aria-label*="Time per round"] .wb-forecast[data-drawn]').wait_for()
+    page.get_by_role("tab", name="Run", exact=True).click()
+    for engine, text in (("sim", "simulated"), ("mpi", "12 real workers")):
+        page.get_by_label("Engine").select_option(index=("sim", "mpi").index(engine))
+        found = []
+        for _ in range(1 + max(2, tries // 3)):  # the first real run starts the ranks
+            time.sleep(1)
+            found.append((float(page.evaluate(CURVE)), float(page.evaluate(STOP))))
+        print(f"  {text + ': first curve of the first run':46s} {found[0][0]:.0f} ms", flush=True)
+        print_times(f"{text}: first curve of later runs", [first for first, _ in found[1:]])
+        print_times(f"{text}: Stop", [stop for _, stop in found])
 
 
 def lectures(page: Page, server: Server, _: Path, tries: int) -> None:
@@ -383,7 +440,7 @@ def many(page: Page, server: Server, root: Path, _: int) -> None:
     server.end_kernels()
     (root / "click.ipynb").write_text(nbformat.writes(notebook(f"{REAL}\nwb.explore(e)")))
     Lab(page, server, "click.ipynb").run_all()
-    page.locator('[role=figure][aria-label*="Time per round"] .wb-plot[data-drawn]').wait_for()
+    page.locator('[role=figure][aria-label*="Time per round"] .wb-forecast[data-drawn]').wait_for()
     page.get_by_role("tab", name="Run", exact=True).click()
     page.get_by_label("Engine").select_option("real processes (MPI)")
     page.get_by_role("button", name="Run", exact=True).scroll_into_view_if_needed()
@@ -434,6 +491,7 @@ def notebook(*cells: str) -> nbformat.NotebookNode:
 PARTS: dict[str, Callable[[Page, Server, Path, int], None]] = {
     "first": first,
     "explorer": explorer,
+    "curves": curves,
     "lectures": lectures,
     "static": static,
     "live": live,

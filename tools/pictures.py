@@ -152,8 +152,8 @@ def opened(page: Page, server: Server, dark: bool) -> Locator:
     lab = Lab(page, server, "02-explore.ipynb")
     lab.dark(dark)
     lab.run_all()
-    page.add_style_tag(content=".jp-InputArea, .jp-OutputPrompt { visibility: hidden; }")
-    page.locator('[role=figure][aria-label*="Time per round"] .wb-plot[data-drawn]').first.wait_for()
+    page.add_style_tag(content=".jp-InputArea, .jp-OutputPrompt, .jp-Collapser { visibility: hidden; }")
+    page.locator('[role=figure][aria-label*="Time per round"] .wb-forecast[data-drawn]').first.wait_for()
     return page.locator(".wb-explorer").first
 
 

@@ -24,8 +24,8 @@ ALL_DARK = """() => [...document.querySelectorAll('.wb-plot')].filter(p => p.lay
   .every(p => p.layout.template.layout.paper_bgcolor === '#111111')"""
 WRITTEN = """(ending) => [...document.querySelectorAll('.wb-note')]
   .some(e => e.innerText.startsWith('written') && e.innerText.includes('.' + ending))"""
-FITS = """() => { const p = document.querySelector('.wb-plot[data-drawn]');
-  return Math.abs(p._fullLayout.width - p.offsetWidth) < 2; }"""
+FITS = """() => [...document.querySelectorAll('.wb-plot[data-drawn]')].filter((p) => p.offsetParent)
+  .every((p) => Math.abs(p._fullLayout.width - p.offsetWidth) < 2)"""
 SCROLLED = """() => [...document.querySelectorAll('.wb-explorer, .wb-explorer *')]
   .filter(e => /auto|scroll/.test(getComputedStyle(e).overflowY) && !e.matches('textarea, select'))
   .filter(e => e.scrollHeight > e.clientHeight + 1)
@@ -370,7 +370,7 @@ def test_explorer_trains_with_batches_to_a_held_out_accuracy(
     page.locator("table[aria-label='time to the target']").wait_for()
     page.locator("summary", has_text="Axes").locator("visible=true").click()
     me.field("vertical axis").select_option("test_accuracy")
-    page.wait_for_function("() => document.querySelector('.wb-plot[data-drawn]') && 1")
+    page.locator(".wb-plot[data-points]").first.wait_for()
     target = page.locator(".wb-explorer").get_by_label("target", exact=True).locator("visible=true").first
     page.wait_for_function("e => Number(e.value) > 0.5 && Number(e.value) <= 1", arg=target.element_handle())
     page.locator("table[aria-label='time to the target']").wait_for()

@@ -30,6 +30,10 @@ SHARES = """() => [...document.querySelectorAll('.js-plotly-plot')].map(plot => 
   plot._context.showSendToCloud, plot._context.plotlyServerURL])"""
 NO_SHARE = [True, 0, False, ""]
 DRAWN = "figures => document.querySelectorAll('.js-plotly-plot .modebar-btn[data-title=Autoscale]').length === figures"
+# opacity of the buttons, and whether they are in the lower half of their figure
+BUTTONS = """() => { const bar = document.querySelector('.modebar-group'), box = bar.getBoundingClientRect();
+  const plot = bar.closest('.js-plotly-plot').getBoundingClientRect();
+  return [getComputedStyle(bar).opacity, 2 * box.top > plot.top + plot.bottom && box.bottom <= plot.bottom]; }"""
 GROUNDS = """() => [...document.querySelectorAll('.js-plotly-plot .main-svg:first-child')]
   .map(svg => getComputedStyle(svg).backgroundColor.match(/\\d+/g))
   .map(rgb => '#' + rgb.map(part => Number(part).toString(16).padStart(2, '0')).join('').toUpperCase())"""
@@ -85,8 +89,12 @@ def test_saved_figure_has_no_upload_button(page: Page, tmp_path: Path, noise: No
     wb.figures.save(go.Figure(go.Scatter(y=[1, 2])), tmp_path / "plain.html")
     figure.write_html(tmp_path / "written.html")
     for file in ("saved", "plain", "written"):
+        page.mouse.move(0, 0)
         page.goto((tmp_path / f"{file}.html").as_uri())
         assert shares(page) == [NO_SHARE], file
+        assert page.evaluate(BUTTONS) == ["0", True], file
+        page.locator(".js-plotly-plot").hover()
+        page.wait_for_function(f"() => ({BUTTONS})()[0] === '1'")
     assert noise.errors == []
 
 
@@ -123,6 +131,8 @@ def test_figure_in_jupyterlab_has_no_upload_button_and_follows_the_theme(
     lab.dark(False)  # start light, whatever theme the server has stored
     lab.run_all()
     assert shares(page, 3) == [NO_SHARE] * 3
+    page.mouse.move(0, 0)
+    page.wait_for_function(f"() => ({BUTTONS})().join() === '0,true'")
     picture("figures-light")
     assert grounds(page) == [PALETTES["light"].background] * 3
     lab.dark()

@@ -44,6 +44,9 @@ FAULTS = r"""() => {
     const unseen = style.visibility === 'hidden' || style.opacity === '0' || style.fillOpacity === '0' || px < 2;
     if (!words || !box.width || unseen || e.closest('.hoverlayer, .modebar, [visibility=hidden]')) continue;
     if (beyond(box)) found.push(`cut: ${words}`);
+    const cell = e.closest('.heatmap-label') && plot.querySelector('.heatmaplayer image')?.getBoundingClientRect();
+    const columns = cell && plot.data.find((trace) => trace.type === 'heatmap').z[0]?.length;
+    if (columns && box.width > cell.width / columns) found.push(`wider than its cell: ${words}`);
     if (px < 11 && !e.closest('.textpoint')) found.push(`small, ${px} px: ${words}`);
     if (/rotate\(-46/.test(e.getAttribute('transform'))) continue; // beside one another, aslant
     if (!e.closest('.textpoint, .heatmap-label, .bars, .shape-label')) boxes.push([box, words]);
@@ -104,6 +107,15 @@ ODD: dict[str, Callable[[Any], go.Figure]] = {
     "five axes": lambda theme: wb.figures.parallel(sweep(), theme=theme),
     "ties": lambda theme: wb.figures.phase_diagram(
         SchemeGrid(("UMW", "CR"), (Fraction(0),), (0.0, 1e-3), np.ones((1, 2, 2))), theme=theme
+    ),
+    "many winners": lambda theme: wb.figures.phase_diagram(
+        SchemeGrid(
+            ("UMW", "CR stragglers=2", "GC"),
+            tuple(Fraction(i, 4) for i in range(4)),
+            (0.0, *np.geomspace(1e-5, 1, 11)),
+            1.0 + np.arange(144).reshape(4, 12, 3) % 7 % 3,
+        ),
+        theme=theme,
     ),
     "long title": lambda theme: wb.figures.round_times([run("UMW", 2, 4)], theme=theme).update_layout(
         title_text="A title with more words than are in one line of any page " * 3

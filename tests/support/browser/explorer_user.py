@@ -17,7 +17,9 @@ class User:
 
     def drawn(self, what: str) -> Locator:
         """Return a figure by its title, once it is drawn."""
-        figure = self.page.locator(f'[role=figure][aria-label*="{what}"] .wb-plot[data-drawn]').first
+        figure = self.page.locator(
+            f'[role=figure][aria-label*="{what}"] :is(.wb-plot, .wb-forecast)[data-drawn]'
+        ).first
         figure.wait_for()
         return figure
 

@@ -50,7 +50,7 @@ FAULTS = """([selector, least, wanted]) => {
     const style = getComputedStyle(e);
     const about = `${words.slice(0, 40)} (${e.closest("[class]")?.getAttribute("class")})`;
     if (parseFloat(style.fontSize) < least) found.add(`small, ${style.fontSize}: ${about}`);
-    if (!e.closest(":disabled, [aria-disabled=true], select, .pointtext, .slicetext, .bartext")) {
+    if (!e.closest(":disabled, [aria-disabled=true], select, .pointtext, .slicetext, .bartext, .heatmap-label")) {
       const is = contrast(e, style);
       if (is < wanted) found.add(`pale, ${is.toFixed(2)}: ${about}`);
     }
@@ -68,6 +68,10 @@ FAULTS = """([selector, least, wanted]) => {
       const plot = e.closest(".wb-plot")?.getBoundingClientRect();
       const above = plot && (box.top < plot.top - 1 || box.bottom > plot.bottom + 1);
       if (plot && (beyond(box, plot) || above)) found.add(`cut by its figure: ${about}`);
+      const top = document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
+      const own = !top || !root.contains(top) || top.contains(e) || e.contains(top);
+      const beside = own || (plot && top.closest(".wb-plot") === e.closest(".wb-plot")) || e.closest("label, select");
+      if (!beside && !top.closest(".wb-sheet, .wb-menu")) found.add(`covered by ${top.className}: ${about}`);
       if (!e.closest(".pointtext, .slicetext, .wb-sheet")) boxes.push({ box, words });
     }
   }

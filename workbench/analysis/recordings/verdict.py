@@ -144,15 +144,20 @@ def advice(found: Found) -> str:
 
 def html(found: Found, lines: Sequence[str], cause: str = "", more: Sequence[tuple[str, str]] = ()) -> str:
     """Return the card. `lines`: the whole diagnosis. `more`: titles, and texts of several lines, folded below it."""
+    folded = [("All that was found", "\n".join(lines)), *more]
+    return card(headline(found), facts(found, cause), advice(found), folded)
+
+
+def card(head: str, shown: Sequence[Fact], to_do: str, folded: Sequence[tuple[str, str]]) -> str:
+    """Return a card as HTML: a sentence, facts, what to do, and titles with folded texts of several lines."""
     items = "".join(
         f"<div><dt>{escape(f.about)}</dt><dd>{escape(f.value)}<small>{escape(f.note)}</small></dd></div>"
-        for f in facts(found, cause)
+        for f in shown
     )
-    folded = [("All that was found", "\n".join(lines)), *more]
     return (
         f'<style>{style()}</style><div class="wb"><div class="wb-card" role="group" aria-label="diagnosis">'
-        f"<h3>{escape(headline(found))}</h3><dl>{items}</dl>"
-        f"<p><b>What to do:</b> {escape(advice(found))}.</p>{''.join(_folded(folded))}</div></div>"
+        f"<h3>{escape(head)}</h3><dl>{items}</dl>"
+        f"<p><b>What to do:</b> {escape(to_do)}.</p>{''.join(_folded(folded))}</div></div>"
     )
 
 

@@ -8,10 +8,12 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from difflib import get_close_matches
 from inspect import Parameter, Signature, cleandoc, formatannotation
 from pathlib import Path
 from typing import Any, Never, Self
+from weakref import WeakKeyDictionary
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 from pydantic._internal._model_construction import ModelMetaclass
@@ -167,8 +169,13 @@ class Settings(BaseModel, metaclass=Described):
     @classmethod
     def fields(cls) -> list[dict[str, Any]]:
         """Describe every field as a plain dict: name, type, default, unit, range, choices, description."""
-        properties = cls.model_json_schema()["properties"]
-        return [{"name": name, **spec} for name, spec in properties.items()]
+        properties = _PROPERTIES.get(cls)  # pydantic needs milliseconds for them, and a slider waits
+        if properties is None:
+            properties = _PROPERTIES[cls] = cls.model_json_schema()["properties"]
+        return [{"name": name, **deepcopy(spec)} for name, spec in properties.items()]
+
+
+_PROPERTIES = WeakKeyDictionary[type[Settings], dict[str, dict[str, Any]]]()  # class -> its fields
 
 
 def _refuse_unnamed(what: str, given: tuple[object, ...]) -> None:

@@ -15,6 +15,9 @@ from workbench.lab.figures.fit import FIT, fitted, page_script
 # If the button is hidden, `pio.to_html` omits the address, and plotly.js would use its own default.
 _NO_ADDRESS = "document.getElementById('{plot_id}')._context.plotlyServerURL = '';"
 _FIT = f"{FIT}.keep(document.getElementById('{{plot_id}}'));"
+_BELOW = (
+    "top: auto !important; bottom: 0; height: 32px !important"  # buttons below the axis, not over a title
+)
 NOTEBOOK_WIDTH_PX = (
     820  # beside the file browser in a window of 1280 px; the kernel cannot ask a notebook for its width
 )
@@ -135,7 +138,8 @@ def dark_style() -> str:
         f"{ours} .modebar-group {{background: none !important}}"
         f" {ours} .modebar-btn .icon path {{fill: {dark.muted} !important}}"
     )
-    return f"<style class='wb-dark'>{' '.join(rules)} {shadows} {buttons} {_of_stills(page)}</style>"
+    below = f"{ours.removeprefix(f'{page} ')} .modebar-container {{{_BELOW}}}"
+    return f"<style class='wb-dark'>{' '.join(rules)} {shadows} {buttons} {below} {_of_stills(page)}</style>"
 
 
 def _of_stills(page: str) -> str:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 import workbench as wb
 from tests.support.flight_dumps import DEFAULT, dump, four, operation, write
 from tests.support.synthetic_recordings import SHARED
+from workbench.analysis.recordings.hangs import hang as module
 from workbench.analysis.recordings.hangs.hang import Hang
 from workbench.cli.main import cli
 from workbench.core.base.settings import SettingError
@@ -35,6 +36,36 @@ def test_diagnose_names_the_rank_that_had_not_entered(tmp_path: Path, as_json: b
         hang
     )
     assert list(hang.missing) == [2]
+
+
+def test_card_names_the_ranks_the_operation_and_what_to_do(tmp_path: Path) -> None:
+    hang = found(four(tmp_path / "<stuck>"))
+    html = hang._repr_html_()
+    assert "<stuck>" not in html
+    assert "&lt;stuck&gt;" in html
+    assert hang.headline == "The job waits for rank 2"
+    facts = [(fact.about, fact.value, fact.note) for fact in hang.facts]
+    assert facts == [
+        ("Who", "Rank 2", "in no operation"),
+        ("Waiting", "3 of 4 ranks", "ranks 0, 1 and 3"),
+        ("Since", "all_reduce 3", "ranks 0, 1 and 3 entered"),
+    ]
+    assert hang.advice.startswith("look at the log and the stack of rank 2")
+
+
+def test_card_of_ended_operations_is_that_there_is_no_hang(tmp_path: Path) -> None:
+    whole = {rank: dump([operation(1, ended=True)], {DEFAULT: range(3)}) for rank in range(3)}
+    hang = found(write(tmp_path / "fine", whole))
+    assert hang.headline == "No hang: every operation of 3 ranks has ended"
+    assert [fact.value for fact in hang.facts] == ["0 of 3 ranks"]
+    assert hang.advice == "nothing"
+
+
+def test_every_cause_has_a_label_and_an_advice() -> None:
+    kinds = set(
+        re.findall(r'HangCause\(\s*\(?[a-z(),]+\)?,\s*"([a-z ]+)"', Path(module.__file__).read_text())
+    )
+    assert kinds == set(module.CAUSE_LABELS) == set(module.ADVICE)
 
 
 def test_diagnose_command_prints_a_hang(tmp_path: Path) -> None:

@@ -43,6 +43,13 @@ def test_bands_have_a_line_and_a_band_per_scheme(runs: Runs, theme: str) -> None
         assert np.allclose(area.y, [*rows["high"], *rows["low"][::-1]])
 
 
+def test_bands_name_the_settings_over_which_runs_are_pooled(runs: Runs) -> None:
+    apart = bands(runs.mean("time", by=["scheme", "delays.rate"])).layout.title.subtitle.text
+    pooled = bands(runs.mean("time", by=["scheme"])).layout.title.subtitle.text
+    assert "differ" not in apart
+    assert pooled.endswith(" · each mean is over runs that also differ in rate of the delays")
+
+
 def test_bands_are_clipped_only_on_a_logarithmic_axis() -> None:
     for top, floor in ((3.0, -5.0), (300.0, 0.2)):
         table = pd.DataFrame(

@@ -26,7 +26,10 @@ def test_phase_diagram_winner_and_lead() -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_phase_diagram_cells_have_the_winners_name_and_colour(theme: str) -> None:
     figure = phase_diagram(CONTEST, Fraction(1, 8), 1e-3, theme=theme)  # type: ignore[arg-type]
-    cells, here = figure.data
+    cells, *legend, here = figure.data
+    assert [(entry.name, entry.marker.color) for entry in legend] == list(
+        zip([*CONTEST.names, "tie"], [color for _, color in cells.colorscale][::2], strict=True)
+    )
     assert cells.text.tolist() == [["UMW<br>2×", "CR<br>2×"], ["", "CR"]]
     colors = [color for _, color in cells.colorscale][::2]
     ground = palette(theme).background
@@ -57,6 +60,6 @@ def test_phase_diagram_ties_are_nobodys() -> None:
     seconds = np.array([[[1.0, 1.005, 2.0], [1.0, 1.0, 1.0]]])
     tied = SchemeGrid(("UMW", "CR", "GC"), (Fraction(0),), (0.0, 1e-3), seconds)
     cells = phase_diagram(tied).data[0]
-    assert cells.text.tolist() == [["tie:<br>UMW<br>CR", "tie:<br>UMW<br>and 2 more"]]
+    assert cells.text.tolist() == [["tie<br>of 2", "tie<br>of 3"]]
     np.testing.assert_array_equal(cells.z, [[3, 3]])  # a colour that no scheme has
     assert cells.colorscale[-1][1] == palette("light").grid

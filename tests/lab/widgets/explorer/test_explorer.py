@@ -56,12 +56,14 @@ def click(plot: Any, **where: Any) -> None:
 
 
 def test_explorer_preview_follows_every_change(explorer: Explorer) -> None:
-    assert "mean round" in explorer.preview.table.value
+    assert "mean round" in explorer.preview.times.html
     first = explorer.preview.ahead[4].forecast
     types(explorer.controls.link, latency="0.1")
     second = explorer.preview.ahead[4].forecast
     assert first is not None and second is not None and second.mean > first.mean  # noqa: PT018
-    assert figure(explorer.preview.times)["layout"]["title"]["text"] == "Time per round"
+    drawn = explorer.preview.times.current()
+    assert drawn is not None
+    assert drawn.layout.title.text == explorer.preview.times.label == "Time per round"
 
 
 def test_explore_a_preset_by_name(tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ def test_explorer_phase_diagram_can_be_clicked(explorer: Explorer) -> None:
     assert [e.link.latency for e in explorer.experiments] == [pytest.approx(1e-4)] * 5
     assert explorer.experiments[4].scheme_args["stragglers"] == 2
     assert preview._map.thread is thread  # the map is the same, only the mark has moved
-    assert figure(preview.picture)["data"][1]["x"] == [3.0]
+    assert figure(preview.picture)["data"][-1]["x"] == [3.0]
     types(explorer.controls.delays, rate="1e3")
     assert preview._map.thread is not thread
     preview._map.thread.join()
@@ -153,7 +155,7 @@ def test_explorer_without_a_scheme(explorer: Explorer) -> None:
         form.remove.click()
     assert explorer.running.button.disabled
     assert "no scheme is chosen" in explorer.running.note.value
-    assert explorer.preview.table.value == ""
+    assert explorer.preview.times.layout.display == "none"
 
 
 # ---------------------------------------------------------------- a run
@@ -386,7 +388,7 @@ def test_explorer_first_figure_imports_little(tmp_path: Path) -> None:
     code = """
 import sys, workbench as wb
 explorer = wb.explore("fig9a")
-assert explorer.preview.times.figure
+assert explorer.preview.times.html
 print(sorted({"pandas", "pyarrow", "scipy", "optuna", "nbformat"} & set(sys.modules)))
 
 before = set(sys.modules)

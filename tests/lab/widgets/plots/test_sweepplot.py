@@ -65,6 +65,7 @@ def test_sweep_plot_offers_groups_that_a_legend_cannot_hold(tmp_path: Path) -> N
     plot.along.value = "scheme_args.stragglers"
     assert len(plot.groups.options) == 18
     assert "12 of 18 groups are drawn" in plot.note.value
+    assert plot.note in plot.children
     plot.groups.value = ("UMW, workers=3", "GC, workers=3")
     figure = plot.plot.current()
     assert figure is not None

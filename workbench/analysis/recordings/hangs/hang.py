@@ -7,8 +7,23 @@ from typing import NamedTuple, Self
 
 from workbench.analysis.recordings.hangs.dumps import Group, Operation, read_dumps
 from workbench.analysis.recordings.hangs.waits import Job, Unended, Wait, listed
+from workbench.analysis.recordings.verdict import Fact, card
 
 MAX_LISTED = 8  # max number of operations that the text lists
+CAUSE_LABELS = {  # short names of the kinds of causes, for the card
+    "stopped": "in no operation",
+    "no dump": "left no dump",
+    "end not seen": "does not see that its operation has ended",
+    "inside": "in an operation that does not end",
+    "ring": "wait for each other",
+}
+ADVICE = {
+    "stopped": "look at the log and the stack of {}; py-spy dump shows the line at which its program is",
+    "no dump": "look whether the process of {} has ended, and at its log",
+    "end not seen": "look at the GPU of {}, and at the thread that watches it",
+    "inside": "look at the network between {}, and at their GPUs",
+    "ring": "call the operations in the same order on {}",
+}
 
 
 class HangCause(NamedTuple):
@@ -70,6 +85,44 @@ class Hang:
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
+    def _repr_html_(self) -> str:
+        return self.card()
+
+    def card(self) -> str:
+        """Return the hang as HTML: for which ranks the others wait, since which operation, and what to do."""
+        return card(self.headline, self.facts, self.advice, [("All that was found", str(self))])
+
+    @property
+    def headline(self) -> str:
+        """Result in one sentence."""
+        if not self.waiting:
+            return f"No hang: every operation of {self.ranks} ranks has ended"
+        if not self.causes:
+            return f"{len(self.waiting)} of {self.ranks} ranks wait; the dumps do not show for which"
+        who = listed(self.culprits)
+        ring = all(cause.what in ("ring", "inside") for cause in self.causes)
+        return f"The job hangs in operations of {who}" if ring else f"The job waits for {who}"
+
+    @property
+    def facts(self) -> list[Fact]:
+        """Facts of the card: the ranks that the others wait for, the waiting ones, and the first operation."""
+        waiting = Fact("Waiting", f"{len(self.waiting)} of {self.ranks} ranks", listed(self.waiting))
+        if not self.waiting:
+            return [waiting._replace(note="")]
+        labels = dict.fromkeys(CAUSE_LABELS[cause.what] for cause in self.causes)
+        who = Fact("Who", _upper(listed(self.culprits)), ", ".join(labels))
+        first = next((each for each in self.unended if each.missing or each.names), None)
+        where = (
+            [] if first is None else [Fact("Since", _operation(first), f"{listed(first.entered)} entered")]
+        )
+        return [*([who] if self.culprits else []), waiting, *where]
+
+    @property
+    def advice(self) -> str:
+        """Advice in one sentence."""
+        texts = dict.fromkeys(ADVICE[cause.what].format(listed(cause.ranks)) for cause in self.causes)
+        return "; ".join(texts) or ("nothing" if not self.waiting else "collect the dumps of all ranks")
+
     def _lines(self) -> Iterator[str]:
         if not self.waiting:
             yield f"{self.name}: no hang; every operation in the dumps of {self.ranks} ranks has ended"
@@ -108,6 +161,14 @@ def _sentence(each: Unended) -> str:
             f"{name} ({listed(ranks)})" for name, ranks in each.names
         )
     return text
+
+
+def _operation(each: Unended) -> str:
+    return f"{each.name.rpartition(':')[2]} {each.number}"
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _named(name: str, number: int, group: Group, description: str) -> str:

@@ -26,6 +26,7 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
 
     `summary`: result of `wb.runs(folder).mean(of, by=[...])`. `x`: one of the columns in `by`, by default
     the last numeric one. For text columns, points with error bars are drawn. `theme`: "light" or "dark".
+    The subtitle lists other settings in which the runs of a mean differ.
 
     Raises `SettingError` if the table is not such a summary or is empty, or x is not one of these columns.
 
@@ -45,7 +46,10 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     of = str(summary.attrs["of"])
     short, long = result(of)
     title = f"{upper(short)} {'versus' if numbers else 'by'} {setting(x)}"
-    figure = new_figure(theme, title, about(curves, summary.attrs["level"]))
+    text = about(curves, summary.attrs["level"])
+    if pooled := summary.attrs.get("pooled"):
+        text = f"{text} · each mean is over runs that also differ in {', '.join(map(setting, pooled))}"
+    figure = new_figure(theme, title, text)
     draw(
         figure,
         curves,

@@ -11,6 +11,8 @@ from workbench.lab.figures.style import BLUE, VERMILLION, Theme, new_figure, pal
 
 MAX_STEPS = 2000  # max number of columns; in longer recordings, a column is the latest of several steps
 
+MAX_LOG_RATIO = 3.0  # binary logarithm of the ratio at which the colours end
+
 
 def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
     """Draw each worker's time over the median of the step, with steps from left to right.
@@ -38,11 +40,15 @@ def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
     height = int(np.clip(230 + 14 * workers, 330, 900))
     figure = new_figure(theme, f"Who was late when: {recording.names[0]}", text, height)
     z = np.log2(np.maximum(shown, 2**-6))
-    top = float(np.clip(np.nanmax(np.abs(z)), 0.25, 3.0))
-    ticks = [t for t in (-3, -2, -1, -0.5, 0, 0.5, 1, 2, 3) if abs(t) <= top and (top < 1.5 or t % 1 == 0)]
+    top = float(np.clip(np.nanmax(np.abs(z)), 0.25, MAX_LOG_RATIO))
+    ticks = [
+        t
+        for t in (-3, -2, -1, -0.5, 0, 0.5, 1, 2, MAX_LOG_RATIO)
+        if abs(t) <= top and (top < 1.5 or t % 1 == 0)
+    ]
     ticks = ticks if top >= 0.5 else np.log2([0.9, 1, 1.1]).tolist()
-    bar = {"title": {"text": "over the<br>step's median"}, "tickvals": ticks}
-    bar |= {"ticktext": [f"{2.0**t:.2g} times" for t in ticks]}
+    bar = {"title": {"text": "time over the step's median", "side": "right"}, "tickvals": ticks}
+    bar |= {"ticktext": [_times(t) for t in ticks]}
     scale = [[0.0, BLUE], [0.5, palette(theme).neutral], [1.0, VERMILLION]]
     place = {"x": table.index.to_numpy()[starts], "y": [str(worker) for worker in table.columns]}
     hover = "worker %{y}<br>step %{x}<br>%{customdata:.3g} times the median<extra></extra>"
@@ -53,3 +59,13 @@ def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
         title_text="worker", type="category", autorange="reversed", showgrid=False, nticks=min(workers, 24)
     )
     return figure
+
+
+def _times(log_ratio: float) -> str:
+    """Return a ratio; the last ones of the colour bar include all beyond.
+
+    >>> _times(1), _times(-0.5), _times(3), _times(-3)
+    ('2×', '0.71×', '≥ 8×', '≤ 0.12×')
+    """
+    mark = "" if abs(log_ratio) < MAX_LOG_RATIO else "≥ " if log_ratio > 0 else "≤ "
+    return f"{mark}{2.0**log_ratio:.2g}×"

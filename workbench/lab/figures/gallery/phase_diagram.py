@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -15,6 +14,7 @@ from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.figures.style import Theme, marks, new_figure, palette, scheme_style
 
 Words = NDArray[np.object_]
+TIE = "tie"
 _COLOR_SHARE = (
     0.75  # share of the scheme's colour in a cell; the rest is the background's, so that text is readable
 )
@@ -24,6 +24,8 @@ def phase_diagram(
     contest: SchemeGrid, alpha: Fraction | None = None, latency: float | None = None, theme: Theme = "light"
 ) -> go.Figure:
     """Draw the fastest scheme in each cell of the grid, with its lead. A ring marks the current setting.
+
+    On narrow pages, a legend replaces names that are wider than their cells. Hover text has all times.
 
     `alpha` and `latency` (s): coordinates of the ring.
 
@@ -39,6 +41,8 @@ def phase_diagram(
     about = "scheme with the shortest mean round, and the second best's round over it"
     figure = new_figure(theme, "Shortest rounds", about, height=220 + 66 * rows)
     figure.add_trace(_cells(contest, theme))
+    for name, color in _colors(contest, theme).items():
+        figure.add_trace(_entry(name, color))
     if alpha is not None and latency is not None:
         figure.add_trace(_ring(contest, alpha, latency, theme))
     across, down = list(map(quantity_of, contest.latencies)), list(map(str, contest.alphas))
@@ -58,11 +62,9 @@ def mixed(color: str, ground: str, share: float) -> str:
 
 
 def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
-    count = len(contest.names) + 1  # the last for ties
-    ground = palette(theme).background
-    colors = [mixed(scheme_style(name.split(" ")[0]).color, ground, _COLOR_SHARE) for name in contest.names]
-    colors.append(palette(theme).grid)
-    steps = [[(i + side) / count, color] for i, color in enumerate(colors) for side in (0, 1)]
+    colors = _colors(contest, theme)
+    count = len(colors)
+    steps = [[(i + side) / count, color] for i, color in enumerate(colors.values()) for side in (0, 1)]
     fields = {
         "zmin": -0.5,
         "zmax": count - 0.5,
@@ -77,20 +79,35 @@ def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
     return go.Heatmap(z=np.where(tied, count - 1.0, contest.winner), name="winners", **fields, **found_fields)
 
 
+def _colors(contest: SchemeGrid, theme: Theme) -> dict[str, str]:
+    """Return the colour of the cells of each name, and of ties, which is the last one."""
+    ground = palette(theme).background
+    names = {
+        name: mixed(scheme_style(name.split(" ")[0]).color, ground, _COLOR_SHARE) for name in contest.names
+    }
+    return {**names, TIE: palette(theme).grid}
+
+
+def _entry(name: str, color: str) -> go.Scatter:
+    """Return an entry of the legend, which is shown on narrow pages only."""
+    marker = {"color": color, "symbol": "square", "size": 13}
+    return go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker)
+
+
 def _texts(contest: SchemeGrid) -> Words:
     texts: Words = np.full(contest.winner.shape, "", dtype=object)
     for place, winner in np.ndenumerate(contest.winner):
-        if (equal := np.flatnonzero(contest.equal[place])).size > 1:
-            texts[place] = "<br>".join(["tie:", *_few([contest.names[k] for k in equal])])
+        if (equal := int(contest.equal[place].sum())) > 1:
+            texts[place] = f"{TIE}<br>of {equal}"
         elif winner == winner:
-            lead = contest.lead[place]
-            texts[place] = contest.names[int(winner)] + (f"<br>{lead:.2g}×" if np.isfinite(lead) else "")
+            lead = float(contest.lead[place])
+            texts[place] = contest.names[int(winner)] + (f"<br>{_lead(lead)}×" if np.isfinite(lead) else "")
     return texts
 
 
-def _few(names: Sequence[str]) -> list[str]:
-    """Return at most two names, or one and how many more there are."""
-    return list(names) if len(names) < 3 else [names[0], f"and {len(names) - 1} more"]
+def _lead(ratio: float) -> str:
+    """Return a ratio with two digits, or three where two would be those of a tie."""
+    return f"{ratio:.3g}" if ratio < 1.095 else f"{ratio:.2g}"
 
 
 def _hovers(contest: SchemeGrid) -> Words:

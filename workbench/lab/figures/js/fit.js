@@ -155,15 +155,30 @@ function lined(layout, width) {
   return higher({ ...made, ...(annotations ? { annotations } : {}) }, more);
 }
 
+/** Keep every second or third named tick of a horizontal axis, if neighbours would cover one another: they are not turned. */
+function sparse(layout, axis, px) {
+  const texts = [...(axis.ticktext ?? [])], values = [...(axis.tickvals ?? [])], scale = axis.type === "log" ? Math.log10 : Number;
+  const places = values.map(scale), [low, high] = axis.range?.map(Number) ?? [Math.min(...places) - 0.5, Math.max(...places) + 0.5];
+  if (texts.length < 3 || texts.length !== values.length || !places.every(Number.isFinite)) return axis;
+  const font = { family: family(layout), size: size(layout, axis.tickfont, layout.template?.layout?.xaxis?.tickfont) };
+  const half = texts.map((text) => Math.max(...`${text}`.split("<br>").map((line) => wide(line, font))) / 2), unit = px / Math.abs(high - low);
+  const apart = (every, i) => i + every >= texts.length || half[i] + half[i + every] + 6 <= unit * Math.abs(places[i + every] - places[i]);
+  let every = 1;
+  while (every < texts.length && !texts.every((_, i) => i % every || apart(every, i))) every += 1;
+  const kept = (_, i) => i % every === 0;
+  return { ...axis, tickvals: values.filter(kept), ticktext: texts.filter(kept), tickangle: 0 };
+}
+
 /** Thin the ticks of horizontal axes that are too short for them, instead of turning them. */
 function thinned(layout, width) {
   const margin = margins(layout), made = { ...layout };
   const font = { family: family(layout), size: layout.template?.layout?.yaxis?.tickfont?.size ?? 12 };
   const labels = [...(layout.yaxis?.ticktext ?? layout.yaxis?.categoryarray ?? [])].flatMap((text) => `${text}`.split("<br>"));
   const over = width - Math.max(margin.l, ...labels.map((text) => wide(text, font) + 20)) - margin.r;
-  for (const [name, axis] of Object.entries(layout)) {
-    const px = over * span(axis);
-    if (!/^xaxis\d*$/.test(name) || px > TICKS || axis.type === "category" || axis.visible === false) continue;
+  for (const name of Object.keys(layout)) {
+    if (!/^xaxis\d*$/.test(name) || layout[name].type === "category" || layout[name].visible === false) continue;
+    const px = over * span(layout[name]), axis = (made[name] = sparse(layout, layout[name], px));
+    if (px > TICKS) continue;
     const { dtick, ...rest } = axis, log = typeof dtick === "string";
     made[name] = { ...(log || (dtick === 1 && px < 240) ? rest : axis), nticks: Math.max(3, Math.floor(px / 52)), tickangle: 0, ...(log && px > 160 ? { dtick: "D2" } : {}) };
   }
@@ -189,10 +204,42 @@ function spaced(figure, width) {
   return { data: figure.data.with(place, made), layout: higher({ ...layout, margin: { ...margin, l: left, r: side, t: margin.t + more } }, more) };
 }
 
+const CELL = "%{text}", SIDE = 4, SMALL = 12; // template of a cell's text; px beside it; least px of its letters
+const FEW = 3; // letters of a cut name at least
+
+/** Return the text of a cell whose lines have at most a number of pixels: names are cut, numbers left out. Null: a
+ * name does not fit. */
+function shortened(text, font, width) {
+  const lines = text.split("<br>").flatMap((line) => {
+    if (wide(line, font) <= width) return [line];
+    if (!Number.isNaN(parseFloat(line))) return [];
+    const kept = Math.floor((line.length * width) / wide(`${line}…`, font));
+    return [kept < FEW ? null : `${line.slice(0, kept)}…`];
+  });
+  return lines.includes(null) ? null : lines.join("<br>");
+}
+
+/** Keep texts within their cells. Where some do not fit, a figure with names of its colours has them in its legend only. */
+function celled(figure, width, scale) {
+  const place = figure.data.findIndex(({ type, texttemplate }) => type === "heatmap" && texttemplate === CELL);
+  if (place < 0) return figure;
+  const trace = figure.data[place], rows = Array.from(trace.text, (row) => [...row]), { layout } = figure, margin = margins(layout);
+  const axis = layout[(trace.xaxis ?? "x").replace("x", "xaxis")], columns = Math.max(...rows.map((row) => row.length));
+  const room = ((width - margin.l - margin.r) * span(axis)) / columns - SIDE;
+  const font = { family: family(layout), size: size(layout, trace.textfont) };
+  const lines = rows.flat().flatMap((words) => `${words}`.split("<br>")), most = Math.max(...lines.map((line) => wide(line, font)));
+  font.size = Math.min(font.size, Math.max(SMALL * scale, Math.floor((font.size * room) / most)));
+  const text = rows.map((row) => row.map((words) => shortened(`${words}`, font, room)));
+  const gone = text.some((row) => row.includes(null));
+  const named = gone && figure.data.some(({ name, showlegend }, i) => i !== place && name && showlegend !== false);
+  const made = { ...trace, text: text.map((row) => row.map((words) => (named ? "" : (words ?? "")))), textfont: { ...trace.textfont, size: font.size } };
+  return { data: figure.data.with(place, made), layout: named ? { ...layout, showlegend: true } : layout };
+}
+
 /** Return a figure as it fits into a width (px); `scale`: of the page's text. */
 function fitted(figure, width, scale = 1) {
   if (!width) return figure;
-  const whole = grown(figure, scale * (width < PHONE ? 0.86 : 1));
+  const whole = celled(grown(figure, scale * (width < PHONE ? 0.86 : 1)), width, scale);
   const { data, layout } = spaced(flat({ ...whole, layout: stacked(whole.layout, width, scale) }, width, scale), width);
   return { data, layout: titled(lined(thinned(lowered(layout, data, width, scale), width), width), width, scale) };
 }
@@ -209,6 +256,12 @@ async function redraw(Plotly, plot, figure, config) {
   return Plotly.react(plot, figure.data, figure.layout, config);
 }
 
+/** Move the buttons of a figure, which are seen while the pointer is over it, from its title to below its axis. */
+function lowerButtons(plot) {
+  const style = plot.querySelector(".modebar-container")?.style;
+  for (const [name, value] of [["top", "auto"], ["bottom", "0"], ["height", "32px"]]) style?.setProperty(name, value, "important");
+}
+
 /** Keep a drawn figure of a page fitted to its box; `config` is that of its first drawing. */
 function keepFitted(Plotly, plot, config) {
   const figure = { data: plot.data, layout: structuredClone(plot.layout) };
@@ -220,6 +273,7 @@ function keepFitted(Plotly, plot, config) {
     const { data, layout } = fitted(figure, width);
     if (figure.layout.height) plot.style.height = `${layout.height}px`;
     await redraw(Plotly, plot, { data, layout: { ...layout, autosize: true, uirevision: "page" } }, config);
+    lowerButtons(plot);
   };
   new ResizeObserver(fit).observe(plot);
   return fit();

@@ -17,6 +17,7 @@ from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.callbacks import Pane
 from workbench.lab.widgets.forms.controls import Controls
 from workbench.lab.widgets.forms.setup import Setup
+from workbench.lab.widgets.plots.forecasts import Forecasts
 from workbench.lab.widgets.plots.plot import Plot
 
 Drawing = Callable[[Theme], "go.Figure | None"]
@@ -92,7 +93,7 @@ class ExplorerState:
                 tab.over()
 
 
-def shown(plots: Mapping[str, Plot]) -> dict[str, Drawing]:
+def shown(plots: Mapping[str, Plot | Forecasts]) -> dict[str, Drawing]:
     """Return the plots that the user sees."""
     seen = {name: plot for name, plot in plots.items() if plot.drawn and plot.layout.display != "none"}
     return {name: plot.current for name, plot in seen.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast
 from workbench.lab.widgets.callbacks import sentence
 from workbench.lab.widgets.explorer.ahead import Ahead
+from workbench.lab.widgets.explorer.boxes import table_of_boxes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, t
     >>> table(["scheme", "s"], [["<CR>", "1.5"]], "times").count("&lt;CR&gt;")
     1
     """
-    head = "".join(_cell("th", name, i >= text_columns) for i, name in enumerate(columns))
+    head = "".join(_cell("th", name, i >= text_columns, name) for i, name in enumerate(columns))
     lines = [
         "".join(_cell("td", cell, i >= text_columns, columns[i]) for i, cell in enumerate(row))
         for row in rows
@@ -38,19 +39,33 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, t
 def _cell(tag: str, text: str, right: bool, column: str = "") -> str:
     """Return a cell. Narrow pages show the name of its column beside it."""
     mark = ' class="wb-number"' if right else ""
-    scope = ' scope="col"' if tag == "th" else f' data-column="{escape(column)}"'
-    return f"<{tag}{mark}{scope}>{escape(text)}</{tag}>"
+    scope = ' scope="col"' if tag == "th" else ""
+    return f'<{tag}{mark}{scope} data-column="{escape(column)}">{escape(text)}</{tag}>'
 
 
 def costs(ahead: Sequence[Ahead]) -> str:
-    """Return the table of costs of a round per scheme: tolerated stragglers, load, messages, bytes, time.
+    """Return the forecasts as HTML: a box of round times and the mean of each scheme; load, messages, bytes folded.
 
     Schemes are compared by the time of a pass over the data, because a round of some uses little of them.
     """
-    best = min((f.mean / pass_share(f) for a in ahead if (f := a.forecast) is not None), default=0.0)
-    numbers = ["load", "messages", "bytes", "mean round", "data in a round", "pass over the data"]
-    columns = ["scheme", "may be late", *numbers, "times as long as the fastest"]
-    return table(columns, [_costs(a, best) for a in ahead], "costs of a round")
+    passes = {a.name: f.mean / pass_share(f) for a in ahead if (f := a.forecast) is not None}
+    best = min(passes, key=passes.__getitem__, default="")
+    columns = {"mean round": [_known(a.forecast, lambda f: quantity_of(f.mean)) for a in ahead]}
+    if any(pass_share(f) < 1 for a in ahead if (f := a.forecast) is not None):
+        columns["pass over the data"] = [
+            quantity_of(passes[a.name]) if a.name in passes else "–" for a in ahead
+        ]
+    shortest = passes.get(best, 0.0)
+    ratios = [passes[a.name] / shortest if a.name in passes and shortest > 0 else float("nan") for a in ahead]
+    columns[f"against {best}"] = [_against(ratio) for ratio in ratios]
+    times = {a.name: a.forecast.seconds if a.forecast is not None else None for a in ahead}
+    heads = ["scheme", "may be late", "load", "messages", "bytes", "data in a round"]
+    more = table(heads, [_costs(a) for a in ahead], "load, messages, bytes")
+    return (
+        f"{table_of_boxes(times, columns, best, 'costs of a round')}"
+        '<div class="wb-note">Box: middle half and median. Line: 5 to 95 %. Diamond: mean.</div>'
+        f'<details class="wb-more"><summary>Load, messages, bytes</summary>{more}</details>'
+    )
 
 
 def pass_share(forecast: Forecast) -> float:
@@ -89,21 +104,19 @@ def finding(ahead: Sequence[Ahead]) -> str:
     return f'<div class="wb"><div class="wb-finding">{escape(head)}</div>{sentence(below)}</div>'
 
 
-def _costs(a: Ahead, best: float) -> list[str]:
-    f = a.forecast
-    if f is None:
-        return [a.name, *["–"] * 8]
-    return [
-        a.name,
-        may_be_late(a.experiment),
-        f"{100 * f.load:.3g} %",
-        quantity(f.messages, "messages"),
-        quantity(f.bytes, "bytes"),
-        quantity_of(f.mean),
-        f"{100 * pass_share(f):.3g} %",
-        quantity_of(f.mean / pass_share(f)),
-        _times(f.mean / pass_share(f) / best if best > 0 else float("nan")),
+def _known(found: Forecast | None, text: Callable[[Forecast], str]) -> str:
+    return "–" if found is None else text(found)
+
+
+def _costs(a: Ahead) -> list[str]:
+    texts: list[Callable[[Forecast], str]] = [
+        lambda f: f"{100 * f.load:.3g} %",
+        lambda f: quantity(f.messages, "messages"),
+        lambda f: quantity(f.bytes, "bytes"),
+        lambda f: f"{100 * pass_share(f):.3g} %",
     ]
+    late = "–" if a.forecast is None else may_be_late(a.experiment)
+    return [a.name, late, *(_known(a.forecast, text) for text in texts)]
 
 
 def may_be_late(e: Experiment) -> str:
@@ -140,3 +153,7 @@ def speeds(found: pd.DataFrame, target: float) -> str:
 
 def _times(value: float) -> str:
     return "–" if value != value else f"{value:.3g}×"
+
+
+def _against(ratio: float) -> str:
+    return "fastest" if ratio == 1 else "–" if ratio != ratio else f"{_times(ratio)} as long"

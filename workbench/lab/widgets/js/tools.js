@@ -1,5 +1,6 @@
 // Buttons of the header: settings (on a wide page), undo, redo, reset.
 
+const LOOK = 2000; // ms between two looks whether the kernel is still there
 const SHAPES = { side: "M2.5 3h11v10h-11zM6.5 3v10", undo: "M6 3 3 6l3 3M3 6h6a4 4 0 0 1 0 8H7", redo: "m10 3 3 3-3 3m3-3H7a4 4 0 0 0 0 8h2" };
 
 /** Restart the kernel and run all cells, as the notebook's own button does; a page of its own is loaded again. */
@@ -29,6 +30,15 @@ function render({ model, el }) {
   /** When the kernel has ended or was restarted, no widget of it can answer. */
   const ended = () => (banner.hidden = false);
   document.addEventListener("wb-ended", ended);
+  let alive = false;
+  /** Look whether the kernel is still there: that of a notebook can be shut down without a message to its widgets. */
+  const look = () => {
+    const manager = model.widget_manager, kernel = manager && "kernel" in manager ? manager.kernel : undefined;
+    const gone = kernel === null || kernel?.isDisposed || kernel?.status === "dead";
+    if (gone && alive) ended();
+    alive ||= Boolean(kernel) && !gone;
+  };
+  const timer = setInterval(look, LOOK);
   el.append(banner, side, undo, redo, reset, element("span", { className: "wb-grow" }));
   const show = () => {
     const folded = model.get("folded");
@@ -50,6 +60,7 @@ function render({ model, el }) {
   begin();
   return () => {
     cancelAnimationFrame(waiting);
+    clearInterval(timer);
     model.off("change", show);
     model.off("comm_live_update", ended);
     document.removeEventListener("wb-ended", ended);

@@ -68,15 +68,16 @@ class SweepPlot(Pane):
         self.along = w.Dropdown(description="Parameter", options=[ALL_PARAMETERS])
         self.stop_button.add_class("wb-stop")
         self.groups = w.SelectMultiple(description="Groups", options=[], rows=6)
-        self.note = w.HTML()
         seen(False, self.groups)
         for menu in (self.of, self.view, self.along, self.groups):
             menu.observe(lambda _: self._draw(), "value")
         self.trust = trust_box("this sweep")
-        buttons = w.HBox([self.stop_button, self.resume_button, self.trust])
-        buttons.add_class("wb")  # menus keep the page's own style
+        buttons = row(self.stop_button, self.resume_button, self.trust)
         every = row(buttons, self.view, self.of, self.along, self.groups)
-        super().__init__([Sheet(), self.bar, self.hosts, every, self.note, self.plot, self.failures])
+        super().__init__()
+        self.children = [
+            self.message, Sheet(), self.bar, self.hosts, every, self.note, self.plot, self.failures,
+        ]  # fmt: skip
         self._over, self._read, self._took = Event(), -1, 0.0
         self._begin()
 

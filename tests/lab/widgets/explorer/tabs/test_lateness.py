@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import workbench as wb
+from tests.support.flight_dumps import four
 from workbench.analysis.tables.about import keep
 from workbench.lab.widgets.explorer.explorer import Explorer
 from workbench.lab.widgets.explorer.tabs.lateness import Lateness
@@ -36,4 +37,18 @@ def test_lateness_tab_opens_runs_and_files(tmp_path: Path) -> None:
     tab.file.value = str(tmp_path / "nowhere.csv")
     tab.look()
     assert "there is no such file" in tab.message.value
+    assert not tab.button.disabled
+
+
+def test_lateness_tab_shows_the_card_of_a_hang(tmp_path: Path) -> None:
+    explorer = Explorer([wb.Experiment(scheme="UMW", workers=4)], folder=tmp_path / "runs")
+    tab = explorer.desk.tab(Lateness)
+    tab.file.value = str(four(tmp_path / "stuck"))
+    tab.look()
+    assert tab.message.value == ""
+    assert "The job waits for rank 2" in tab.text.value
+    assert "3 of 4 ranks" in tab.text.value
+    assert "all_reduce 3" in tab.text.value
+    assert "py-spy dump" in tab.text.value
+    assert tab.figures() == {}
     assert not tab.button.disabled

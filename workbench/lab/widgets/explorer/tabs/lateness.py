@@ -1,4 +1,4 @@
-"""Diagnosis of a run or a recording: culprits and mitigations.
+"""Diagnosis of a run, a recording or a hang: culprits and mitigations.
 
 The diagnosis is imported at first use, because it loads SciPy's statistics and pandas. That takes a second, and the
 explorer's first figure needs neither.
@@ -40,7 +40,7 @@ class Lateness(Tab):
         self.file = w.Text(
             description="or a file",
             placeholder="CSV, trace, folder, name",
-            tooltip="a table of times, a profiler's trace, a run folder, or the name of a public recording",
+            tooltip="a table of times, a profiler's trace, a run folder, dumps of a hang, a public recording",
             continuous_update=False,
         )
         self.button = button("Look", self.start, "ask the diagnosis")
@@ -85,11 +85,16 @@ class Lateness(Tab):
         """Show card, culprits and mitigations of the chosen file, or else of the chosen run."""
         from workbench.analysis import recordings  # loads pandas and SciPy's statistics, which take a second
         from workbench.analysis.recordings.diagnosis import Diagnosis, diagnose
+        from workbench.analysis.recordings.hangs.hang import Hang
 
         self.report("")
+        seen(False, self.map, self.costs)
         try:
             what = self._chosen()
             found = diagnose(what)
+            if isinstance(found, Hang):  # has no times of steps
+                self.text.value = found.card()
+                return
             recording = what if isinstance(what, recordings.Recording) else recordings.load(what)
             times = ("The times of all workers", str(recording.card()))
             card = found.card([times]) if isinstance(found, Diagnosis) else sentence(str(found))
@@ -122,13 +127,14 @@ class Lateness(Tab):
         self.desk.front(self.desk.tabs[0])
 
     def _chosen(self) -> Any:
-        """Return the input of the diagnosis: a run or a pipelined job, else a recording of one job."""
+        """Return the input of the diagnosis: a run, a pipelined job or dumps of a hang, else a recording of one job."""
         from workbench.analysis import recordings  # see `look`
+        from workbench.analysis.recordings.hangs import dumps
 
         if text := self.file.value.strip():
             path = Path(text).expanduser()
             is_own = any(recordings.known()[source].tells(path) for source in ("bytedance", "run"))
-            return path if is_own else recordings.load(path).job()
+            return path if is_own or dumps.tells(path) else recordings.load(path).job()
         if self.run.value is None:
             raise ValueError("run: there is none yet; run something, or type a file")
         return self.traces.get(self.run.value) or self.options[self.run.value]

@@ -19,6 +19,7 @@ from workbench.lab.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, co
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tables import costs, finding
 from workbench.lab.widgets.forms.setup import Setup, Shape, with_shape
+from workbench.lab.widgets.plots.forecasts import Forecasts
 from workbench.lab.widgets.plots.plot import Click, Plot, low
 
 Situation = tuple[Setup, Shape, int]  # setup, its shape, the number of workers
@@ -35,8 +36,7 @@ class Preview(Tab):
     def parts(self) -> list[w.Widget]:
         """Return the forecasts, and a picture of one scheme or the phase diagram. Narrow pages show one at a time."""
         self.ahead: list[Ahead] = []
-        self.times, self.picture, self.detail = Plot(), Plot(), Plot()
-        self.table = w.HTML()
+        self.times, self.picture, self.detail = Forecasts(), Plot(), Plot()
         views = [TIMES, *VIEWS, CONTEST]
         self.view = w.ToggleButtons(options=views, description="Figure", style={"button_width": "auto"})
         self._picture = next(iter(VIEWS))  # the last choice that was not the forecasts
@@ -49,7 +49,7 @@ class Preview(Tab):
         self.picture.on_click(self._clicked)
         self.finding = w.HTML()
         self._forecast, self._beside = (
-            w.VBox([self.finding, self.times, self.table]),
+            w.VBox([self.finding, self.times]),
             w.VBox([self.picture, self.detail]),
         )
         for widget in (self._beside, self.entry):
@@ -65,8 +65,7 @@ class Preview(Tab):
         known = {a.name: a.forecast for a in self.ahead if a.forecast is not None}
         seen(bool(known), self.times)
         if known:
-            self.times.show(lambda theme: low(round_times(known, theme=theme), 176 + 38 * len(known)))
-        self.table.value = costs(self.ahead) if self.ahead else ""
+            self.times.show(costs(self.ahead), TIMES, lambda theme: round_times(known, theme=theme))
         self.finding.value = finding(self.ahead)
         self._name_entries()
         self._draw()

@@ -1,0 +1,66 @@
+"""Boxes of round times as HTML: positions, labels and rows."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.lab.figures.gallery.round_times import QUANTILES
+from workbench.lab.widgets.explorer.boxes import MIN_TICK_DISTANCE, Axis, box, table_of_boxes
+
+TIMES = st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=20).map(np.array)
+
+
+@given(st.lists(TIMES, min_size=1, max_size=6))
+def test_every_drawn_time_is_on_the_axis(times: list[np.ndarray]) -> None:  # type: ignore[type-arg]
+    axis = Axis.of(times)
+    drawn = [float(q) for each in times for q in (*np.quantile(each, QUANTILES), each.mean())]
+    places = [axis.place(second) for second in sorted(drawn)]
+    assert places == sorted(places)
+    assert min(places) >= 0
+    assert max(places) <= 100
+
+
+@given(st.lists(TIMES, min_size=1, max_size=6))
+def test_labels_of_the_axis_are_apart(times: list[np.ndarray]) -> None:  # type: ignore[type-arg]
+    axis = Axis.of(times)
+    places = [axis.place(tick) for tick in axis.ticks]
+    assert all(b - a >= MIN_TICK_DISTANCE for a, b in pairwise(places))
+
+
+def test_axis_of_rounds_without_time_is_linear() -> None:
+    axis = Axis.of([np.zeros(3)])
+    assert axis.low == 0
+    assert axis.ticks[0] == 0
+    assert axis.place(axis.high / 2) == 50
+
+
+def test_box_is_labelled_with_its_numbers() -> None:
+    seconds = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+    picture = ElementTree.fromstring(box("CR", seconds, Axis.of([seconds])))
+    assert (
+        picture.get("aria-label")
+        == "CR: mean 300 ms, middle half 200 ms to 400 ms, 5 to 95 % 120 ms to 480 ms"
+    )
+    (rect,) = picture.iter("rect")
+    assert float(str(rect.get("width")).rstrip("%")) > 0
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_table_has_a_row_per_scheme(missing: bool) -> None:
+    times = {"<UMW>": np.array([2.0, 3.0]), "CR": None if missing else np.array([1.0, 1.5])}
+    html = table_of_boxes(times, {"mean": ["2.5 s", "–"]}, "CR", "costs")
+    assert "<UMW>" not in html
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", html.partition("<tbody>")[2].partition("</tbody>")[0])
+    assert [unescape(re.sub("<svg.*</svg>|<[^>]+>", " ", row)).split() for row in rows] == [
+        ["<UMW>", "2.5", "s"], ["CR", "–"],
+    ]  # fmt: skip
+    assert rows[1].count("<svg") == (0 if missing else 3)
+    assert html.count("wb-best") == 1
