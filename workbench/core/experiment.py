@@ -166,7 +166,8 @@ class Experiment(Settings):
         """Return the delays that a run draws. Defaults of `rounds` and `seed`: those of the experiment."""
         seed, rounds = self.seed if seed is None else seed, self.rounds if rounds is None else rounds
         stream = self.built_scheme.stream(self.delays, seed, self.workers, rounds)
-        stream.share, stream.transit = self.share, self.link.transit(seed, self.workers)
+        stream.share = self.share
+        self.link.attach(stream, seed)
         return stream
 
     @property
@@ -372,7 +373,7 @@ def _readable_link(value: Any) -> Any:
         except SettingError:
             if not now.refused:
                 raise
-    return Link(**{name: given for name, given in value.items() if name not in ("delays", "groups")})
+    return Link(**{name: given for name, given in value.items() if name not in ("delays", "download_delays", "groups")})
 
 
 class Description(Experiment):

@@ -117,7 +117,7 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
         nonlocal done
         e = e.model_copy(update=cluster)
         stream, done = DelayStream(e.delays, e.seed, e.workers, first=done), done + e.rounds
-        stream.transit = e.link.transit(e.seed, e.workers, done - e.rounds)
+        e.link.attach(stream, e.seed, done - e.rounds)
         world = SimSetup(e.rounds, e.shape()[1], stream, e.line, e.decode_rate)
         timeline = simulate(e.built_scheme, e.plan, world, Coefficients(e.plan))
         events = DataFrame(events_as_columns(timeline.events))

@@ -237,12 +237,12 @@ class _Times:
             np.broadcast_to(draws.send_seconds((begin + b - 1 for begin in first), 1.0), shape) for b in sizes
         ]
         self.below: list[list[int]] = [[] for _ in range(workers + 1)]
-        hop = np.broadcast_to(draws.downlink_seconds, workers)  # s until the model reaches each worker
+        hop = np.broadcast_to(draws.downlink_seconds, shape)  # s until the model reaches each worker
         self.now = [np.zeros(len(first)) for _ in range(workers + 1)]
         for rank in range(1, workers + 1):
             parent = scheme.parent(rank)
             self.below[parent].append(rank)
-            self.now[rank] = self.now[parent] + hop[rank - 1]
+            self.now[rank] = self.now[parent] + hop[:, rank - 1]
 
     def sent(self, rank: int, sync: int) -> Array:
         """Return when a message that a worker sends now, at an average, is at the receiver's port."""
