@@ -135,7 +135,7 @@ class Experiment(Settings):
         with within("delays"):
             self.delays.check(self.workers)
         with within("link"):
-            self.link.check(self.workers)
+            self.link.check(self.workers, self.scheme if scheme.all_models else "")
         for fault in self.faults:
             for name, first, last in (("worker", 1, self.workers), ("round", 0, self.rounds - 1)):
                 if (value := getattr(fault, name)) > last:
@@ -167,8 +167,7 @@ class Experiment(Settings):
         seed, rounds = self.seed if seed is None else seed, self.rounds if rounds is None else rounds
         stream = self.built_scheme.stream(self.delays, seed, self.workers, rounds)
         stream.share = self.share
-        self.link.attach(stream, seed)
-        return stream
+        return self.link.attach(stream, seed)
 
     @property
     def share(self) -> float:
@@ -373,7 +372,13 @@ def _readable_link(value: Any) -> Any:
         except SettingError:
             if not now.refused:
                 raise
-    return Link(**{name: given for name, given in value.items() if name not in ("delays", "download_delays", "groups")})
+    return Link(
+        **{
+            name: given
+            for name, given in value.items()
+            if name not in ("delays", "download_delays", "groups")
+        }
+    )
 
 
 class Description(Experiment):

@@ -25,7 +25,7 @@ MESSAGE_DELAYS = st.one_of(st.just({"kind": "constant", "shift": 0.0}), DELAYS).
 
 
 @st.composite
-def different_links(draw: st.DrawFn, workers: int) -> dict[str, Any]:
+def different_links(draw: st.DrawFn, workers: int, models: bool = True) -> dict[str, Any]:
     """Draw a link with up to three groups of workers whose links differ."""
     downloads = draw(st.booleans())
     group = draw(st.lists(st.integers(0, 3), min_size=workers, max_size=workers))
@@ -35,13 +35,13 @@ def different_links(draw: st.DrawFn, workers: int) -> dict[str, Any]:
         found |= {name: value for name, value in {
             "latency": draw(st.none() | LATENCIES), "bandwidth": draw(BANDWIDTHS),
             "delays": draw(st.none() | MESSAGE_DELAYS),
-            "download_delays": draw(st.none() | MESSAGE_DELAYS) if downloads else None,
+            "download_delays": draw(st.none() | MESSAGE_DELAYS) if downloads and models else None,
         }.items() if value is not None}  # fmt: skip
         groups.append(found)
     return {
         "latency": draw(LATENCIES), "bandwidth": draw(BANDWIDTHS), "downloads": downloads,
         "delays": draw(MESSAGE_DELAYS), "groups": groups,
-        **({"download_delays": draw(MESSAGE_DELAYS)} if downloads else {}),
+        **({"download_delays": draw(MESSAGE_DELAYS)} if downloads and models else {}),
     }  # fmt: skip
 
 
@@ -49,7 +49,8 @@ def different_links(draw: st.DrawFn, workers: int) -> dict[str, Any]:
 @given(data=st.data())
 def test_forecasts_equal_the_engine_on_links_that_differ(name: str, data: st.DataObject) -> None:
     spec = data.draw(experiments([name]))
-    forecasts(wb.schemes.get(name), {**spec, "link": data.draw(different_links(spec["workers"]))})
+    link = data.draw(different_links(spec["workers"], models=not wb.schemes.get(name).all_models))
+    forecasts(wb.schemes.get(name), {**spec, "link": link})
 
 
 @given(data=st.data(), workers=st.integers(1, 9), width=st.sampled_from([4, 8]))
@@ -57,7 +58,9 @@ def test_link_is_written_and_read_as_it_is(data: st.DataObject, workers: int, wi
     link = Link(**data.draw(different_links(workers))).carrying(width)
     again = Link(**link.model_dump(mode="json")).carrying(width)
     assert again == link
-    for one, other in zip(*([each.transit(3, workers), each.download(3, workers)] for each in (link, again)), strict=True):
+    for one, other in zip(
+        *([each.transit(3, workers), each.download(3, workers)] for each in (link, again)), strict=True
+    ):
         assert (one is None) == (other is None)
         if one is not None and other is not None:
             np.testing.assert_array_equal(one(2, 0.5), other(2, 0.5))
@@ -99,7 +102,10 @@ def test_scheme_that_asks_for_one_transfer_time_is_refused() -> None:
         ({"groups": [{"workers": [1], "latency": -1.0}]}, r"link\.groups\.0\.latency = -1\.0"),
         ({"groups": [{"workers": [1], "bandwidth": 0.0}]}, r"link\.groups\.0\.bandwidth = 0\.0"),
         ({"delays": {"kind": "shifted_exponential", "per": "part"}}, r"link\.delays: a draw for each part"),
-        ({"download_delays": {"kind": "weibull"}}, r"link\.download_delays\.kind = 'weibull': models take no time"),
+        (
+            {"download_delays": {"kind": "weibull"}},
+            r"link\.download_delays\.kind = 'weibull': models take no time",
+        ),
         ({"delays": {"kind": "gamma", "shape": 0.0}}, r"link\.delays\.shape = 0\.0"),
     ],
 )
@@ -173,3 +179,11 @@ def test_random_numbers_of_models_and_answers_differ() -> None:
 def test_delays_of_models_are_written_only_if_used() -> None:
     plain = Link(delays={"kind": "weibull"}, groups=({"workers": (1,), "latency": 1.0},)).model_dump()
     assert "download_delays" not in plain and "download_delays" not in plain["groups"][0]
+
+
+def test_a_scheme_whose_workers_need_all_models_refuses_their_delays() -> None:
+    link = {"downloads": True, "download_delays": {"kind": "weibull"}}
+    with pytest.raises(
+        SettingError, match=r"^link\.download_delays\.kind = 'weibull': workers of M-SGC need all models"
+    ):
+        wb.Experiment(scheme="M-SGC", workers=6, link=link)

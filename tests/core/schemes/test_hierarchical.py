@@ -163,6 +163,12 @@ def test_models_of_a_group_are_equal_bit_by_bit_after_its_average(monkeypatch: p
         assert len(set().union(*groups)) == len(groups)
 
 
+@pytest.mark.parametrize("levels", [[[1, True]], [[True, 2]], [[2, 2.0]], [[2, "2"]]])
+def test_levels_that_are_no_whole_numbers_are_refused(levels: Any) -> None:
+    with pytest.raises(SettingError, match=r"^scheme_args\.levels\[0\]\[[01]\] = "):
+        wb.Experiment(scheme="H-SGD", workers=4, scheme_args={"levels": levels})
+
+
 @pytest.mark.parametrize("levels", [((3, 8),), ((3, 2), (3, 8))])
 def test_groups_of_all_workers_are_local_sgd_with_the_shorter_period(levels: Any) -> None:
     e = experiment({"local_steps": 6, "levels": levels})

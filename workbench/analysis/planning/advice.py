@@ -104,11 +104,12 @@ class RunnerUp(NamedTuple):
 
     def __str__(self) -> str:
         more = "workers" if self.lasting else "rounds"
-        very = " or plan for these very ones (machines='same');" if self.lasting and self.able else ""
+        very = ", or plan for the measured ones with machines='same'" if self.lasting and self.able else ""
         return (
-            f"On other {more} of the kind another choice, above all {self.rival}, may be up to {self.quicker:.0%}"
-            f" quicker than the first: measure about {max(self.times, 1.1):.2g} times as many to decide to 2 %;{very}"
-            f" else take {self.safe}, in 19 of 20 cases at most {self.behind:.0%} slower than the fastest choice."
+            f"The first choice is not certain, because too few {more} were measured. Another one, most likely"
+            f" {self.rival}, may take up to {self.quicker:.0%} less time. To decide this to within 2%, measure about"
+            f" {max(self.times, 1.1):.2g} times as many {more}{very}. As things are, the safest choice is {self.safe}:"
+            f" in 19 of 20 cases it takes at most {self.behind:.0%} longer than the fastest one."
         )
 
 

@@ -7,6 +7,7 @@ likelihood, or of moments where that is said.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -208,14 +209,25 @@ def slow_states(spells: Sequence[int]) -> tuple[int, float]:
     >>> slow_states([3, 3, 3, 4])
     (3, 0.923)
     """
+    length = np.array(spells, dtype=float)
+    states = max(range(1, min(MAX_SLOW_STATES, int(length.min())) + 1), key=partial(_likelihood, length))
+    return states, round(float(states / length.mean()), 3)
+
+
+def _likelihood(length: Array, states: int) -> float:
+    """Return the largest log-likelihood of spells of these lengths (rounds) with a number of slow states."""
     from scipy.special import gammaln
 
+    p = min(states / length.mean(), 1 - 1e-9)
+    ways = gammaln(length) - gammaln(states) - gammaln(length - states + 1)
+    return float(np.sum(ways + states * np.log(p) + (length - states) * np.log1p(-p)))
+
+
+def evidence_of_states(spells: Sequence[int]) -> float:
+    """Return the logarithm of the likelihood ratio of `slow_states` to one slow state, for lengths of spells.
+
+    >>> evidence_of_states([3, 3, 3, 4]) > 3, evidence_of_states([1, 4, 9])
+    (True, 0.0)
+    """
     length = np.array(spells, dtype=float)
-
-    def likelihood(k: int) -> float:
-        p = min(k / length.mean(), 1 - 1e-9)
-        ways = gammaln(length) - gammaln(k) - gammaln(length - k + 1)
-        return float(np.mean(ways + k * np.log(p) + (length - k) * np.log1p(-p)))
-
-    states = max(range(1, min(MAX_SLOW_STATES, int(length.min())) + 1), key=likelihood)
-    return states, round(float(states / length.mean()), 3)
+    return _likelihood(length, slow_states(spells)[0]) - _likelihood(length, 1)

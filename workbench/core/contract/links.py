@@ -138,8 +138,17 @@ class Link(Settings):
             raise SettingError(f"download_delays.kind = {self._models('download_delays')[0].kind!r}: {why}")
         return self
 
-    def check(self, workers: int) -> None:
-        """Raise `SettingError` if a group names a worker that the run does not have."""
+    def check(self, workers: int, ordered: str = "") -> None:
+        """Raise `SettingError` if a group names a worker that the run does not have, or if models could be lost.
+
+        `ordered`: name of a scheme whose workers need all models, in order, or empty.
+        """
+        if ordered and self._models("download_delays"):
+            why = f"workers of {ordered} need all models in order, and a drawn delay would lose some"
+            raise SettingError(
+                f"download_delays.kind = {self._models('download_delays')[0].kind!r}: {why}; leave it out, or"
+                " take another scheme"
+            )
         for place, group in enumerate(self.groups):
             if (most := max(group.workers)) > workers:
                 why = there_are("worker", 1, workers)
@@ -190,10 +199,7 @@ class Link(Settings):
     def is_free(self) -> bool:
         """Whether messages take no time."""
         return (
-            not self.latency
-            and self.bandwidth is None
-            and self.alike
-            and not self._models("download_delays")
+            not self.latency and self.bandwidth is None and self.alike and not self._models("download_delays")
         )
 
     @property
@@ -271,10 +277,14 @@ class Link(Settings):
             found.setdefault(now + float(down[rank - 1]), []).append(rank)
         return [(arrives, tuple(ranks)) for arrives, ranks in found.items()]
 
-    def attach(self, stream: DelayStream, seed: int, first: int = 0) -> None:
-        """Add the delays of messages to a run's delays. `first`: rounds that the same workers ran before."""
+    def attach(self, stream: DelayStream, seed: int, first: int = 0) -> DelayStream:
+        """Add the delays of messages to a run's delays, and return these.
+
+        `first`: rounds that the same workers ran before.
+        """
         stream.transit = self.transit(seed, stream.workers, first)
         stream.download = self.download(seed, stream.workers, first)
+        return stream
 
     def transit(self, seed: int, workers: int, first: int = 0) -> Callable[[int, float], Array] | None:
         """Return the function that draws what links add to the common latency, or None if they add nothing.

@@ -262,9 +262,7 @@ def _still_open(models: Sequence[_Model], newest: NDArray[np.int64], now: float)
     there = newest.copy()  # newest model that each worker has begun with, or that has arrived
     for model in models:
         there[model.arrives <= now] = model.round
-    return tuple(
-        m for m in models if ((newest < m.round) & ((m.arrives > now) | (there == m.round))).any()
-    )
+    return tuple(m for m in models if ((newest < m.round) & ((m.arrives > now) | (there == m.round))).any())
 
 
 def _in_turn(at: _Underway, models: Sequence[_Model]) -> _Jobs:
@@ -298,4 +296,6 @@ class _Underway(NamedTuple):
     port: float  # time when the port has passed the messages taken, s
     at_hand: int  # number of messages that have passed the port, and that the next round uses
     newest: NDArray[np.int64]  # round of the model that each worker began with last, (workers,)
-    models: tuple[_Model, ...] = ()  # earlier models that a worker may still begin with, if their times are drawn
+    models: tuple[
+        _Model, ...
+    ] = ()  # earlier models that a worker may still begin with, if their times are drawn

@@ -24,7 +24,7 @@ from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.codes.checks import nearest
 from workbench.core.contract.plan import MASTER, Plan
-from workbench.core.contract.programs import LostChildren, one_of_each, parent_program, plain_sum
+from workbench.core.contract.programs import LostChildren, from_children, parent_program, plain_sum
 from workbench.core.contract.protocol import (
     CODED,
     MODEL,
@@ -127,7 +127,7 @@ class HSGD(PlainSteps):
 
     def program(self, node: Node) -> Program:
         if node.rank == MASTER:
-            rule = one_of_each(node.children.index, len(node.children))  # a worker may send several messages
+            rule = from_children(len(node.children))  # a worker may send several messages
             return parent_program(node, rule, lambda r, got: (total(got), 0.0))
         return self._worker(node, *self.inner(node))
 

@@ -139,7 +139,9 @@ class Network(EventLoop):
             return
         to = tuple(targets)
         drawn = self.delays.receiving(message.round)
-        for arrives, same in link.model_arrivals(self.now, floats, to, self.plan.workers, drawn) if to else ():
+        for arrives, same in (
+            link.model_arrivals(self.now, floats, to, self.plan.workers, drawn) if to else ()
+        ):
             self._at(
                 arrives, MODEL_ARRIVED, self._deliver_all, (message.src, same, message, self.now, floats)
             )
