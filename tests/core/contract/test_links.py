@@ -172,13 +172,15 @@ def test_random_numbers_of_models_and_answers_differ() -> None:
     delays = {"kind": "weibull", "shape": 0.7, "scale": 1.0}
     link = Link(downloads=True, delays=delays, download_delays=delays)
     up, down = link.transit(1, 5), link.download(1, 5)
-    assert up is not None and down is not None
+    assert up is not None
+    assert down is not None
     assert not np.isclose(up(3, 1.0), down(3, 1.0)).any()
 
 
 def test_delays_of_models_are_written_only_if_used() -> None:
     plain = Link(delays={"kind": "weibull"}, groups=({"workers": (1,), "latency": 1.0},)).model_dump()
-    assert "download_delays" not in plain and "download_delays" not in plain["groups"][0]
+    assert "download_delays" not in plain
+    assert "download_delays" not in plain["groups"][0]
 
 
 def test_a_scheme_whose_workers_need_all_models_refuses_their_delays() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.support.schemes.local_steps import hierarchies
 from workbench.core import forecasting
+from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.delays import CounterRNG

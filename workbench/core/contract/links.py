@@ -6,8 +6,8 @@ port, which takes one message at a time (paper 1, section III-C), while the rece
 Links may differ by worker. A worker's link is the one to its parent, and in a ring the one to the next worker. It
 charges what the worker sends, and the models that the worker receives if `downloads` is set. What a link adds to the
 common latency is drawn, or constant, for each round and worker. `DelayStream.sending` returns it with the sending times
-of the delay model, so that all engines and forecasts treat both alike. `DelayStream.receiving` returns what is drawn for
-the models. A model that arrives after a newer one is dropped.
+of the delay model, so that all engines and forecasts treat both alike. `DelayStream.receiving` returns what is drawn
+for the models. A model that arrives after a newer one is dropped.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ class DelayStream:
         return self.transit(round, share) if own is None else own + self.transit(round, share)
 
     def receiving(self, round: int) -> Array | None:
-        """Return the drawn seconds that a round's model takes to each worker, (workers,), or None if nothing is drawn."""
+        """Return the drawn seconds that a round's model takes to each worker, (workers,), or None without a draw."""
         return None if self.download is None else self.download(round, 1.0)
 
     def received(self, rounds: Iterable[int]) -> Array | float:
