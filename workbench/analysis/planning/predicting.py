@@ -311,6 +311,5 @@ def _saved(first: Candidate, other: Candidate) -> Array:
 
 
 def _seeds(c: Candidate, front: float) -> int:
-    """Return the number of seeds: fewer for data dependent candidates far behind, which are the most expensive."""
-    far = c.mean > front and c.experiment.built_scheme.numeric
-    return min(c.seeds, FAR_BEHIND_SEEDS) if far else c.seeds
+    """Return the number of seeds: fewer for candidates far behind."""
+    return min(c.seeds, FAR_BEHIND_SEEDS) if c.mean > front else c.seeds
