@@ -103,7 +103,7 @@ class ClusterProfile(Measurements):
             bandwidth = BYTES_PER_FLOAT * floats / transfer if transfer > 0 and floats > 0 else None
             return {"latency": one.latency, "bandwidth": bandwidth}
 
-        measured = self._places(workers or self.workers) + 1
+        measured = self.places(workers or self.workers) + 1
         groups = [
             (np.flatnonzero(np.isin(measured, each.workers)) + 1, fields(port.of_group(each)))
             for each in port.groups
@@ -111,7 +111,7 @@ class ClusterProfile(Measurements):
         apart = tuple(LinkGroup(workers=tuple(who.tolist()), **each) for who, each in groups if len(who))
         return Link(downloads=port.downloads, groups=apart, **fields(port))
 
-    def _places(self, workers: int) -> NDArray[np.int64]:
+    def places(self, workers: int) -> NDArray[np.int64]:
         """Return the index of the measured worker whose times each of `workers` workers takes, (workers,)."""
         if self.same_machines and workers <= self.workers:
             return np.arange(workers)
