@@ -192,9 +192,7 @@ def misfit(cluster: ClusterProfile, c: Candidate) -> float:
     bare = cluster.replayed()
     there = bare.forecast_of(bare.placed(c.experiment, c.task), c.task, MISFIT_ROUNDS, c.experiment.seed)
     count = (
-        MISFIT_BLOCKS
-        if len(rounds := _recorded_rounds(cluster, c)) >= MISFIT_BLOCKS * MIN_BLOCK_ROUNDS
-        else 2
+        MISFIT_BLOCKS if len(rounds := recorded_rounds(cluster, c)) >= MISFIT_BLOCKS * MIN_BLOCK_ROUNDS else 2
     )
     blocks = (
         [Forecast(block, 1.0, 0.0, 0.0) for block in np.array_split(rounds, count)] if len(rounds) > 1 else []
@@ -217,7 +215,7 @@ def _beyond(found: Sequence[Forecast]) -> float:
     return max(float(np.log(means).var(ddof=1) - np.mean(errors**2)), 0.0)
 
 
-def _recorded_rounds(cluster: ClusterProfile, c: Candidate) -> Array:
+def recorded_rounds(cluster: ClusterProfile, c: Candidate) -> Array:
     """Return the times of a candidate's rounds if workers take the recorded times, in their order, (rounds,), s."""
     e, times = c.experiment, cluster.recorded[cluster.main].times
     own = times[:, cluster.places(e.workers)] * cluster.seconds(c.task.load, c.task.floats) / np.median(times)
