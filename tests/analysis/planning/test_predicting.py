@@ -177,7 +177,7 @@ def test_doubted_names_the_choice_with_least_regret() -> None:
     assert found is not None
     assert found.behind == pytest.approx(0.25, abs=0.03)
     assert found.quicker == pytest.approx(1 / 3, abs=0.01)
-    assert f"at most {found.behind:.0%} slower than the fastest" in str(found)
+    assert f"at most {found.behind:.0%} longer than the fastest" in str(found)
     assert "times as many" in str(found)
     assert "machines='same'" in str(found)
     assert "machines" not in str(found._replace(able=False))  # more workers are planned than were measured

@@ -32,8 +32,8 @@ def with_delays(
     """Return a fitted link with delay models of answers and of models, where their times vary much.
 
     `models`: times of models to the workers, for each of `answers`, (rounds, workers), s. `typical`: usual seconds of a
-    task. `near`: fit to similar messages, whose kinds of delay models are used. The common latency becomes the least
-    time on the way.
+    task. `near`: fit to similar messages, whose kinds of delay models are used. If answers vary, the common latency
+    becomes their least time on the way.
     """
     ways = [
         _up(port, answers),
@@ -46,7 +46,8 @@ def with_delays(
     varies[1] = varies[1] and port.downloads
     if not any(varies):
         return port
-    least = min(float(way.min()) for way, drawn in zip(ways, varies, strict=True) if drawn)
+    # answers set the common latency, so that their delays begin at the least of them
+    least = float(ways[0].min()) if varies[0] else 0.0
     lower = max(least, -min([port.latency, *(group.latency for group in port.groups)]))
     groups = tuple(group.replace(latency=group.latency + lower) for group in port.groups)
     found = port.replace(latency=port.latency + lower, groups=groups)
