@@ -20,8 +20,8 @@ from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
 
 # Random stream of the order of simultaneous arrivals. Streams of one seed: 0 delays, 1 mini-batches of one worker,
-# 4 permutations, 5 order of arrivals, 6 starts of IS-GC, 7 held-out samples, 8 mini-batches, 9 noise of wrong answers,
-# 10 delays of messages, 11 augmentation, 12 synthetic images, 13 delays of models.
+# 4 permutations, 5 order of arrivals, 6 starts of IS-GC, 7 held-out samples, 8 mini-batches. Others: 9 noise of wrong
+# answers, 10 delays of messages, 11 augmentation, 12 synthetic images, 13 delays of models.
 TIES_STREAM = 5
 
 
