@@ -372,13 +372,7 @@ def _readable_link(value: Any) -> Any:
         except SettingError:
             if not now.refused:
                 raise
-    return Link(
-        **{
-            name: given
-            for name, given in value.items()
-            if name not in ("delays", "download_delays", "groups")
-        }
-    )
+    return Link(**{k: v for k, v in value.items() if k not in ("delays", "download_delays", "groups")})
 
 
 class Description(Experiment):
