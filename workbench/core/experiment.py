@@ -135,7 +135,7 @@ class Experiment(Settings):
         with within("delays"):
             self.delays.check(self.workers)
         with within("link"):
-            self.link.check(self.workers)
+            self.link.check(self.workers, self.scheme if scheme.all_models else "")
         for fault in self.faults:
             for name, first, last in (("worker", 1, self.workers), ("round", 0, self.rounds - 1)):
                 if (value := getattr(fault, name)) > last:
@@ -166,8 +166,8 @@ class Experiment(Settings):
         """Return the delays that a run draws. Defaults of `rounds` and `seed`: those of the experiment."""
         seed, rounds = self.seed if seed is None else seed, self.rounds if rounds is None else rounds
         stream = self.built_scheme.stream(self.delays, seed, self.workers, rounds)
-        stream.share, stream.transit = self.share, self.link.transit(seed, self.workers)
-        return stream
+        stream.share = self.share
+        return self.link.attach(stream, seed)
 
     @property
     def share(self) -> float:
@@ -372,7 +372,7 @@ def _readable_link(value: Any) -> Any:
         except SettingError:
             if not now.refused:
                 raise
-    return Link(**{name: given for name, given in value.items() if name not in ("delays", "groups")})
+    return Link(**{k: v for k, v in value.items() if k not in ("delays", "download_delays", "groups")})
 
 
 class Description(Experiment):

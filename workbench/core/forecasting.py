@@ -98,8 +98,8 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
         return np.array([_forecast(e, 1, seed, None).mean for seed in seeds])
     each = [_draws(e, 1, seed)(range(1), None) for seed in seeds]
 
-    def all_of(what: str, floats: float) -> Array | float:
-        rows = [getattr(draws, what)(floats) for draws in each]
+    def all_of(what: str, *floats: float) -> Array | float:
+        rows = [getattr(draws, what)(*floats) for draws in each]
         return 0.0 if isinstance(rows[0], float) else np.concatenate([np.asarray(row) for row in rows])
 
     draws = replace(
@@ -108,6 +108,7 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
         seconds=np.concatenate([draws.seconds for draws in each]),
         send=partial(all_of, "send"),
         links=partial(all_of, "links"),
+        models=partial(all_of, "models"),
         tie_order=lambda which: np.concatenate(
             [each[k].tie_order(np.zeros(1, dtype=np.int64)) for k in which]
         ),
@@ -196,6 +197,8 @@ def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Sampl
             stream.sent,
             stream.ties,
             lambda length: stream.links(chosen, length / floats),
+            lambda: stream.received(chosen),
+            stream.receiving,
         )
 
     return drawn

@@ -17,7 +17,16 @@ from workbench.analysis.planning.distribution_fits import (
     fit_lognormal,
     fit_weibull,
 )
-from workbench.core.contract.delays import Fritchman, Gamma, Groups, Lognormal, Mixture, Weibull, law_of
+from workbench.core.contract.delays import (
+    Fritchman,
+    Gamma,
+    Groups,
+    Lognormal,
+    Markov,
+    Mixture,
+    Weibull,
+    law_of,
+)
 
 FEW_EXAMPLES = settings(max_examples=8)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -102,6 +111,29 @@ def test_fit_recovers_fritchmans_slow_states(states: int, seed: int) -> None:
     assert abs(found.slow_states - states) <= 1
     assert found.slow_states / found.p_next == pytest.approx(states / 0.7, rel=0.15)
     assert found.p_slow == pytest.approx(0.1, rel=0.2)
+
+
+@pytest.mark.parametrize("states", [2, 3, 4])
+def test_spells_of_even_length_are_judged_fritchmans(states: int) -> None:
+    """Their distance and correlations are about those of a Markov chain with spells of one mean length."""
+    truth = Fritchman(p_slow=0.1, p_next=0.7, slow_states=states, factor=5.0, shift=1.0)
+    first = [fitted_models(drawn(truth, 80, 12, seed))[0].delays.kind for seed in range(5)]
+    assert first.count("fritchman") >= 4
+    chain = Markov(p_slow=0.1, p_recover=0.3, factor=5.0, shift=1.0)
+    assert all(fitted_models(drawn(chain, 80, 12, seed))[0].delays.kind == "markov" for seed in range(5))
+
+
+@pytest.mark.parametrize(("size", "sigma"), [(2, 0.45), (3, 0.4), (4, 0.8)])
+def test_workers_that_are_late_together_are_judged_groups(size: int, sigma: float) -> None:
+    truth = Groups(
+        base=Lognormal(mu=0.0, sigma=0.3), common=Lognormal(mu=0.0, sigma=sigma), effect="multiply", size=size
+    )
+    first = [fitted_models(drawn(truth, 60, 12, seed))[0].delays.kind for seed in range(5)]
+    assert first == ["groups"] * 5
+    alone = [
+        fitted_models(drawn(Lognormal(mu=0.0, sigma=sigma), 60, 12, seed))[0].delays.kind for seed in range(5)
+    ]
+    assert "groups" not in alone
 
 
 def test_fit_distribution_by_name_gives_its_quantiles() -> None:

@@ -13,6 +13,7 @@ from workbench.analysis.planning.targets import (
     LAZY_STEPS,
     MAX_NUMBERS,
     MAX_ROUNDS_RATIO,
+    STEP_SEEDS,
     Target,
     Trials,
     centre,
@@ -123,6 +124,39 @@ def test_trials_stretch_rounds_and_steps_for_commits_of_few_answers(
     assert own.rounds == round(target.rounds / share)
     need = Trials(own, target.times * share).need(seeds(e))
     assert (need.rounds * share < MAX_ROUNDS_RATIO * target.rounds).all()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "args", "changes"),
+    [
+        ("SGD", {"stragglers": 2}, {}),
+        ("ASGD", {}, {}),
+        ("DSAG", {"wait_for": 3}, {}),
+        ("SGD", {"stragglers": 1}, {"batch": 60}),
+    ],
+)
+def test_steps_that_are_given_up_would_have_taken_longer(
+    scheme: str, args: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    """The chosen step is that of runs with every step to their ends, and later calls repeat its rounds."""
+    e = experiment(scheme, args, **changes)
+    target = reference(experiment(**changes), 30, None, 0.05, MAX_NUMBERS)
+    assert target.times is not None
+    aim, centre_step = stretched(target, e), target.times * portion(e)
+    trials = Trials(aim, centre_step)
+    need = trials.need(seeds(e))
+    steps, rounds = Trials(aim, centre_step).tried(seeds(e, STEP_SEEDS))
+    ends = [
+        [np.nan if np.isnan(r) else wb.run(each.replace(rounds=int(r)), events=False).columns["time"][-1]
+         for r, each in zip(row, seeds(e, STEP_SEEDS), strict=True)]
+        for row in rounds
+    ]  # fmt: skip
+    assert need.times == steps[int(np.nanargmin(np.mean(ends, axis=1)))]
+    np.testing.assert_array_equal(trials.need(seeds(e, 6), need.times).rounds[:4], need.rounds)
+    np.testing.assert_array_equal(
+        Trials(aim, centre_step).need(seeds(e, 6), need.times).rounds,
+        trials.need(seeds(e, 6), need.times).rounds,
+    )
 
 
 def test_trials_of_lazy_schemes_have_shorter_rounds_than_the_forecast() -> None:

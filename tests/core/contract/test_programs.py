@@ -1,14 +1,27 @@
-"""Sums over the messages of children: in pieces, equal to the plain weighted sum."""
+"""Sums over the messages of children, equal to the plain weighted sum; and children that are lost."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from workbench.core.base.errors import QuorumLost
 from workbench.core.contract import programs as subprograms
-from workbench.core.contract.programs import weighted_sum
+from workbench.core.contract.plan import star_plan
+from workbench.core.contract.programs import (
+    LostChildren,
+    StopRule,
+    at_least,
+    from_children,
+    gather,
+    weighted_sum,
+)
+from workbench.core.contract.protocol import PEER_LOST, Message, Node
 
 
 @example(17, 3, 0)  # the last piece has one value
@@ -21,6 +34,25 @@ def test_subprograms_sum_to_the_whole(count: int, floats: int, seed: int) -> Non
         patch.setattr(subprograms, "MAX_BLOCK_BYTES", 1)
         found = weighted_sum(weights, values)
     np.testing.assert_allclose(found, weights @ np.stack(values), rtol=0, atol=1e-12 * (1 + count))
+
+
+def report_deaths(rule: StopRule, dead: Sequence[int], answers: int) -> None:
+    """Report dead children to a master of three children that gathers by a rule."""
+    plan = replace(star_plan(np.eye(3), 3), answers=answers)
+    node = Node(0, plan, 1, 1, None, lambda: 0.0)
+    program = gather(node, 0, rule, LostChildren())
+    next(program)
+    for rank in dead:
+        program.send(Message(rank, PEER_LOST, 0, 0, None))
+
+
+@pytest.mark.parametrize("answers", [1, 2, 5])
+def test_a_lost_child_ends_the_round_however_many_answers_the_others_may_send(answers: int) -> None:
+    report_deaths(from_children(2), [2], answers)
+    for rule, dead in ((from_children(3), [2]), (from_children(2), [2, 3]), (at_least(3 * answers), [2])):
+        with pytest.raises(QuorumLost) as lost:
+            report_deaths(rule, dead, answers)
+        assert list(lost.value.missing) == dead
 
 
 def test_weighted_sum_of_long_vectors_is_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

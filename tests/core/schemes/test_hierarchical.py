@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.support.schemes.local_steps import hierarchies
 from workbench.core import forecasting
+from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.delays import CounterRNG
@@ -161,6 +162,12 @@ def test_models_of_a_group_are_equal_bit_by_bit_after_its_average(monkeypatch: p
         ]
         assert all(len(group) == 1 for group in groups)
         assert len(set().union(*groups)) == len(groups)
+
+
+@pytest.mark.parametrize("levels", [[[1, True]], [[True, 2]], [[2, 2.0]], [[2, "2"]]])
+def test_levels_that_are_no_whole_numbers_are_refused(levels: Any) -> None:
+    with pytest.raises(SettingError, match=r"^scheme_args\.levels\[0\]\[[01]\] = "):
+        wb.Experiment(scheme="H-SGD", workers=4, scheme_args={"levels": levels})
 
 
 @pytest.mark.parametrize("levels", [((3, 8),), ((3, 2), (3, 8))])

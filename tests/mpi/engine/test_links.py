@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 SLOW = {"workers": [1, 4], "latency": 2e-2, "bandwidth": 5e3}
 LINK = {
     "latency": 2e-3, "bandwidth": 1e5, "downloads": True, "delays": {"kind": "weibull", "shape": 0.8, "scale": 1e-2},
+    "download_delays": {"kind": "gamma", "shape": 0.7, "scale": 2e-2},
     "groups": [SLOW, {"workers": [2], "delays": {"kind": "constant", "shift": 0.0}}],
 }  # fmt: skip
 SCHEMES: list[dict[str, Any]] = [

@@ -91,7 +91,13 @@ class Refusal:
 
 
 class RunnerUp(NamedTuple):
-    """Result that another choice may be faster, because the measurement of the cluster is too small."""
+    """Result that another choice may be faster, because the measurement of the cluster is too small.
+
+    >>> print(RunnerUp("GC s=2", 0.12, 3.0, "GC s=2", 0.04, lasting=False))  # doctest: +NORMALIZE_WHITESPACE
+    The first choice is not certain, because too few rounds were measured. Another one, most likely GC s=2, may take up
+    to 12% less time. To decide this to within 2%, measure about 3 times as many rounds. As things are, the safest
+    choice is GC s=2: in 19 of 20 cases it takes at most 4% longer than the fastest one.
+    """
 
     rival: str  # the choice that is most likely to be faster
     quicker: float  # share of the first choice's time that it saves in at least one of 20 possible clusters
@@ -104,11 +110,12 @@ class RunnerUp(NamedTuple):
 
     def __str__(self) -> str:
         more = "workers" if self.lasting else "rounds"
-        very = " or plan for these very ones (machines='same');" if self.lasting and self.able else ""
+        very = ", or plan for the measured ones with machines='same'" if self.lasting and self.able else ""
         return (
-            f"On other {more} of the kind another choice, above all {self.rival}, may be up to {self.quicker:.0%}"
-            f" quicker than the first: measure about {max(self.times, 1.1):.2g} times as many to decide to 2 %;{very}"
-            f" else take {self.safe}, in 19 of 20 cases at most {self.behind:.0%} slower than the fastest choice."
+            f"The first choice is not certain, because too few {more} were measured. Another one, most likely"
+            f" {self.rival}, may take up to {self.quicker:.0%} less time. To decide this to within 2%, measure about"
+            f" {max(self.times, 1.1):.2g} times as many {more}{very}. As things are, the safest choice is {self.safe}:"
+            f" in 19 of 20 cases it takes at most {self.behind:.0%} longer than the fastest one."
         )
 
 

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.analysis.planning.distribution_fits import (
+    evidence_of_groups,
+    evidence_of_states,
     fit_gamma,
     fit_groups,
     fit_lognormal,
@@ -43,6 +45,8 @@ MAX_DISTANCE, MAX_CORRELATION_GAP, MAX_TAIL_RATIO = 0.1, 0.3, 1.5  # limits of a
 TAIL_QUANTILE = 0.99
 # number of bootstrap samples for a median's error, and the min error
 REDRAWS, MIN_RELATIVE_ERROR = 40, 1e-3
+MIN_GROUP_ERRORS = 4.0  # standard errors of the correlation in groups that put groups before single workers
+MIN_LIKELIHOOD_RATIO = 20.0  # evidence that puts several slow states before one
 MIN_SLOW_FACTOR = 1.3  # min ratio of the times in the slow and the fast state
 # rounds and workers that are drawn from a delay model to evaluate it
 COMPARED_ROUNDS, COMPARED_WORKERS = 60, 400
@@ -353,7 +357,24 @@ def fitted_models(times: Array) -> list[FittedModel]:
             found.append(
                 (not known.fits, known.distance + known.correlation_gap / 4 + 0.01 * parameters, known)
             )
-    return [delay_model for *_, delay_model in sorted(found, key=lambda each: each[:2])]
+    scores = {known.delays.kind: score for _, score, known in found}
+    better = {  # what the distance does not show: the order of rounds, and workers that are late together
+        "fritchman": ["markov"] if _several_slow_states(times) else [],
+        "groups": set(scores) - set(IN_ORDER) - {"groups"}
+        if evidence_of_groups(times) > MIN_GROUP_ERRORS
+        else [],
+    }
+    ranks = []
+    for unfit, score, known in found:
+        others = [scores[kind] for kind in better.get(known.delays.kind, []) if kind in scores]
+        ranks.append((unfit, min([score, *(other - 1e-9 for other in others)]), known))
+    return [delay_model for *_, delay_model in sorted(ranks, key=lambda each: each[:2])]
+
+
+def _several_slow_states(times: Array) -> bool:
+    """Return whether lengths of slow spells are too even for one slow state, at a likelihood ratio of 20."""
+    late = straggling(times)
+    return late is not None and evidence_of_states(_spells(late, ())) > np.log(MIN_LIKELIHOOD_RATIO)
 
 
 def refit(times: Array, kind: str, ends: Sequence[int] = ()) -> Delays:

@@ -7,6 +7,7 @@ likelihood, or of moments where that is said.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -191,6 +192,23 @@ def correlated(times: Array) -> list[NDArray[np.int64]] | None:
     return found if count < len(group) else None
 
 
+def evidence_of_groups(times: Array) -> float:
+    """Return the mean correlation inside the groups of `correlated`, in standard errors, or 0 without groups.
+
+    >>> host = np.random.default_rng(0).lognormal(size=(50, 2))
+    >>> evidence_of_groups(host[:, [0, 0, 1, 1]]) > 7, evidence_of_groups(np.ones((50, 4)))
+    (True, 0.0)
+    """
+    found = correlated(times)
+    if found is None:
+        return 0.0
+    logs = np.log(times)
+    inside = [
+        np.corrcoef(logs[:, group].T)[np.triu_indices(len(group), 1)] for group in found if len(group) > 1
+    ]
+    return float(np.nanmean(np.concatenate(inside)) * len(times) ** 0.5)
+
+
 def _place(found: Sequence[NDArray[np.int64]]) -> dict[str, Any]:
     """Return the fields of `Groups` for these groups: a size if they are consecutive and of one size."""
     size = len(found[0])
@@ -208,14 +226,25 @@ def slow_states(spells: Sequence[int]) -> tuple[int, float]:
     >>> slow_states([3, 3, 3, 4])
     (3, 0.923)
     """
+    length = np.array(spells, dtype=float)
+    states = max(range(1, min(MAX_SLOW_STATES, int(length.min())) + 1), key=partial(_likelihood, length))
+    return states, round(float(states / length.mean()), 3)
+
+
+def _likelihood(length: Array, states: int) -> float:
+    """Return the largest log-likelihood of spells of these lengths (rounds) with a number of slow states."""
     from scipy.special import gammaln
 
+    p = min(states / length.mean(), 1 - 1e-9)
+    ways = gammaln(length) - gammaln(states) - gammaln(length - states + 1)
+    return float(np.sum(ways + states * np.log(p) + (length - states) * np.log1p(-p)))
+
+
+def evidence_of_states(spells: Sequence[int]) -> float:
+    """Return the logarithm of the likelihood ratio of `slow_states` to one slow state, for lengths of spells.
+
+    >>> evidence_of_states([3, 3, 3, 4]) > 3, evidence_of_states([1, 4, 9])
+    (True, 0.0)
+    """
     length = np.array(spells, dtype=float)
-
-    def likelihood(k: int) -> float:
-        p = min(k / length.mean(), 1 - 1e-9)
-        ways = gammaln(length) - gammaln(k) - gammaln(length - k + 1)
-        return float(np.mean(ways + k * np.log(p) + (length - k) * np.log1p(-p)))
-
-    states = max(range(1, min(MAX_SLOW_STATES, int(length.min())) + 1), key=likelihood)
-    return states, round(float(states / length.mean()), 3)
+    return _likelihood(length, slow_states(spells)[0]) - _likelihood(length, 1)

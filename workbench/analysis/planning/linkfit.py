@@ -12,6 +12,7 @@ import numpy as np
 from workbench.analysis.planning.quantities import quantity_of
 from workbench.core.base.settings import Settings, setting
 from workbench.core.base.types import Array
+from workbench.core.contract.delays import Delays
 from workbench.core.contract.round_times import port_departures
 
 MAX_FIXED_RATIO = 1e4  # max ratio of the fixed cost to that of the samples; it represents any larger ratio
@@ -130,6 +131,12 @@ class PortFit(Settings):
     )
     residual: float = setting(0.0, "typical (median) error of a message's time", "s", ge=0)
     downloads: bool = setting(True, "whether sending the model down takes time as well")
+    delays: Delays | None = setting(
+        None, "delay model of answers, beyond the latency; empty = about constant"
+    )
+    download_delays: Delays | None = setting(
+        None, "delay model of models to the workers, beyond the latency; empty = about constant"
+    )
     groups: tuple[PortGroup, ...] = setting((), "measured workers whose links differ from the common one")
 
     def transfer(self, bytes_: float) -> float:
@@ -313,7 +320,7 @@ def _link_of(found: Sequence[Messages], workers: list[int], latency: float) -> P
 
     rows, longest = [], max(m.bytes for m in found)
     for m in found:
-        before = _end_before(m)[:, workers]
+        before = end_before(m)[:, workers]
         sent, end = m.sent[:, workers], m.end[:, workers]
         idle = before <= sent + latency
         took = np.where(idle, end - sent, end - before)
@@ -332,7 +339,7 @@ def _link_of(found: Sequence[Messages], workers: list[int], latency: float) -> P
     return PortFit(latency=float(costs[0]), overhead=float(costs[1]), bandwidth=rate)
 
 
-def _end_before(messages: Messages) -> Array:
+def end_before(messages: Messages) -> Array:
     """Return when the message before each one had passed the port, (rounds, senders), s, or -infinity for the first."""
     order = np.argsort(messages.end, axis=1, kind="stable")
     end, found = np.take_along_axis(messages.end, order, axis=1), np.empty_like(messages.end)
@@ -352,7 +359,7 @@ def differing(found: Sequence[Messages], port: PortFit) -> list[tuple[int, ...]]
     workers = found[0].sent.shape[1]
     alike = np.ones((workers, workers), dtype=bool)
     whole = [np.maximum(m.end - m.sent, 1e-9) for m in found]
-    for times in [*whole, *(_transits(m, port.latency) for m in found)]:
+    for times in [*whole, *(transits(m, port.latency) for m in found)]:
         spread = np.log(times)
         typical = np.median(spread, axis=0)
         errors = 1.86 * np.median(np.abs(spread - typical), axis=0) / np.sqrt(len(spread))  # if normal
@@ -363,9 +370,12 @@ def differing(found: Sequence[Messages], port: PortFit) -> list[tuple[int, ...]]
     return sorted(parts, key=len, reverse=True)
 
 
-def _transits(messages: Messages, latency: float) -> Array:
-    """Return each message's time on its way and on the port, (rounds, senders), s, without waiting for the port."""
-    waited = np.maximum(_end_before(messages) - messages.sent - latency, 0.0)
+def transits(messages: Messages, latency: Array | float) -> Array:
+    """Return each message's time on its way and on the port, (rounds, senders), s, without waiting for the port.
+
+    `latency`: that of all senders, or of each, (senders,), s.
+    """
+    waited = np.maximum(end_before(messages) - messages.sent - latency, 0.0)
     return np.maximum(messages.end - messages.sent - waited, 1e-9)
 
 
@@ -393,7 +403,12 @@ def link_text(port: PortFit) -> str:
         f"; worker{'s' * (len(g.workers) > 1)} {spans(g.workers)}: {link_text(port.of_group(g))}"
         for g in port.groups
     ]
-    return f"{quantity_of(port.latency)}{each}{rate}{''.join(apart)}"
+    drawn = [
+        f"; {what} delayed by {model.kind}"
+        for what, model in (("answers", port.delays), ("models", port.download_delays))
+        if model is not None
+    ]
+    return f"{quantity_of(port.latency)}{each}{rate}{''.join(drawn)}{''.join(apart)}"
 
 
 def spans(ranks: Sequence[int]) -> str:

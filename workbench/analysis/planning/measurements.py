@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +30,16 @@ from workbench.core.problems.data.cache import stored
 Row = tuple[float, ...]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 FORMAT_VERSION = 1
+
+
+def short(row: Array | Sequence[float]) -> Row:
+    """Return the values rounded to five digits: clocks are not more precise, and files stay small."""
+    return tuple(float(f"{x:.5g}") for x in row)
+
+
+def quantiles_of(values: Array) -> Row:
+    """Return the `QUANTILES` of some values."""
+    return short(np.quantile(values, QUANTILES))
 
 
 class Host(Settings):

@@ -16,8 +16,17 @@ from numpy.typing import NDArray
 from pandas import DataFrame
 
 from workbench.analysis.planning.delay_fits import errors_of, evenly, every_model, judged, ordered, redrawn
-from workbench.analysis.planning.linkfit import Messages, PortFit, fit_groups, fit_line, fit_port, fit_work
-from workbench.analysis.planning.measurements import QUANTILES, Fitted, Host, Recorded
+from workbench.analysis.planning.linkfit import (
+    Messages,
+    PortFit,
+    fit_groups,
+    fit_line,
+    fit_port,
+    fit_work,
+    transits,
+)
+from workbench.analysis.planning.measurements import Fitted, Host, Recorded, quantiles_of, short
+from workbench.analysis.planning.message_fits import with_delays
 from workbench.analysis.planning.profile import ClusterProfile
 from workbench.core import problems
 from workbench.core.base.arguments import kinds_checked
@@ -117,7 +126,7 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
         nonlocal done
         e = e.model_copy(update=cluster)
         stream, done = DelayStream(e.delays, e.seed, e.workers, first=done), done + e.rounds
-        stream.transit = e.link.transit(e.seed, e.workers, done - e.rounds)
+        e.link.attach(stream, e.seed, done - e.rounds)
         world = SimSetup(e.rounds, e.shape()[1], stream, e.line, e.decode_rate)
         timeline = simulate(e.built_scheme, e.plan, world, Coefficients(e.plan))
         events = DataFrame(events_as_columns(timeline.events))
@@ -300,15 +309,7 @@ class Observed:
 
     def transits_up(self, port: PortFit) -> Array:
         """Return every answer's time on its way, (rounds, workers), without waiting for the port."""
-        order = np.argsort(self.end, axis=1, kind="stable")
-        sent, end = (np.take_along_axis(moment, order, axis=1) for moment in (self.sent, self.end))
-        before = np.concatenate([np.full((len(end), 1), -np.inf), end[:, :-1]], axis=1)
-        latency = np.broadcast_to(port.by_worker(0.0, sent.shape[1])[0], sent.shape)
-        early = np.take_along_axis(latency, order, axis=1)
-        transit = end - sent - np.maximum(before - sent - early, 0.0)
-        found = np.empty_like(transit)
-        np.put_along_axis(found, order, transit, axis=1)
-        return np.asarray(np.maximum(found, 0.0))
+        return transits(self.answers, port.by_worker(0.0, self.sent.shape[1])[0])
 
     @property
     def crammed(self) -> bool:
@@ -319,6 +320,8 @@ class Observed:
         """Return the times of the workers' tasks, (rounds, workers), s. `master`: its own part of a round."""
         latency, transfer = port.by_worker(self.width * self.floats, self.sent.shape[1])
         charged = latency + transfer if port.downloads else 0.0
+        if port.download_delays is not None:  # the time of each model is known, and not only the usual one
+            charged = self.came - self.left
         whole = (self.end if self.crammed else self.done) - self.start[:, None] - charged + master
         return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))
 
@@ -413,7 +416,7 @@ def fit_all(
     typical = [float(np.median(t)) for t in times]
     loads = [each.samples for each in found], [each.floats for each in found]
     work, settled = fit_work(*loads, typical, errors_of(times) if errors is None else errors)
-    return Fitted(port=port, work=work, typical=_short(settled), decode_rate=rate, delay_models=()), times
+    return Fitted(port=port, work=work, typical=short(settled), decode_rate=rate, delay_models=()), times
 
 
 def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
@@ -423,10 +426,14 @@ def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     """
     if all(each.crammed for each in found):
         return PortFit(downloads=False)
-    port = fit_groups(messages := [each.answers for each in found], fit_port(messages, near))
+    messages = [each.answers for each in found]
+    port = fit_groups(messages, fit_port(messages, near))
     down = [float(np.median(each.came - each.left)) for each in found]
     up = [port.latency + port.transfer(each.answers.bytes) for each in found]
-    return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
+    port = port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
+    models = [each.came - each.left for each in found]
+    typical = min(float(np.median(each.seconds(port, 0.0))) for each in found)
+    return with_delays(port, messages, models, typical, near)
 
 
 def _fitted(
@@ -474,22 +481,13 @@ def _recorded(seen: Observed, port: PortFit, times: Array) -> Recorded:
     return Recorded(
         samples=seen.samples,
         floats=seen.floats,
-        seconds=tuple(map(_short, times)),
+        seconds=tuple(map(short, times)),
         busy=1.0 if seen.full else min(seen.used / float(times.mean()), 1.0),
-        computing=tuple(_quantiles(column) for column in computing.T),
-        up=_quantiles(seen.transits_up(port)),
-        down=_quantiles(seen.came - seen.left),
-        rounds=_short(seen.commit - seen.start),
+        computing=tuple(quantiles_of(column) for column in computing.T),
+        up=quantiles_of(seen.transits_up(port)),
+        down=quantiles_of(seen.came - seen.left),
+        rounds=short(seen.commit - seen.start),
     )
-
-
-def _short(row: Array | Sequence[float]) -> tuple[float, ...]:
-    """Round to five digits: clocks are not more precise, and files stay small."""
-    return tuple(float(f"{x:.5g}") for x in row)
-
-
-def _quantiles(values: Array) -> tuple[float, ...]:
-    return _short(np.quantile(values, QUANTILES))
 
 
 def hosts_of(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:

@@ -20,6 +20,7 @@ from workbench.analysis.planning.advice import Advice, Refusal
 from workbench.analysis.planning.finer import FINER_PASSES, FINER_SETTINGS, MIN_SEEDS, affordable, finer
 from workbench.analysis.planning.plan_notes import notes, step_notes
 from workbench.analysis.planning.predicting import (
+    FAR_BEHIND_RATIO,
     Candidate,
     Resampling,
     by_scheme,
@@ -258,11 +259,16 @@ class _Search:
         return some
 
     def refined(self, all_: Resampling, found: Sequence[Candidate], aim: Target) -> list[Candidate]:
-        """Return the candidates and some between the best of each scheme and its neighbours, coarse to fine."""
+        """Return the candidates and some between the best of each scheme and its neighbours, coarse to fine.
+
+        Schemes whose best candidate is far behind stay as they are.
+        """
         known_ones = list(found)
+        front = FAR_BEHIND_RATIO * min((c.mean for c in found if not missed(c)), default=float("inf"))
         for simulated in (False, True):
             for some in by_scheme([c for c in found if (c.trials is not None) == simulated]).values():
-                known_ones += self.nearby(all_, some, aim)
+                if min((c.mean for c in some if not missed(c)), default=0.0) <= front:
+                    known_ones += self.nearby(all_, some, aim)
         return known_ones
 
     def nearby(self, all_: Resampling, some: Sequence[Candidate], aim: Target) -> list[Candidate]:

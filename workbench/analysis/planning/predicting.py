@@ -21,8 +21,10 @@ from workbench.analysis.planning.measurements import Fitted
 from workbench.analysis.planning.profile import ClusterProfile, Task
 from workbench.analysis.planning.targets import STEP_SEEDS, RoundsNeeded, Target, Trials
 from workbench.core.base.bar import Bar
+from workbench.core.base.errors import RunError
 from workbench.core.base.types import Array
 from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.round_times import SampledTimes
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, first_rounds
 
@@ -33,6 +35,8 @@ FAR_BEHIND_RATIO = 2.0  # max ratio to the best choice's time up to which a choi
 MAX_FORECAST_ROUNDS = 300  # max rounds of a forecast; rounds of longer runs take equally long on average
 FORECAST_ERROR_RATIO = 1.02  # ratio of times that is within the error of a forecast
 MISFIT_ROUNDS = 64  # rounds of a forecast by recorded times
+# blocks of the record that are compared, and least rounds of each; with fewer rounds, its halves are
+MISFIT_BLOCKS, MIN_BLOCK_ROUNDS = 4, 8
 NOMINAL_COVERAGE = 0.9  # nominal coverage of the intervals
 COMPARED_SEEDS = 48  # seeds on each cluster for the difference of two choices
 # max number of choices that are compared under `COMPARED_SEEDS`, and max ratio of their time to the first
@@ -181,20 +185,46 @@ def screened(
 def misfit(cluster: ClusterProfile, c: Candidate) -> float:
     """Return the error of the cluster's delay model for a candidate, as a standard error of the time's logarithm.
 
-    It has two parts: the forecast by the model against one by recorded times, and the difference between the two
-    halves of the record. The sampling error of each, which predictions contain, is subtracted.
+    It has two parts: the forecast by the model against one by recorded times, and the differences between blocks of
+    the record. The sampling error of each, which predictions contain, is subtracted. As few blocks hardly determine
+    their variance, Student's quantile replaces the normal one.
     """
     bare = cluster.replayed()
     there = bare.forecast_of(bare.placed(c.experiment, c.task), c.task, MISFIT_ROUNDS, c.experiment.seed)
-    longest = cluster.recorded[cluster.main].times.max(axis=1)
-    early, late = (Forecast(half, 1.0, 0.0, 0.0) for half in np.array_split(longest, 2))
-    pairs = [(c.forecast, there, 1.0), (early, late, 2.0)] if len(longest) > 1 else [(c.forecast, there, 1.0)]
-    beyond = 0.0
-    for one, other, parts in pairs:
-        if min(one.mean, other.mean) > 0 and np.isfinite(one.mean + other.mean):
-            error = (one.error / one.mean) ** 2 + (other.error / other.mean) ** 2
-            beyond += max(np.log(one.mean / other.mean) ** 2 - error, 0.0) / parts**2
+    count = (
+        MISFIT_BLOCKS if len(rounds := recorded_rounds(cluster, c)) >= MISFIT_BLOCKS * MIN_BLOCK_ROUNDS else 2
+    )
+    blocks = (
+        [Forecast(block, 1.0, 0.0, 0.0) for block in np.array_split(rounds, count)] if len(rounds) > 1 else []
+    )
+    tail = 1 - (1 - NOMINAL_COVERAGE) / 2
+    beyond = _beyond([c.forecast, there]) * 2
+    if len(blocks) > 2:
+        beyond += _beyond(blocks) / len(blocks) * float(student.ppf(tail, count - 1) / norm.ppf(tail)) ** 2
+    elif blocks:
+        beyond += _beyond(blocks) / 2
     return float(beyond**0.5)
+
+
+def _beyond(found: Sequence[Forecast]) -> float:
+    """Return the variance of the logarithms of some mean round times, beyond their sampling errors; at least 0."""
+    means = np.array([each.mean for each in found])
+    if not (np.isfinite(means).all() and means.min() > 0):
+        return 0.0
+    errors = np.array([each.error for each in found]) / means
+    return max(float(np.log(means).var(ddof=1) - np.mean(errors**2)), 0.0)
+
+
+def recorded_rounds(cluster: ClusterProfile, c: Candidate) -> Array:
+    """Return the times of a candidate's rounds if workers take the recorded times, in their order, (rounds,), s."""
+    e, times = c.experiment, cluster.recorded[cluster.main].times
+    own = times[:, cluster.places(e.workers)] * cluster.seconds(c.task.load, c.task.floats) / np.median(times)
+    samples, floats = e.shape()
+    draws = SampledTimes.measured(own, lambda length: 0.0, e.line, floats, samples, e.decode_rate)
+    try:
+        return e.built_scheme.round_times(draws, e.workers).seconds
+    except RunError:  # a self-paced scheme, whose rounds do not follow from times by round
+        return np.asarray(times.max(axis=1))
 
 
 def by_scheme(found: Sequence[Candidate]) -> dict[str, list[Candidate]]:
@@ -311,6 +341,5 @@ def _saved(first: Candidate, other: Candidate) -> Array:
 
 
 def _seeds(c: Candidate, front: float) -> int:
-    """Return the number of seeds: fewer for data dependent candidates far behind, which are the most expensive."""
-    far = c.mean > front and c.experiment.built_scheme.numeric
-    return min(c.seeds, FAR_BEHIND_SEEDS) if far else c.seeds
+    """Return the number of seeds: fewer for candidates far behind."""
+    return min(c.seeds, FAR_BEHIND_SEEDS) if c.mean > front else c.seeds

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from workbench.analysis.planning.linkfit import PortFit
 from workbench.analysis.planning.measurements import Fitted, Measurements
+from workbench.core.base.settings import within
 from workbench.core.contract.delays import (
     DelayModel,
     Delays,
@@ -103,15 +104,20 @@ class ClusterProfile(Measurements):
             bandwidth = BYTES_PER_FLOAT * floats / transfer if transfer > 0 and floats > 0 else None
             return {"latency": one.latency, "bandwidth": bandwidth}
 
-        measured = self._places(workers or self.workers) + 1
+        measured = self.places(workers or self.workers) + 1
         groups = [
             (np.flatnonzero(np.isin(measured, each.workers)) + 1, fields(port.of_group(each)))
             for each in port.groups
         ]
         apart = tuple(LinkGroup(workers=tuple(who.tolist()), **each) for who, each in groups if len(who))
-        return Link(downloads=port.downloads, groups=apart, **fields(port))
+        drawn = {
+            name: model
+            for name in ("delays", "download_delays")
+            if (model := getattr(port, name)) is not None
+        }
+        return Link(downloads=port.downloads, groups=apart, **fields(port), **drawn)
 
-    def _places(self, workers: int) -> NDArray[np.int64]:
+    def places(self, workers: int) -> NDArray[np.int64]:
         """Return the index of the measured worker whose times each of `workers` workers takes, (workers,)."""
         if self.same_machines and workers <= self.workers:
             return np.arange(workers)
@@ -159,11 +165,14 @@ class ClusterProfile(Measurements):
             delay_model = delay_model.model_copy(
                 update={"slow_workers": e.delays.slow_workers}
             )  # workers that the experiment names stay slow
-        # The checks of `Experiment` do not depend on these fields, which are valid themselves.
+        link = self.link(task.message, numbers, e.workers)
+        with within("link"):
+            link.check(e.workers, e.scheme if e.built_scheme.all_models else "")
+        # Other checks of `Experiment` do not depend on these fields, which are valid themselves.
         return e.model_copy(
             update={
                 "delays": delay_model,
-                "link": self.link(task.message, numbers, e.workers),
+                "link": link,
                 "decode_rate": numbers.decode_rate,
             }
         )

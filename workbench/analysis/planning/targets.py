@@ -19,11 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from workbench.analysis.planning.profile import scaled
+from workbench.analysis.planning.race import Race, values_of
 from workbench.core.base.settings import SettingError, unknown_name
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler, key_of
@@ -36,7 +37,7 @@ from workbench.core.forecasting import forecast
 from workbench.core.problems.base import Problem, Request
 from workbench.core.running.simulated import timeline
 from workbench.core.theory.sequential import delayed_step
-from workbench.core.trace.learning import Commits, Learnt, evaluated, learn
+from workbench.core.trace.learning import Commits, Trajectories, evaluated, learn
 from workbench.core.trace.metrics import SMOOTHED_EVALUATIONS, at_target, first_reached, rises, smoothed
 
 MAX_ROUNDS_RATIO = 3  # max ratio of an inexact scheme's rounds to those of an exact one
@@ -183,12 +184,7 @@ def _exact(
     first = learnt[0].initial
     if metric not in first:
         raise unknown_name("metric", metric, list(first))
-    return first[metric], np.array([_values(run, metric) for run in learnt])
-
-
-def _values(learnt: Learnt, metric: str) -> list[float]:
-    """Return the values of a metric after every round."""
-    return learnt.loss if metric == "loss" else learnt.metrics[metric]
+    return first[metric], np.array([values_of(run, metric) for run in learnt])
 
 
 def _interval(e: Experiment) -> int:
@@ -286,6 +282,14 @@ class Trials:
 
     aim: Target
     centre: float | None = None
+    # Results that later calls use again: (seed, rounds) -> simulated commits and times; (seed, step) -> rounds to the
+    # target and their seconds.
+    played: dict[tuple[int, int], tuple[Coefficients, Timeline]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    found: dict[tuple[int, float | None], tuple[float, float]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def need(self, experiments: Sequence[Experiment], times: float | None = None) -> RoundsNeeded:
         """Return rounds under every seed, NaN if it misses the target; without `times` the step is chosen first."""
@@ -299,6 +303,9 @@ class Trials:
             step *= 2**-0.5
         if np.mean(missed) <= MAX_MISSED_SHARE:
             rounds = np.where(missed, float(self.aim.longest), rounds)  # the exact number is not simulated
+        first = {e.seed for e in small[:STEP_SEEDS]}
+        for key in [key for key in self.played if key[0] not in first]:
+            del self.played[key]  # they would fill the memory
         source = f"simulated on {self.aim.samples} samples, {len(small)} seeds"
         return RoundsNeeded(rounds, pace, self._optimiser(small[0], step), step, source)
 
@@ -314,8 +321,10 @@ class Trials:
         """Return the step with the least time to the target, or the smallest if none reaches it."""
         if small[0].built_scheme.numeric:
             for steps in (tried_by(small[0]), SMALL_STEPS):
-                tried = [centre * k for k in steps]
-                seconds = np.array([self._numeric(small[0], k)[1] for k in tried])
+                tried, seconds = [centre * k for k in steps], np.zeros(0)
+                for k in tried:  # a step that takes longer than an earlier one is not simulated to its end
+                    limit = float(np.nanmin([*seconds, np.inf]))
+                    seconds = np.append(seconds, self._numeric(small[0], k, limit)[1])
                 if not np.isnan(seconds).all():
                     break
         else:
@@ -331,12 +340,18 @@ class Trials:
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
         """Return steps around the unbiased one, and mean seconds to the target with each (NaN if a seed misses it)."""
-        timelines = [_timeline(e, longest) for e in small]
-        tried, rounds = self._steps(small, [c for c, _ in timelines])
-        ends = [
-            [_end(timeline, r) for r, (_, timeline) in zip(row, timelines, strict=True)] for row in rounds
-        ]
+        played = [self._played(e, longest) for e in small]
+        times = [np.array(timeline.times) for _, timeline in played]
+        tried, rounds = self._steps(small, [c for c, _ in played], times)
+        ends = [[_end(timeline, r) for r, (_, timeline) in zip(row, played, strict=True)] for row in rounds]
         return tried, np.mean(ends, axis=1)
+
+    def _played(self, e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
+        """Return the commits of a scheme in `rounds` rounds, and their times. They do not depend on the step."""
+        key = e.seed, rounds
+        if key not in self.played:
+            self.played[key] = _timeline(e, rounds)
+        return self.played[key]
 
     def tried(self, experiments: Sequence[Experiment]) -> tuple[list[float], Array]:
         """Return steps around the unbiased one, and rounds to the target for each step and seed, (steps, seeds).
@@ -345,38 +360,50 @@ class Trials:
         """
         small = [reduced(e, self.aim.samples) for e in experiments]
         for longest in (self._soon(small[0]), self.aim.longest):
-            steps, rounds = self._steps(small, [_timeline(e, longest)[0] for e in small])
+            steps, rounds = self._steps(small, [self._played(e, longest)[0] for e in small])
             if not np.isnan(rounds).any(axis=1).all():
                 break
         return steps, rounds
 
     def _steps(
-        self, small: Sequence[Experiment], commits: Sequence[Coefficients]
+        self, small: Sequence[Experiment], commits: Sequence[Coefficients], times: Sequence[Array] = ()
     ) -> tuple[list[float], Array]:
         assert self.centre is not None
         e = small[0]
         tried = [self.centre * _unbiasing(e, commits) * k for k in INEXACT_STEPS]
         if lag := e.plan.versions - 1:  # old gradients tolerate only smaller steps
             tried += [k * delayed_step(lag) for k in tried]
-        return tried, self._reached(small, tried, commits)
+        return tried, self._reached(small, tried, commits, times)
 
     def _reached(
-        self, small: Sequence[Experiment], steps: Sequence[float | None], commits: Sequence[Coefficients]
+        self,
+        small: Sequence[Experiment],
+        steps: Sequence[float | None],
+        commits: Sequence[Coefficients],
+        times: Sequence[Array] = (),
     ) -> Array:
         """Return rounds to the target for each step and commit sequence, in one pass over the data per round.
 
-        Seeds with different mini-batches do not share passes.
+        Seeds with different mini-batches do not share passes. `times`: ends of the rounds under every seed, s. With
+        them, a step is given up once its mean time must exceed that of a step that reached the target, and its rounds
+        are NaN.
         """
-        found, problems = np.empty((len(steps), len(commits))), [e.build_problem() for e in small]
-        metric = self.aim.metric
+        race = Race(self._loss, self.aim.metric, np.full((len(steps), len(small)), np.nan), times)
+        problems = [e.build_problem() for e in small]
         for key, problem in {key_of(p): p for p in problems}.items():
-            members = [i for i, p in enumerate(problems) if key_of(p) == key]
-            tried = [(self._optimiser(small[i], k), small[i], commits[i]) for k in steps for i in members]
-            runs = [Commits(own, c.weights, e.plan.sizes, _interval(e), c.shares) for own, e, c in tried]
-            values = np.array([_values(run, metric) for run in learn(problem, runs)])
-            rounds = _first(values, self._loss, metric, small[members[0]].batch)
-            found[:, members] = rounds.reshape(len(steps), len(members))
-        return found
+            cells = [(k, i) for k in range(len(steps)) for i, p in enumerate(problems) if key_of(p) == key]
+            runs = [self._run(small[i], steps[k], commits[i]) for k, i in cells]
+            race.lanes.append((Trajectories(problem, runs), dict(enumerate(cells)), small[cells[0][1]].batch))
+        for t in range(max(len(c.weights) for c in commits) + 1):
+            race.step(t)
+        for (k, i), rounds in np.ndenumerate(race.rounds):
+            if np.isfinite(rounds):
+                self.found[small[i].seed, steps[k]] = float(rounds), np.nan
+        return race.rounds
+
+    def _run(self, e: Experiment, times: float | None, commits: Coefficients) -> Commits:
+        own = self._optimiser(e, times)
+        return Commits(own, commits.weights, e.plan.sizes, _interval(e), commits.shares)
 
     def _followed(self, small: Sequence[Experiment], times: float | None) -> tuple[Array, Array]:
         """Return rounds to the target and pace under every seed."""
@@ -393,10 +420,21 @@ class Trials:
 
     def _linear(self, small: Sequence[Experiment], times: float | None, longest: int) -> Array:
         """Return rounds to the target under every seed."""
-        return self._reached(small, [times], [_timeline(e, longest)[0] for e in small])[0]
+        new = [e for e in small if (e.seed, times) not in self.found]
+        if new:
+            rounds = self._reached(new, [times], [self._played(e, longest)[0] for e in new])[0].tolist()
+        fresh = {e.seed: r for e, r in zip(new, rounds if new else [], strict=True)}
+        return np.array([fresh[e.seed] if e.seed in fresh else self.found[e.seed, times][0] for e in small])
 
-    def _numeric(self, e: Experiment, times: float | None) -> tuple[float, float]:
-        """Return rounds and pace of a data dependent scheme. The simulation ends at the target, or if it diverges."""
+    def _numeric(
+        self, e: Experiment, times: float | None, limit: float = float("inf")
+    ) -> tuple[float, float]:
+        """Return rounds and seconds of a data dependent scheme, NaN if it misses the target.
+
+        The simulation ends at the target, if it diverges, or after `limit` s.
+        """
+        if (e.seed, times) in self.found:
+            return self.found[e.seed, times]
         problem, metric, every = e.build_problem(), self.aim.metric, _interval(e)
         numbers = Numbers(e.plan, problem, self._optimiser(e, times), e.seed, keep=False)
         found, values = [float("nan")] * 2, list[float]()
@@ -410,11 +448,13 @@ class Trials:
             newest = smoothed(values[-SMOOTHED_EVALUATIONS:], e.batch)[-1]
             if there := bool(at_target(newest, self._loss, metric)):
                 found[:] = float(len(timeline.times)), timeline.times[-1]
-            if there or not np.isfinite(at.loss):
+            if there or not np.isfinite(at.loss) or timeline.times[-1] > limit:
                 raise _Over
 
         with np.errstate(over="ignore", invalid="ignore"), suppress(_Over):
             timeline(e.model_copy(update={"rounds": self.aim.longest}), numbers, events=False, watch=watch)
+        if np.isfinite(found[0]):
+            self.found[e.seed, times] = found[0], found[1]
         return found[0], found[1]
 
 

@@ -6,16 +6,24 @@ port, which takes one message at a time (paper 1, section III-C), while the rece
 Links may differ by worker. A worker's link is the one to its parent, and in a ring the one to the next worker. It
 charges what the worker sends, and the models that the worker receives if `downloads` is set. What a link adds to the
 common latency is drawn, or constant, for each round and worker. `DelayStream.sending` returns it with the sending times
-of the delay model, so that all engines and forecasts treat both alike.
+of the delay model, so that all engines and forecasts treat both alike. `DelayStream.receiving` returns what is drawn
+for the models. A model that arrives after a newer one is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
-from pydantic import PrivateAttr, SerializerFunctionWrapHandler, field_validator, model_serializer
+from numpy.typing import NDArray
+from pydantic import (
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from workbench.core.base.settings import SettingError, Settings, setting, within
 from workbench.core.base.type_checks import there_are
@@ -24,7 +32,8 @@ from workbench.core.contract.delays.base import Delays, DelayStream
 from workbench.core.contract.delays.independent import Constant
 
 BYTES_PER_FLOAT = 8
-MESSAGES_STREAM = 10  # random stream of the messages' delays; `contract.delays.base` lists all
+# Random streams of the delays of answers and of models; `contract.delays.base` lists all
+MESSAGES_STREAM, MODELS_STREAM = 10, 13
 NO_DELAY = Constant(shift=0.0)
 
 
@@ -48,6 +57,9 @@ class LinkGroup(Settings):
     delays: Delays | None = setting(
         None, "delay model of the messages of these workers; empty = the common one"
     )
+    download_delays: Delays | None = setting(
+        None, "delay model of the models that these workers receive; empty = the common one"
+    )
 
     @field_validator("workers")
     @classmethod
@@ -56,7 +68,7 @@ class LinkGroup(Settings):
             raise SettingError(f"workers = {list(workers)}: take at least one rank, from 1, and each once")
         return workers
 
-    @field_validator("delays")
+    @field_validator("delays", "download_delays")
     @classmethod
     def _plain(cls, delays: Delays | None) -> Delays | None:
         return delays if delays is None else _of_messages(delays)
@@ -81,6 +93,11 @@ class Link(Settings):
         "delay model of the messages that workers send, added to the latency; its time for one sample is that of a"
         " message as long as the model, and a message of half that length is half a sample",
     )
+    download_delays: Delays = setting(
+        NO_DELAY,
+        "delay model of the models that workers receive, added to the latency, with its time for one sample; needs"
+        " downloads",
+    )
     groups: tuple[LinkGroup, ...] = setting(
         (), "workers whose links differ, such as [{workers: [1, 2], latency: 0.01, bandwidth: 1e6}]"
     )
@@ -89,12 +106,19 @@ class Link(Settings):
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `delays` and `groups` if they are not used, so that the names of runs stay those of version 1.0."""
+        """Leave out delays and groups that are not used, so that the names of runs stay those of earlier versions."""
         fields: dict[str, Any] = handler(self)
-        unused = {"delays": self.delays == NO_DELAY, "groups": not self.groups}
-        return {name: value for name, value in fields.items() if not unused.get(name)}
+        unused = {name: getattr(self, name) == NO_DELAY for name in ("delays", "download_delays")}
+        for group in fields.get("groups", ()):
+            if group["download_delays"] is None:
+                del group["download_delays"]
+        return {
+            name: value
+            for name, value in fields.items()
+            if not (unused.get(name) or (name == "groups" and not value))
+        }
 
-    @field_validator("delays")
+    @field_validator("delays", "download_delays")
     @classmethod
     def _plain(cls, delays: Delays) -> Delays:
         return _of_messages(delays)
@@ -107,17 +131,34 @@ class Link(Settings):
             raise SettingError(f"worker {twice} is in two groups; name each worker once")
         return groups
 
-    def check(self, workers: int) -> None:
-        """Raise `SettingError` if a group names a worker that the run does not have."""
+    @model_validator(mode="after")
+    def _counted(self) -> Self:
+        if not self.downloads and self._models("download_delays"):
+            why = "models take no time without downloads; take downloads = true"
+            raise SettingError(f"download_delays.kind = {self._models('download_delays')[0].kind!r}: {why}")
+        return self
+
+    def check(self, workers: int, ordered: str = "") -> None:
+        """Raise `SettingError` if a group names a worker that the run does not have, or if models could be lost.
+
+        `ordered`: name of a scheme whose workers need all models, in order, or empty.
+        """
+        if ordered and self._models("download_delays"):
+            why = f"workers of {ordered} need all models in order, and a drawn delay would lose some"
+            raise SettingError(
+                f"download_delays.kind = {self._models('download_delays')[0].kind!r}: {why}; leave it out, or"
+                " take another scheme"
+            )
         for place, group in enumerate(self.groups):
             if (most := max(group.workers)) > workers:
                 why = there_are("worker", 1, workers)
                 raise SettingError(
                     f"groups.{place}.workers = {list(group.workers)}: {most} is too large; {why}"
                 )
-        for delay_model in self._delay_models:
-            with within("delays"):
-                delay_model.check(workers)
+        for name in ("delays", "download_delays"):
+            for delay_model in self._models(name):
+                with within(name):
+                    delay_model.check(workers)
 
     def carrying(self, width: int) -> Self:
         """Return the link for floats of `width` bytes each, such as 4 for float32.
@@ -144,7 +185,7 @@ class Link(Settings):
         0.1
         """
         gone: dict[str, Any] = {"bandwidth": None} if transfers else {}
-        gone |= {"latency": 0.0, "delays": NO_DELAY} if latency else {}
+        gone |= {"latency": 0.0, "delays": NO_DELAY, "download_delays": NO_DELAY} if latency else {}
         each = dict.fromkeys(gone)
         groups = tuple(group.model_copy(update=each) for group in self.groups)
         return self.model_copy(update={**gone, "groups": groups})
@@ -157,22 +198,23 @@ class Link(Settings):
     @property
     def is_free(self) -> bool:
         """Whether messages take no time."""
-        return not self.latency and self.bandwidth is None and self.alike
+        return (
+            not self.latency and self.bandwidth is None and self.alike and not self._models("download_delays")
+        )
 
     @property
     def alike(self) -> bool:
-        """Whether all messages of one length take the same time: one link for all workers, without delays."""
-        return not self.groups and not self._delay_models
+        """Whether all answers of one length take the same time: one link for all workers, without delays."""
+        return not self.groups and not self._models("delays")
 
     @property
     def least_extra(self) -> float:
         """Least difference of a worker's latency from the common one, s: 0 or negative."""
         return min([0.0, *(latency - self.latency for latency in self._each("latency"))])
 
-    @property
-    def _delay_models(self) -> list[Delays]:
-        found = [self.delays, *(group.delays for group in self.groups)]
-        return [model for model in found if model is not None and model != NO_DELAY]
+    def _models(self, name: str) -> list[Delays]:
+        """Return the delay models in the field `name`, the common one and those of groups, that add any time."""
+        return [model for model in [getattr(self, name), *self._each(name)] if model != NO_DELAY]
 
     def _each(self, name: str) -> list[Any]:
         return [value for group in self.groups if (value := getattr(group, name)) is not None]
@@ -215,15 +257,19 @@ class Link(Settings):
         return latency + self.transfers(floats, workers)
 
     def model_arrivals(
-        self, now: float, floats: float, to: tuple[int, ...], workers: int
+        self, now: float, floats: float, to: tuple[int, ...], workers: int, drawn: Array | None = None
     ) -> list[tuple[float, tuple[int, ...]]]:
         """Return when a model that is sent now arrives, and at which ranks of `to`; times in the order of ranks.
+
+        `drawn`: seconds of `DelayStream.receiving`, (workers,), or None for a message without floats.
 
         >>> link = Link(latency=0.1, downloads=True, groups=({"workers": (2,), "latency": 0.5},))
         >>> link.model_arrivals(1.0, 10, to=(1, 2, 3), workers=3)
         [(1.1, (1, 3)), (1.5, (2,))]
         """
         down = self.downlink(floats, workers)
+        if drawn is not None and floats:
+            down = down + drawn
         if not isinstance(down, np.ndarray):
             return [(now + self.latency + self.transfer(floats) if self.downloads else now, to)]
         found: dict[float, list[int]] = {}
@@ -231,36 +277,57 @@ class Link(Settings):
             found.setdefault(now + float(down[rank - 1]), []).append(rank)
         return [(arrives, tuple(ranks)) for arrives, ranks in found.items()]
 
+    def attach(self, stream: DelayStream, seed: int, first: int = 0) -> DelayStream:
+        """Add the delays of messages to a run's delays, and return these.
+
+        `first`: rounds that the same workers ran before.
+        """
+        stream.transit = self.transit(seed, stream.workers, first)
+        stream.download = self.download(seed, stream.workers, first)
+        return stream
+
     def transit(self, seed: int, workers: int, first: int = 0) -> Callable[[int, float], Array] | None:
         """Return the function that draws what links add to the common latency, or None if they add nothing.
 
         Its arguments are a round, and the share of a model that a message has. It returns seconds, (workers,).
         """
         fixed = self.by_worker("latency", workers) - self.latency
-        models = {
-            k: m for k, m in enumerate([self.delays, *(g.delays for g in self.groups)]) if m is not None
-        }
+        drawn = self._streams("delays", MESSAGES_STREAM, seed, workers, first)
+        return _added(fixed, drawn) if drawn or fixed.any() else None
+
+    def download(self, seed: int, workers: int, first: int = 0) -> Callable[[int, float], Array] | None:
+        """Return the function that draws the delays of models, as `transit` does, or None if there are none."""
+        drawn = self._streams("download_delays", MODELS_STREAM, seed, workers, first)
+        return _added(np.zeros(workers), drawn) if drawn else None
+
+    def _streams(
+        self, name: str, number: int, seed: int, workers: int, first: int
+    ) -> list[tuple[NDArray[np.int64], DelayStream]]:
+        """Return the delay models of the field `name` as streams, each with the workers that it counts for."""
+        models = {k: m for k, m in enumerate([self, *self.groups]) if getattr(m, name) is not None}
         place = np.zeros(workers, dtype=int)
         for k, group in enumerate(self.groups, 1):
             place[[rank - 1 for rank in group.workers if rank <= workers]] = k if k in models else 0
-        drawn = [
-            (
-                np.flatnonzero(place == k),
-                DelayStream(model, seed, workers, first=first, stream=MESSAGES_STREAM),
-            )
-            for k, model in models.items()
-            if model != NO_DELAY and (place == k).any()
+        drawn = [(np.flatnonzero(place == k), getattr(each, name)) for k, each in models.items()]
+        return [
+            (who, DelayStream(model, seed, workers, first=first, stream=number))
+            for who, model in drawn
+            if model != NO_DELAY and len(who)
         ]
-        if not drawn and not fixed.any():
-            return None
 
-        def extra(round: int, share: float) -> Array:
-            found = fixed.copy()
-            for who, stream in drawn:
-                found[who] += stream.model.compute(stream.draw(round), np.full(workers, share))[who]
-            return found
 
-        return extra
+def _added(
+    fixed: Array, drawn: Sequence[tuple[NDArray[np.int64], DelayStream]]
+) -> Callable[[int, float], Array]:
+    """Return the function that adds drawn seconds to fixed ones, by round and share of a model."""
+
+    def extra(round: int, share: float) -> Array:
+        found = fixed.copy()
+        for who, stream in drawn:
+            found[who] += stream.model.compute(stream.draw(round), np.full(len(fixed), share))[who]
+        return found
+
+    return extra
 
 
 def _of_messages(delays: Delays) -> Delays:

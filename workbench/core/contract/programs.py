@@ -88,8 +88,13 @@ class LostChildren:
 
 
 def at_least(k: int) -> StopRule:
-    """Stop once there are k answers."""
+    """Stop once there are k answers. If children may send several, `from_children` detects lost ones sooner."""
     return StopRule(lambda got, start, now: len(got) >= k)
+
+
+def from_children(k: int) -> StopRule:
+    """Stop once k children have answered, however many messages each of them sends in a round."""
+    return StopRule(lambda got, start, now: len({rank for rank, _ in got}) >= k)
 
 
 def one_of_each(group: Callable[[int], int], groups: int) -> StopRule:

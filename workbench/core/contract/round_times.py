@@ -37,8 +37,9 @@ def _not_available(*_: Any) -> Any:
 class SampledTimes:
     """Drawn times of some rounds: the input of a scheme's `round_times`.
 
-    `seconds`, `send`, `links` and `progress` are drawn. `link`, `floats` (p), `decode_rate` (floats/s) and `samples`
-    are those of the experiment. `tie_order`: order of simultaneous arrivals. `state`: state after the rounds before.
+    `seconds`, `send`, `links`, `models` and `progress` are drawn. `link`, `floats` (p), `decode_rate` (floats/s) and
+    `samples` are those of the experiment. `tie_order`: order of simultaneous arrivals. `state`: state after the rounds
+    before.
 
     Self-paced schemes (see `Compute.draw`) use `first_round`, `load_seconds`, `send_seconds` and `tie_order_of` in
     place of `seconds` and `send`. Schemes whose rounds overlap use `total_rounds` and `block`.
@@ -70,6 +71,10 @@ class SampledTimes:
     tie_order_of: Callable[[int], Array] = _not_available  # any round -> tie-break of each worker, (workers,)
     # Floats -> seconds that links add to the common latency, (rounds, workers) or 0; part of `send`.
     links: Callable[[float], Array | float] = lambda floats: 0.0
+    # Returns the drawn seconds of these rounds' models to the workers, (rounds, workers) or 0.
+    models: Callable[[], Array | float] = lambda: 0.0
+    # Any round -> drawn seconds of its model to each worker, (workers,), or None if nothing is drawn.
+    model_of: Callable[[int], Array | None] = lambda round: None
 
     @classmethod
     def measured(
@@ -113,8 +118,11 @@ class SampledTimes:
 
     @property
     def downlink_seconds(self) -> Array | float:
-        """Seconds that a model takes for one hop to each worker, (workers,), or one number if all are equal."""
-        return self.link.downlink(self.floats, self.seconds.shape[1])
+        """Seconds that a model takes for one hop to each worker, or one number if all are equal.
+
+        The shape is (workers,), or (rounds, workers) if they are drawn.
+        """
+        return self.link.downlink(self.floats, self.seconds.shape[1]) + self.models()
 
 
 @dataclass(frozen=True)
@@ -294,15 +302,15 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
     ties = draws.tie_order(np.arange(rounds)) if isinstance(transfer, np.ndarray) else np.zeros((0, 0))
     if isinstance(down, np.ndarray):  # the links from the master to each worker, one after another
         way = down.copy()
-        for rank in range(children + 1, len(down) + 1):
-            way[rank - 1] += way[(rank - 1) // children - 1]
+        for rank in range(children + 1, down.shape[-1] + 1):
+            way[..., rank - 1] += way[..., (rank - 1) // children - 1]
     bounds = np.cumsum([0] + [children**layer for layer in range(1, layers + 1)])
     below: Array | None = None  # for each parent: time when the sums of the layer below are decoded
     # For each layer: when messages have passed the port, and how many a parent receives if the round is long enough.
     passed: list[tuple[Array, Array]] = []
     for layer in range(layers, 0, -1):
         here = slice(bounds[layer - 1], bounds[layer])
-        seconds = draws.seconds[:, here] + (way[here] if len(way) else layer * down)
+        seconds = draws.seconds[:, here] + (way[..., here] if way.size else layer * down)
         if below is not None:
             through = passed[-1][0]
             # Messages that come before the parent has finished its own work.

@@ -44,6 +44,7 @@ class Scheme(Family):
     exact: ClassVar[bool] = True  # whether it commits the full gradient, whichever workers straggle
     # whether it commits gradients at older models, unlike other exact schemes
     delayed: ClassVar[bool] = False
+    all_models: ClassVar[bool] = False  # whether its workers need the models of all rounds, in order
     # whether its decisions depend on the values, so that messages must carry them
     numeric: ClassVar[bool] = False
     optimiser: ClassVar[str] = "gd"  # optimiser that its paper uses; an experiment may choose another

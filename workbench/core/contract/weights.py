@@ -8,8 +8,9 @@ part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -109,12 +110,20 @@ class VersionedWeights:
         arrays = [self.versions, self.parts, self.weights, *([] if self.lags is None else [self.lags])]
         return b"".join(array.tobytes() for array in arrays)
 
-    def sums(self) -> Iterator[tuple[int, int, list[tuple[int, float]]]]:
-        """Yield each version, the commit whose random numbers its gradients use, and their (part, weight) pairs."""
-        lags = np.zeros_like(self.versions) if self.lags is None else self.lags
-        for version, lag in np.unique(np.stack([self.versions, lags], axis=1), axis=0).tolist():
-            at = (self.versions == version) & (lags == lag)
-            yield version, version + lag, list(zip(self.parts[at], self.weights[at], strict=True))
+    def sums(self) -> list[tuple[int, int, list[tuple[int, float]]]]:
+        """Return each version, the commit whose random numbers its gradients use, and their (part, weight) pairs."""
+        return self._sums
+
+    @cached_property
+    def _sums(self) -> list[tuple[int, int, list[tuple[int, float]]]]:
+        versions = self.versions.tolist()
+        lags = [0] * len(versions) if self.lags is None else self.lags.tolist()
+        pairs: dict[tuple[int, int], list[tuple[int, float]]] = {}
+        for at, part, weight in zip(
+            zip(versions, lags, strict=True), self.parts.tolist(), self.weights.tolist(), strict=True
+        ):
+            pairs.setdefault(at, []).append((part, weight))
+        return [(version, version + lag, pairs[version, lag]) for version, lag in sorted(pairs)]
 
     def gradient(self, of: Callable[[Any, int], Array]) -> Any:
         """Return the sum of `of([(part, weight), ...], version)` over the versions, or 0 without any."""

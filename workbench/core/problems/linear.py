@@ -90,10 +90,18 @@ class LinearProblem(ABC):
         """Return the gradient of many short slices, such as a mini-batch, whose rows are gathered first."""
         # A worker often needs the same slices again.
         if self._excerpt is None or self._excerpt[0] is not slices:
-            rows, weights = rows_of(slices)
-            taken = stretch(rows)  # the ranks of a host share the pages of the file
+            taken, weights = self._taken(slices)
             self._excerpt = slices, self.X[taken], self.y[taken], weights
         return self._weighted(*self._excerpt[1:], model)
+
+    @staticmethod
+    def _taken(slices: Sequence[Slice]) -> tuple[Any, Array]:
+        """Return the samples of some slices, as a slice if they are consecutive, and the weight of each."""
+        if len(slices) == 1:
+            first, last, weight = slices[0]
+            return slice(first, last), np.full(last - first, float(weight))
+        rows, weights = rows_of(slices)
+        return stretch(rows), weights  # the ranks of a host share the pages of the file
 
     def rows_gradient(self, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:
         """Return the weighted sum of the gradients of some samples, whose rows are gathered."""

@@ -219,7 +219,7 @@ class _Master:
     def __init__(self, draws: SampledTimes, workers: int, size: int) -> None:
         self.job, self.sent, self.tie = draws.load_seconds, draws.send_seconds, draws.tie_order_of
         self.events, self.port, self.inbox = _Moments(self._tie), deque[int](), deque[int]()
-        self.link, self.floats, self.size = draws.link, draws.floats, size
+        self.link, self.floats, self.size, self.model_of = draws.link, draws.floats, size, draws.model_of
         self.transfers = np.broadcast_to(draws.transfer(draws.floats), workers).tolist()
         self.decode = draws.decode_seconds(1)
         self.jobs, self.versions = [0] * workers, [0] * workers
@@ -236,8 +236,9 @@ class _Master:
             self.versions[worker] = self.version
         if self.link.downloads:
             ranks = tuple(worker + 1 for worker in who)
+            drawn = self.model_of(self.version)
             for arrives, same in self.link.model_arrivals(
-                self.events.now, self.floats, ranks, len(self.jobs)
+                self.events.now, self.floats, ranks, len(self.jobs), drawn
             ):
                 self.events.add(arrives, MODEL_ARRIVED, tuple(rank - 1 for rank in same))
         else:

@@ -10,7 +10,7 @@ into more pieces during the run, is not implemented.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -156,7 +156,7 @@ class DSAG(Scheme):
         """Return the round times, computed one by one: busy workers and messages on their way are carried over."""
         sizes = shard_sizes(draws.samples, workers, self.pieces)
         at = draws.state or _Underway(
-            0.0, np.zeros(workers), np.zeros(workers, int), np.zeros((0, 3)), 0.0, 0
+            0.0, np.zeros(workers), np.zeros(workers, int), np.zeros((0, 3)), 0.0, 0, np.full(workers, -1)
         )
         ends, received = [at.now], []
         for k in range(len(draws.seconds)):
@@ -170,34 +170,120 @@ class DSAG(Scheme):
         self, draws: SampledTimes, k: int, at: _Underway, sizes: NDArray[np.int64]
     ) -> tuple[_Underway, int]:
         """Compute one round. Return the state at its end, and the number of answers received."""
-        n, link, down = len(at.free), draws.link, draws.downlink_seconds
-        # when each worker begins with this model, if it is still the newest
-        begins = np.maximum(at.free, at.now + down)
-        place = np.arange(self.pieces) == (at.turn % self.pieces)[:, None]
-        ready = begins + draws.progress(sizes * place, slice(k, k + 1))[0, :, -1]
-        send = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)[k]
-        ties = draws.tie_order(np.array([k]))[0]
-        transfers = np.broadcast_to(draws.transfer(draws.floats), ready.shape)
-        queue = np.vstack([at.late, np.stack([ready + send + link.latency, ties, transfers], axis=1)])
+        n, link = len(at.free), draws.link
+        model = self._model(draws, k, at, sizes)
+        drawn = draws.model_of(model.round) is not None
+        jobs = _in_turn(at, [*at.models, model]) if drawn else _one_each(at, model)
+        queue = np.vstack([at.late, jobs.answers])
         first = arrival_order(queue[None, :, 0], lambda which: queue[None, :, 1])[0]
         transfer = queue[first, 2] if link.groups else link.transfer(draws.floats)
         through = port_departures(np.maximum(queue[first, 0], at.port)[None], transfer)[0]
-        fresh = np.flatnonzero(first >= len(at.late))
+        is_fresh = np.concatenate([np.zeros(len(at.late), dtype=bool), jobs.rounds == model.round])
+        fresh = np.flatnonzero(is_fresh[first])
         enough = through[fresh[self.waits_for(n) - 1]]
         end = max(at.now, enough + self.tolerance * (enough - at.now))
         count = int(np.count_nonzero(through <= end * REL_TOL))
         if fresh[-1] < count or fresh[-1] == fresh[self.waits_for(n) - 1]:  # all answers have come
             end, count = max(at.now, through[fresh[-1]]), int(fresh[-1]) + 1
         now = float(end + draws.decode_seconds(count))
-        begun = begins <= (now + down) * REL_TOL
+        # Until the next model can be there, a job is certain.
+        begun = jobs.begins <= (now + (0.0 if drawn else model.arrives - at.now)) * REL_TOL
         # Messages that pass the port while the master decodes count as received in this round, and are used in the
         # next.
         received = count if draws.decode_rate is None else int(np.count_nonzero(through <= now * REL_TOL))
         left = first[count:]
         late = queue[left[np.concatenate([np.ones(len(at.late), dtype=bool), begun])[left]]]
-        free, turn = np.where(begun, ready, at.free), at.turn + begun
+        free, turn, newest = jobs.done(at, begun)
+        kept = _still_open((*at.models, model), newest, now) if drawn else ()
         at_hand = received - count
-        return _Underway(now, free, turn, late, float(through[count - 1]), at_hand), received - at.at_hand
+        state = _Underway(now, free, turn, late, float(through[count - 1]), at_hand, newest, kept)
+        return state, received - at.at_hand
+
+    def _model(self, draws: SampledTimes, k: int, at: _Underway, sizes: NDArray[np.int64]) -> _Model:
+        """Return the model that is sent at the beginning of a round."""
+        shape = draws.seconds.shape
+        transit = np.broadcast_to(draws.send(draws.floats), shape)[k] + draws.link.latency
+        transfer = np.broadcast_to(draws.transfer(draws.floats), shape[1])
+        arrives = at.now + np.broadcast_to(draws.downlink_seconds, shape)[k]
+
+        def seconds(turn: NDArray[np.int64]) -> Array:
+            place = np.arange(self.pieces) == (turn % self.pieces)[:, None]
+            return draws.progress(sizes * place, slice(k, k + 1))[0, :, -1]
+
+        return _Model(
+            draws.first_round + k, arrives, seconds, transit, draws.tie_order(np.array([k]))[0], transfer
+        )
+
+
+class _Model(NamedTuple):
+    """Model that was sent to all workers. All arrays are (workers,)."""
+
+    round: int
+    arrives: Array  # time when it reaches each worker, s
+    seconds: Callable[[NDArray[np.int64]], Array]  # turn of each worker -> seconds of its next piece
+    transit: Array  # from the end of the work to the port, s
+    ties: Array
+    transfer: Array  # seconds on the port
+
+    def answers(self, ready: Array) -> Array:
+        """Return arrival at the port, tie-break and transfer time of answers that are `ready`, (workers, 3)."""
+        return np.stack([ready + self.transit, self.ties, self.transfer], axis=1)
+
+
+class _Jobs(NamedTuple):
+    """Pieces that workers begin with, if no newer model comes before; each array (jobs,) unless noted."""
+
+    workers: NDArray[np.int64]
+    rounds: NDArray[np.int64]  # round of the model
+    begins: Array
+    ready: Array
+    answers: Array  # arrival at the port, tie-break, and transfer time, (jobs, 3)
+
+    def done(
+        self, at: _Underway, begun: NDArray[np.bool_]
+    ) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
+        """Return when each worker is free, its turn and its newest model, with the jobs that were begun."""
+        who, free, newest = self.workers[begun], at.free.copy(), at.newest.copy()
+        np.maximum.at(free, who, self.ready[begun])
+        np.maximum.at(newest, who, self.rounds[begun])
+        return free, at.turn + np.bincount(who, minlength=len(free)), newest
+
+
+def _one_each(at: _Underway, model: _Model) -> _Jobs:
+    """Return one job for each worker, with the newest model: all models take equally long to a worker."""
+    workers = np.arange(len(at.free))
+    begins = np.maximum(at.free, model.arrives)
+    ready = begins + model.seconds(at.turn)
+    return _Jobs(workers, np.full(len(workers), model.round), begins, ready, model.answers(ready))
+
+
+def _still_open(models: Sequence[_Model], newest: NDArray[np.int64], now: float) -> tuple[_Model, ...]:
+    """Return the models that a worker may begin with later. `newest`: the last model that each has begun with."""
+    there = newest.copy()  # newest model that each worker has begun with, or that has arrived
+    for model in models:
+        there[model.arrives <= now] = model.round
+    return tuple(m for m in models if ((newest < m.round) & ((m.arrives > now) | (there == m.round))).any())
+
+
+def _in_turn(at: _Underway, models: Sequence[_Model]) -> _Jobs:
+    """Return the jobs of all workers with the models that are under way, or that wait for a busy worker.
+
+    A free worker takes the newest model that is there, or waits for the first of those that are newer than its last.
+    """
+    rows: list[tuple[int, int, float, float]] = []
+    answers = []
+    for worker in range(len(at.free)):
+        free, turn, newest = float(at.free[worker]), at.turn.copy(), int(at.newest[worker])
+        while newer := [m for m in models if m.round > newest]:
+            there = [m for m in newer if m.arrives[worker] * REL_TOL < free]
+            model = there[-1] if there else min(newer, key=lambda m: (m.arrives[worker], -m.round))
+            begins = max(free, float(model.arrives[worker]))
+            free = begins + float(model.seconds(turn)[worker])
+            rows.append((worker, model.round, begins, free))
+            answers.append(model.answers(np.full(len(turn), free))[worker])
+            newest, turn[worker] = model.round, turn[worker] + 1
+    who, rounds, begun, ready = (np.array(column) for column in zip(*rows, strict=True))
+    return _Jobs(who, rounds, begun, ready, np.array(answers))
 
 
 class _Underway(NamedTuple):
@@ -209,3 +295,7 @@ class _Underway(NamedTuple):
     late: Array  # messages on their way: arrival at the port, tie-break, and transfer time, (messages, 3)
     port: float  # time when the port has passed the messages taken, s
     at_hand: int  # number of messages that have passed the port, and that the next round uses
+    newest: NDArray[np.int64]  # round of the model that each worker began with last, (workers,)
+    models: tuple[
+        _Model, ...
+    ] = ()  # earlier models that a worker may still begin with, if their times are drawn

@@ -25,7 +25,7 @@ from workbench.core.base.types import Array
 from workbench.core.codes.checks import nearest
 from workbench.core.contract.exchanges import ModelAverage
 from workbench.core.contract.plan import MASTER, Plan
-from workbench.core.contract.programs import LostChildren, one_of_each, parent_program, plain_sum
+from workbench.core.contract.programs import LostChildren, from_children, parent_program, plain_sum
 from workbench.core.contract.protocol import (
     CODED,
     MODEL,
@@ -134,7 +134,7 @@ class HSGD(PlainSteps):
 
     def program(self, node: Node) -> Program:
         if node.rank == MASTER:
-            rule = one_of_each(node.children.index, len(node.children))  # a worker may send several messages
+            rule = from_children(len(node.children))  # a worker may send several messages
             return parent_program(node, rule, lambda r, got: (total(got), 0.0))
         return self._worker(node, *self.inner(node))
 
@@ -244,12 +244,12 @@ class _Times:
             np.broadcast_to(draws.send_seconds((begin + b - 1 for begin in first), 1.0), shape) for b in sizes
         ]
         self.below: list[list[int]] = [[] for _ in range(workers + 1)]
-        hop = np.broadcast_to(draws.downlink_seconds, workers)  # s until the model reaches each worker
+        hop = np.broadcast_to(draws.downlink_seconds, shape)  # s until the model reaches each worker
         self.now = [np.zeros(len(first)) for _ in range(workers + 1)]
         for rank in range(1, workers + 1):
             parent = scheme.parent(rank)
             self.below[parent].append(rank)
-            self.now[rank] = self.now[parent] + hop[rank - 1]
+            self.now[rank] = self.now[parent] + hop[:, rank - 1]
 
     def sent(self, rank: int, sync: int) -> Array:
         """Return when a message that a worker sends now, at an average, is at the receiver's port."""

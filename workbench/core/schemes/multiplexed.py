@@ -80,6 +80,7 @@ class MSGC(Sequential):
 
     name: ClassVar[str] = "M-SGC"
     title: ClassVar[str] = "Sequential gradient coding, multiplexed"
+    all_models: ClassVar[bool] = True
     paper: ClassVar[str] = "Krishnan et al. 2023, section 3.3"
 
     @property

@@ -275,4 +275,4 @@ class _Trajectory:
 def last_uses(weights: Sequence[Decoding]) -> dict[int, int]:
     """Return the last round whose commit needs a gradient at each version, for commits that mix versions."""
     stale = [(t, w) for t, w in enumerate(weights) if isinstance(w, VersionedWeights)]
-    return {version: t for t, w in stale for version in np.unique(w.versions).tolist()}
+    return {version: t for t, w in stale for version in set(w.versions.tolist())}

@@ -84,5 +84,5 @@ class ModelArrivals:
         if child not in self.leaves:
             return False
         newer = self.models[bisect_right(self.rounds, round) :]
-        there = next((arrives for arrives, to in newer if child in to), moment)
+        there = min((arrives for arrives, to in newer if child in to), default=moment)
         return there + ABS_TOL < moment

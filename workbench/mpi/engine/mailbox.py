@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workbench.core.base.errors import QuorumLost
-from workbench.core.contract.protocol import PEER_LOST, Close, Match, Message
+from workbench.core.contract.protocol import MODEL, PEER_LOST, Close, Match, Message
 from workbench.core.engine.inbox import Inbox
 from workbench.mpi.engine import polling
 from workbench.mpi.engine.lookahead import ModelArrivals, lookahead_ranks
@@ -156,6 +156,8 @@ class Mailbox:
         self.ledger.received(message, floats, sent, begun, end, late)
         if not late:
             self.inbox.append((message, end, sent, floats))
+            if message.kind == MODEL:  # an older model that comes later is dropped
+                self.inbox.floor[MODEL] = message.round
         return True
 
     def find(self, match: Match, until: float = math.inf) -> int | None:

@@ -203,7 +203,9 @@ class RankEngine:
         if not self.emulated or not to:
             return [(sent, to)]
         if effect.kind == MODEL:
-            return self.setup.link.model_arrivals(sent, floats, to, self.setup.plan.workers)
+            setup = self.setup
+            drawn = setup.delays.receiving(effect.round)
+            return setup.link.model_arrivals(sent, floats, to, setup.plan.workers, drawn)
         return [(sent + self._transit(effect, floats), to)]
 
     def _transit(self, effect: Send, floats: int) -> float:

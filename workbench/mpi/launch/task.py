@@ -251,7 +251,7 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
         problem, delays.share = with_batches(problem, sampler), sampler.share
     fields = {name: getattr(task, name) for name in ("emulate", "first", "steps", "record")}
     link = Link(**spec["link"]).carrying(args.width)
-    delays.transit = link.transit(spec["seed"], spec["workers"])
+    link.attach(delays, spec["seed"])
     fields |= {"decode_rate": spec["decode_rate"], "link": link}
     fields["faults"] = tuple(map(fault_from, spec["faults"]))
     setup = Setup(scheme, plan, spec["rounds"], len(model), delays, **fields)

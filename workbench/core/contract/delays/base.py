@@ -20,8 +20,8 @@ from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
 
 # Random stream of the order of simultaneous arrivals. Streams of one seed: 0 delays, 1 mini-batches of one worker,
-# 4 permutations, 5 order of arrivals, 6 starts of IS-GC, 7 held-out samples, 8 mini-batches, 9 noise of wrong answers,
-# 10 delays of messages, 11 augmentation, 12 synthetic images.
+# 4 permutations, 5 order of arrivals, 6 starts of IS-GC, 7 held-out samples, 8 mini-batches. Others: 9 noise of wrong
+# answers, 10 delays of messages, 11 augmentation, 12 synthetic images, 13 delays of models.
 TIES_STREAM = 5
 
 
@@ -127,12 +127,13 @@ class DelayStream:
     """Delays of one run: the time that each worker takes in each round.
 
     `first`: number of rounds that the same workers ran before this run. `stream`: number of the random stream. `share`:
-    mean size of a mini-batch over the load. The start-up cost of a task does not depend on it. `transit`: seconds that
-    links add to the common latency, see `Link.transit`.
+    mean size of a mini-batch over the load. The start-up cost of a task does not depend on it. `transit`, `download`:
+    seconds that links add to the common latency of answers and of models, see `Link.attach`.
     """
 
     share = 1.0
     transit: Callable[[int, float], Array] | None = None
+    download: Callable[[int, float], Array] | None = None
 
     def __init__(
         self,
@@ -225,6 +226,14 @@ class DelayStream:
         if self.transit is None:
             return own
         return self.transit(round, share) if own is None else own + self.transit(round, share)
+
+    def receiving(self, round: int) -> Array | None:
+        """Return the drawn seconds that a round's model takes to each worker, (workers,), or None without a draw."""
+        return None if self.download is None else self.download(round, 1.0)
+
+    def received(self, rounds: Iterable[int]) -> Array | float:
+        """Return the drawn seconds that the models of some rounds take, (rounds, workers), or 0."""
+        return 0.0 if self.download is None else np.stack([self.download(r, 1.0) for r in rounds])
 
     def links(self, rounds: Iterable[int], share: float) -> Array | float:
         """Return what links add to the common latency for `share` of a model, (rounds, workers), s, or 0."""

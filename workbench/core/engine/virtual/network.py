@@ -63,6 +63,7 @@ class Network(EventLoop):
         "latency",
         "link",
         "log",
+        "overtakes",
         "ranks",
         "sending",
         "timeline",
@@ -91,6 +92,7 @@ class Network(EventLoop):
         self.latency, self.width = link.latency, link.width
         self.instant = delays.sending(0, 1.0) is None  # the delay model has no sending time
         self.differ = bool(link.groups)  # links differ by worker
+        self.overtakes = delays.download is not None  # a model may arrive after a newer one
         self.transfers: dict[
             tuple[int, int], float
         ] = {}  # floats, sender (0: any) -> seconds of the transfer
@@ -136,7 +138,10 @@ class Network(EventLoop):
             self.ready.extend((to, message, self.now, floats) for to in targets)
             return
         to = tuple(targets)
-        for arrives, same in link.model_arrivals(self.now, floats, to, self.plan.workers) if to else ():
+        drawn = self.delays.receiving(message.round)
+        for arrives, same in (
+            link.model_arrivals(self.now, floats, to, self.plan.workers, drawn) if to else ()
+        ):
             self._at(
                 arrives, MODEL_ARRIVED, self._deliver_all, (message.src, same, message, self.now, floats)
             )
@@ -203,6 +208,8 @@ class Network(EventLoop):
             self._drop(to, message, sent, floats)
             return
         begun = self.now if begun is None else begun
+        if self.overtakes and kind == MODEL:
+            rank.floor[MODEL] = round
         self._count(to, message, sent, floats, begun)
         if self.controller is not None and to == 0 and kind != PEER_LOST:
             self.controller.received(message.src, floats / self.floats, sent, begun, self.now)

@@ -127,8 +127,10 @@ class SettingsForm(Form):
 
     >>> from workbench.core.contract.links import Link
     >>> form = SettingsForm("Links", Link)
-    >>> [line.name for line in form.entries]
+    >>> [line.name for line in form.entries][:7]
     ['latency', 'bandwidth', 'downloads', 'groups', 'delays.kind', 'delays.fixed', 'delays.shift']
+    >>> [line.name for line in form.entries][7:]
+    ['download_delays.kind', 'download_delays.fixed', 'download_delays.shift']
     """
 
     def __init__(self, title: str, cls: type[Settings], **traits: Any) -> None:
