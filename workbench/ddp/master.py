@@ -24,13 +24,13 @@ from workbench.ddp.rules import Group, Rule
 from workbench.ddp.wire import Channel
 
 BLOCK_VALUES = 2**15  # values that are combined at once, so that they stay in the cache
-ALL: Group = (-1, 0)  # key of exchanges of all ranks, at any level
+ALL: Group = (-1, 0)  # group of all ranks, at any level
 Message = tuple[dict[str, Any], Any]  # header and values
 
 
 @dataclass
 class Exchange:
-    """Answers of a group after some steps, and their commit once the exchange has ended."""
+    """One exchange of a group: the answers so far, and their commit once it has ended."""
 
     event: int
     group: Group
@@ -61,10 +61,10 @@ class Master:
         self.launchers: set[int] = set()  # ranks whose launchers have reported the end of the script
         self.failure: str | None = None
         self._source: int | None = None  # rank whose state all ranks begin with
-        self._pending: dict[int, dict[str, Any]] = {}  # requests that ranks wait for
-        self._awaited: dict[int, Exchange] = {}  # exchanges whose commits ranks wait for
+        self._pending: dict[int, dict[str, Any]] = {}  # rank -> request whose reply it waits for
+        self._awaited: dict[int, Exchange] = {}  # rank -> exchange whose commit it waits for
         self._behind: dict[int, int] = {}  # rank -> number of steps that the state it waits for must have
-        self._asked: set[int] = set()  # ranks that are asked for their state at once
+        self._asked: set[int] = set()  # ranks that are asked for their state without waiting for an exchange
         self._open: dict[tuple[int, Group], Exchange] = {}
         self._newest: dict[Group, Exchange] = {}
         self._comparison = Comparison(options.loss_tolerance)
@@ -155,7 +155,7 @@ class Master:
         self.alive.add(rank)
         self.dead.pop(rank, None)
         newest = self._newest.get(ALL)
-        if self._source is not None:  # its script was started again
+        if self._source is not None:  # the rank's script was started again
             self._behind[rank] = newest.event if newest else 0
         self._begin()
 
@@ -194,7 +194,7 @@ class Master:
         self._compare(rank, header)
         others = self.alive - self.finished - {rank}
         if (others or self.recorder.folder) and (self.state is None or self.state.step < header["step"]):
-            self._asked.add(rank)  # the rank has finished when its state has arrived
+            self._asked.add(rank)  # the rank counts as finished once its state has arrived
         else:
             self.finished.add(rank)
             self._settle()
@@ -227,9 +227,8 @@ class Master:
         """End the exchanges that have enough answers. End the job if an exchange cannot get enough."""
         for exchange in list(self._open.values()):
             possible, answered = self.possible(exchange.group), set(exchange.answers)
-            first = (
-                not self._newest
-            )  # in the first exchange all ranks must answer, so that replicas are compared
+            # all ranks must answer in the first exchange, in which replicas are compared
+            first = not self._newest
             if not self.rule.ready(exchange.group, possible | answered, possible):
                 self._fail_without(exchange, possible)
             elif self.rule.ready(exchange.group, answered, possible) and (not first or answered >= possible):
@@ -284,7 +283,7 @@ class Master:
         return self.wait() if hello["wait"] else {"complete": True}
 
     def wait_for_launchers(self, timeout: float) -> None:
-        """Wait until the launchers of all other ranks have reported, for some seconds at most."""
+        """Wait until the launchers of all other ranks have reported, at most `timeout` seconds."""
         with self.changed:
             self.changed.wait_for(lambda: len(self.launchers) >= self.rule.ranks - 1, timeout)
 
@@ -298,7 +297,7 @@ class Master:
 
 
 def combined(values: Sequence[Array], weights: Array, coded: int) -> Array:
-    """Return the weighted sum of the first `coded` values of each answer, and the mean of the others.
+    """Return the weighted sum of the first `coded` values of the answers, and the plain mean of their other values.
 
     >>> combined([np.array([1.0, 4.0]), np.array([2.0, 6.0])], np.array([1.0, 0.5]), coded=1).tolist()
     [2.0, 5.0]

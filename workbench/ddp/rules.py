@@ -30,7 +30,7 @@ Group = tuple[int, int]  # level of an exchange, number of the group at that lev
 
 
 class Rule(ABC):
-    """Rule of a scheme for some ranks, numbered from 0.
+    """Rule of a scheme for a given number of ranks, which are numbered from 0.
 
     `matrix`: coefficients of the parts in the gradients of each rank, (ranks, parts). `local`: whether models are
     averaged instead of gradients. `replicated`: whether several ranks compute the same part. `period`: steps between
@@ -54,15 +54,18 @@ class Rule(ABC):
 
     @abstractmethod
     def ready(self, group: Group, answered: Collection[int], possible: Collection[int]) -> bool:
-        """Return whether an exchange ends. `possible`: the ranks of the group that have answered, or still can."""
+        """Return whether an exchange ends. `possible`: ranks of the group that have answered or still can answer."""
 
     @abstractmethod
     def weights(self, answered: tuple[int, ...], event: int) -> tuple[Array, float]:
-        """Return the weights of answers, in order of ranks, and the residual of the commit (nan for models)."""
+        """Return the weights of the answers, in the order of ranks, and the residual of the commit (NaN for models)."""
 
 
 class Gradients(Rule):
-    """Rule of a scheme that combines gradients. `strict`: with fewer answers there is no commit."""
+    """Rule of a scheme that combines gradients.
+
+    `strict`: too few answers end the job, instead of giving an estimate.
+    """
 
     def __init__(self, scheme: Scheme, ranks: int) -> None:
         self.code = scheme.build_code(ranks) if isinstance(scheme, Coded) else None
@@ -100,7 +103,7 @@ class Gradients(Rule):
 
 
 class Models(Rule):
-    """Rule of a scheme that averages models: among all ranks, and in groups between these averages."""
+    """Rule of a scheme that averages models: over all ranks, and more often within groups."""
 
     local = True
 
@@ -155,7 +158,7 @@ def rule(name: str, args: Mapping[str, Any], ranks: int) -> Rule:
 
 
 def _check_counted(scheme: Scheme) -> None:
-    """Raise `SettingError` for a deadline, a tolerance, or rows that change ranks."""
+    """Raise `SettingError` for a deadline, a tolerance, or rows of the code that move between ranks."""
     for field, unused in (("deadline", None), ("tolerance", None), ("shuffle", "none")):
         value = getattr(scheme, field, unused)
         if value != unused:

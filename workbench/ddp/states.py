@@ -58,7 +58,7 @@ def pack(state: Any) -> bytes:
 
 
 def unpack(values: bytes | memoryview) -> Any:
-    """Return the state of `pack`."""
+    """Return the state from the bytes that `pack` made."""
     rest = memoryview(values)
     head = json.loads(bytes(rest[: (end := bytes(rest).index(b"\n"))]))
     rest, tensors = rest[end + 1 :], []

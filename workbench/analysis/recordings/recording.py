@@ -129,9 +129,8 @@ class Recording:
         if phase is not None and (not isinstance(phase, str) or phase not in phases):
             raise SettingError(f"phase = {phase!r}: choose one of {', '.join(map(repr, phases))}")
         rows = own_times(frame) if phase in (None, COMPUTE_PHASE) else frame[frame["phase"] == phase]
-        whole: Any = (
-            "sum" if values == "seconds" else partial(pd.Series.sum, skipna=False)
-        )  # known for all rows, or for none
+        # known for all rows, or for none
+        whole: Any = "sum" if values == "seconds" else partial(pd.Series.sum, skipna=False)
         found = rows.pivot_table(
             index="step", columns="worker", values=values, aggfunc=whole, observed=True, sort=True
         )

@@ -34,10 +34,8 @@ MIN_DEVIATION = 0.05  # min standard deviation, in differences of the levels
 NORMAL_MAD = 0.6745  # median absolute deviation of a standard normal variate
 PRIOR_GAPS = 6  # prior weight of the expected size of gaps, as a number of gaps
 MAX_SPACINGS = 20  # max number of gaps below a gap, from which its expected size is estimated
-ENDED_SHARE, ENDED_SHARE_FEW = (
-    0.2,
-    0.25,
-)  # min share of late steps of a spell that has ended; with few workers
+# min share of late steps of a spell that has ended; with few workers
+ENDED_SHARE, ENDED_SHARE_FEW = 0.2, 0.25
 FEW_WORKERS = 6  # max number of workers in a small job, in which by chance no other worker may have a burst
 NEAR_MAXIMUM_SHARE = 0.9  # share of the largest statistic from which on a window up to the end is preferred
 

@@ -23,10 +23,8 @@ MIN_EXPLAINED_SHARE = 0.1  # min share of a worker's variance that its work must
 MIN_EXPLAINED_TIMES = 20.0  # min explained share, times the number of observations
 MIN_VARIATION = 0.01  # min standard deviation of work over its mean, for work that differs
 MIN_LEFT_SHARE = 0.05  # min share of a time that remains after its work is made equal
-CLIP_DEVIATIONS, ITERATIONS = (
-    3.0,
-    4,
-)  # residuals are clipped at this many deviations, so that delays have little influence; number of iterations
+# residuals are clipped at this many deviations, so that delays have little influence; number of iterations
+CLIP_DEVIATIONS, ITERATIONS = 3.0, 4
 
 
 class Work(NamedTuple):

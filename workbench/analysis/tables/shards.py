@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 HEAD = ("run", "key", "state", "error", "seconds", "host", "spec")
 SETTING, RESULT, CURVE = "setting.", "result.", "curve."
 SUFFIX = ".parquet"
-MAX_MERGED_ROWS = (
-    25_000  # max rows of a file into which shards are merged; it has one row group for each shard
-)
+# max rows of a file into which shards are merged; it has one row group for each shard
+MAX_MERGED_ROWS = 25_000
 MIN_MERGED = 20  # min number of shards that are merged
 
 

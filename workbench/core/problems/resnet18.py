@@ -21,12 +21,8 @@ from workbench.core.problems.data import DataError, catalogue
 from workbench.core.problems.modules import cross_entropy, pytorch
 from workbench.core.problems.network import BatchNormArgs, Network
 
-STAGES = (
-    (1, 1),
-    (2, 2),
-    (4, 2),
-    (8, 2),
-)  # channels of each stage, in multiples of the width, and stride of its first block
+# channels of each stage, in multiples of the width, and stride of its first block
+STAGES = (1, 1), (2, 2), (4, 2), (8, 2)
 BLOCKS = 2  # blocks of a stage
 MAX_GROUPS = 32  # groups of GroupNorm, as in its paper
 CHANNELS, SIDE = 3, 32  # channels and side of images, unless the data have others

@@ -278,9 +278,8 @@ class Stream(Painter):
         if closed <= before and oldest - self._base >= before:
             return None
         begun = int(np.searchsorted(self.ends, self._undrawn, "right"))
-        ahead = (
-            self._rows["round"] >= self._base + closed
-        )  # a rank may begin a round before the last one ends
+        # a rank may begin a round before the last one ends
+        ahead = self._rows["round"] >= self._base + closed
         self._undrawn = float(self._rows["start"][ahead].min(initial=np.inf))
         first = max(0, min(before, oldest - self._base, begun), before - self.redrawn)
         self._grow(closed)

@@ -40,10 +40,11 @@ from workbench.lab.batch.sweeps import Sweep
 class Progress:
     """State of a sweep.
 
-    `state`: starting, running, drawing (the notebooks' pictures), stopping, done (all runs are), failed (some runs,
-    or the sweep itself) or stopped (runs are missing). `counts`: runs by their state. `total`: number of runs (of a
-    search at most). `left`: s until the end, NaN if unknown. `failures`: reasons by name. `found`: findings of a
-    search. `hosts`: names of the runs under way, by host. `link`: address of the executor's own dashboard, or "".
+    `state`: starting, running, drawing (pictures for the notebooks), stopping, done (all runs have results), failed
+    (some runs, or the sweep itself) or stopped (some runs are missing). `counts`: runs by their state. `total`: number
+    of runs; in a search, the max number. `left`: s until the end, NaN if unknown. `failures`: reasons by name. `found`:
+    results of a search. `hosts`: host -> names of the runs that it executes now. `link`: address of the executor's own
+    dashboard, or "".
 
     >>> print(Progress("running", {"done": 3, "running": 1}, 10, 12.0))
     running: 3 of 10 runs done, 1 running; about 12 s left
@@ -144,7 +145,7 @@ class SweepRun:
         return "stopped" if missing or searching else "done"
 
     def _last_line(self) -> str:
-        """Return the last line of the log of its process. Errors of runs are stored with the runs."""
+        """Return the last line of the log of the sweep's process. Errors of single runs are stored with the runs."""
         log = self.folder / SWEEP_LOG
         lines = read_text(log, errors="replace").split("\n") if log.is_file() else []
         return next((line for line in reversed(lines) if line.strip()), "it ended without a word")
@@ -165,7 +166,8 @@ class SweepRun:
     def stop(self) -> None:
         """Ask the sweep to stop, and return at once. Unfinished runs are marked as interrupted."""
         if self._alive():
-            whom = "" if self._process is None else str(self._process.pid)  # it may not be ready yet
+            # so that the process obeys it even if it has not begun yet
+            whom = "" if self._process is None else str(self._process.pid)
             write_file(self.folder / STOP, whom)
 
     def resume(self, jobs: int | None = None, pictures: bool = True, trust: bool = False) -> SweepRun:
@@ -207,7 +209,7 @@ class SweepRun:
 
 
 def _left(noted: Mapping[str, Any], states: Mapping[str, int], total: int) -> float:
-    """Return the estimated seconds left, at the pace since the process began."""
+    """Return the estimated remaining seconds, at the average speed since the process began."""
     over = states.get("done", 0) + states.get("failed", 0)
     since, ended = time.time() - float(noted.get("begun", math.nan)), over - int(noted.get("before", 0))
     return (total - over) * since / ended if ended > 0 else math.nan

@@ -24,8 +24,8 @@ def run_chunk(order: str, chunk: str) -> dict[str, Any]:
     """Compute many runs, and write their shard, or return it if this engine cannot read the sweep's folder.
 
     order: fields of an `Order`, as JSON. chunk: base, engine and cluster of the sweep, and the changes of each run, as
-    JSON. The answer has `done` (their number), `failed` (errors by name), `missing` (number of runs that were not
-    begun) and `seconds`; or `refused` or `lost`, as that of `task.run_notebook`.
+    JSON. The answer has `done` (number of completed runs), `failed` (errors by name), `missing` (number of runs that
+    were not begun) and `seconds`. Otherwise it has `refused` or `lost`, as in `task.run_notebook`.
     """
     task, fields = Order(**json.loads(order)), json.loads(chunk)
     if answer := refusal(task):
@@ -35,7 +35,7 @@ def run_chunk(order: str, chunk: str) -> dict[str, Any]:
         with code_of(task):
             rows = _rows(task, fields)
             kept = _keep(task, rows)
-    except Exception as error:  # a fault of this host or its code: the client has checked the runs
+    except Exception as error:  # the client has checked the runs, so this host or its code is at fault
         return {"lost": f"{platform.node()}: {reason(error)}"}
     failed = {row.run: row.error for row in rows if row.state != "done"}
     missing = len(fields["changes"]) - len(rows)
@@ -60,7 +60,7 @@ def _rows(task: Order, fields: Mapping[str, Any]) -> list[ShardRow]:
 
 
 def _row(item: Item) -> ShardRow:
-    """Compute one run. Any exception is the run's failure, except errors of the host."""
+    """Compute one run, and return its row. Exceptions count as a failed run, unless the host caused them."""
     begun = time.perf_counter()
     head: dict[str, Any] = {"run": item.name, "key": item.key, "host": platform.node()}
     head["spec"] = json.dumps(item.experiment.model_dump(mode="json"))
@@ -77,7 +77,7 @@ def _row(item: Item) -> ShardRow:
 
 
 def _keep(task: Order, rows: list[ShardRow]) -> dict[str, Any]:
-    """Write the shard of some runs into the sweep's folder, or return it."""
+    """Write the shard of these runs into the sweep's folder, or return its content if the folder cannot be read."""
     if not rows:
         return {}
     table = table_of(rows)

@@ -1,4 +1,7 @@
-"""Sweeps without notebooks: many runs in one task, with rows and curves in shards. Single runs get folders later."""
+"""Sweeps without notebooks: many runs in one task, with rows and curves in shards.
+
+Folders of single runs are made later, on request.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +37,20 @@ from workbench.lab.batch.searches import Changes
 from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep, make_item
 from workbench.lab.batch.task import publish, renamed
 
-CHUNK_SECONDS = (
-    5.0  # target time of a task, s: shorter tasks make more files, longer ones lose more with an engine
-)
-FIRST_CHUNK, MAX_CHUNK = 8, 1000  # number of runs of a task before their time is known; max number
-TASKS_PER_ENGINE, USUAL_ENGINES = (
-    3,
-    16,
-)  # tasks that wait for each engine; engines where their number is not known
+# target time of a task, s: shorter tasks make more files, and longer ones lose more work if an engine dies
+CHUNK_SECONDS = 5.0
+# number of runs of a task while the time of a run is unknown; max number of runs
+FIRST_CHUNK, MAX_CHUNK = 8, 1000
+# number of waiting tasks per engine; assumed number of engines if it is unknown
+TASKS_PER_ENGINE, USUAL_ENGINES = 3, 16
 
 
 @dataclass
 class Tally:
-    """Counts of a sweep without notebooks. `mean`: s of a run. `failed`: errors of runs that failed, by name."""
+    """Counts of a sweep without notebooks. `mean`: mean time of a run, s.
+
+    `failed`: errors of runs that failed, by name.
+    """
 
     done: int = 0
     missing: int = 0
@@ -62,7 +66,7 @@ class Tally:
 
 @dataclass(eq=False)
 class ChunkTask(Task):
-    """Some runs of a sweep, by their changes."""
+    """Task of several runs of a sweep, which are given by their changes of the base."""
 
     plan: Sweep
     folder: Path
@@ -117,7 +121,7 @@ class ChunkTask(Task):
 
 
 class Wanted(NamedTuple):
-    """Numbers of the runs to do, numbers of finished and of chosen runs, and some runs with user-defined code."""
+    """Runs to do (by their numbers), how many runs are finished and chosen, and examples with user-defined code."""
 
     todo: array[int]
     before: int
@@ -182,8 +186,8 @@ def made_whole(
 ) -> Path:
     """Make the folder, the notebook and the page of a run in shards from its settings. Return the page's folder.
 
-    `run`: FOLDER/NAME. `own`, `allowed`: the user's code, as kernels get it. Raises `SettingError` where there is no
-    such run, and `RunError` where its rounds are not the same bits.
+    `run`: FOLDER/NAME. `own`, `allowed`: the user's code, as for kernels. Raises `SettingError` if there is no such
+    run, and `RunError` if its rounds are not the same bits.
     """
     path = path_of(run, "run")
     folder, name = path.parent.resolve(), path.name

@@ -15,9 +15,8 @@ from workbench.lab.figures.fit import FIT, fitted, page_script
 # If the button is hidden, `pio.to_html` omits the address, and plotly.js would use its own default.
 _NO_ADDRESS = "document.getElementById('{plot_id}')._context.plotlyServerURL = '';"
 _FIT = f"{FIT}.keep(document.getElementById('{{plot_id}}'));"
-NOTEBOOK_WIDTH_PX = (
-    820  # beside the file browser in a window of 1280 px; the kernel cannot ask a notebook for its width
-)
+# beside the file browser in a window of 1280 px; the kernel cannot ask a notebook for its width
+NOTEBOOK_WIDTH_PX = 820
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,8 @@ class _Listed:
         self.kind, self.line = kind, line
         self.scores: Scores = {}
         self.ranks = 0  # number of ranks of the job; 0: those that are listed
-        self.slowest = (
-            math.nan
-        )  # largest score of the worst ranks; unlisted ranks have this score or a larger one
+        # largest score of the worst ranks; unlisted ranks have this score or a larger one
+        self.slowest = math.nan
 
     def add(self, rank: int, score: float, node: str, is_worst: bool) -> None:
         """Add a rank that the report lists."""

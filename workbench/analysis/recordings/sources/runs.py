@@ -66,9 +66,8 @@ def processor_of(trace: Trace) -> Array | None:
     """
     e, folder = trace.experiment, trace.folder
     spec = e.problem_spec
-    known = (
-        "cpu" if type(spec).__module__.startswith("workbench.") else ""
-    )  # unknown for a problem of another user
+    # unknown for a problem of another user
+    known = "cpu" if type(spec).__module__.startswith("workbench.") else ""
     real = trace.info.get("emulate") == "nothing" and getattr(spec, "device", known) == "cpu"
     if not real or folder is None or not ledgers_path(folder).is_file():
         return None

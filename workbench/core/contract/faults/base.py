@@ -26,9 +26,8 @@ class Fault(KindFamily):
     )
     for_good: ClassVar[bool] = False  # whether the worker never answers again
     changes_times: ClassVar[bool] = True  # whether it changes times; forecasts then refuse it
-    changes_answers: ClassVar[bool] = (
-        False  # whether it changes answers; simulated messages then carry real vectors
-    )
+    # whether it changes answers; simulated messages then carry real vectors
+    changes_answers: ClassVar[bool] = False
 
     worker: int = setting(description="rank of the worker, from 1", ge=1)
     round: int = setting(description="first round with the fault, from 0", ge=0)

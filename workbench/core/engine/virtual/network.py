@@ -37,9 +37,8 @@ class RankState:
         self.resume = resume
         self.inbox = Inbox()
         self.floor = self.inbox.floor
-        self.queue: deque[tuple[Message, float, int]] = (
-            deque()
-        )  # waiting at the port: message, sent at, floats
+        # waiting at the port: message, sent at, floats
+        self.queue: deque[tuple[Message, float, int]] = deque()
         self.port: tuple[Message, float, int, float] | None = (
             None  # in transfer: message, sent at, floats, begun at
         )

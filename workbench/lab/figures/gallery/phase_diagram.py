@@ -15,9 +15,8 @@ from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.figures.style import Theme, marks, new_figure, palette, scheme_style
 
 Words = NDArray[np.object_]
-_COLOR_SHARE = (
-    0.75  # share of the scheme's colour in a cell; the rest is the background's, so that text is readable
-)
+# share of the scheme's colour in a cell; the rest is the background's, so that text is readable
+_COLOR_SHARE = 0.75
 
 
 def phase_diagram(

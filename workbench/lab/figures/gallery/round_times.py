@@ -26,9 +26,8 @@ from workbench.lab.figures.style import (
     time_unit,
 )
 
-MAX_EQUAL_RATIO = (
-    1.01  # rounds count as equally long if the longest takes at most this factor times the shortest
-)
+# rounds count as equally long if the longest takes at most this factor times the shortest
+MAX_EQUAL_RATIO = 1.01
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 

@@ -71,9 +71,8 @@ def _holds(known: Ahead, e: Experiment, rounds: int) -> bool:
     """Return whether a result is still valid for an experiment. A file of recorded times may have changed."""
     if known.forecast is None or len(known.forecast.seconds) != rounds:
         return False
-    same = (
-        known.experiment == e and known.experiment.built_scheme == e.built_scheme
-    )  # the scheme's class may have been replaced
+    # the scheme's class may have been replaced
+    same = known.experiment == e and known.experiment.built_scheme == e.built_scheme
     return same and known.experiment.delays == e.delays and not hasattr(e.delays, "path")
 
 

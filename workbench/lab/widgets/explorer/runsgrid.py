@@ -25,15 +25,8 @@ MAX_LISTED_RUNS = 10**6  # max number of runs whose errors are listed
 BAR_AFTER_S, DRAW_SHARE = 1.0, 0.2  # s until progress is shown; share of the time for drawing
 Line = dict[str, Any]  # a row of the table
 _FIRST_COLUMNS = ("scheme", "state", "when", "run")
-_FIXED_COLUMNS = (
-    "scheme",
-    "state",
-    "when",
-    "workers",
-    "rounds_done",
-    "time",
-    "loss",
-)  # also where nothing fills them
+# also where nothing fills them
+_FIXED_COLUMNS = "scheme", "state", "when", "workers", "rounds_done", "time", "loss"
 RESULTS = ("time", "loss")  # columns whose means are offered first
 _COLUMNS = (
     "workers",

@@ -249,9 +249,8 @@ class _Sent:
         """Return the run's entry in the table under the curves."""
         run = self.run
         share: float | None = max(self.rows, 0) / run.experiment.rounds
-        begins = (
-            not share and run.state not in FINAL_STATES
-        )  # the bar moves without a length until the first round
+        # the bar moves without a length until the first round
+        begins = not share and run.state not in FINAL_STATES
         if begins and run.state == "running":  # None: the share is unknown
             share = run.stage
         shown = None if share is None else round(share, 3)

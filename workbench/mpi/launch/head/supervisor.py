@@ -35,9 +35,8 @@ from workbench.mpi.launch.poolfolder import PROGRESS_PREFIX, PoolFolder, kept_in
 from workbench.mpi.launch.processes import die_with_parent, end_daemons
 
 END_TIMEOUT_S = 5.0  # s between TERM and KILL
-MAX_RANKS_THAT_COMPILE = (
-    16  # max ranks that compile modules themselves; for more, that is done once in advance
-)
+# max ranks that compile modules themselves; for more, that is done once in advance
+MAX_RANKS_THAT_COMPILE = 16
 HOST_POLL_INTERVAL_S = 0.5  # s between polls of other hosts
 MAX_CONNECTION_TRIES = 2  # attempts; a broken connection is made once more
 CLEANUP_TIMEOUT_S = 25.0  # s that all hosts together have for the cleanup

@@ -24,10 +24,8 @@ from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench.mpi import clusters
 
 ANSWERS_PER_S = 25_000  # answers of workers that are simulated in a second, about
-DOUBTED_S, DOUBTED_ROUND_S = (
-    1800.0,
-    86_400.0,
-)  # s of computing, and of a round, beyond which the user is asked
+# s of computing, and of a round, beyond which the user is asked
+DOUBTED_S, DOUBTED_ROUND_S = 1800.0, 86_400.0
 DOUBT_ROUNDS = 3  # rounds of the forecast for that
 ENGINE_LABELS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
 
