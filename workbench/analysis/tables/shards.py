@@ -113,9 +113,9 @@ def read(folder: Path, names: Iterable[str] | None = None, prefixes: tuple[str, 
                     n for n in file.schema_arrow.names if n in wanted or n.startswith(prefixes or ("\0",))
                 ]
                 tables.append(file.read(chosen, use_threads=False))
-        except FileNotFoundError:  # merged meanwhile
+        except FileNotFoundError:  # the shard was merged in the meantime
             continue
-        except (OSError, ValueError) as error:  # also of Arrow
+        except (OSError, ValueError) as error:  # Arrow's errors are subclasses of these
             raise SettingError(
                 f"{path}: cannot be read ({' '.join(str(error).split())}); remove it, then resume"
             ) from None
@@ -125,7 +125,7 @@ def read(folder: Path, names: Iterable[str] | None = None, prefixes: tuple[str, 
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return tables as one. A column of text in one of them and numbers in another becomes text."""
+    """Concatenate tables. A column that has text in one table and numbers in another becomes text."""
     import pyarrow as pa
 
     try:
@@ -188,7 +188,7 @@ def frame(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows of a sweep's shards for the table of runs, and which columns are settings.
 
-    apart: names of runs that have a folder of their own, which counts. target, metric: as in `runs`.
+    apart: names of runs that have a folder, whose rows are used instead. target, metric: as in `runs`.
     """
     import pandas as pd
 
@@ -213,7 +213,7 @@ def frame(
 
 
 def _series(column: Any) -> Any:
-    """Return a column for pandas; whole numbers stay exact where some runs lack them."""
+    """Return a column for pandas. Whole numbers stay exact even if some runs lack the value."""
     import pandas as pd
     import pyarrow as pa
 
@@ -290,7 +290,7 @@ def trace_of(folder: Path, name: str) -> Trace:
 
 
 def merge(folder: Path) -> None:
-    """Merge many shards into few. A reader meanwhile finds each run in one of them, or twice in both."""
+    """Merge many shards into few. A reader during the merge finds each run in an old shard, the new one, or both."""
     found = files(folder)
     if len(found) < MIN_MERGED:
         return
@@ -312,7 +312,7 @@ def _rows(path: Path) -> int:
 
 
 def _merged(paths: Sequence[Path]) -> None:
-    """Write some shards into one, in place of the last, then remove the others. Each stays a group of rows."""
+    """Merge shards into the file of the last one, then remove the others. Each shard becomes a row group."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""Folders of `wb.record`: phases of every step of every rank of a training job, also while it runs."""
+"""Folders of `wb.record`: phases of the steps of all ranks of a training job, which may still run."""
 
 import zipfile
 from collections.abc import Mapping
@@ -44,9 +44,9 @@ def tells(path: Path) -> bool:
 def read(path: Path) -> pd.DataFrame:
     """Return the seconds of every step by phase, of the newest attempt of the job.
 
-    Phases are "exchange", and those of a rank's own work: "compute: data", "compute: forward" and so on. "probe" is
-    the time of a message to the next rank, in steps in which links were probed. The result's `attrs` list the left-out
-    steps, and the least number of cores of a host.
+    Phases are "exchange", and those of a rank's own work: "compute: data", "compute: forward" and so on. "probe" is the
+    time of a message to the next rank, in steps in which links were probed. The result's `attrs` contain the left-out
+    steps, and the smallest number of cores of a host.
     """
     known = sorted(places(path)) if path.is_dir() else []
     if not known:
@@ -62,7 +62,7 @@ def read(path: Path) -> pd.DataFrame:
     frame = pd.concat([_rows(each, first) for each in ranks], ignore_index=True)
     if not any(
         each.steps[EXCHANGE].any() for each in ranks
-    ):  # ranks do not wait for each other, or it was not seen
+    ):  # ranks do not wait for each other, or no exchange was recorded
         frame = frame[frame["phase"] != EXCHANGE].reset_index(drop=True)
     if frame.empty:
         raise SettingError(
@@ -86,7 +86,7 @@ def _newest(some: list[Place]) -> list[Place]:
 
 
 def _rank(path: Path, rank: int, some: list[Place], most: int) -> _Rank:
-    """Read the newest `most` steps of a rank, or a segment more."""
+    """Read the newest segments of a rank, until they have at least `most` steps."""
     parts: list[StepRows] = []
     for place in sorted(some, reverse=True):
         steps, about = _segment(path / place.name)
@@ -134,7 +134,7 @@ def _rows(rank: _Rank, first: int) -> pd.DataFrame:
         )
         for phase in own
     ]
-    parts[0]["processor_seconds"] = steps["processor"]  # processor time of the whole step
+    parts[0]["processor_seconds"] = steps["processor"]  # this is the processor time of the whole step
     exchange = {"phase": EXCHANGE, "seconds": steps[EXCHANGE], "processor_seconds": np.nan}
     parts.append(pd.DataFrame({**fixed, **exchange}))
     if links := [(step, took) for step, took in rank.about["links"] if step >= first and took > 0]:
