@@ -105,8 +105,7 @@ class Rounds:
         return None if is_real(self.trace) else self.trace.experiment.decode_rate
 
     def lasting(self, causes: Iterable[Cause] = ()) -> Array:
-        """Return the seconds of rounds without some causes: workers and links like the median, port or decoding
-        free."""
+        """Return the seconds of rounds without these causes: workers and links like the median, port, decoding free."""
         gone = set(causes)
         seconds = self.seconds
         for what, times in self.computing.items():

@@ -4,9 +4,9 @@ t = latency + bytes / bandwidth (Hockney). The latency is the time on the wire. 
 port, which takes one message at a time (paper 1, section III-C), while the receiver can compute.
 
 Links may differ by worker. A worker's link is the one to its parent, and in a ring the one to the next worker. It
-charges what the worker sends, and the models that the worker receives if `downloads` is set. What a link adds to the
-common latency is drawn, or constant, for each round and worker. `DelayStream.sending` returns it with the sending times
-of the delay model, so that all engines and forecasts treat both alike.
+charges what the worker sends, and the models that the worker receives if `downloads` is set. The time that a link adds
+to the common latency is drawn or constant, for each round and worker. `DelayStream.sending` returns it with the sending
+times of the delay model, so that all engines and forecasts treat both alike.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_DELAY = Constant(shift=0.0)
 
 
 class LinkGroup(Settings):
-    """Links of some workers, which differ from those of the others. What is empty is as in the common link.
+    """Links of some workers, which differ from those of the others. Empty fields are as in the common link.
 
     >>> LinkGroup(workers=(1, 2), latency=0.01).bandwidth is None
     True
@@ -138,7 +138,7 @@ class Link(Settings):
         return type(self)().carrying(self._width)
 
     def without(self, latency: bool = False, transfers: bool = False) -> Self:
-        """Return the link without its latency and delays, or without the time of transfers, for all workers.
+        """Return the link without its latency and delays (`latency`), or without transfer times (`transfers`).
 
         >>> Link(latency=0.1, bandwidth=8e5).without(transfers=True).latency
         0.1
@@ -217,7 +217,7 @@ class Link(Settings):
     def model_arrivals(
         self, now: float, floats: float, to: tuple[int, ...], workers: int
     ) -> list[tuple[float, tuple[int, ...]]]:
-        """Return when a model that is sent now arrives, and at which ranks of `to`; times in the order of ranks.
+        """Return when a model that is sent now arrives, and at which ranks of `to`, in the order of ranks.
 
         >>> link = Link(latency=0.1, downloads=True, groups=({"workers": (2,), "latency": 0.5},))
         >>> link.model_arrivals(1.0, 10, to=(1, 2, 3), workers=3)
@@ -232,7 +232,7 @@ class Link(Settings):
         return [(arrives, tuple(ranks)) for arrives, ranks in found.items()]
 
     def transit(self, seed: int, workers: int, first: int = 0) -> Callable[[int, float], Array] | None:
-        """Return the function that draws what links add to the common latency, or None if they add nothing.
+        """Return a function that draws the seconds that links add to the common latency, or None if they add none.
 
         Its arguments are a round, and the share of a model that a message has. It returns seconds, (workers,).
         """

@@ -38,7 +38,7 @@ class CounterRNG:
         return np.random.Generator(np.random.Philox(key=self.key, counter=counter))
 
     def branch(self, k: int) -> CounterRNG:
-        """Return the numbers of the same seed in another stream, the k-th of this one; `k`: 0 to 63."""
+        """Return random numbers of the same seed in another stream: the k-th branch of this one; `k`: 0 to 63."""
         found = copy(self)
         found.stream = ((self.stream + 1) * 64 + k) % 2**64
         return found
@@ -107,7 +107,7 @@ def law_of(value: Any) -> DelayModel:
     return cast(DelayModel, DelayModel.from_fields(value))
 
 
-# A field that takes every delay model.
+# type of a field that accepts every delay model
 Delays = Annotated[SerializeAsAny[DelayModel], BeforeValidator(law_of)]
 
 
@@ -127,7 +127,7 @@ class DelayStream:
     """Delays of one run: the time that each worker takes in each round.
 
     `first`: number of rounds that the same workers ran before this run. `stream`: number of the random stream. `share`:
-    mean size of a mini-batch over the load. The start-up cost of a task does not depend on it. `transit`: seconds that
+    mean share of the load that a mini-batch has; the start-up cost of a task stays the same. `transit`: seconds that
     links add to the common latency, see `Link.transit`.
     """
 
@@ -199,7 +199,7 @@ class DelayStream:
         Samples and seconds have the shape (workers, portions). With one draw per worker, the time depends only on the
         samples done so far.
         """
-        # recorded seconds are divided in proportion to the samples
+        # recorded seconds do not depend on the load, so they are divided in proportion to the samples
         if getattr(self.model, "as_recorded", False):
             done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1), 1)[:, None]
             done[:, -1] = 1.0
@@ -220,14 +220,14 @@ class DelayStream:
         return self.model.compute(draw, samples if self.share == 1.0 else samples * self.share)
 
     def sending(self, round: int, share: float) -> Array | None:
-        """Return the seconds beyond the common latency that `share` of a model takes from each worker, or None."""
+        """Return each worker's seconds to send `share` of a model, without the common latency, or None for none."""
         own = self.model.sending(self.draw(round), share)
         if self.transit is None:
             return own
         return self.transit(round, share) if own is None else own + self.transit(round, share)
 
     def links(self, rounds: Iterable[int], share: float) -> Array | float:
-        """Return what links add to the common latency for `share` of a model, (rounds, workers), s, or 0."""
+        """Return the seconds that links add to the common latency of `share` of a model, (rounds, workers), or 0."""
         return 0.0 if self.transit is None else np.stack([self.transit(r, share) for r in rounds])
 
     def sent(self, rounds: Iterable[int], share: float) -> Array | float:

@@ -47,7 +47,8 @@ class Fault(KindFamily):
     def program(self, program: Program, node: Node) -> Program:
         """Return a worker's program with this fault."""
         answer, noted = None, -1
-        pending = self.for_good or node.first <= self.round  # a resumed run does not repeat a past pause
+        # so that a resumed run does not repeat a pause that is over
+        pending = self.for_good or node.first <= self.round
         while True:
             try:
                 effect = program.send(answer)
@@ -89,7 +90,7 @@ def fault_from(value: Any) -> Fault:
     return cast(Fault, Fault.from_fields(value, "kill"))
 
 
-# A field that takes every fault.
+# type of a field that accepts every fault
 Faults = Annotated[SerializeAsAny[Fault], BeforeValidator(fault_from)]
 
 

@@ -57,7 +57,7 @@ def mixed(color: str, ground: str, share: float) -> str:
 
 
 def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
-    count = len(contest.names) + 1  # the last for ties
+    count = len(contest.names) + 1  # one more colour, for ties
     ground = palette(theme).background
     colors = [mixed(scheme_style(name.split(" ")[0]).color, ground, _COLOR_SHARE) for name in contest.names]
     colors.append(palette(theme).grid)
@@ -88,7 +88,7 @@ def _texts(contest: SchemeGrid) -> Words:
 
 
 def _few(names: Sequence[str]) -> list[str]:
-    """Return at most two names, or one and how many more there are."""
+    """Return up to two names as text, or one name and the number of others."""
     return list(names) if len(names) < 3 else [names[0], f"and {len(names) - 1} more"]
 
 
@@ -96,7 +96,7 @@ def _hovers(contest: SchemeGrid) -> Words:
     texts: Words = np.full(contest.winner.shape, "", dtype=object)
     for i, alpha in enumerate(contest.alphas):
         for j, latency in enumerate(contest.latencies):
-            order = np.argsort(contest.seconds[i, j])  # NaN is last
+            order = np.argsort(contest.seconds[i, j])  # NaN is sorted last
             times = [f"{contest.names[k]}: {_time(contest.seconds[i, j, k])}" for k in order]
             texts[i, j] = "<br>".join([f"α = {alpha}, latency {quantity_of(latency)}", *times])
     return texts
