@@ -45,7 +45,7 @@ def _cell(tag: str, text: str, right: bool, column: str = "") -> str:
 def costs(ahead: Sequence[Ahead]) -> str:
     """Return the table of costs of a round per scheme: tolerated stragglers, load, messages, bytes, time.
 
-    Schemes are compared by the time of a pass over the data, because a round of some uses little of them.
+    Schemes are compared by the time of a pass over the data, because a round of some schemes uses only little data.
     """
     best = min((f.mean / pass_share(f) for a in ahead if (f := a.forecast) is not None), default=0.0)
     numbers = ["load", "messages", "bytes", "mean round", "data in a round", "pass over the data"]

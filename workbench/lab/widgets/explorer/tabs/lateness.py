@@ -100,7 +100,7 @@ class Lateness(Tab):
             self.button.disabled = False
         self.text.value = card
         self.map.show(lambda theme: figures.lateness(recording, theme))
-        if isinstance(found, Diagnosis):  # averages have no costs
+        if isinstance(found, Diagnosis):  # results from averages have no costs to draw
             self._offer(what, found)
             self.costs.show(lambda theme: figures.culprits(found, theme))
 
@@ -122,7 +122,7 @@ class Lateness(Tab):
         self.desk.front(self.desk.tabs[0])
 
     def _chosen(self) -> Any:
-        """Return the input of the diagnosis: a run or a pipelined job, else a recording of one job."""
+        """Return the input of the diagnosis: a run, a pipelined job, or a recording of one job."""
         from workbench.analysis import recordings  # see `look`
 
         if text := self.file.value.strip():
