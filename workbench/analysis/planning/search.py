@@ -207,7 +207,7 @@ def _refined(
     budget: int,
     progress: Callable[[int, int], None],
 ) -> dict[int, Optimiser]:
-    """Return each experiment's best optimiser of its grid, or near the best of what was tried before.
+    """Return each experiment's best optimiser, after a pass over its grid and passes near the best so far.
 
     `progress` is called with the number of the pass and the number of the round.
     """

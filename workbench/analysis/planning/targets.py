@@ -141,9 +141,9 @@ def reference(
 
 
 def centre(e: Experiment, aim: Target) -> float | None:
-    """Return the step with which the experiment's optimiser reaches the target in the fewest rounds.
+    """Return the step with which full gradients reach the target in the fewest rounds.
 
-    It is for full gradients, and relative to the automatic step; None if no step reaches the target.
+    The step is a multiple of the automatic step of the experiment's optimiser. None if no step reaches the target.
     """
     assert aim.loss is not None
     small = reduced(e.replace(scheme=REFERENCE_SCHEME, scheme_args={}), aim.samples)
@@ -166,7 +166,7 @@ def leaves_step_open(e: Experiment) -> bool:
 
 
 def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Optimiser:
-    """Return the optimiser with `times` its automatic step; with None, unchanged."""
+    """Return the optimiser with its automatic step multiplied by `times`. With None, it is unchanged."""
     return optimiser if times is None else optimiser.scaled(times, smoothness)
 
 

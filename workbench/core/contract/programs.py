@@ -295,10 +295,11 @@ def master_program(node: Node, answers: Callable[[int, Any, LostChildren], Answe
 def parent_program(node: Node, rule: StopRule, combine: Combine, shrinks: bool = False) -> Program:
     """Run a master that gathers by a rule.
 
-    It is faster than `master_program`, because effects pass one generator less.
+    It is faster than `master_program`, because each effect passes through one generator less.
 
-    `shrinks`: the commits are plain sums of some parts, or least-squares estimates. The mean weight of their parts is
-    1 - residual / parts: the estimate b is the projection of all ones 1, so that b.1 = b.b.
+    `shrinks`: whether commits are plain sums of some parts, or least-squares estimates. The mean weight of all parts in
+    a commit is then 1 - residual / parts. For the weights b of a least-squares estimate, this holds because b is the
+    projection of the vector of ones.
     """
     model, lost = node.model, LostChildren()
     for r in node.span:

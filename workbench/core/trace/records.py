@@ -458,18 +458,18 @@ def _set_aside(folder: Path) -> Path:
 
 
 def read_rows(folder: Path, first: int = 0) -> Array:
-    """Return rows of live.f64 from number `first` on, shape (rows, columns): whole rows only."""
+    """Return the complete rows of live.f64, without the first `first` of them, shape (rows, columns)."""
     return _read(folder / ROWS, len(LIVE_COLUMNS), first)
 
 
 def read_next(folder: Path, first: int) -> Array:
-    """Return rows of a run in progress, up to a gap in their numbers. `check_rounds` reports gaps at the end."""
+    """Return the new rows of a run in progress, or none if a number is missing (see `check_rounds`)."""
     rows = read_rows(folder, first)
     return rows if np.array_equal(rows[:, 0], np.arange(first, first + len(rows))) else rows[:0]
 
 
 def read_models(folder: Path, floats: int, first: int = 0, count: int | None = None) -> Array:
-    """Return models after rounds, from number `first` on, shape (models, p)."""
+    """Return the models after each round, without the first `first`, at most `count`, shape (models, p)."""
     return _read(folder / MODELS, floats, first, count)
 
 

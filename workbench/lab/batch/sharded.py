@@ -121,12 +121,12 @@ class ChunkTask(Task):
 
 
 class Wanted(NamedTuple):
-    """Runs to do (by their numbers), how many runs are finished and chosen, and examples with user-defined code."""
+    """Chosen runs of a sweep."""
 
-    todo: array[int]
-    before: int
-    total: int
-    own: list[Item]
+    todo: array[int]  # numbers of the runs that remain
+    before: int  # number of finished runs
+    total: int  # number of all runs
+    own: list[Item]  # an example run for each combination of user-defined code
 
 
 def wanted(plan: Sweep, folder: Path, only: Sequence[str]) -> Wanted:

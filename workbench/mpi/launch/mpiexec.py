@@ -25,7 +25,6 @@ FILES_PER_RANK, FILES_OF_MPIEXEC = 4, 26  # measured numbers of open files of mp
 SHARED_MEGABYTES, SHARED_MEGABYTES_PER_RANK = 17.0, 0.15
 # Variables with which batch systems and other launchers describe their own jobs: Slurm, PBS, LSF, Grid Engine, Cobalt,
 # LoadLeveler, Flux, OAR, ALPS, PALS, and the launcher that has started this process as a rank.
-# LoadLeveler, Flux, OAR, ALPS, PALS, and the launcher that has started this process as a rank.
 _JOBS = (
     "SLURM SALLOC_ SBATCH_ SRUN_ PBS_ LSB_ LSF_ SGE_ PE_HOSTFILE COBALT_ LOADL_ FLUX_ OAR_ ALPS_ BASIL_ PALS_"
 )

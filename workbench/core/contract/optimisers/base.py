@@ -1,4 +1,7 @@
-"""Optimisers: from a gradient sum to the next model. `update` is pure; state is passed around."""
+"""Optimisers: from a gradient sum to the next model.
+
+`update` changes nothing: it takes a state and returns the next.
+"""
 
 from __future__ import annotations
 

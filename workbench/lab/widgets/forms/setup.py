@@ -85,7 +85,7 @@ class Setup:
 
 
 def _fields_of(catalogue: Catalogue[Any], name: Any) -> Collection[str] | None:
-    """Return the fields of a class, or None if no class has this name, which the experiment reports."""
+    """Return the fields of a class, or None if no class has this name: the experiment then reports the error."""
     try:
         return cast(Collection[str], catalogue.get_class(name).model_fields)
     except SettingError:
