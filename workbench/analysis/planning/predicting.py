@@ -298,8 +298,8 @@ def enough(took: Array) -> float:
 def _saved(first: Candidate, other: Candidate) -> Array:
     """Return the share of the first's time that another choice saves on each cluster, (clusters,).
 
-    The means over few seeds vary on one cluster (analysis of variance). That variance is sampling error, by which the
-    effects of the clusters are shrunk.
+    The differences of clusters contain sampling error, because each is a mean over few seeds. An analysis of variance
+    estimates this error, and the differences are shrunk so that their variance does not contain it.
     """
     means = first.table.mean(axis=1)
     saved = (first.table - other.table) / means[:, None]

@@ -24,7 +24,9 @@ from workbench.core.codes.checks import between, nearest, remembered, some_are_t
 
 @dataclass(frozen=True, eq=False)
 class Lagrange(GradientCode):
-    """Code that evaluates f(angle) = sum over t of Xt^T Xt w, Xt(angle) the encoded data; J = ceil(K/r) groups.
+    """Code whose workers evaluate a polynomial f(angle) at one angle each.
+
+    f(angle) is the sum over t of Xt^T Xt w, where Xt(angle) is the encoded block t. There are J = ceil(K/r) groups.
 
     Row i of `matrix` has the values of f's 2J - 1 basis functions at worker i's angle, (n, 2J - 1). So a worker's
     result is its row times f's coefficients. `target` sums them over the angles of the data, which gives the sum over

@@ -160,7 +160,10 @@ class AdaptiveUploads(MiniBatches):
 
 
 class CADA1(AdaptiveUploads):
-    """CADA1: the change of a gradient's difference to that at a snapshot, which all workers take now and then."""
+    """CADA1: a worker compares its gradient with the one at a snapshot, and sends if the difference has changed.
+
+    All workers take a new snapshot of the model now and then.
+    """
 
     name: ClassVar[str] = "CADA1"
     title: ClassVar[str] = "Communication-adaptive distributed Adam, rule 1 of its authors"
@@ -169,7 +172,7 @@ class CADA1(AdaptiveUploads):
 
 
 class CADA2(AdaptiveUploads):
-    """CADA2: the change of a gradient since the model at which the worker last sent one."""
+    """CADA2: a worker sends if its gradient has changed since the model at which it last sent one."""
 
     name: ClassVar[str] = "CADA2"
     title: ClassVar[str] = "Communication-adaptive distributed Adam, rule 2 of its authors"
