@@ -1,4 +1,4 @@
-"""The command `workbench`, also as `python -m workbench`. It handles Ctrl-C already while other modules are loaded."""
+"""The command `workbench`, also as `python -m workbench`. It handles Ctrl-C even while other modules are loaded."""
 
 import signal
 import sys

@@ -52,7 +52,7 @@ MAX_ROUNDS = 10**8  # max number of rounds; a trace of this length takes 20 GB
 MAX_WORKERS = 10**6  # max number of workers; their encoding matrix takes 8 TB
 
 
-_MADE_OF = {  # cached property -> fields from which it is made
+_MADE_OF = {  # cached property -> fields on which it depends
     "built_scheme": {"scheme", "scheme_args"},
     "problem_spec": {"problem", "problem_args"},
     "plan": {"scheme", "scheme_args", "problem", "problem_args", "workers"},
@@ -126,7 +126,7 @@ class Experiment(Settings):
         self.problem_spec.model_args()  # raises an error if a named model cannot be found
         samples = self.problem_spec.declared_samples()
         scheme.check_problem(self.problem)
-        if samples is not None:  # otherwise this is checked when the data are opened
+        if samples is not None:  # if it is unknown, this is checked when the data are opened
             scheme.check_samples(self.workers, samples)
         if self.batch is not None and samples is not None:
             _check_batch(self, self.batch, samples)
@@ -152,7 +152,8 @@ class Experiment(Settings):
         samples = self.problem_spec.count()
         if self.batch is None:
             return None
-        _check_batch(self, self.batch, samples)  # the number of samples may have been unknown before
+        # checked again, because the number of samples may have been unknown before
+        _check_batch(self, self.batch, samples)
         return BatchSampler(samples, self.batch, self.seed)
 
     @property
@@ -348,7 +349,10 @@ class _UnknownFault(Fault):
 
 
 def _known_or(unknown: type[KindFamily], build: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that builds settings, of class `unknown` if their own class needs code that may not run."""
+    """Return a function that builds settings.
+
+    If their class needs code that may not run, it builds `unknown` instead.
+    """
 
     def described(value: Any) -> Any:
         with limited() as now:
@@ -398,7 +402,7 @@ class Description(Experiment):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """Skip the checks of `Experiment`, because they need the code."""
+        """Replace the checks of `Experiment`, which need the code, by none."""
         return self
 
     @property

@@ -22,7 +22,7 @@ from workbench.core.contract.sharing import Sharing
 from workbench.core.experiment import Experiment
 
 MAX_ROUNDS = 1_000_000  # max number of rounds of a forecast, which then takes some minutes
-MEASURED_ROUNDS = 50  # rounds from which a scheme chooses parameters, as in DropCompute's program
+MEASURED_ROUNDS = 50  # number of rounds from which a scheme chooses parameters, as in DropCompute's program
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
 
     draws = replace(
         each[0],
-        first_round=1,  # PGC treats round 0 differently
+        first_round=1,  # not round 0, which PGC treats differently
         seconds=np.concatenate([draws.seconds for draws in each]),
         send=partial(all_of, "send"),
         links=partial(all_of, "links"),
@@ -117,7 +117,7 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
         ),
     )
     found = scheme.round_times(draws if sharing is None else sharing.shared(draws), e.workers)
-    # the scheme needs the state of the round before, but these rounds are of different runs
+    # a scheme with a state needs successive rounds, but these rounds belong to different runs
     if found.state is not None:
         return np.array([_forecast(e, 1, seed, sharing).mean for seed in seeds])
     return found.seconds if sharing is None else sharing.ended(found, draws).seconds
@@ -152,7 +152,7 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
         draws = draws if sharing is None else sharing.shared(draws)
         odds = scheme.round_times(draws, workers)
         late = (draws.seconds.max(axis=1) > odds.seconds).any()
-        # A state already includes the workers that are still busy.
+        # if the scheme has a state, it already includes the workers that are still busy
         if sharing is not None and odds.state is None and late:
             batches = [sharing.round_times(drawn, lambda draws: scheme.round_times(draws, workers), total)]
             break
@@ -171,12 +171,13 @@ def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Sampl
     loads = scheme.loads(workers, samples)
     stream = e.delay_stream(total, seed)
     plan = scheme.plan(workers, samples) if stream.parts_apart else None
-    # a mini-batch has one draw, whatever parts its samples are in
+    # with mini-batches, all parts of a round have one draw
     plan = None if plan and plan.batch else plan
 
     def drawn(chosen: range, carry: Any = None) -> SampledTimes:
         seconds = (
-            np.broadcast_to(np.nan, (len(chosen), workers))  # a self-paced scheme draws times by their index
+            # self-paced schemes draw times by the index of the draw
+            np.broadcast_to(np.nan, (len(chosen), workers))
             if scheme.self_paced
             else np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen])
         )

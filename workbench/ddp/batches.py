@@ -23,11 +23,11 @@ from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.ddp.wire import digest
 
-Row = tuple[int, int]  # epoch, number of a sample
+Row = tuple[int, int]  # epoch, index of a sample in the data set
 
 
 class JobBatches:
-    """Samples of each step's batch, the same on every rank.
+    """Samples of each step's batch. They are the same on every rank.
 
     `loader`: the script's DataLoader. With a `DistributedSampler`, the batches of all its replicas are one batch.
     """
@@ -47,7 +47,7 @@ class JobBatches:
             raise SettingError(f"loader: has no batch of {self.samples} samples; lower batch_size")
 
     def of(self, step: int) -> list[int]:
-        """Return the samples of a step. Steps are numbered from 0."""
+        """Return the indices of a step's samples. Steps are numbered from 0."""
         epoch, place = divmod(step, self.per_epoch)
         if epoch != self._epoch[0]:
             self._epoch = (epoch, self.rows(epoch))
@@ -79,8 +79,9 @@ class JobBatches:
 class RankBatches:
     """Batches of one rank: the samples of its parts, and their weights in the rank's loss.
 
-    `coefficients`: coefficient of each part in the rank's gradient, (parts,). `mean`: whether the loss is the mean over
-    the rank's own samples instead of the batch. `take` skips steps that the rank has missed.
+    `coefficients`: coefficient of each part in the rank's gradient, (parts,). `mean`: whether the rank's loss is the
+    mean over its own samples, instead of a weighted sum over parts of the batch. `take` skips steps that the rank has
+    missed.
     """
 
     def __init__(self, batches: JobBatches, coefficients: Array, mean: bool) -> None:
@@ -93,7 +94,7 @@ class RankBatches:
     def rows(self, step: int) -> tuple[list[int], Array]:
         """Return the samples that the rank computes in a step, and their weights.
 
-        Without samples, one is computed with the weight 0.
+        A rank without samples computes one sample with the weight 0.
         """
         batch = self.batches.of(step)
         shares = np.array_split(np.asarray(batch), len(self.coefficients))
@@ -146,7 +147,7 @@ class KeyedDataset(Dataset[Any]):
         return self.__getitems__([row])[0]
 
     def __getitems__(self, rows: Sequence[Row]) -> list[Any]:
-        """Return the items of some samples."""
+        """Return the items of several samples."""
         items = []
         with generators_restored():
             for epoch, sample in rows:
@@ -156,7 +157,7 @@ class KeyedDataset(Dataset[Any]):
 
 
 def key(*numbers: int) -> int:
-    """Return a seed of 63 bits for some numbers.
+    """Return a seed of 63 bits, derived from the given numbers.
 
     >>> key(0, 1) == key(0, 1), key(0, 1) == key(1, 0)
     (True, False)

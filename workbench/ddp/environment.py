@@ -1,4 +1,4 @@
-"""Environment variable by which a launcher passes rank, scheme and the master's address to its script."""
+"""Environment variable by which a launcher passes the rank, the scheme and the master's address to its script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONNECT_INTERVAL_S = 0.1  # s between two attempts
 
 @dataclass(frozen=True)
 class Environment:
-    """Environment of a rank.
+    """Contents of this environment variable for one rank.
 
     `address`: path of the master's socket, "store" if torchrun's store has its host and port, or "" without a master.
     """
@@ -39,7 +39,10 @@ class Environment:
         return json.dumps(asdict(self))
 
     def connect(self, timeout: float = CONNECT_TIMEOUT_S) -> tuple[Channel, str]:
-        """Return a connection to the master, and the secret of the first message. Raises `RunError` at a timeout."""
+        """Return a connection to the master, and the secret that the first message must contain.
+
+        Raises `RunError` at a timeout.
+        """
         until = time.monotonic() + timeout
         while True:
             try:
@@ -55,7 +58,7 @@ class Environment:
 
 
 def read() -> Environment:
-    """Return the environment that the launcher has made or, without a launcher, that of a single rank."""
+    """Return the environment from the launcher's variable. Without a launcher, return that of a job with one rank."""
     text = os.environ.get(VARIABLE)
     return Environment(**json.loads(text)) if text else Environment()
 
@@ -67,6 +70,6 @@ def store() -> Any:
 
 
 def from_store() -> tuple[str, str]:
-    """Return address and secret of a master on another host."""
+    """Return the address and the secret of a master on another host, from torchrun's store."""
     address, token = store().get(STORE_KEY).decode().split()
     return address, token

@@ -27,9 +27,8 @@ from workbench.ddp.wire import Channel, digest
 
 NORMALISATION = nn.modules.batchnorm._BatchNorm
 DROPOUT = nn.modules.dropout._DropoutNd
-FIRST_CHECKED = (
-    2  # number of first exchanges after which states are compared, in addition to each `check_every`-th
-)
+# states are compared after this number of first exchanges, and after each `check_every`-th one
+FIRST_CHECKED = 2
 
 
 def prepare(model: nn.Module, optimiser: torch.optim.Optimizer, loader: DataLoader[Any], **more: Any) -> Job:
@@ -54,8 +53,8 @@ def prepare(model: nn.Module, optimiser: torch.optim.Optimizer, loader: DataLoad
 class Job:
     """Training job of one rank. Iterating over it yields the rank's batches of one epoch.
 
-    `step`: number of complete steps. `loss`: loss of the last committed batch, or of the rank's own samples between
-    averages of models. `rank`, `ranks`: torchrun's rank and number of ranks.
+    `step`: number of complete steps. `loss`: loss of the last committed batch. Between two averages of models it is the
+    loss of the rank's own samples. `rank`, `ranks`: torchrun's rank and number of ranks.
     """
 
     def __init__(
@@ -77,10 +76,12 @@ class Job:
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._flat = torch.zeros(0)
         self._exchanges = 0
-        self._next: tuple[int, Any] | None = None  # newer step, and the state that the rank continues from
+        self._next: tuple[int, Any] | None = (
+            None  # newer step, and the state from which the rank continues there
+        )
         self._donate = False
-        self._found: dict[str, Any] = {}  # fields of the next answer
-        self._computed = True  # whether `backward` was called for the last batch
+        self._found: dict[str, Any] = {}  # reports for the comparison of replicas, sent with the next answer
+        self._computed = True  # whether `backward` was called for the newest batch
         self._begun = False  # whether a step has begun and is not complete
         self._clock()
         self._channel: Channel | None = None
@@ -155,7 +156,8 @@ class Job:
         grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self._parameters]
         buffers = [b for b in self.model.buffers() if b.is_floating_point()]
         if not self._exchange([*grads, *buffers], len(grads)):
-            self.optimiser.zero_grad(set_to_none=True)  # the optimiser then leaves the parameters as they are
+            # without gradients, the optimiser does not change the parameters
+            self.optimiser.zero_grad(set_to_none=True)
             return
         for parameter, grad in zip(self._parameters, grads, strict=True):
             if parameter.grad is None and grad.any():  # other ranks have used this parameter
@@ -186,7 +188,7 @@ class Job:
         return self._next is None
 
     def _filled(self, tensors: list[Tensor]) -> Tensor:
-        """Return the loss and all values as one array in memory."""
+        """Copy the loss and all values into one array in the memory of the host, and return it."""
         count = 1 + sum(tensor.numel() for tensor in tensors)
         wide = any(tensor.dtype == torch.float64 for tensor in tensors)
         if len(self._flat) != count:
@@ -206,7 +208,7 @@ class Job:
                 place += tensor.numel()
 
     def _complete(self) -> None:
-        """End a step after the optimiser's: average models if an average is due, and take or send a state."""
+        """End a step after the optimiser has updated the model: average models if this is due, take or send a state."""
         self._begun = False
         group = self.rule.group(self.step + 1, self.rank) if self._channel else None
         if self.rule.local and group:
@@ -265,7 +267,7 @@ class Job:
         atexit.register(self._finish)
 
     def _finish(self) -> None:
-        """Report to the master that this rank has ended. A script that failed only closes its connection."""
+        """Report to the master that this rank has finished. A script that failed only closes its connection."""
         if self._channel and getattr(sys, "last_type", None) is None:
             if self._begun:  # the script has left its loop
                 self._complete()
@@ -273,7 +275,10 @@ class Job:
             self._channel.close()
 
     def _ask(self, header: Mapping[str, Any], payload: Any = b"", room: memoryview | None = None) -> Any:
-        """Send a request, and return header and values of the reply. The master may ask for the state before."""
+        """Send a request, and return header and values of the reply.
+
+        Before its reply, the master may ask for the state.
+        """
         assert self._channel is not None
         try:
             self._channel.send(header, payload)
@@ -290,7 +295,7 @@ class Job:
         return reply, values
 
     def _clock(self) -> tuple[float, float]:
-        """Return the seconds since the last call: on the wall clock, and of the processor."""
+        """Return the seconds since the last call: by the wall clock, and of processor time."""
         now = time.monotonic(), time.process_time()
         last = getattr(self, "_started", now)
         self._started = now

@@ -29,7 +29,7 @@ EXAMPLE = "torchrun --nproc-per-node=8 -m workbench.ddp --scheme GC --set stragg
 DEFAULT_SCHEME, DEFAULT_ARGS = "GC", {"stragglers": 1}
 FAILED_STATUS, USAGE_STATUS = 1, 2
 STOP_TIMEOUT_S = 5.0  # max time of a script to end after a signal, s
-REPORT_TIMEOUT_S = 20.0  # max time until the other launchers have reported the ends of their scripts, s
+REPORT_TIMEOUT_S = 20.0  # max time to wait for the other launchers' reports that their scripts have ended, s
 
 
 def parser() -> argparse.ArgumentParser:
@@ -115,7 +115,7 @@ def scheme_args(given: Sequence[str]) -> dict[str, Any]:
 def socket_path() -> Path:
     """Return the path of the master's socket on this host, which only this user can open.
 
-    All launchers of a host are children of one torchrun, whose process number is in the name.
+    All launchers of a host are children of one torchrun process. Its process id is in the path.
     """
     name = f"{os.getppid()}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     return Path(tempfile.gettempdir()) / f"workbench-ddp-{os.geteuid()}" / f"{name}.sock"
@@ -172,7 +172,7 @@ class Launcher:
         return 0 if end["complete"] else code or FAILED_STATUS
 
     def _tell(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Report to the master that this rank's script has ended. Return the end of the job."""
+        """Report to the master that this rank's script has ended. Return how the job has ended."""
         try:
             channel, token = self.here.connect(REPORT_TIMEOUT_S)
             channel.send({"launcher": self.here.rank, "token": token, **message})
@@ -185,7 +185,7 @@ class Launcher:
 
 
 def ending(code: int) -> str:
-    """Return the end of a process as text.
+    """Describe how a process ended, as text. `code`: exit status, negative for a signal.
 
     >>> ending(-9), ending(1)
     ('killed by SIGKILL', 'ended with status 1')

@@ -26,13 +26,13 @@ from workbench.ddp.replicas import LOSS_TOLERANCE, Comparison, unequal_scripts
 from workbench.ddp.wire import Channel
 
 BLOCK_VALUES = 2**15  # values that are combined at once, so that they stay in the cache
-ALL: Group = (-1, 0)  # key of exchanges of all ranks, at any level
+ALL: Group = (-1, 0)  # group of all ranks, at any level
 Message = tuple[dict[str, Any], Any]  # header and values
 
 
 @dataclass
 class Exchange:
-    """Answers of a group after some steps, and their commit once the exchange has ended."""
+    """One exchange of a group: the answers so far, and their commit once it has ended."""
 
     event: int
     group: Group
@@ -65,8 +65,8 @@ class Master:
         self.launchers: set[int] = set()  # ranks whose launchers have reported the end of the script
         self.failure: str | None = None
         self._source: int | None = None  # rank whose state all ranks begin with
-        self._pending: dict[int, dict[str, Any]] = {}  # requests that ranks wait for
-        self._awaited: dict[int, Exchange] = {}  # exchanges whose commits ranks wait for
+        self._pending: dict[int, dict[str, Any]] = {}  # rank -> request whose reply it waits for
+        self._awaited: dict[int, Exchange] = {}  # rank -> exchange whose commit it waits for
         self._late = LateRanks(rule.period)
         self._asked: set[int] = set()  # ranks that are asked for their state at once
         self._open: dict[tuple[int, Group], Exchange] = {}
@@ -202,7 +202,7 @@ class Master:
         self._late.end_pauses(header["step"], last=True)
         others = self.alive - self.finished - {rank}
         if (others or self.recorder.folder) and (self.state is None or self.state.step < header["step"]):
-            self._asked.add(rank)  # the rank has finished when its state has arrived
+            self._asked.add(rank)  # the rank counts as finished once its state has arrived
         else:
             self.finished.add(rank)
             self._settle()
@@ -289,7 +289,7 @@ class Master:
         return self.wait() if hello["wait"] else {"complete": True}
 
     def wait_for_launchers(self, timeout: float) -> None:
-        """Wait until the launchers of all other ranks have reported, for some seconds at most."""
+        """Wait until the launchers of all other ranks have reported, at most `timeout` seconds."""
         with self.changed:
             self.changed.wait_for(lambda: len(self.launchers) >= self.rule.ranks - 1, timeout)
 
@@ -314,7 +314,7 @@ def too_many(event: int, lost: Mapping[int, str]) -> str:
 
 
 def combined(values: Sequence[Array], weights: Array, coded: int) -> Array:
-    """Return the weighted sum of the first `coded` values of each answer, and the mean of the others.
+    """Return the weighted sum of the first `coded` values of the answers, and the plain mean of their other values.
 
     >>> combined([np.array([1.0, 4.0]), np.array([2.0, 6.0])], np.array([1.0, 0.5]), coded=1).tolist()
     [2.0, 5.0]

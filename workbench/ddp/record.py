@@ -33,8 +33,8 @@ class State(NamedTuple):
 class Recorder:
     """Writer of a job's folder, which readers may follow. Without a folder nothing is written.
 
-    `steps.csv` has a row for each exchange of all ranks: seconds since the start, loss of the batch, answers combined.
-    `times.csv` has a row for each answer, which `wb.diagnose` reads.
+    `steps.csv` has a row for each exchange of all ranks: seconds since the start, loss of the batch, number of answers
+    used. `times.csv` has a row for each answer, which `wb.diagnose` reads.
     """
 
     def __init__(self, folder: Path | None, resumed: bool = False) -> None:
@@ -64,7 +64,7 @@ class Recorder:
         self._write(STEPS, (event, seconds, f"{loss:.9g}", len(ranks), shown, " ".join(map(str, ranks))))
 
     def answer(self, rank: int, event: int, header: dict[str, Any], used: bool) -> None:
-        """Write the row of an answer, also of a late one."""
+        """Write the row of an answer, even of a late one."""
         times = (round(header.get(name, 0.0), 6) for name in ("seconds", "cpu"))
         self._write(TIMES, (rank, event, *times, header.get("samples", 0), int(used)))
 

@@ -1,8 +1,8 @@
 """Comparison of replicas: the samples that several ranks compute in the first step, and the states of all ranks.
 
 A code is exact only if a sample has the same gradient on every rank that computes it. Each rank reports the samples of
-its first pass with a hash of their inputs and their losses. A difference of inputs comes from a dataset that draws at
-random. A difference of losses comes from dropout, or from normalisation over the other samples of a pass.
+its first pass with a hash of their inputs and their losses. Inputs that differ come from a dataset with random
+augmentation. Losses that differ come from dropout, or from a normalisation over all samples of a pass.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def first_pass(
 ) -> Report:
     """Return a rank's report of its first pass.
 
-    `samples`: numbers in the data set. `inputs`: hashes, or empty. `random`: modules that may cause a difference.
+    `samples`: indices in the data set. `inputs`: hashes of the samples' inputs, or empty. `random`: names of the
+    modules that may cause a difference.
     """
     return {"samples": list(samples), "inputs": list(inputs), "losses": list(losses), "random": list(random)}
 
@@ -31,7 +32,7 @@ def disagreement(reports: Mapping[int, Report], tolerance: float = LOSS_TOLERANC
     >>> disagreement(reports).partition(";")[0]
     'sample 7: its inputs differ between ranks 0 and 1'
     """
-    seen: dict[int, tuple[int, int]] = {}  # sample -> rank and place
+    seen: dict[int, tuple[int, int]] = {}  # sample -> rank, and position in its report
     worst, found = tolerance, None
     for rank, report in sorted(reports.items()):
         for place, sample in enumerate(report["samples"]):
@@ -102,12 +103,15 @@ class Comparison:
 
     def __init__(self, tolerance: float) -> None:
         self.tolerance = tolerance
-        # By event, because a script that is started again has another first pass.
+        # Keyed by the number of the step, because a script that is started again makes another first pass.
         self._passes: dict[int, dict[int, Report]] = {}
         self._states: tuple[int, dict[int, Mapping[str, str]]] = (0, {})
 
     def add(self, rank: int, header: dict[str, Any]) -> str | None:
-        """Take the reports out of an answer's header. Return a sentence if they differ from those of other ranks."""
+        """Move the reports out of an answer's header.
+
+        Return a sentence if they differ from those of other ranks, else None.
+        """
         if "pass" in header:
             passes = self._passes.setdefault(header["event"], {})
             passes[rank] = header.pop("pass")

@@ -1,4 +1,4 @@
-"""Serves the master of a job in threads of a launcher: on a socket of this host, or on the network of its own host."""
+"""Serves the master in threads of a launcher, on a socket file of this host or on its network interface."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workbench.ddp.record import Recorder, saved_state
 from workbench.ddp.rules import rule
 from workbench.ddp.wire import Channel
 
-BACKLOG = 128  # connections that wait to be accepted
+BACKLOG = 128  # max number of connections that wait to be accepted
 
 
 @contextlib.contextmanager

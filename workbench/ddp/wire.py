@@ -83,8 +83,8 @@ class Channel:
     ) -> tuple[dict[str, Any], memoryview]:
         """Return the header and the values of the next message.
 
-        Values of the size of `room`, bytes, are written there. Raises `OSError` if the other end is closed, and
-        `RunError` for bytes that are not a message, or for more bytes than the limits.
+        If the values have as many bytes as `room`, they are written into it. Raises `OSError` if the other end is
+        closed, and `RunError` for bytes that are not a message, or for more bytes than the limits.
         """
         text_bytes, value_bytes = SIZES.unpack(self._read(memoryview(bytearray(SIZES.size))))
         if text_bytes > max_header or value_bytes > max_values:

@@ -1,7 +1,7 @@
 """Location of the notebooks, working copies of them, and execution without a network port.
 
-Several dependencies of notebooks import a grammar of addresses, which takes a second to build. Here it is built at its
-first use only.
+Dependencies of notebooks import a grammar of internet addresses, which takes a second to build. Here it is built only
+at its first use.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def execute(
     folder, variables = socket_folder("kernel-"), {}
     if (
         os.name == "posix"
-    ):  # separate socket files, since two kernels would share those in Jupyter's default folder
+        # separate socket files, because kernels at the same time would share those in Jupyter's default folder
+    ):
         variables["KernelManager"] = {"transport": "ipc", "ip": f"{folder}/socket"}
     options = {"parameters": dict(parameters), "cwd": str(cwd), "log_output": False, "progress_bar": progress}
     kernel_options = {"extra_arguments": [run_first(keep_output)], "iopub_timeout": OUTPUT_TIMEOUT_S}
@@ -148,7 +149,7 @@ def keep_output() -> None:
     thread = IPKernelApp.instance().iopub_thread
     thread.schedule(
         lambda: thread.socket.setsockopt(zmq.XPUB_NODROP, 1)
-    )  # a socket must be used in its own thread
+    )  # in its own thread, because a socket must not be used by two
 
 
 _GRAMMAR = "rfc3987_syntax"

@@ -17,7 +17,7 @@ from typing import Any
 from workbench.core.base.errors import MissingLayer
 
 TEMPLATE = Path(__file__).parent / "voila"
-CULL_S = 300  # s after which a kernel ends if its page has disappeared
+CULL_S = 300  # s after which a kernel ends if no page is connected to it
 
 
 def check_voila(command: str) -> None:
@@ -54,7 +54,7 @@ def voila_command(
 
 @contextmanager
 def templates(name: str, source: Path, **files: str) -> Iterator[str]:
-    """Yield a JUPYTER_PATH with a template of this name. `files`: its further files, by name and text."""
+    """Yield a JUPYTER_PATH with a template of this name. `files`: name -> text of its further files."""
     with TemporaryDirectory() as shared:
         ours = Path(shared) / "voila" / "templates" / name
         shutil.copytree(source, ours)

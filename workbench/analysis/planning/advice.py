@@ -18,15 +18,15 @@ from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 from workbench.mpi.running.real import start_real
 
-COST_LABELS = {  # names of the parts of a round's time, as sentences use them
+COST_LABELS = {  # name of a part of a round's time -> how sentences name it
     "computing": "computing",
     "stragglers": "waiting for stragglers",
     "latency": "latency, message after message",
     "transfers": "transfers through the busiest port",
 }
-WARM_ROUNDS = 3  # first rounds of a real run that do not count
+WARM_ROUNDS = 3  # number of first rounds of a real run that do not count
 MAX_TRIAL_RATIO = 1.5  # max ratio of measured and forecast rounds at which a forecast holds
-MAX_OVERRUN_SHARE = 0.05  # share of the time beyond which processes have too few cores
+MAX_OVERRUN_SHARE = 0.05  # max share of overrun computations; above it, processes have too few cores
 MAX_EQUAL_RATIO = 1.02  # ratio of two times up to which they count as equal
 
 
@@ -35,10 +35,10 @@ class Choice:
     """Scheme with its parameters, and its expected times in s.
 
     `seconds`: expected time to the target, averaged over the clusters that the measurement allows. Nine in ten runs
-    should take between `low` and `high`. `sure`: share of the resampled predictions in which this choice is the
-    fastest, or within 2 % of the fastest and ranked before it. `experiment`: contains the optimiser and the step of
-    the comparison, and as many rounds as 95 % of the seeds need. `rounds`: mean number of rounds. `parts`: seconds of
-    a round by cause, empty if not computed.
+    should take between `low` and `high`. `sure`: share of the resampled predictions in which this choice wins. It wins
+    if it is the fastest, or within 2 % of the fastest and ranked before it. `experiment`: contains the optimiser and
+    the step of the comparison, and as many rounds as 95 % of the seeds need. `rounds`: mean number of rounds. `parts`:
+    seconds of a round by cause, empty if not computed.
     """
 
     experiment: Experiment
@@ -57,12 +57,12 @@ class Choice:
 
     @property
     def step(self) -> str:
-        """Optimiser and step that it is compared with."""
+        """Optimiser and step with which the choice is compared."""
         return " ".join(filter(None, [self.experiment.optimiser, self.experiment.build_optimiser().summary]))
 
     @property
     def marked(self) -> str:
-        """Name, with marks if the scheme is inexact, and if it follows only the abstract of its paper."""
+        """Name, marked if the scheme is inexact or follows only the abstract of its paper."""
         name = marked(self.name, self.scheme)
         return name if self.exact else f"{INEXACT_MARK} {name}"
 
@@ -91,7 +91,7 @@ class Refusal:
 
 
 class RunnerUp(NamedTuple):
-    """Result that another choice may be faster, because the measurement of the cluster is too small.
+    """Another choice that may be faster, because the measurement of the cluster is too small to decide.
 
     >>> print(RunnerUp("GC s=2", 0.12, 3.0, "GC s=2", 0.04, lasting=False))  # doctest: +NORMALIZE_WHITESPACE
     The first choice is not certain, because too few rounds were measured. Another one, most likely GC s=2, may take up
@@ -100,12 +100,13 @@ class RunnerUp(NamedTuple):
     """
 
     rival: str  # the choice that is most likely to be faster
-    quicker: float  # share of the first choice's time that it saves in at least one of 20 possible clusters
-    # factor by which a larger measurement would decide which is faster, to 2 %, in two of three cases
+    # share of the first choice's time that another choice saves in at least one of 20 possible clusters
+    quicker: float
+    # a measurement this many times as large would decide, in two of three cases, which is faster (to 2 %)
     times: float
     safe: str  # choice that is least behind the best in 19 of 20 clusters
     behind: float  # time by which it is behind, as a share of the best's time
-    lasting: bool = True  # whether workers differ, or only rounds
+    lasting: bool = True  # whether workers differ permanently, and not only from round to round
     able: bool = True  # whether at least as many workers were measured as are planned for
 
     def __str__(self) -> str:
@@ -141,7 +142,7 @@ class Trial(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether forecasts were right. `text`: the ratios. `why`: what explains large ones; "" if there are none.
+    """Whether forecasts were right. `text`: the ratios. `why`: reason of large ratios; "" if there are none.
 
     A notebook shows it in colour.
 
@@ -177,7 +178,9 @@ def _reason(off: pd.DataFrame, traces: Sequence[Trace]) -> str:
 
 @dataclass(frozen=True)
 class Advice:
-    """Choices by expected time, the fastest first. `target`: text; `loss`: its value, None for a number of rounds.
+    """Choices by expected time, the fastest first.
+
+    `target`: target as text; `loss`: its value, None if it is a number of rounds.
 
     `runner_up`: choice that may be faster, None if the measurement is large enough. `trial`: check by a real run
     (`tried`). `str(advice)` is the advice in a few sentences.
@@ -228,7 +231,7 @@ class Advice:
         return sum(choice.sure for choice in self.choices if choice.scheme == scheme)
 
     def beside(self, traces: Sequence[Trace]) -> pd.DataFrame:
-        """Compare predicted and measured rounds of runs of some choices: one row per run.
+        """Compare predicted and measured round times, for runs of some of the choices: one row per run.
 
         Columns: name, predicted and measured (mean seconds per round, without the first one), ratio of the two.
 
@@ -248,7 +251,7 @@ class Advice:
         return results(rows, columns=["name", "predicted", "measured", "ratio"])
 
     def verdict(self, traces: Sequence[Trace]) -> Verdict:
-        """Compare forecasts with real runs of some choices, in a sentence: the times, the order, and why not.
+        """Compare forecasts with real runs of some choices in a sentence: ratios, order, and reasons for differences.
 
         Raises `SettingError` as `beside` does.
         """
@@ -271,12 +274,12 @@ class Advice:
 
     @property
     def favourite(self) -> Choice:
-        """Choice that wins most often. It differs from the best if that is better only on average."""
+        """Choice that wins most often. It differs from the best choice if that one is better only on average."""
         return max(self.choices, key=lambda choice: choice.sure)
 
     @property
     def headline(self) -> str:
-        """One line: the first choice, whether it is first only on average, whether that is certain, any verdict."""
+        """One line: the first choice, whether it wins only on average, how certain that is, and a trial's verdict."""
         if self.trial is not None and not self.trial.holds:
             return f"Not confirmed: {self.best.name}; {self.trial}"
         return f"{self._first}; {self.trial}" if self.trial is not None else self._first
@@ -370,7 +373,7 @@ def _made_of(choice: Choice) -> str:
 
 
 def _against(best: Choice, other: Choice) -> str:
-    """Return by how much the next scheme is behind, and the cause of the difference."""
+    """Return by how much the next scheme is slower, and the main cause of the difference, as text."""
     ratio = other.seconds / best.seconds
     if ratio < MAX_EQUAL_RATIO:
         return f"{other.name} is as good as {best.name}, as far as the forecast can tell."

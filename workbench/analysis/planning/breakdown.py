@@ -15,14 +15,14 @@ from workbench.analysis.planning.shapley import shapley
 from workbench.core.contract.delays import Constant
 from workbench.core.experiment import Experiment
 
-BREAKDOWN_ROUNDS = 24  # rounds of a forecast for the parts of a round
+BREAKDOWN_ROUNDS = 24  # number of forecast rounds from which the parts of a round are computed
 QUIET_QUANTILE = 0.05  # quantile of a worker's times that counts as undisturbed
 
 
 def monotone_parts(
     first: str, factors: Sequence[str], seconds: Callable[[frozenset[str]], float]
 ) -> dict[str, float]:
-    """Return the part of each factor in the time with all factors, and that of `first` for the time with none.
+    """Return the part of each factor in the time with all factors. The part of `first` is the time without any factor.
 
     All parts are at least 0, and they sum to the time with all factors. A scheme that does not wait for all workers
     may be faster with stragglers than without. So a set's time is the largest of its subsets, at most the whole time.
@@ -41,7 +41,8 @@ def monotone_parts(
 def parts_of(cluster: ClusterProfile, c: Candidate, per_round: float) -> dict[str, float]:
     """Return the seconds of a round by cause: undisturbed computing, stragglers, latency and transfers.
 
-    `per_round`: the predicted seconds of a round, to which the parts sum. Latency and transfers are what they add.
+    `per_round`: predicted seconds of a round, to which the parts sum. The parts of latency and transfers are the
+    seconds that they add.
     """
     e = c.experiment
     # a drawn time of one sample includes this start-up cost, in samples

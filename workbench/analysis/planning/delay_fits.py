@@ -1,10 +1,10 @@
 """Fit delay models to measured times.
 
 Times of one task are an array (rounds, workers). A delay model is fitted in units of that task: one sample represents
-it, so `delay_model.compute(draw, 1)` gives such times. The fit is evaluated on draws that the engines would make, so
-no formula of a delay model is repeated here. There are three criteria. The first is the Kolmogorov distance, where
-times may be off by MAX_FIT_ERROR. (Otherwise no delay model with atoms could fit a measurement.) The second is the
-tail. The third is persistence: whether slow workers stay slow, separately or together.
+it, so `delay_model.compute(draw, 1)` gives such times. The fit is evaluated on draws that the engines would make, so no
+formula of a delay model is repeated here. There are three criteria. The first is the Kolmogorov distance, where each
+time may deviate by MAX_FIT_ERROR. (Otherwise no delay model with discrete times could fit a measurement.) The second is
+the tail. The third is persistence: whether slow workers stay slow, separately or together.
 """
 
 from __future__ import annotations
@@ -40,24 +40,25 @@ from workbench.core.contract.delays import (
     resampled,
 )
 
-MAX_FIT_ERROR = 0.05  # share of a time by which a delay model may be off in the Kolmogorov distance
-MAX_DISTANCE, MAX_CORRELATION_GAP, MAX_TAIL_RATIO = 0.1, 0.3, 1.5  # limits of a delay model that fits
+MAX_FIT_ERROR = 0.05  # relative deviation of a time that the Kolmogorov distance ignores
+MAX_DISTANCE, MAX_CORRELATION_GAP, MAX_TAIL_RATIO = 0.1, 0.3, 1.5  # a delay model fits up to these values
 TAIL_QUANTILE = 0.99
-# number of bootstrap samples for a median's error, and the min error
+# number of bootstrap samples for the standard error of a median, and its min value
 REDRAWS, MIN_RELATIVE_ERROR = 40, 1e-3
 MIN_GROUP_ERRORS = 4.0  # standard errors of the correlation in groups that put groups before single workers
 MIN_LIKELIHOOD_RATIO = 20.0  # evidence that puts several slow states before one
 MIN_SLOW_FACTOR = 1.3  # min ratio of the times in the slow and the fast state
 # rounds and workers that are drawn from a delay model to evaluate it
 COMPARED_ROUNDS, COMPARED_WORKERS = 60, 400
-GROUPS_RUNS = 8  # runs of as many workers as were measured, for the correlations of `Groups`
+# number of simulated runs, each with the measured number of workers, for the correlations of `Groups`
+GROUPS_RUNS = 8
 _MISFIT_TEXTS = {
     "lag": "slow workers stay slow for more or fewer rounds than in the delay model",
     "far": "slow workers stay slow for more or fewer rounds than in the delay model",
     "together": "workers are slow together",
 }
 Fit = Callable[[Array], Delays | None]
-# Delay model of each load (None: recorded times are replayed), or one for all.
+# kind of the delay model of each load (None: recorded times are replayed), or one kind for all loads
 Kinds = Sequence[str | None] | str
 
 
@@ -71,7 +72,7 @@ class Correlations(NamedTuple):
 
 
 class FittedModel(Settings):
-    """Delay model fitted to times of one task, and the quality of the fit. One sample represents the task."""
+    """Delay model fitted to times of one task, and the quality of the fit. In the model, the task is one sample."""
 
     delays: Delays = setting(..., "the fitted model, in units of the measured task")
     distance: float = setting(..., "Kolmogorov distance from the measured times, with a tolerance of 5 %")
@@ -125,7 +126,7 @@ def fit_shifted_exponential(times: Array) -> ShiftedExponential:
 
 
 def fit_pareto(times: Array) -> Pareto:
-    """Fit a shifted exponential to the logarithms, because the logarithm of a Pareto variate is distributed so."""
+    """Fit a shifted exponential to the logarithms, because logarithms of Pareto times have this distribution."""
     mean, half = l_moments(np.log(times))
     spread = min(max(2 * half, 1e-9), 0.999)
     return Pareto(shift=float(np.exp(mean - spread)), shape=1 / spread)
@@ -153,7 +154,7 @@ def fit_markov(times: Array, ends: Sequence[int] = ()) -> Markov | None:
 
 
 def _transitions(late: NDArray[np.bool_], ends: Sequence[int]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Count transitions (to slow or not) of fast and of slow workers, but not from one measurement to the next."""
+    """Count transitions (to slow, to fast) of fast and of slow workers, but not from one measurement to the next."""
     within = np.setdiff1d(np.arange(1, len(late)), ends)
     changed, before = late[within] != late[within - 1], late[within - 1]
     turned, stayed = (
@@ -252,7 +253,7 @@ def slow_for_good(times: Array) -> Array | None:
 
 
 def _levels(times: Array, late: NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the mean time of the fast state, and the ratio of the slow state's to it."""
+    """Return the mean time in the fast state, and the ratio of the mean time in the slow state to it."""
     fast = float(times[~late].mean())
     return fast, float(times[late].mean()) / fast
 
@@ -279,7 +280,7 @@ def _posterior(late: NDArray[np.int64], rounds: int, slow: float, often: float, 
 
 
 def _logs(late: NDArray[np.int64], rounds: int, weight: float, chance: float) -> Array:
-    """Return log-likelihoods, (workers,), that a worker is of a kind of that share and late in that many rounds."""
+    """Return log-likelihoods, (workers,), for a kind with the share `weight` that is late with probability `chance`."""
     p = np.clip(chance, 1e-9, 1 - 1e-9)
     return np.asarray(np.log(max(weight, 1e-12)) + late * np.log(p) + (rounds - late) * np.log1p(-p))
 
@@ -309,7 +310,7 @@ def drawn(delay_model: Delays, rounds: int, workers: int, seed: int = 0) -> Arra
 
 
 def distance(times: Array, others: Array, slack: float = MAX_FIT_ERROR) -> float:
-    """Return the Kolmogorov distance of two samples, where times may be off by `slack`.
+    """Return the Kolmogorov distance of two samples, where times may deviate by the share `slack`.
 
     >>> distance(np.array([1.0, 1.0, 1.0, 2.0]), np.array([1.02]))
     0.25
@@ -330,7 +331,8 @@ def assess(times: Array, delay_model: Delays) -> FittedModel:
     """Evaluate how well a delay model, in units of the task, fits measured times."""
     ours = drawn(delay_model, max(COMPARED_ROUNDS, len(times)), COMPARED_WORKERS)
     measured, fitted = persistence(times), persistence(ours[: len(times)])
-    if isinstance(delay_model, Groups):  # how many pairs of workers are in one group depends on their number
+    # the share of pairs within one group depends on the number of workers
+    if isinstance(delay_model, Groups):
         runs = [drawn(delay_model, len(times), times.shape[1], seed) for seed in range(GROUPS_RUNS)]
         fitted = Correlations(*np.mean([persistence(each) for each in runs], axis=0).tolist())
     gaps = {name: abs(getattr(measured, name) - getattr(fitted, name)) for name in Correlations._fields}
@@ -344,7 +346,9 @@ def assess(times: Array, delay_model: Delays) -> FittedModel:
 
 
 def fitted_models(times: Array) -> list[FittedModel]:
-    """Fit every delay model to times of one task. Return them, those that fit before the others, the best first.
+    """Fit every delay model to times of one task.
+
+    Return first the models that fit, then the others, each from best to worst.
 
     Raises `SettingError` for an invalid table of times.
     """
@@ -398,7 +402,7 @@ def redrawn(
     ends: Sequence[int] = (),
     at: Sequence[float] | Array | None = None,
 ) -> Delays:
-    """Draw a delay model of one kind for new workers, as uncertain as the few measured workers leave it.
+    """Draw a delay model of one kind for new workers, with the uncertainty that few measured workers leave.
 
     The model is fitted to resampled workers. If some are permanently slow, resampling could never give a share that
     was not measured. Their share is then drawn from Jeffreys' posterior of a binomial share. If workers are slow for
@@ -413,7 +417,7 @@ def redrawn(
 
     rng, workers = np.random.default_rng(rng), times.shape[1]
     if kind not in ("heterogeneous", "markov"):
-        if kind == "groups":  # resampled workers would be in other groups
+        if kind == "groups":  # resampling workers would break up the groups
             return refit(times[resampled(len(times), rng)], kind)
         return refit(times[:, rng.integers(0, workers, (workers,))], kind, ends)
     delay_model, late = refit(times, kind, ends), straggling(times)
@@ -425,7 +429,7 @@ def redrawn(
     if isinstance(delay_model, Heterogeneous):
         seen = {"slow": (workers * delay_model.slow, workers * (1 - delay_model.slow))}
         update: dict[str, float] = {}
-    else:  # the order of the rounds, which matters there, does not affect the times of the states
+    else:  # the times of the states do not depend on the order of rounds, so rounds are resampled
         rows = resampled(len(times), rng)
         both = 0 < late[rows].sum() < late.size
         update = dict(zip(("shift", "factor"), _levels(times[rows], late[rows]), strict=True)) if both else {}
@@ -437,7 +441,7 @@ def redrawn(
 def every_model(
     times: Sequence[Array], kinds: Kinds, fit: Callable[..., Delays] = refit
 ) -> tuple[Delays | None, ...]:
-    """Fit each load's times, relative to their median."""
+    """Fit the delay model of each load to its times, relative to their median."""
     relative = [t / np.median(t) for t in times]
     if isinstance(kinds, str):
         ends = np.cumsum([len(t) for t in times[:-1]]).tolist()
@@ -446,13 +450,13 @@ def every_model(
 
 
 def ordered(kinds: Kinds, times: Sequence[Array], again: Sequence[Array]) -> list[Array]:
-    """Return the resampled times, or the original ones if the order matters: resampling would shorten slow spells."""
+    """Return the resampled times. If the order of rounds matters, return the original ones."""
     each = [kinds] * len(times) if isinstance(kinds, str) else kinds
     return [t if kind in IN_ORDER else a for kind, t, a in zip(each, times, again, strict=True)]
 
 
 def evenly(count: int, rng: np.random.Generator) -> Array:
-    """Return pairs of quantiles, (count, 2), evenly spaced and permuted, so that few cover the distribution."""
+    """Return pairs of evenly spaced quantiles in random order, (count, 2), so that few pairs cover the distribution."""
     places = rng.permuted(np.tile(np.arange(count), (2, 1)), axis=1).T
     return np.asarray((places + 0.5) / max(count, 1))
 
@@ -477,7 +481,8 @@ def judged(times: Sequence[Array]) -> tuple[tuple[tuple[FittedModel, ...], ...],
 def errors_of(times: Sequence[Array]) -> Array:
     """Return relative standard errors of the loads' medians, by block bootstrap over rounds.
 
-    Few rounds hardly determine the error of one load. Half of its square is therefore taken from all loads.
+    From few rounds, the error of one load is imprecise. Its square is therefore averaged with the mean square of all
+    loads.
     """
     rng = np.random.default_rng(0)
     again = [[np.median(t[resampled(len(t), rng)]) for _ in range(REDRAWS)] for t in times]

@@ -1,7 +1,7 @@
 """Fits of delay models with distributions of `scipy.stats`, of mixtures, of spells, and of groups of workers.
 
-Times are an array (rounds, workers), in units of one task, as in `delay_fits`. Parameters are those of maximum
-likelihood, or of moments where that is said.
+Times are an array (rounds, workers), in units of one task, as in `delay_fits`. Parameters are estimated by maximum
+likelihood, or by moments if the function says so.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import Distribution, Gamma, Groups, Lognormal, Mixture, Weibull
 
-# Tried minimum times, as shares of the smallest measured time; one at the smallest time has an infinite likelihood.
+# minimum times (shifts) to try, as shares of the smallest measured time; at the share 1 the likelihood is infinite
 SHIFT_SHARES = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
-MIN_SPREAD = 1e-6  # least relative spread of times that is fitted
-MIN_SHARE = 0.01  # least share of a mixture's component
-EM_STEPS = 100  # steps of expectation and maximisation
-MIN_GROUP_CORRELATION = 0.4  # least correlation of the logarithms of times of workers in one group
-MIN_GROUP_ROUNDS = 20  # fewest rounds from which correlations of pairs of workers can be estimated
-MAX_SLOW_STATES = 4  # most slow states of Fritchman's channel that are tried
+MIN_SPREAD = 1e-6  # min relative spread of times that is fitted
+MIN_SHARE = 0.01  # min share of a mixture's component
+EM_STEPS = 100  # number of steps of expectation and maximisation (EM)
+MIN_GROUP_CORRELATION = 0.4  # min correlation of the logarithms of the times of workers in one group
+MIN_GROUP_ROUNDS = 20  # min number of rounds for an estimate of correlations of pairs of workers
+MAX_SLOW_STATES = 4  # max number of slow states of Fritchman's channel that are tried
 
 
 def fit_lognormal(times: Array) -> Lognormal | None:
@@ -157,7 +157,8 @@ def fit_groups(times: Array) -> Groups | None:
         if len(group) > 1:
             own = off[:, group]
             factor = own.mean(axis=1)
-            own_part = (own - factor[:, None]).var() / (1 - 1 / len(group))  # variance of a single worker
+            # variance of a worker around its group
+            own_part = (own - factor[:, None]).var() / (1 - 1 / len(group))
             factors.append((factor.var() - own_part / len(group), len(group)))
             shrunk = max(factors[-1][0], 0.0) / max(float(factor.var()), 1e-12)
             off[:, group] = own - np.sqrt(shrunk) * factor[:, None]
@@ -210,7 +211,7 @@ def evidence_of_groups(times: Array) -> float:
 
 
 def _place(found: Sequence[NDArray[np.int64]]) -> dict[str, Any]:
-    """Return the fields of `Groups` for these groups: a size if they are consecutive and of one size."""
+    """Return the fields of `Groups` for these groups: a size if all are consecutive and equally large, else lists."""
     size = len(found[0])
     order = np.concatenate(found)
     if all(len(group) == size for group in found) and (order == np.arange(len(order))).all():
@@ -219,7 +220,7 @@ def _place(found: Sequence[NDArray[np.int64]]) -> dict[str, Any]:
 
 
 def slow_states(spells: Sequence[int]) -> tuple[int, float]:
-    """Return the number of slow states of `Fritchman`, and `p_next`, of the largest likelihood for lengths of spells.
+    """Return the number of slow states of `Fritchman`, and `p_next`, by maximum likelihood from lengths of spells.
 
     A spell with k states lasts k rounds or more: its length has a negative binomial distribution.
 

@@ -1,4 +1,4 @@
-"""Coarse to fine: what the effort allows to try at first, then parameters between the best and its neighbours."""
+"""Search from coarse to fine: first parameters from the whole range, then some between the best and its neighbours."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from workbench.analysis.planning.targets import Target, price
 
 SETTINGS_PER_SCHEME = 4  # max configurations of an inexact scheme that are simulated at first
 FINER_SETTINGS = 4  # max configurations near the best ones of a scheme that are tried afterwards
-FINER_PASSES = 3  # passes near the best; the next begins near the best of the last
+FINER_PASSES = 3  # number of passes near the best, each of which begins at the best of the pass before
 MIN_SEEDS = 8  # min seeds of the best configurations, unless only one configuration is left
 Args = Mapping[str, Any]
 
 
 def finer(grid: Sequence[Args], tried: Sequence[Args], best: Args) -> list[dict[str, Any]]:
-    """Return the next parameters to try near the best ones: its neighbours on the grid, then those in between.
+    """Return the next parameters to try near the best ones: neighbours on the grid, then values in between.
 
     A neighbour differs in one whole number only. If it was already tried, the number halfway to it is next.
 
@@ -48,7 +48,8 @@ def finer(grid: Sequence[Args], tried: Sequence[Args], best: Args) -> list[dict[
 def affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int, int]:
     """Return the configurations, the number of further ones near the best, and the seeds that the effort allows.
 
-    The configurations are evenly spaced by round time. All get the seeds that choose a step; the best get all.
+    The configurations are evenly spaced by round time. All of them get the seeds from which a step is chosen, and the
+    best get all seeds.
     """
     most = 1 if len(every) == 1 else SETTINGS_PER_SCHEME + FINER_SETTINGS
     for count in range(most, 0, -1):

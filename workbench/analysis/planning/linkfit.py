@@ -17,10 +17,12 @@ from workbench.core.contract.round_times import port_departures
 
 MAX_FIXED_RATIO = 1e4  # max ratio of the fixed cost to that of the samples; it represents any larger ratio
 EXACT_RELATIVE_ERROR = 1e-6  # relative error of exact times
-MIN_LINK_RATIO = 1.25  # least ratio of message times on links that differ
-MAX_ERROR_RATIO = 0.9  # largest error of a fit with groups over that without
-GROUP_FITS = 5  # number of fits of a group's link, each with the latency of the one before
-ROBUST_SHARE = 0.05  # relative errors above this count less in these fits
+MIN_LINK_RATIO = 1.25  # min ratio of message times of links that count as different
+# max ratio of the error of a fit with groups to that of a fit without, so that groups are kept
+MAX_ERROR_RATIO = 0.9
+# number of successive fits of a group's link, each of which starts with the latency of the previous one
+GROUP_FITS = 5
+ROBUST_SHARE = 0.05  # larger relative errors have less weight in these fits
 
 # ---------------------------------------------------------------- the cost of work
 
@@ -38,7 +40,7 @@ class Work(Settings):
         return float(np.dot(_powers(samples, floats), list(vars(self).values())))
 
     def before(self, samples: float, floats: float) -> float:
-        """Return the fixed cost over the cost of the samples, or `MAX_FIXED_RATIO` if these cost nothing."""
+        """Return the fixed cost over the cost of one sample, or `MAX_FIXED_RATIO` if samples cost nothing."""
         begin = self.seconds(0, floats)
         rest = self.seconds(samples, floats) - begin
         return min(begin / rest, MAX_FIXED_RATIO) if rest > 0 else MAX_FIXED_RATIO
@@ -60,8 +62,9 @@ def fit_work(
 
     `errors`: relative standard errors of the times. Every subset of the terms is fitted by least squares of the
     relative errors, with nonnegative costs. The fits are averaged with the weights of Bayes' criterion (Kass and
-    Raftery, JASA 90, 1995). Otherwise sampling error would be fitted as a slope, which matters most for models
-    smaller than all measured ones. Residuals are kept as far as they exceed the errors (James and Stein).
+    Raftery, JASA 90, 1995). Otherwise sampling error would be fitted as a slope, which matters most for models smaller
+    than all measured ones. The part of the residuals that exceeds the errors is added to the fitted times (James and
+    Stein).
 
     >>> loads = [(1, 5), (10, 5), (1, 50), (10, 50)]
     >>> fit_work(*zip(*loads), [2 + s * p * 0.1 for s, p in loads])[0]
@@ -84,7 +87,7 @@ def fit_work(
 
 
 class _Terms(NamedTuple):
-    """Fit with some of the four costs, all above 0, and its residual, in squared standard errors."""
+    """Fit with a subset of the four costs, all above 0, and its residual, in squared standard errors."""
 
     costs: Array
     chi: float
@@ -164,7 +167,7 @@ class PortFit(Settings):
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages of one length to one port: times of leaving and of passing the port; both (rounds, senders), s."""
+    """Messages of one length to one port: when they left their senders and passed the port, (rounds, senders), s."""
 
     bytes: float
     sent: Array
@@ -179,7 +182,7 @@ class _Line(NamedTuple):
 
 
 def fit_line(bytes_: Array, seconds: Array) -> _Line:
-    """Fit a line to times of messages of several lengths, both of one shape, with a soft L1 loss.
+    """Fit a line to the times of messages of several lengths, with a soft L1 loss. Both arrays have the same shape.
 
     Start and slope are at least 0. A slope that explains less than a thousandth of the times is set to 0.
     """
@@ -234,9 +237,9 @@ def fit_port(found: Sequence[Messages], near: PortFit | None = None) -> PortFit:
 def _starts(
     found: Sequence[Messages], alone: Sequence[Array], longest: float, scale: float, near: PortFit | None
 ) -> list[list[float]]:
-    """Return starts of the search: near a fit, or at a line through the messages that found the port idle.
+    """Return starting points of the search: near a given fit, or from a line through messages that found the port idle.
 
-    A small share or half of the line's start is taken as overhead.
+    A small share, or half, of the line's value at 0 bytes is taken as overhead.
     """
     if near is not None:
         rest = longest / near.bandwidth if near.bandwidth else 1e-4 * scale
@@ -250,10 +253,10 @@ def _starts(
 def fit_groups(found: Sequence[Messages], port: PortFit) -> PortFit:
     """Return the fit with groups of workers whose links differ, or `port` itself if one link explains the times.
 
-    `differing` divides the workers. The largest group has the common link. Each group's link is fitted by robust least
+    Groups come from `differing`. The largest group has the common link. Each group's link is fitted by robust least
     squares. A message that found the port idle took latency + overhead + bytes / bandwidth. One that waited took
     overhead + bytes / bandwidth from the end of the message before. Which ones waited follows from the latency, so the
-    fit is repeated. Groups are kept if they explain the times clearly better, by the recursion of `fit_port`.
+    fit is repeated. Groups are kept if the recursion of `fit_port` then explains the times clearly better.
     """
     parts = differing(found, port)
     if len(parts) < 2:
@@ -273,7 +276,7 @@ def _grouped(
 ) -> PortFit:
     """Return a link with a group for each part of the workers. Parts whose links agree are merged.
 
-    `start`: first latency over the shortest time.
+    `start`: initial latency, as a share of the shortest time.
     """
     links, lengths = [_settled(found, part, start) for part in parts], [m.bytes for m in found]
     while True:
@@ -306,7 +309,7 @@ def _agree(one: PortFit, other: PortFit, lengths: Sequence[float]) -> bool:
 
 
 def _settled(found: Sequence[Messages], part: tuple[int, ...], start: float) -> PortFit:
-    """Return the fitted link of some workers; `start`: first latency over the shortest time."""
+    """Return the fitted link of some workers. `start`: initial latency, as a share of the shortest time."""
     latency = start * min(float((m.end - m.sent)[:, part].min()) for m in found)
     for _ in range(GROUP_FITS):
         link = _link_of(found, list(part), latency)
@@ -362,7 +365,8 @@ def differing(found: Sequence[Messages], port: PortFit) -> list[tuple[int, ...]]
     for times in [*whole, *(transits(m, port.latency) for m in found)]:
         spread = np.log(times)
         typical = np.median(spread, axis=0)
-        errors = 1.86 * np.median(np.abs(spread - typical), axis=0) / np.sqrt(len(spread))  # if normal
+        # standard error of a median of normal values
+        errors = 1.86 * np.median(np.abs(spread - typical), axis=0) / np.sqrt(len(spread))
         noise = np.maximum(np.log(MIN_LINK_RATIO), 4 * np.hypot(errors, errors[:, None]))
         alike &= np.abs(typical - typical[:, None]) <= noise
     count, group = connected_components(alike, directed=False)

@@ -43,7 +43,7 @@ def quantiles_of(values: Array) -> Row:
 
 
 class Host(Settings):
-    """One machine of a cluster, as it was measured."""
+    """One machine of a measured cluster."""
 
     name: str = setting(..., "name, as reported by its ranks")
     ranks: int = setting(..., "workers that ran on it", ge=0)
@@ -60,7 +60,7 @@ class Host(Settings):
 
 
 class Recorded(Settings):
-    """One load and one model size: times of every worker in every round, and of messages."""
+    """Measurement of one load and model size: times of every worker in every round, and of messages."""
 
     samples: float = setting(..., "samples of a worker's task", gt=0)
     floats: int = setting(..., "parameters of the model", ge=1)
@@ -93,7 +93,10 @@ class Recorded(Settings):
 
 
 class Fitted(Settings):
-    """Parameters for forecasts. A profile has them as measured, and again for resampled rounds."""
+    """Fitted parameters for forecasts.
+
+    A profile has one set from all measured rounds, and others from resampled rounds.
+    """
 
     port: PortFit
     work: Work
@@ -137,7 +140,7 @@ class Measurements(Settings):
     @model_validator(mode="before")
     @classmethod
     def _older(cls, fields: Any) -> Any:
-        """Read files of earlier versions: other names, and unused links."""
+        """Convert the fields of files of earlier versions, which have other names and unused links."""
         if not isinstance(fields, dict):
             return fields
         names = {"very": "same_machines", "laws": "delay_models"}
@@ -151,19 +154,19 @@ class Measurements(Settings):
         return self
 
     def nearest(self, samples: float, floats: int) -> int:
-        """Return the place of the measured load and model size that is closest to these."""
+        """Return the index of the measured load and model size that is closest to the given ones."""
         return int(np.argmin(self._distances(samples, floats)))
 
     def _distances(self, samples: float, floats: int) -> Array:
-        """Return the distance of each measured task from this one: squares of the logarithms of the ratios."""
+        """Return the distance of each measured task from the given one: the sum of squared logarithms of the ratios."""
         there = np.log([[each.samples, each.floats] for each in self.recorded])
         return np.asarray(np.sum((there - np.log([samples, floats])) ** 2, axis=1))
 
     def replay(self, place: int, per_sample: float | None = None, drawn: int | None = None) -> Replay:
-        """Return a replay of one load's times, scaled to `per_sample` typical seconds (default: as recorded).
+        """Return a replay of one load's times, scaled to a median of `per_sample` seconds (default: as recorded).
 
-        All workers begin at the same round, so what delayed all of them together does so again. `drawn`: seed of the
-        resampling of rounds. Then each run takes blocks of rounds, as a fresh run would see others.
+        All workers begin at the same recorded round, so delays that hit all of them at once do so again. `drawn`: seed
+        of the resampling of rounds. Each run then takes other blocks of rounds, like a fresh run.
         """
         here = self.recorded[place]
         scale = here.typical / here.samples if per_sample is None else per_sample
@@ -181,11 +184,11 @@ class Measurements(Settings):
 
     @property
     def real(self) -> bool:
-        """Whether it was measured on machines."""
+        """Whether the cluster was measured on real machines."""
         return any(host.cores is not None for host in self.hosts)
 
     def host_of_each(self) -> NDArray[np.int64]:
-        """Return the place in `hosts` of each worker's host, (workers,)."""
+        """Return the index in `hosts` of each worker's host, (workers,)."""
         found = np.repeat(np.arange(len(self.hosts)), [host.ranks for host in self.hosts])
         for place, host in enumerate(self.hosts):
             found[np.array(host.who or (), dtype=int) - 1] = place
@@ -201,7 +204,7 @@ class Measurements(Settings):
 
     @property
     def main(self) -> int:
-        """Place of the longest measured task, which represents the delay models."""
+        """Index of the longest measured task, whose delay model stands for those of all tasks."""
         return int(np.argmax([each.typical for each in self.recorded]))
 
     def delay_model(self, place: int) -> FittedModel | None:
@@ -227,7 +230,7 @@ class Measurements(Settings):
         return found if self.one_clock else [*found, clocks]
 
     def table(self) -> Path:
-        """Return the file of recorded times over each load's median, for `Replay`. Write it on first use."""
+        """Return the file of recorded times relative to each load's median, for `Replay`. Write it at the first use."""
         out = io.StringIO()
         out.write("recording,worker,step,seconds\n")
         for place, each in enumerate(self.recorded):

@@ -47,13 +47,13 @@ from workbench.mpi.running.real import start_real
 WARM_UP_ROUNDS = 4  # number of first rounds that are not counted
 DEFAULT_WORKERS = 12  # default number of workers
 MODEL_SIZES = (64, 1024, 4096)  # numbers of parameters in a calibration without `like`
-SAMPLES_PER_WORKER = 64  # samples of a worker, and four times that
+SAMPLES_PER_WORKER = 64  # number of samples of a worker; loads with four times as many are measured as well
 MAX_DATA_BYTES = 64e6  # max bytes of the data of a calibration
 MAX_DATA_BYTES_LIKE = 512e6  # max bytes of the data of a calibration with `like`
-OPTIMISER_ARGS = {"step": 1e-9}  # the model hardly changes
-# min share of the cores' time that counts as full, as some cores idle while the master begins or ends a round
+OPTIMISER_ARGS = {"step": 1e-9}  # so small that the model hardly changes
+# cores count as full from this share of their time on, because some idle while the master begins or ends a round
 FULL_CORE_SHARE = 0.6
-# Ends of rounds, table of events, host of each rank, processor seconds of a round.
+# ends of rounds, table of events, host of each rank, processor seconds of a round
 Outcome = tuple[Array, Any, list[str], float]
 Ran = Callable[[Experiment], Outcome]
 
@@ -90,7 +90,7 @@ def profile(
     Raises
     ------
     SettingError
-        A value that does not fit. `ClusterError`: the cluster's processes are not available.
+        An argument is invalid. `ClusterError`: the cluster's processes are not available.
 
     Examples
     --------
@@ -162,8 +162,7 @@ def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> l
 def star(workers: int, copies: int) -> dict[str, Any]:
     """Return a star that awaits all answers, with each part on `copies` workers, as in coded schemes.
 
-    Workers with common parts share caches and memory of their host, which the same number of separate samples would
-    not.
+    Workers that store the same part share caches and memory of their host. With separate samples they would not.
     """
     if copies == 1:
         return {"scheme": "UMW"}
@@ -182,13 +181,13 @@ def _plain(workers: int) -> Iterator[Problem]:
 
 
 def _like(workers: int, like: Experiment) -> Iterator[Problem]:
-    """Yield the uncoded load, twice and four times it, and if columns can be left out, an eighth of the model."""
+    """Yield the uncoded load, twice and four times that load and, if possible, an eighth of the columns."""
     samples, floats = like.shape()
-    if like.problem_spec.model_args():  # designed for its own data
+    if like.problem_spec.model_args():  # the model was designed for its own data
         for copies in {1: None, min(2, workers): None, min(4, workers): None}:
             yield {"problem": like.problem, "problem_args": like.problem_args}, copies
         return
-    # The same problem on data without a file; fields that are not about the data stay.
+    # The same problem on synthetic data. Fields that do not describe the data stay.
     args = {name: value for name, value in like.problem_args.items() if name not in ("data", "scale")}
     few, *more = _features(like.problem, args, floats)
     most = max(int(MAX_DATA_BYTES_LIKE / (8 * (more or [few])[0])), workers)
@@ -200,11 +199,11 @@ def _like(workers: int, like: Experiment) -> Iterator[Problem]:
 
 
 def _features(problem: str, args: dict[str, Any], floats: int) -> list[int]:
-    """Return the numbers of columns to measure: an eighth, and all; only one if the problem has a fixed number."""
+    """Return the numbers of columns to measure: an eighth and all, or one number if it is fixed by the problem."""
     cls = problems.get(problem)
     try:
         per_column = cls(**{**args, "samples": 10, "features": 100}).size(None) / 100
-    except SettingError:  # the number is fixed
+    except SettingError:  # the number of columns is fixed
         return [int(cls.model_fields["features"].default)]
     columns = max(round(floats / per_column), 1)
     return [max(columns // 8, 1), columns]
@@ -238,7 +237,7 @@ def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
 def _measured(
     experiments: Sequence[Experiment], ran: Ran, state: Status | None
 ) -> tuple[list[Observed], list[str]]:
-    """Run the experiments one after the other, and return what their events show, and the host of each rank."""
+    """Run the experiments one after the other, and return their observed times, and the host of each rank."""
     found, hosts = [], [""]
     cores = {} if state is None else {each.host: each.cores for each in state.hosts}
     for e in experiments:
@@ -253,7 +252,7 @@ def _measured(
 
 
 def filled(found: Sequence[Observed]) -> list[Observed]:
-    """Return the observations, marked with whether all of them together kept the cores full."""
+    """Return the observations with the field `full`, which is decided for all of them together."""
     used = sum(each.used * each.end.size for each in found)
     there = sum(sum(cores for _, cores in each.crew) * (each.commit - each.start).sum() for each in found)
     crowded = all(each.end.shape[1] > sum(cores for _, cores in each.crew) for each in found)
@@ -268,8 +267,8 @@ class Observed:
     """Times of a calibration's rounds, s: (rounds, workers), or (rounds,) for those of the master.
 
     A worker's time is from the end of the round before to its answer, less the fitted time of the link to send the
-    model. So it contains all other costs of a round (waking up, waiting for a core, the master's own work). None of
-    them is lost between two measurements.
+    model. So it contains all other costs of a round (waking up, waiting for a core, the master's own work). So the
+    costs of a round are complete, without gaps between two measurements.
     """
 
     samples: float
@@ -284,8 +283,8 @@ class Observed:
     commit: Array  # (rounds,)
     apart: bool = False  # whether clocks differ
     width: int = BYTES_PER_FLOAT  # bytes of a value in a message
-    used: float = 0.0  # core seconds of a worker's task, with the master's work for it
-    crew: Sequence[tuple[NDArray[np.int64], float]] = ()  # workers and number of cores of each host
+    used: float = 0.0  # core seconds of a worker's task, including the master's work for it
+    crew: Sequence[tuple[NDArray[np.int64], float]] = ()  # of each host: its workers, and its number of cores
     full: bool = False  # whether the cores are full; then workers wait only for cores
 
     def drawn_again(self, rng: np.random.Generator) -> Observed:
@@ -293,7 +292,7 @@ class Observed:
         return self.at(resampled(len(self.commit), rng))
 
     def at(self, rounds: NDArray[np.int64]) -> Observed:
-        """Return some of the rounds."""
+        """Return the observations of some rounds only."""
         moments = ("start", "left", "came", "begun", "done", "sent", "end", "commit")
         return replace(self, **{name: getattr(self, name)[rounds] for name in moments})
 
@@ -313,11 +312,17 @@ class Observed:
 
     @property
     def crammed(self) -> bool:
-        """Whether all ranks are on full cores of the master's host. Messages then use worker time too."""
+        """Whether all ranks are on the master's host and its cores are full.
+
+        Messages then take time from the workers.
+        """
         return self.full and not self.apart
 
     def seconds(self, port: PortFit, master: float) -> Array:
-        """Return the times of the workers' tasks, (rounds, workers), s. `master`: its own part of a round."""
+        """Return the times of the workers' tasks, (rounds, workers), s.
+
+        `master`: seconds of a round that the master itself computes.
+        """
         latency, transfer = port.by_worker(self.width * self.floats, self.sent.shape[1])
         charged = latency + transfer if port.downloads else 0.0
         if port.download_delays is not None:  # the time of each model is known, and not only the usual one
@@ -390,7 +395,7 @@ def observe(e: Experiment, ends: Array, events: Any, elsewhere: Sequence[bool] =
 
 
 def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
-    """Correct the times of other hosts, so that the fastest messages up and down take equally long."""
+    """Correct the clocks of other hosts, so that the fastest messages to and from the master take equally long."""
     if not elsewhere.any():
         return seen
     ahead = (np.min(seen.came - seen.left, axis=0) - np.min(seen.end - seen.sent, axis=0)) / 2
@@ -405,7 +410,10 @@ def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
 def fit_all(
     found: Sequence[Observed], near: PortFit | None = None, errors: Array | None = None
 ) -> tuple[Fitted, list[Array]]:
-    """Fit all but the delay models. Return also the times of each load. `near`, `errors`: of fits to similar rounds."""
+    """Fit all parameters except the delay models. Return also the times of each load. `near`: earlier fit as a start.
+
+    `errors`: relative errors of the times.
+    """
     port = _port(found, near)
     master = np.array([float(np.median(each.after)) for each in found])
     added = np.array([float(each.floats * each.end.shape[1]) for each in found])

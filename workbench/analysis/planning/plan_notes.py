@@ -1,4 +1,4 @@
-"""Notes of a plan for its reader: what was not chosen, not measured, or simulated on less."""
+"""Notes for the reader of a plan: steps that were not chosen, sizes that were not measured, fewer samples."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def step_notes(base: Experiment, effort: float) -> Iterator[str]:
 
 
 def notes(cluster: ClusterProfile, base: Experiment, aim: Target) -> Iterator[str]:
-    """Yield notes for readers of a plan: on its measurement, its sizes and its simulations."""
+    """Yield notes for readers of a plan, about its measurement, its sizes and its simulations."""
     yield from cluster.notes()
     chances = cluster.slow_for_good() if cluster.same_machines else None
     if chances is not None and (slow := (np.flatnonzero(chances[: base.workers] > 0.5) + 1).tolist()):

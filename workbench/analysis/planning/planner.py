@@ -54,9 +54,9 @@ from workbench.core.forecasting import Forecast, settled
 from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
-FORECAST_ROUNDS = 64  # rounds of a forecast for the comparison
-FORECAST_SEEDS = 4  # seeds of a forecast for the comparison
-# max ratio of round times to the best exact one's; unbiased estimates cannot compensate for more
+FORECAST_ROUNDS = 64  # number of rounds of a forecast by which candidates are compared
+FORECAST_SEEDS = 4  # number of seeds of such a forecast
+# max ratio of a round time to the best exact scheme's; an unbiased estimate cannot compensate for more
 MAX_ROUNDS_RATIO = 1.1
 MAX_BATCH_ROUNDS = 8  # max ratio of the rounds with mini-batches to those with full gradients
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
@@ -83,12 +83,12 @@ def plan(
     progress: bool = False,
     **fields: Any,
 ) -> Advice:
-    """Rank schemes and their parameters by the time to a loss on a measured cluster, with reasons for the unranked.
+    """Rank schemes and their parameters by the time to a loss on a measured cluster. Reasons for others are listed.
 
     Parameters
     ----------
     profile, problem, problem_args, workers, seed
-        Result of `wb.profile`, or its file; fields of an experiment. `workers`: default as measured.
+        Result of `wb.profile`, or its file; fields of an experiment. `workers`: by default the measured number.
     rounds, target, metric, tolerance
         Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, less `tolerance`.
     schemes, effort
@@ -97,13 +97,13 @@ def plan(
     seconds
         Max time of the search, s; candidates that were not tried by then are refused. None: unlimited.
     machines, replay
-        "same": for the measured workers, each in its place. "new": for others of their kind, drawn from the fitted
-        delay model. Default: "same" for as many as were measured. `replay`: use recorded times in place of the fitted
-        delay model; on new machines they are reassigned at random.
+        "same": plan for the measured workers, each in its place. "new": plan for other workers of this kind, drawn from
+        the fitted delay model. Default: "same" if as many workers are planned for as were measured. `replay`: use
+        recorded times in place of the fitted delay model; on new machines they are reassigned at random.
     batches
         Sizes of mini-batches, `Experiment.batch`, to compare as well, each with every scheme. All have the same target.
     progress, **fields
-        Show a bar; other fields of an experiment. optimiser, optimiser_args: for all schemes, not each one's own.
+        Show a bar; other fields of an experiment. If optimiser or optimiser_args are given, all schemes use them.
 
     Raises `SettingError` if a field does not fit, a target is out of reach, or no scheme can be ranked.
 
@@ -183,14 +183,14 @@ class _NotSimulated(Exception):
 
 @dataclass(frozen=True)
 class _Search:
-    """Selection from all schemes to the ranked ones. Reasons for refusing the others are collected."""
+    """Search among all schemes for those to rank. Reasons for refusing the others are collected."""
 
     cluster: ClusterProfile
     base: Experiment  # fields that all candidates have in common
     effort: float
     progress: bool
     metric: str = "loss"
-    deadline: float = float("inf")  # when the search ends, on the monotonic clock, s
+    deadline: float = float("inf")  # end of the search on the monotonic clock, s
     refusals: list[Refusal] = field(default_factory=list)
     simulable: dict[str, list[Candidate]] = field(
         default_factory=dict
@@ -231,7 +231,7 @@ class _Search:
         )
 
     def with_batch(self, schemes: Sequence[str] | None, chosen: bool, aim: Target) -> list[Candidate]:
-        """Return the candidates with mini-batches that were tried to the target of the full gradients."""
+        """Return the candidates with mini-batches, simulated up to the target that full gradients have."""
         try:
             every = self.candidates(schemes, chosen)
             own, found = self.aimed(every, aim.loss, 0.0, aim.samples)
@@ -272,12 +272,12 @@ class _Search:
         return known_ones
 
     def nearby(self, all_: Resampling, some: Sequence[Candidate], aim: Target) -> list[Candidate]:
-        """Return more candidates of a scheme, in passes of which each begins near the best so far."""
+        """Return more candidates of a scheme, found in passes. Each pass begins near the best so far."""
         tried = list(some)
         for _ in range(FINER_PASSES):
             more = FINER_SETTINGS if some[0].more is None else some[0].more + len(some) - len(tried)
             if all(map(missed, tried)):
-                more = max(more, 1)  # they get no more seeds, so one more fits into the effort
+                more = max(more, 1)  # these candidates get no further seeds, so the effort allows one more
             near = self.near(tried)[: max(more, 0)]
             new = [] if self.over else self.screened(all_, self.like(tried[0], near, aim))
             if not new:
@@ -286,7 +286,10 @@ class _Search:
         return tried[len(some) :]
 
     def near(self, tried: Sequence[Candidate]) -> list[dict[str, Any]]:
-        """Return parameters near the best of a scheme; if all miss the target, those that wait for more answers."""
+        """Return parameters near the best of a scheme.
+
+        If all miss the target, return some that wait for more answers.
+        """
         scheme, args = tried[0].experiment.scheme, [dict(c.experiment.scheme_args) for c in tried]
         if reached := [c for c in tried if not missed(c)]:
             best = min(reached, key=lambda c: c.mean)
@@ -299,7 +302,7 @@ class _Search:
     def like(self, best: Candidate, near: Sequence[dict[str, Any]], aim: Target) -> list[Candidate]:
         """Return candidates with other parameters of a candidate's scheme, without those that do not fit.
 
-        As the candidate they are all simulated, or all exact.
+        They are simulated if the candidate is, and exact if it is.
         """
         own, found = self.base.replace(optimiser=best.experiment.optimiser), list[Candidate]()
         for args in near:
@@ -314,7 +317,7 @@ class _Search:
     # ------------------------------------------------------------ candidates
 
     def candidates(self, names: Sequence[str] | None, chosen: bool) -> list[Candidate]:
-        """Return candidates that fit, each with a forecast; unless `chosen`, each scheme uses its own optimiser."""
+        """Return the possible candidates, each with a forecast. Unless `chosen`, each scheme uses its own optimiser."""
         wanted = [
             (name, list(known.get(name).candidates(self.base.workers))) for name in names or known.names()
         ]
@@ -343,7 +346,7 @@ class _Search:
     ) -> tuple[Target, list[Candidate]]:
         """Choose the target. Return it, the exact candidates with their step, and other candidates worth simulating."""
         exact, others = list[Candidate](), list[Candidate]()
-        for c in found:  # with its own optimiser, even an exact scheme visits other models
+        for c in found:  # an exact scheme with an optimiser of its own visits other models than the others
             (exact if c.exact and c.experiment.optimiser == self.base.optimiser else others).append(c)
         share = self.effort / (1 + sum(not _follows(known.get(name)) for name in known.names()))
         tuned = bool(self.effort) and leaves_step_open(self.base)
@@ -366,7 +369,7 @@ class _Search:
     # ------------------------------------------------------------ rounds to the target
 
     def tried(self, others: Sequence[Candidate], aim: Target, share: float) -> list[Candidate]:
-        """Return some configurations of every scheme, with the trials to make of them.
+        """Return some configurations of every scheme, with simulations to be made of them.
 
         All schemes have the same share of the effort, so the result of one does not depend on other schemes.
         """
@@ -401,7 +404,7 @@ class _Search:
         return able
 
     def with_trials(self, others: Sequence[Candidate], aim: Target) -> list[Candidate]:
-        """Return the candidates with the step to search around, without those whose optimiser misses the target."""
+        """Return the candidates with their central step. Candidates whose optimiser misses the target are refused."""
         centres = {self.base.optimiser: aim.times}
         ready = []
         for c in others:
@@ -444,7 +447,7 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
         raise SettingError(
             f"samples = {e.shape()[0]}: {scheme} would leave workers without any; take more samples"
         )
-    lost_digits(built, e.workers, e.problem_spec.width)  # raises what a run would raise
+    lost_digits(built, e.workers, e.problem_spec.width)  # raises the same errors as a run
     task = cluster.task(e)
     check_memory(cluster, e, float(loads.mean()))
     placed = settled(cluster.placed(e, task))

@@ -30,15 +30,15 @@ from workbench.core.forecasting import Forecast, first_rounds
 
 PREDICTION_SEEDS = 24  # number of resampled predictions
 FAR_BEHIND_SEEDS = 5  # number of resampled predictions for candidates far behind
-MAX_SHARPENED = 3  # max number of simulated configurations of a scheme that get all predictions
-FAR_BEHIND_RATIO = 2.0  # max ratio to the best choice's time up to which a choice gets all predictions
+MAX_SHARPENED = 3  # max number of simulated configurations per scheme that get all predictions
+FAR_BEHIND_RATIO = 2.0  # max ratio of a choice's time to the best one's, so that it gets all predictions
 MAX_FORECAST_ROUNDS = 300  # max rounds of a forecast; rounds of longer runs take equally long on average
-FORECAST_ERROR_RATIO = 1.02  # ratio of times that is within the error of a forecast
+FORECAST_ERROR_RATIO = 1.02  # a ratio of times up to this is within the error of a forecast
 MISFIT_ROUNDS = 64  # rounds of a forecast by recorded times
 # blocks of the record that are compared, and least rounds of each; with fewer rounds, its halves are
 MISFIT_BLOCKS, MIN_BLOCK_ROUNDS = 4, 8
 NOMINAL_COVERAGE = 0.9  # nominal coverage of the intervals
-COMPARED_SEEDS = 48  # seeds on each cluster for the difference of two choices
+COMPARED_SEEDS = 48  # number of seeds on each cluster for the difference of two choices
 # max number of choices that are compared under `COMPARED_SEEDS`, and max ratio of their time to the first
 MAX_COMPARED_CHOICES, COMPARED_RATIO = 8, 1.5
 MIN_CONFIDENCE = 0.95  # min probability that no choice is faster, for advice without a runner-up
@@ -49,7 +49,7 @@ MIN_CLUSTER_SHARE = 2 / 3  # min share of the clusters on which a measurement of
 class Candidate:
     """Scheme with its parameters on the cluster, and its forecast."""
 
-    experiment: Experiment  # on the cluster as measured
+    experiment: Experiment  # on the measured cluster
     task: Task
     forecast: Forecast
     exact: bool
@@ -60,9 +60,9 @@ class Candidate:
     more: int | None = None
     need: RoundsNeeded | None = None
     seconds: Array = field(default_factory=lambda: np.zeros(0))  # seconds to the target, (resamples,)
-    # seconds to the target as of the first round, (clusters, seeds)
+    # seconds to the target by the time of the first round, (clusters, seeds)
     table: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    misfit: float = 0.0  # error of the fitted delay model, as a standard error of the logarithm of the time
+    misfit: float = 0.0  # standard error of the logarithm of the time that comes from the fitted delay model
 
     @property
     def name(self) -> str:
@@ -73,15 +73,14 @@ class Candidate:
     def mean(self) -> float:
         """Expected seconds to the target.
 
-        If one draw per run matters (permanently slow workers), the mean of a few predictions is imprecise, but there
-        are many first rounds. The few predictions use some of the same draws. Their difference from these first rounds
-        is mostly sampling error, so only its excess is kept (James and Stein). It is kept because later rounds, or
-        their number, may differ.
+        If workers are permanently slow, the mean of a few predictions is imprecise. The mean of many first rounds
+        (`table`) is then used. The difference between the predictions and their own first rounds is added, because
+        later rounds may differ. Only the part beyond its sampling error is added (James and Stein).
         """
         if not (self.table.size and self.experiment.delays.per_run):
             return float(self.seconds.mean())
         beyond = self.seconds - self.table.ravel("F")[: len(self.seconds)]
-        # a few draws may miss rare events
+        # because a few draws may miss rare events
         spread = max(beyond.var(ddof=1), self.table.var(axis=1, ddof=1).mean())
         off, luck = float(beyond.mean()), float(spread) / len(beyond)
         weight = max(1 - luck / off**2, 0.0) if off else 0.0
@@ -91,8 +90,8 @@ class Candidate:
     def interval(self) -> tuple[float, float]:
         """Interval that should contain nine in ten fresh runs.
 
-        With many predictions it has the quantiles k/(n+1), which are right on average for any delay model. With few
-        it is Student's prediction interval on a logarithmic scale. The error of forecasts, `FORECAST_ERROR_RATIO`, is
+        With many predictions it is between two quantiles k/(n+1), which are right on average for any delay model. With
+        few it is Student's prediction interval of the logarithms. The error of forecasts, `FORECAST_ERROR_RATIO`, is
         added as an independent error, and so is `misfit`.
         """
         tail, n = (1 - NOMINAL_COVERAGE) / 2, len(self.seconds)
@@ -113,7 +112,7 @@ class Candidate:
 
     @property
     def pace(self) -> Array:
-        """Ratio of a simulated round's time to a forecast one under each of these seeds, if there are simulations."""
+        """Ratio of the simulated to the forecast round time under each seed that was simulated."""
         return np.ones(1) if self.need is None else self.need.pace
 
 
@@ -126,7 +125,7 @@ class Resampling:
     seed: int
 
     def again(self, c: Candidate, k: int) -> Experiment:
-        """Return the candidate on the k-th cluster that the measurement allows, with another seed for each."""
+        """Return the candidate on the k-th resampled cluster, with the k-th seed."""
         numbers: Sequence[Fitted] = self.cluster.resampled or (self.cluster.fitted,)
         placed = self.cluster.placed(c.experiment, c.task, numbers[k % len(numbers)])
         return placed.model_copy(update={"seed": self.seed + 1 + k})
@@ -150,7 +149,7 @@ class Resampling:
         return replace(c, seconds=np.array(seconds))
 
     def tabled(self, c: Candidate) -> Candidate:
-        """Return the candidate with first rounds on every cluster under many seeds, those of predictions included."""
+        """Return the candidate with first-round times on every cluster, under many seeds."""
         clusters = len(self.cluster.resampled) or 1
         rows = []
         for k in range(clusters):
@@ -169,7 +168,7 @@ def screened(
 ) -> list[Candidate]:
     """Return each candidate with its step and a few predictions. Rounds are NaN if it misses the target.
 
-    After `deadline` (on the monotonic clock, s) only the candidates so far are returned, at least one.
+    After `deadline` (on the monotonic clock, s) only the candidates evaluated so far are returned, at least one.
     """
     some = list[Candidate]()
     with Bar("choosing steps", "candidate", len(found), progress) as bar:
@@ -266,7 +265,7 @@ def sharpened(
 
 
 def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates. The means of the fastest and of those close behind it are taken over many more draws."""
+    """Return the candidates, with means over many more draws for the fastest and those close behind it."""
     known = list(found)
     while open_ := [i for i in _front(known) if not known[i].table.size]:
         for i in open_:
@@ -283,7 +282,7 @@ def _front(known: Sequence[Candidate]) -> list[int]:
 
 
 def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
-    """Return a choice that may be faster than the first, or None if none is by more than 2 % in 19 of 20 cases.
+    """Return a choice that may be faster than the first one. None if in 19 of 20 cases no choice is faster by over 2 %.
 
     The difference of two choices has two parts. One is sampling error of runs, on any cluster. The other is the
     difference between the clusters that the measurement allows, which a larger measurement would reduce.
@@ -308,11 +307,11 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
 def enough(took: Array) -> float:
     """Return the factor for a measurement that decides, on two of three clusters, which choice is best to 2 %.
 
-    `took`: (choices, clusters). For any true cluster, a measurement that is larger by a factor leaves clusters
-    possible that are nearer by the root of it. Distances are in normal scores of the clusters' order along the
-    direction in which they differ most, so any delay model is possible. It is large enough if one choice is within 2
-    % of the best on all of them. The direction depends on the differences between choices. The factor is therefore a
-    few times the present size, and not the one that would separate nearly equal choices.
+    `took`: (choices, clusters). A measurement that is larger by a factor f leaves a smaller set of possible clusters:
+    their distance from the true one shrinks by the root of f. Distances are normal scores of the clusters' order along
+    the direction in which they differ most, so no delay model is assumed. A measurement is large enough if one choice
+    is within 2 % of the best on all clusters that remain possible. The direction depends on the differences between
+    choices. The factor is therefore moderate, because nearly equal choices need not be separated.
     """
     logs = np.log(took)
     along = np.linalg.svd(logs - logs.mean(axis=1, keepdims=True), full_matrices=False)[2][0]
@@ -329,8 +328,8 @@ def enough(took: Array) -> float:
 def _saved(first: Candidate, other: Candidate) -> Array:
     """Return the share of the first's time that another choice saves on each cluster, (clusters,).
 
-    The means over few seeds vary on one cluster (analysis of variance). That variance is sampling error, by which the
-    effects of the clusters are shrunk.
+    The differences of clusters contain sampling error, because each is a mean over few seeds. An analysis of variance
+    estimates this error, and the differences are shrunk so that their variance does not contain it.
     """
     means = first.table.mean(axis=1)
     saved = (first.table - other.table) / means[:, None]

@@ -1,4 +1,4 @@
-"""A measured cluster, as the environment of an experiment.
+"""A measured cluster, which replaces the delays and links of an experiment.
 
 `ClusterProfile.experiment` replaces the delays, link and decoding speed of an experiment by measured ones, for the
 load and the messages of its scheme. Forecasts, the virtual clock and the planner need nothing else.
@@ -38,8 +38,8 @@ class Task(NamedTuple):
     load: float  # samples, averaged over the workers
     floats: int  # parameters of the model
     message: float  # values in a message
-    piece: float = 1.0  # largest share of the task that is computed without checking for cancellation
-    # messages of a worker: the model that it receives, and its answer; in a ring, two of a model's length
+    piece: float = 1.0  # largest share of the task that is computed without a check for cancellation
+    # number of messages of a worker: the received model and the answer; in a ring, two of a model's length
     messages: int = 2
     relays: int = 0  # number of nodes between the last worker and the master, one after another
 
@@ -63,7 +63,7 @@ class ClusterProfile(Measurements):
     def seconds(self, samples: float, floats: int, fitted: Fitted | None = None) -> float:
         """Return the typical seconds of a worker's task.
 
-        It interpolates the measured times with the shape of the fitted work.
+        Measured times are interpolated in proportion to the fitted cost of work.
         """
         numbers = fitted or self.fitted
         fits = [numbers.work.seconds(each.samples, each.floats) for each in self.recorded]
@@ -80,7 +80,7 @@ class ClusterProfile(Measurements):
         numbers = fitted or self.fitted
         place = self.nearest(samples, floats)
         delay_model = numbers.delay_models[place]
-        # resampled rounds have another typical time
+        # in resampled rounds, the typical time differs
         timed = self.fitted if delay_model is None else numbers
         fixed = timed.work.before(samples, floats) * samples
         per_sample = max(self.seconds(samples, floats, timed), 1e-12) / (samples + fixed)
@@ -94,8 +94,8 @@ class ClusterProfile(Measurements):
     def link(self, floats: float, fitted: Fitted | None = None, workers: int | None = None) -> Link:
         """Return the link for messages of that length. The port's time per message is part of the bandwidth.
 
-        `workers`: number of workers (default: the measured ones). If measured links differ, so do these, in the same
-        proportions.
+        `workers`: number of workers (default: the measured ones). If measured links form groups, these workers have
+        groups in the same proportions.
         """
         port = (fitted or self.fitted).port
 
@@ -145,7 +145,7 @@ class ClusterProfile(Measurements):
         if not self.real:
             return Task(load, floats, message)
         plan, pieces = scheme.plan(e.workers, samples), 1
-        if plan.answers > 1:  # workers with several answers go from part to part
+        if plan.answers > 1:  # workers with several answers compute one part after another
             pieces = max(len(work.parts) for work in plan.work[1:])
         rooted = plan.parent[1:].max() >= 0
         messages, relays = (1 + plan.answers, int(plan.depth.max()) - 1) if rooted else (2, 0)
@@ -154,7 +154,10 @@ class ClusterProfile(Measurements):
         )
 
     def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
-        """Return the experiment on this cluster, as `experiment` does, for a known task."""
+        """Return the experiment on this cluster, like `experiment`, with the result of `task` passed in.
+
+        `fitted`: resampled fit.
+        """
         numbers = fitted or self.fitted
         delay_model = self.delays(task.load, task.floats, numbers)
         if (
@@ -180,8 +183,8 @@ class ClusterProfile(Measurements):
     def forecast(self, e: Experiment, rounds: int | None = None, seed: int | None = None) -> Forecast:
         """Forecast an experiment on this cluster. Its own delays and link are ignored.
 
-        It is `wb.forecast` of `experiment(e)`, plus two delays of real workers: cores that they share, and work that
-        they cannot cancel at once.
+        It is `wb.forecast` of `experiment(e)`, plus two delays of real workers: they share cores, and cannot cancel
+        work at once.
         """
         task = self.task(e)
         return self.forecast_of(self.placed(e, task), task, rounds, seed)
@@ -194,10 +197,10 @@ class ClusterProfile(Measurements):
         return forecast(e.model_copy(update={"faults": ()}), rounds, seed, self.sharing(e.workers, task))
 
     def crowded(self, e: Experiment, task: Task) -> Experiment:
-        """Return an experiment whose workers never pause, as they are slowed down by the cores that they share.
+        """Return the experiment with delays that include shared cores, for schemes whose workers never pause.
 
-        It is for schemes whose rounds overlap (ASGD, FedBuff): each worker always computes, so a worker has its
-        share of the host's cores. Experiments with other schemes are unchanged.
+        In schemes whose rounds overlap (ASGD, FedBuff), all workers compute all the time. So each one has an equal
+        share of its host's cores. Experiments with other schemes are unchanged.
         """
         sharing, scheme = self.sharing(e.workers, task), e.built_scheme
         if sharing is None or not (scheme.self_paced or scheme.delayed):
@@ -208,16 +211,16 @@ class ClusterProfile(Measurements):
         return e.model_copy(update={"delays": slowed})
 
     def sharing(self, workers: int, task: Task) -> Sharing | None:
-        """Return which of `workers` workers share cores, as the measured ones did, or None if simulated."""
+        """Return which of `workers` workers share cores, in measured proportions; None for a simulated profile."""
         if not self.real:
             return None
         measured = self.host_of_each()
-        # each host has its share of the workers
+        # the workers are divided among hosts in the measured proportions
         fewer = np.sort(measured)[np.arange(workers) * len(measured) // workers]
         hosts = measured[:workers] if self.same_machines and workers <= len(measured) else fewer
         busy = self.recorded[self.nearest(task.load, task.floats)].busy
         cores = (np.inf if host.cores is None or not busy else host.cores / busy for host in self.hosts)
-        # If the link cannot be measured, messages take half of the core time of a star's task without samples.
+        # If the link could not be measured, messages take half of the core time of an empty task in a star.
         hidden = self.fitted.port == PortFit(downloads=False)
         each = self.fitted.work.seconds(0, task.floats) / 2 if hidden else 0.0
         return Sharing(
@@ -284,14 +287,17 @@ def scaled(delay_model: Delays, factor: float) -> Delays:
 
 
 def with_fixed(delay_model: Delays, fixed: float) -> Delays:
-    """Return a delay model whose tasks have a start-up cost, a number of samples; for a mixture, of all components."""
+    """Return a delay model with a start-up cost per task, in samples. In a mixture, all components get it."""
     changes = _each_part(delay_model, lambda part: with_fixed(part, fixed))
     own = {"fixed": fixed} if isinstance(delay_model, PerSample) else {}
     return delay_model.model_copy(update={**own, **changes})
 
 
 def _each_part(delay_model: Delays, change: Callable[[Delays], Delays]) -> dict[str, Any]:
-    """Return the fields of a delay model that hold others, changed. A factor common to a group stays as it is."""
+    """Apply a change to the delay models that a delay model contains. Return its changed fields.
+
+    Factors of groups stay.
+    """
     found: dict[str, Any] = {}
     for name in type(delay_model).model_fields:
         value = getattr(delay_model, name)

@@ -20,13 +20,13 @@ def quantity_of(seconds: float) -> str:
     if seconds >= 1000.0:
         return f"{seconds:.0f} s"
     for scale, unit in ((1.0, "s"), (1e3, "ms")):
-        if float(f"{seconds * scale:.3g}") >= 1.0:  # 0.9999 ms is 1 ms
+        if float(f"{seconds * scale:.3g}") >= 1.0:  # so that 0.9999 ms is written as 1 ms
             return f"{seconds * scale:.3g} {unit}"
     return f"{seconds * 1e6:.3g} µs"
 
 
 def quantity(value: float, x: str) -> str:
-    """Return a value on the x axis as text with its unit.
+    """Return the value of a setting, `x`, as text with its unit.
 
     >>> quantity(2_120_000, "bytes"), quantity(12.34, "time")
     ('2.12 MB', '12.3 s')

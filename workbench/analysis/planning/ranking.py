@@ -50,9 +50,9 @@ def _choice(c: Candidate, aim: Target, sure: float) -> Choice:
 
 
 def _wins(found: Sequence[Candidate]) -> list[float]:
-    """Return the share of resamples in which each candidate is the fastest, over those that all have.
+    """Return the share of resamples in which each candidate is the fastest, among resamples that all candidates have.
 
-    Of equally good candidates, the one that is ranked first counts, so that similar ones do not split the share.
+    Among equally fast candidates, the one that is ranked first wins, so that similar ones do not split the share.
     """
     times = np.array(
         [

@@ -29,22 +29,23 @@ from workbench.core.running.simulated import timeline
 from workbench.core.theory.sequential import delayed_step
 from workbench.core.trace.learning import Commits, Progress, learn
 
-REFINEMENTS = 4  # passes of `tune`: one over the grids, the others near the best
-REFINED = 4  # optimisers near the best of the grid that an experiment tries, without a given budget
+REFINEMENTS = 4  # number of passes of `tune`: one over the grids, and others near the best
+# number of optimisers near the best of the grid that are tried per experiment if no budget is given
+REFINED = 4
 
 
 def search(
     experiment: Experiment, settings: Iterable[Mapping[str, Any]]
 ) -> list[tuple[float, dict[str, Any]]]:
-    """Return the seconds of a whole run with each of some settings of its scheme, the least first.
+    """Return the seconds of a whole run for each of the given settings of the scheme, the fastest first.
 
     Settings that do not fit are left out.
 
     Of settings with equal times, the one with the least load comes first.
 
-    All settings get the experiment's own stragglers: those of its seed, or recorded ones. The scheme's other
-    parameters do not change. Follows Krishnan et al. 2023, Appendix, where the delays are those of some rounds
-    without a code. No data are read.
+    All settings get the experiment's own stragglers: those of its seed, or recorded ones. The scheme's other parameters
+    do not change. Follows Krishnan et al. 2023, Appendix, where the delays were recorded in rounds without a code. No
+    data are read.
 
     >>> from workbench.core.schemes.sequential import SRSGC
     >>> e = Experiment(scheme="SR-SGC", workers=4, rounds=20, delays={"kind": "markov", "p_slow": 0.1})
@@ -148,7 +149,7 @@ def _chosen(
 
 
 def _with(e: Experiment, optimiser: Optimiser) -> Experiment:
-    """Return the experiment with an optimiser, whose step the workers take too where the scheme says so."""
+    """Return the experiment with an optimiser. If the scheme has `with_step`, its workers take the same step."""
     step = getattr(optimiser, "step", None)
     more = {} if step is None else e.built_scheme.with_step(step)
     return e.replace(
@@ -206,9 +207,9 @@ def _refined(
     budget: int,
     progress: Callable[[int, int], None],
 ) -> dict[int, Optimiser]:
-    """Return each experiment's best optimiser of its grid, or near the best of what was tried before.
+    """Return each experiment's best optimiser, after a pass over its grid and passes near the best so far.
 
-    `progress` is called with the number of the pass and that of the round.
+    `progress` is called with the number of the pass and the number of the round.
     """
     tried = {i: {_key(optimiser) for optimiser in grid} for i, grid in grids.items()}
     found = best = _best(problem, runs, grids, partial(progress, 0))
@@ -272,7 +273,7 @@ def _best(
     learnt = learn(problem, commits, progress)
     ends += [(found.loss[-1], *pair) for found, pair in zip(learnt, pairs, strict=True)]
     finite = sorted((end for end in ends if np.isfinite(end[0])), key=lambda end: end[0], reverse=True)
-    return {i: optimiser for _, i, optimiser in finite}  # the last entry of an experiment remains
+    return {i: optimiser for _, i, optimiser in finite}  # the last entry of each experiment counts
 
 
 def _simulated(e: Experiment, problem: Problem) -> float:

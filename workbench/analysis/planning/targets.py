@@ -1,4 +1,4 @@
-"""Number of rounds that a scheme needs to reach a loss, at a suitable step, simulated on the virtual clock.
+"""Number of rounds that a scheme needs to reach a loss, at a step chosen for it, simulated on the virtual clock.
 
 All exact schemes visit the same models, so one set of trajectories is enough for all. The commits of an inexact
 scheme depend on which workers are late, and the requests of an adaptive one on the models. These run on the cluster's
@@ -7,8 +7,8 @@ own delays, over several seeds, on as many of the samples as `effort` allows.
 Steps are chosen by the same rule for all. Exact schemes use the step among `EXACT_STEPS`, in units of the automatic
 step, that reaches the loss in the fewest rounds. Inexact ones start from that step, times the factor that makes their
 estimate unbiased. (It is N/(N-S) for SGD, which commits the plain sum of N-S of N answers.) They try it times each of
-`INEXACT_STEPS`. In asynchronous schemes, a commit has fewer answers than there are workers. Steps are then smaller by
-this ratio, and more rounds are allowed.
+`INEXACT_STEPS`. In asynchronous schemes, a commit has fewer answers than there are workers. Steps are multiplied by the
+ratio of the two numbers, and rounds are divided by it.
 
 Data dependent schemes cannot share passes over the data, so they try fewer steps. These are `LAZY_STEPS` around the
 best step of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try
@@ -72,7 +72,8 @@ class Target:
     loss: float | None = None  # None: nothing was simulated, and the rounds are the given ones
     samples: int = 0  # number of samples in the simulations
     source: str = "theory: same models as every exact scheme"
-    times: float | None = None  # best step of exact schemes, in automatic ones; None: the experiment's own
+    # best step of exact schemes, as a multiple of the automatic one; None: the experiment's own step
+    times: float | None = None
     smoothness: float = 1.0  # smoothness of the simulated problem; the automatic step is its inverse
     metric: str = "loss"  # metric of the value in `loss`
 
@@ -85,7 +86,8 @@ class RoundsNeeded:
     # (seeds,) ratio of a simulated round's time to a forecast one: below 1 if the forecast is an upper bound
     pace: Array
     optimiser: Optimiser
-    times: float | None  # step over the automatic one; None: the experiment has its own step
+    # chosen step, as a multiple of the automatic one; None: the experiment has its own step
+    times: float | None
     source: str
 
 
@@ -140,9 +142,9 @@ def reference(
 
 
 def centre(e: Experiment, aim: Target) -> float | None:
-    """Return the step with which the experiment's optimiser reaches the target in the fewest rounds.
+    """Return the step with which full gradients reach the target in the fewest rounds.
 
-    It is for full gradients, and relative to the automatic step; None if no step reaches the target.
+    The step is a multiple of the automatic step of the experiment's optimiser. None if no step reaches the target.
     """
     assert aim.loss is not None
     small = reduced(e.replace(scheme=REFERENCE_SCHEME, scheme_args={}), aim.samples)
@@ -165,7 +167,7 @@ def leaves_step_open(e: Experiment) -> bool:
 
 
 def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Optimiser:
-    """Return the optimiser with `times` its automatic step; with None, unchanged."""
+    """Return the optimiser with its automatic step multiplied by `times`. With None, it is unchanged."""
     return optimiser if times is None else optimiser.scaled(times, smoothness)
 
 
@@ -188,7 +190,10 @@ def _exact(
 
 
 def _interval(e: Experiment) -> int:
-    """Return the rounds between evaluations; with mini-batches as in a run, so that the same values are compared."""
+    """Return the number of rounds between evaluations.
+
+    With mini-batches it is that of a run, so that the same values are compared.
+    """
     return 1 if e.batch is None else e.evaluation_interval
 
 
@@ -199,9 +204,9 @@ def _first(values: Array, target: float, metric: str, batch: int | None) -> Arra
 
 
 def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
-    """Return the experiment on so few samples that `rounds` rounds of them stay within the effort.
+    """Return the experiment on fewer samples, so that simulating `rounds` rounds stays within the effort.
 
-    With mini-batches an epoch has several, all of one size, so that every part has samples in each.
+    With mini-batches, an epoch still has several of equal size, and each of them has samples of every part.
     """
     samples, floats = e.shape()
     few = max(int(effort / max(rounds * floats, 1)), 4 * e.workers)
@@ -240,7 +245,10 @@ def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
 
 
 def _gone_through(e: Experiment, samples: int) -> float:
-    """Return the samples computed per round; with mini-batches, one of these and a share of an evaluation."""
+    """Return the number of samples that are processed per round.
+
+    With mini-batches, these are one batch and a share of an evaluation.
+    """
     return float(samples if e.batch is None else min(e.batch, samples) + samples / e.evaluation_interval)
 
 
@@ -260,7 +268,7 @@ def tried_by(e: Experiment) -> tuple[float, ...]:
 
 
 def portion(e: Experiment) -> float:
-    """Return the answers of a commit over the number of workers if workers do not wait for it; else 1."""
+    """Return the ratio of answers per commit to workers if workers do not wait for the commit, else 1."""
     if e.plan.versions == 1:
         return 1.0
     return min(1.0, forecast(e, 4 * e.workers).messages / e.workers)
@@ -318,7 +326,7 @@ class Trials:
         return stepped(e.build_optimiser(), times, self.aim.smoothness)
 
     def _chosen(self, small: Sequence[Experiment], centre: float) -> float:
-        """Return the step with the least time to the target, or the smallest if none reaches it."""
+        """Return the step with the shortest time to the target, or the smallest step if none reaches it."""
         if small[0].built_scheme.numeric:
             for steps in (tried_by(small[0]), SMALL_STEPS):
                 tried, seconds = [centre * k for k in steps], np.zeros(0)
@@ -334,7 +342,7 @@ class Trials:
         return min(tried) if np.isnan(seconds).all() else tried[int(np.nanargmin(seconds))]
 
     def _soon(self, e: Experiment) -> int:
-        """Return the rounds that are simulated at first, up to one after which the loss is evaluated."""
+        """Return the number of rounds that are simulated at first. The loss is evaluated after the last of them."""
         every = e.evaluation_interval
         return min(-(-round(USUAL_ROUNDS_RATIO * self.aim.rounds) // every) * every, self.aim.longest)
 
@@ -371,7 +379,7 @@ class Trials:
         assert self.centre is not None
         e = small[0]
         tried = [self.centre * _unbiasing(e, commits) * k for k in INEXACT_STEPS]
-        if lag := e.plan.versions - 1:  # old gradients tolerate only smaller steps
+        if lag := e.plan.versions - 1:  # gradients of older models need smaller steps
             tried += [k * delayed_step(lag) for k in tried]
         return tried, self._reached(small, tried, commits, times)
 
@@ -474,7 +482,7 @@ def _end(timeline: Timeline, rounds: float) -> float:
 
 
 def _unbiasing(e: Experiment, runs: Sequence[Coefficients]) -> float:
-    """Return the factor that unbiases a commit: all samples over its samples on average, such as N/(N-S)."""
+    """Return the factor that makes a commit unbiased: all samples over its mean number of samples, such as N/(N-S)."""
     sizes, samples = e.plan.sizes, e.plan.samples
     weights = [
         w.total(len(sizes)) if isinstance(w, VersionedWeights) else w for run in runs for w in run.weights

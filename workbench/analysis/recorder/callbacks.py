@@ -34,8 +34,8 @@ def lightning_callback(recorder: Any) -> Any:
 def transformers_callback(recorder: Any) -> Any:
     """Return a callback of Hugging Face's Trainer that records from `on_train_begin` to `on_train_end`.
 
-    The work of a batch is measured when the model gets it: its loader is a batch ahead. Raises `ImportError` if
-    transformers is not installed.
+    The work of a batch is measured when the model gets it, because the Trainer's loader is one batch ahead. Raises
+    `ImportError` if transformers is not installed.
     """
     base: Any = import_module("transformers").TrainerCallback
 

@@ -12,7 +12,7 @@ MS_PER_SECOND = 1e3
 
 
 class Marks:
-    """Moments at which phases of one step begin. The last one is the end of the step.
+    """Moments at which the phases of one step begin. The last one is the end of the step.
 
     With a device, an event is recorded in its current stream beside each moment. The stream reaches the event when all
     work before it is done. The time between two events is therefore what the phase takes on the device.
@@ -29,7 +29,7 @@ class Marks:
         self.events: list[Any] = []
 
     def add(self, phase: str, event: Any = None) -> None:
-        """Record the begin of a phase now. `event`: event recorded in the stream of the device, if there is one."""
+        """Record that a phase begins now. `event`: event recorded in the stream of the device, if there is one."""
         self.moments.append(perf_counter())
         self.phases.append(phase)
         if event is not None:
@@ -60,7 +60,7 @@ class Marks:
 
     def _spans(self) -> list[float]:
         if self.on_device:
-            with suppress(RuntimeError):  # as above; then the clock of the processor counts
+            with suppress(RuntimeError):  # the event is unusable, so the clock of the processor counts
                 self.events[-1].synchronize()
                 pairs = pairwise(self.events)
                 return [max(before.elapsed_time(after), 0.0) / MS_PER_SECOND for before, after in pairs]
@@ -70,8 +70,8 @@ class Marks:
 class Events:
     """Pool of CUDA events, because making an event costs more than recording it.
 
-    `make`: class of the events. `is_ready`: whether the device is in use yet. If an event cannot be recorded, no
-    further events are used, and the training continues.
+    `make`: class of the events. `is_ready`: returns whether the program uses the device yet. If an event cannot be
+    recorded, no further events are used, and the training continues.
     """
 
     def __init__(self, make: Any, is_ready: Callable[[], bool]) -> None:
@@ -80,13 +80,13 @@ class Events:
         self.are_used = True
 
     def recorded(self) -> Any:
-        """Return an event that is recorded in the current stream now; None without a device that is in use."""
+        """Return an event that is recorded in the current stream now, or None if no device is in use."""
         if not self.are_used or not self._is_ready():
             return None
         event = self._free.pop() if self._free else self._make(enable_timing=True)
         try:
             event.record()
-        except RuntimeError:  # for example, the process has changed its device since
+        except RuntimeError:  # for example, because the process now uses another device
             self.are_used = False
             return None
         return event

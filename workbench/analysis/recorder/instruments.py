@@ -115,7 +115,10 @@ class Instruments:
                 hook.remove()
 
     def _last_callback(self, tensors: Any) -> Any:
-        """Let the first operation of a backward pass queue a callback. Return the hook, or None if it cannot."""
+        """Let the first operation of a backward pass queue a callback.
+
+        Return the hook, or None if no hook can be set.
+        """
         from torch.autograd import Variable
 
         first = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
@@ -147,6 +150,6 @@ class Instruments:
 
 
 def _restore(owner: Any, name: str, wrapped: Any, given: Any) -> None:
-    """Restore the function, unless other code has wrapped it since."""
+    """Restore the function, unless other code has wrapped it in the meantime."""
     if getattr(owner, name) is wrapped:
         setattr(owner, name, given)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-MESSAGE_FLOATS, REPEATS = 65536, 5  # size of a message; messages of a probe, of which the fastest counts
+# float32 values of a message; messages of a probe, of which the fastest counts
+MESSAGE_FLOATS, REPEATS = 65536, 5
 
 
 def probe() -> float:
-    """Return the seconds of a message of 256 KiB to the next rank, and of its empty answer, or 0 for a single rank.
+    """Return the seconds of a 256 KiB message to the next rank and its empty answer, or 0 if there is one rank.
 
-    All ranks must call it at the same time. No rank has two messages at once, so that a slow link delays no other.
-    The answer of a slow receiver also takes long, so the fastest of several messages counts.
+    All ranks must call it at the same time. No rank handles two messages at once, so a slow link does not delay another
+    one. The answer of a slow receiver also takes long, so the fastest of several messages counts.
     """
     import torch
     from torch import distributed

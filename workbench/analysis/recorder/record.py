@@ -38,10 +38,10 @@ from workbench.analysis.recorder.work import work_of
 from workbench.core.base.files import private_folder
 from workbench.core.base.settings import SettingError, check_kind, user_path
 
-WRITE_EVERY_S = 5.0  # s between two writes, unless a file is full before
+WRITE_EVERY_S = 5.0  # s between two writes, unless a file is full earlier
 MAX_PROBES = 100  # max number of probes of a link that are kept
 MIN_EVERY_S = 0.05  # min time between two writes, s, because more frequent ones would slow the job down
-# names of the rank, and of the number of ranks, in environments of torchrun, Slurm and MPI
+# environment variables of torchrun, Slurm and MPI with the rank, and with the number of ranks
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _UNKNOWN = float("nan")
 _open: list[Recorder] = []  # the recorder of this process
@@ -86,7 +86,7 @@ class Recorder:
                 f"folder = {str(self.folder)!r}: this process records into {_open[0].folder} already"
             )
         private_folder(self.folder)
-        if self._closed:  # it is used again, and writes another attempt
+        if self._closed:  # a second use of this recorder writes another attempt
             Recorder.__init__(self, self.folder, self.every, self._work_of)
         self._events = _events()
         self._timeline = Timeline(self._events.recorded if self._events else lambda: None)
@@ -125,14 +125,16 @@ class Recorder:
     def step(self, **work: float) -> None:
         """End a step. From the first call on, steps end here, and not with the optimiser.
 
-        `work`: its samples, tokens, and squares (sum of the squared lengths of its sequences).
+        `work`: samples, tokens and squares (sum of the squared lengths of the sequences) of this step.
         """
         self._manual = True
         self._add_work(work)
         self._end_step()
 
     def probe_links(self) -> None:
-        """Measure the link to the next rank. All ranks must call it in the same step, for example in each thousandth.
+        """Measure the link to the next rank.
+
+        All ranks must call it in the same step, for example in every thousandth step.
 
         A step's exchange ends for all ranks at once, so its time does not show which link is slow.
         """
@@ -175,7 +177,7 @@ class Recorder:
     def measure(self, inputs: Any) -> None:
         """Add the work of a batch to the step.
 
-        Batches of DataLoaders are no longer measured, as they may come before the step in which they are used.
+        From the first call on, batches of DataLoaders are not measured, because they may be loaded in an earlier step.
         """
         if self._measures_batches:
             self._measures_batches, self._work = False, {}
@@ -230,11 +232,11 @@ class Recorder:
             self._write()
 
     def _write(self) -> None:
-        """Write full segments, and the one that is not full yet. Training continues if that fails."""
+        """Write all full segments and the current one. Training continues if this fails."""
         try:
             while len(self._rows) >= SEGMENT_STEPS:
                 self._write_segment(self._rows[:SEGMENT_STEPS])
-                del self._rows[:SEGMENT_STEPS]  # rows that were appended meanwhile stay
+                del self._rows[:SEGMENT_STEPS]  # rows that were appended during the write stay
                 self._segment += 1
             if self._rows:
                 self._write_segment(self._rows[:])
@@ -274,7 +276,7 @@ def record(
     Parameters
     ----------
     folder
-        Folder of the recording, the same for all ranks. A job that starts again writes another attempt beside it.
+        Folder of the recording, the same for all ranks. A job that starts again writes another attempt into it.
     every
         Seconds between two writes.
     work

@@ -25,7 +25,7 @@ FIELDS = ("ended", *PHASES, FORWARD_EXCHANGE, "processor", *WORK)
 ROW = np.dtype([("step", np.int64), *((name, np.float64) for name in FIELDS)])
 StepRows = NDArray[np.void]  # rows of the type `ROW`
 SEGMENT_STEPS = 4096  # max number of steps in a file
-FORMAT = 1  # number of the format; a reader refuses larger ones
+FORMAT = 1  # version of the file format; a reader refuses higher versions
 
 _NAME = re.compile(r"rank(\d{1,9})\.(\d{1,6})\.(\d{6,9})\.npz")
 

@@ -1,4 +1,4 @@
-"""Phases of the current step. The phase of a rank follows from the calls that begin and end."""
+"""Phases of the current step, derived from the calls that begin and end in a rank."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class Timeline:
     def __init__(self, event: Callable[[], Any] = lambda: None) -> None:
         self._event = event  # returns an event of the device that is recorded now, or None
         self._marks = Marks()
-        self._outer: list[str] = []  # phases to which exchanges within them return
+        self._outer: list[
+            str
+        ] = []  # stack of the phases around the current one, such as backward around an exchange
         self._backward = False
         self.begin(OTHER)
 
@@ -43,7 +45,7 @@ class Timeline:
 
     def data_begins(self) -> None:
         """Record that the rank begins to wait for its next batch."""
-        if self.phase == OPTIMISER:  # not the end of the step: gradients are accumulated
+        if self.phase == OPTIMISER:  # the step has not ended: gradients are accumulated over several batches
             self._marks.phases[-1] = FORWARD
         self.begin(DATA)
 

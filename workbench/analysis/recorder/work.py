@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 TOKEN_FIELD = "input_ids"
-WHOLE_TYPES = ("torch.int64", "torch.int32")  # types of tokens
+WHOLE_TYPES = ("torch.int64", "torch.int32")  # types of token ids
 MAX_DEPTH = 3  # max depth of batches within batches
 
 
 def work_of(batch: Any) -> dict[str, float]:
-    """Return the samples of a batch and, for token ids in two dimensions, tokens and squares, or {} if unknown.
+    """Return the samples of a batch and, for 2-D token ids, its tokens and squares. Return {} if they are unknown.
 
-    Padding counts, because it is computed. `squares` is the sum of the squared lengths, to which attention is
-    proportional.
+    Padding counts, because it is computed too. `squares` is the sum of the squared lengths of the sequences. The cost
+    of attention is proportional to it.
 
     >>> class Ids:
     ...     shape, dtype = (4, 16), "torch.int64"

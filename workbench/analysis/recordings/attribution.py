@@ -29,20 +29,21 @@ from workbench.core.base.types import Array
 # max number of random permutations of a test, and number of permutations in one batch
 MAX_PERMUTATIONS, PERMUTATION_BATCH = 5000, 1000
 MAX_P_FOR_MORE_DRAWS = 0.1  # p-value above which no more permutations are drawn
-# a host is late if each worker is late by at least this share of the lateness of the host's latest worker
+# a host is late if each of its workers is late by at least this share of the lateness of its latest worker
 MIN_HOST_LATENESS_RATIO = 0.5
 # min number (if there are enough steps) and max number of blocks of a recording
 MIN_BLOCKS, MAX_BLOCKS = 16, 256
-STATISTIC_WEIGHTS = 0.4, 0.4, 0.2  # shares of the level: cost, lateness in all steps, spells of lateness
-# number of usual deviations at which lateness is clipped, so that single unusual steps do not decide
+# shares of the significance level for the three statistics: cost, lateness in all steps, spells of lateness
+STATISTIC_WEIGHTS = 0.4, 0.4, 0.2
+# lateness is clipped at this many typical deviations, so that single unusual steps do not decide
 CLIP_DEVIATIONS = 5.0
 MIN_REFERENCE_WORKERS = 6  # min number of other workers for an estimate of autocorrelation
-# p-value above which the spread of the workers' counts of late steps explains a late worker
+# above this p-value, the spread of the other workers' counts of late steps explains a late worker
 MIN_P_SPREAD = 0.02
-# workers are unequal if the variance exceeds this many times the variance that autocorrelation explains
+# workers are unequal if their counts vary by more than this multiple of what autocorrelation explains
 UNLIKE_VARIANCE_RATIO = 4.0
-MEAN_ORDER_GAP = 0.7  # mean gap between the two largest of several values, in standard deviations
-MAX_P_OWN_VARIATION = 0.05  # p-value above which a worker's own variation explains its lateness
+MEAN_ORDER_GAP = 0.7  # mean gap between the two largest of several normal values, in standard deviations
+MAX_P_OWN_VARIATION = 0.05  # above this p-value, a worker's own variation explains its lateness
 
 
 def excess_over_median(times: Array) -> Array:
@@ -139,7 +140,7 @@ def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random
     sums = np.add.reduceat(ups, np.arange(0, steps, block), axis=0)
     shuffled = max(float((sums**2).sum()), 1e-300)
     sums = sums * max(_varying(ups, lasts) / shuffled, 1.0) ** 0.5
-    # Sums that differ only by rounding count as equal: with constant times, every order has the same sums.
+    # With constant times, all permutations have the same sums. Sums that differ only by rounding count as equal.
     least, worst = steps * more - 1e-9 * np.abs(score).sum(), np.zeros(0)
     known: Array = np.zeros(len(more))
     while len(worst) < MAX_PERMUTATIONS and known.min() <= MAX_P_FOR_MORE_DRAWS:
@@ -185,12 +186,12 @@ def _spread(score: Array, worker: int) -> float:
 
 
 def _above(score: Any, worst: Array) -> Any:
-    """Return the share of the sorted maxima under the null hypothesis that are at least as large."""
+    """Return the p-value of a score: the share of the sorted random maxima `worst` that are at least as large."""
     return (1 + len(worst) - np.searchsorted(worst, score)) / (1 + len(worst))
 
 
 def _passing(series: Array) -> float:
-    """Return the probability that a series with these deviations, and mean 0, has a mean as large as this."""
+    """Return the probability that a series with these deviations, but with expectation 0, has such a large mean."""
     ups = (series - series.mean())[:, None]
     spread = _varying(ups, variance_inflation(ups)) ** 0.5
     return float(norm.sf(series.sum() / max(spread, 1e-300)))
@@ -221,7 +222,7 @@ def late_p_values(late: Array, known: Array, times: Array) -> Array:
 
 
 def spells_of(times: Array, who: Sequence[int]) -> tuple[Array, list[tuple[int, int]]]:
-    """Return the logarithms of some workers' times over the other workers' usual time, and the spells of lateness.
+    """Return the log ratios of some workers' times to the usual time of the others, and the spells of lateness.
 
     `times`: (steps, workers); a spell is its first step and the step after its last.
     """

@@ -1,6 +1,6 @@
-"""Statement of which workers are slow from averages alone, as summaries of other tools have them.
+"""Diagnosis from averages alone, as in the summaries of other tools: which workers are slow.
 
-A summary has no single steps. So there are no bands, no test against chance, and no predicted savings. The
+A summary has no times of single steps. So there are no bands, no significance tests and no predicted savings. The
 result is the workers whose average is clearly above the median, and the phase that differs most.
 """
 
@@ -18,7 +18,7 @@ AVERAGED = "averaged"  # key of a recording's source: number of averaged steps, 
 
 
 class SlowAverage(NamedTuple):
-    """Worker whose own average time, s, is above the median of all, s, and the phase that differs most."""
+    """Worker whose average own time is clearly above the median of all (both in s), and its slowest phase."""
 
     who: str
     seconds: float
@@ -51,7 +51,7 @@ class Averages:
 
     @classmethod
     def of(cls, job: Recording) -> Self:
-        """Compare the averages of one job. Raise `SettingError` for one worker, or times of 0."""
+        """Compare the averages of one job. Raise `SettingError` for a single worker, or if all times are 0."""
         own = job.table().iloc[0]
         name, median = job.names[0], float(own.median())
         if len(own) < 2:

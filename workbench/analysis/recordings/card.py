@@ -23,7 +23,7 @@ LATE_RATIO = 1.2  # ratio to the step's median from which on a worker is late
 SIGNIFICANCE_LEVEL = 0.01  # p-value up to which a change, or a worker that is late in most steps, is reported
 MIN_STEPS = 20  # min number of steps for finding a change
 MAX_AUTOCORRELATION = 0.97  # max correlation of neighbours that is taken into account
-MIN_CHANGE_RATIO = 1.05  # a change of the median by less than this factor is not reported
+MIN_CHANGE_RATIO = 1.05  # changes of the median by a smaller factor are not reported
 
 
 class Change(NamedTuple):
@@ -32,14 +32,14 @@ class Change(NamedTuple):
     worker: Any
     step: int
     factor: float  # ratio of the medians after and before, relative to the other workers
-    chance: float  # p-value: probability to see this if nothing changes
+    chance: float  # p-value of the change
 
 
 @dataclass(frozen=True)
 class Card:
     """Summary of one recorded job; `str` gives it as text.
 
-    `spread`: 95 % quantile over the median. `tail`: maximum of a step over its median, on average. `chronic`,
+    `spread`: 95 % quantile over the median. `tail`: mean ratio of a step's maximum to its median. `chronic`,
     `together`, `passing`: shares of the variance of the logarithms of times that depend on the worker, on the step,
     and on neither. `late`: share of late times. `burst`: mean number of steps that a worker stays late; `alone`: its
     value if late steps were independent. `delay_models`: fitted ones, the best first.
@@ -189,7 +189,7 @@ def shares(logs: Array) -> tuple[float, float, float]:
 
 
 def habits(times: Array) -> tuple[float, float, float]:
-    """Return the share of late times, the mean length of a lateness, and the mean maximum of a step over its median.
+    """Return the share of late times, the mean length of bursts, and the mean ratio of a step's maximum to its median.
 
     >>> habits(np.array([[1.0, 1.0, 2.0], [1.0, 1.0, 1.0]]))
     (0.16666666666666666, 1.0, 1.5)
@@ -218,7 +218,7 @@ def changes(ratio: Array, workers: list[Any], steps: list[int]) -> Iterator[Chan
                 yield Change(worker, int(steps[known[place]]), factor, chance)
 
 
-# place, p-value, and the ranges that are compared
+# index of the change, its p-value, and the ranges on both sides that are compared
 Found = tuple[int, float, tuple[tuple[int, int], tuple[int, int]]]
 
 

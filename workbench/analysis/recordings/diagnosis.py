@@ -65,7 +65,8 @@ FIX_TEXTS = {  # mitigations of a cause
     WAITING: "ending what else keeps the processors of {} busy",
     SLOWER: "a processor as quick as the others' for {}",
 }
-CHRONIC_MEDIAN_SHARE = 0.5  # min ratio of the median of a chronic cost to its mean: it is in most steps
+# a cost is chronic (present in most steps) if its median is at least this share of its mean
+CHRONIC_MEDIAN_SHARE = 0.5
 
 
 class Culprit(NamedTuple):
@@ -78,7 +79,7 @@ class Culprit(NamedTuple):
     chronic: bool  # whether it is late in most steps (of its spells)
     since: Change | None = None  # first step of its first spell; None if late from the first step on
     what: str = COMPUTE  # cause: or link, waiting, slower core, a layer, or a component of that name
-    more: float = np.nan  # excess of its waiting or computing over the other workers' median, as a share
+    more: float = np.nan  # relative excess of its waiting or computing time over the other workers' median
     spells: tuple[tuple[int, int], ...] = ()  # first and last step of each spell; empty: all steps
 
     @property
@@ -96,12 +97,12 @@ class Culprit(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Ratio of the steps' time to that with all workers like the median, and the culprits.
+    """Result of a diagnosis: the slowdown of the steps, and the culprits.
 
-    `slowdown`: that ratio. `culprits`: the worst first. `costs`: the share of each worker in the steps' time.
-    `left_out`: effects that the model of a step does not contain. `like`: what all workers are compared with.
-    `harmless`: slow workers that cost nothing, because the scheme tolerates them. `tried`: function that finds
-    mitigations (None: not available). `last`: number of the last step.
+    `slowdown`: ratio of the steps' time to the time if all workers were like the median. `culprits`: the worst first.
+    `costs`: the share of each worker in the steps' time. `left_out`: effects that the model of a step does not contain.
+    `like`: whom all workers are compared with, as text. `harmless`: slow workers that cost nothing, because the scheme
+    tolerates them. `tried`: function that finds mitigations (None: not available). `last`: number of the last step.
     """
 
     name: str
@@ -233,7 +234,8 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     for (who, columns), gain in zip(players.items(), share.T, strict=True):
         shared_causes = {cause.what: cause for cause in causes if {*cause.workers} == {*columns}}
         what = parts.why(columns)
-        if what in parts.computing and what not in shared_causes:  # named by the cause that was tested
+        # this part is named by the cause that was tested
+        if what in parts.computing and what not in shared_causes:
             what = next(iter(shared_causes), what)
         if shared_causes:
             spells = Spells.of(times, columns, parts.steps)
@@ -248,7 +250,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     found += [_culprit(who, gain, now, rng, LINK) for who, gain in links.items()]
     # an exchange passes all links at once, so that only the slowest of several makes it longer
     repaired = parts.repaired(even) - np.max([np.zeros(len(now)), *links.values()], axis=0)
-    # a predicted saving is at most the saving if the named workers are like the others
+    # no mitigation may be predicted to save more than named workers that become like the others
     least = parts.least if like == "the median" else repaired
     steps = Steps(times, parts.names, besides=parts.besides, least=least)
     helped = _help(usual) + [Candidate(BALANCED, now - parts.uneven, "UMW", {})] * bool(parts.uneven.any())
@@ -277,7 +279,7 @@ def _more(computing: Mapping[str, Array], what: str, who: Sequence[int]) -> floa
 
 
 def _help(usual: Iterable[tuple[Culprit, Array]], scheme: str = "UMW", **args: Any) -> list[Candidate]:
-    """Return mitigations for workers that wait for a processor, or have a slow one.
+    """Return mitigations for workers that wait for a processor, or whose processor is slow.
 
     `usual`: each such culprit, and the steps' seconds if it were like the others.
     """
@@ -290,7 +292,7 @@ def _label(who: str, what: str) -> str:
 
 
 def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
-    """Diagnose a run: times show which workers are slow, and the scheme's round times what they cost."""
+    """Diagnose a run. Its times show which workers are slow. The scheme's round times show what they cost."""
     run = Rounds.of(trace)
     if run.seconds.shape[1] < 2:
         raise SettingError(f"run {trace.label!r}: has only one worker, which cannot be compared with others")
@@ -346,7 +348,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
 
 
 def _even(run: Rounds, now: Array) -> Steps:
-    """Return the steps of the run for trying mitigations, with times for equal shares of the data.
+    """Return the run's steps, on which mitigations are tried, with times for equal shares of the data.
 
     The time of a real round beyond its scheme's rule (wake-ups, work of the master) is assumed to stay.
     """
@@ -359,7 +361,7 @@ def _even(run: Rounds, now: Array) -> Steps:
 
 
 def _spells_of(run: Rounds, cause: Cause) -> Spells:
-    """Return the steps in which a worker or a host computes slowly. Spells of other causes are not searched."""
+    """Return the spells in which a worker or a host computes slowly. Other causes have no spells."""
     if (times := run.computing.get(cause.what)) is None:
         return Spells()
     first = int(run.trace.columns["round"][0])
@@ -398,10 +400,11 @@ def _culprit(
 
 
 def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Diagnosis:
-    """Diagnose a job of stages and replicas. Costs are what one recorded worker or stage adds to an even step.
+    """Diagnose a job of stages and replicas.
 
-    If all replicas of the worst worker's stage cost half as much as it does, the stage is reported as too long. What
-    the work of micro-batches explains is reported apart.
+    A cost is the time that one worker or stage, with its recorded durations, adds to a step with average durations. If
+    all replicas of the worst worker's stage cost at least half as much as this worker, the stage is reported as too
+    long. Costs that the work of micro-batches explains are reported separately.
     """
     job = Pipeline.of(rows)
     even = job.even()

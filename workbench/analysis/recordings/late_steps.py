@@ -14,9 +14,10 @@ from workbench.core.base.types import Array
 
 
 class Spells(NamedTuple):
-    """Steps in which a worker or host is late: their places, first and last steps of spells, and the onset."""
+    """Steps in which a worker or host is late: their indices, first and last steps of spells, and the onset."""
 
-    late: Array | None = None  # whether each step is late; None: all are, or single ones
+    # whether each step is late; None: no spell was found, or all steps are late
+    late: Array | None = None
     steps: tuple[tuple[int, int], ...] = ()
     onset: Change | None = None
 

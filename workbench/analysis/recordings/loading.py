@@ -25,7 +25,7 @@ ONE_STEP = "a test against chance, which needs several steps"
 
 @cache
 def known() -> dict[str, Source]:
-    """Return all sources by name. The one that reads any table is last.
+    """Return all sources by name. The last one reads any table.
 
     >>> sorted(known())[:3]
     ['alibaba', 'bytedance', 'ec2']
@@ -106,21 +106,23 @@ def load(
         by_name = "; name those that mean them, e.g. seconds='took', unit='ms'"
         more = by_name if error.why.startswith("lacks columns [") else ""
         raise SettingError(error.of(f"path = {str(file)!r}") + more) from None
-    except (ValueError, OSError, KeyError) as error:  # errors of Arrow are of these kinds
+    except (ValueError, OSError, KeyError) as error:  # Arrow raises subclasses of these
         if isinstance(error, SettingError):
             raise
         read = f"cannot be read{f' as {kind.title}' if kind else ''} ({error})"
         raise SettingError(f"path = {str(file)!r}: {read}") from None
     facts = {"title": kind.title, "file": str(file)}
-    if kind.name != "table" or _place(file.name, kind):  # other tables belong to the user
+    # other tables are files of the user, without a public origin
+    if kind.name != "table" or _place(file.name, kind):
         facts |= {"where": kind.where, "licence": kind.licence}
     facts |= _notes(rows)
-    name = (file.name or file.resolve().name).split(".")[0]  # name of the folder, if "." was given
+    # if the path is ".", the name of the folder is used
+    name = (file.name or file.resolve().name).split(".")[0]
     return Recording.of_rows(rows, name, kind.units, **facts)
 
 
 def _notes(rows: pd.DataFrame) -> dict[str, str]:
-    """Return what a reader notes about its rows, and whether they are too few for a test."""
+    """Return notes about the rows for the recording's source: what was left out, and whether rows are averages."""
     notes = {name: str(rows.attrs[name]) for name in ("left_out", "cores", AVERAGED) if name in rows.attrs}
     if AVERAGED not in notes and rows["step"].nunique() == 1:
         notes["left_out"] = "; ".join(filter(None, [notes.get("left_out"), ONE_STEP]))
@@ -149,7 +151,7 @@ def _found(file: Path) -> Path:
 
 
 def _place(name: str, source: Source) -> Path | None:
-    """Return where to put a public file that is asked for by its name, with or without ending, or None for others."""
+    """Return the path where a public file of this name (with or without ending) belongs, or None for other names."""
     if name == source.name:
         return home()
     for pattern in source.files:

@@ -1,7 +1,7 @@
 """Mitigations of stragglers, tried on recorded steps: leave out a worker, or use an exact scheme that tolerates it.
 
-Every candidate is computed on all recorded steps. A worker with more samples takes proportionally longer. The best is
-chosen on every other block of steps and evaluated on the rest, so that the choice does not bias its result.
+The time of every candidate is computed for all recorded steps. A worker with more samples takes proportionally longer.
+The best is chosen on every other block of steps and evaluated on the rest, so that the choice does not bias its result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from workbench.core.contract.delays import resampled
 from workbench.core.contract.links import Link
 from workbench.core.contract.scheme import Scheme
 
-SAMPLES_PER_WORKER = 1000  # samples of each worker in the uncoded scheme, as a unit of load
+SAMPLES_PER_WORKER = 1000  # assumed samples of each worker in the uncoded scheme; only ratios of loads matter
 BOOTSTRAP_DRAWS, BAND_QUANTILES = 400, (0.05, 0.95)
 MIN_SAVED_SHARE = 0.01  # min saving that is reported, as a share of the time
 
@@ -51,9 +51,10 @@ class Candidate(NamedTuple):
 class Steps:
     """Times of a job's steps. `times`: (steps, workers), for equal shares of the data. `names`: workers.
 
-    `link`, `floats` (of a message), `decode_rate` and `transit` (time of a message beyond the latency, as `times`):
-    if unknown, messages and decoding take no time. `besides` (steps,): time of a step beyond its scheme's rule, which
-    no mitigation changes. `least` (steps,): what the processors need at least for the computing of a step.
+    `link`, `floats` (of a message), `decode_rate` and `transit` (time of a message beyond the latency, as `times`): if
+    unknown, messages and decoding take no time. `besides` (steps,): additional time of a step that its scheme's rule
+    does not explain, and that no mitigation changes. `least` (steps,): what the processors need at least for the
+    computing of a step.
     """
 
     times: Array
@@ -66,7 +67,7 @@ class Steps:
     least: Array | float = 0.0
 
     def lasting(self, scheme: Scheme, seconds: Array, who: slice | list[int] = slice(None)) -> Array:
-        """Return the seconds of a scheme's steps if its `who` workers take these times for all their samples."""
+        """Return the seconds of a scheme's steps if its workers `who` take these times for all their samples."""
         known = (seconds, seconds.shape[1] * SAMPLES_PER_WORKER, self.link, self.floats, self.decode_rate)
         if self.transit is None or not self.transit.any():
             return np.maximum(played(scheme, *known) + self.besides, self.least)
@@ -74,7 +75,10 @@ class Steps:
         return played(scheme, *known, lambda length: transit * (length / self.floats)) + self.besides
 
     def without(self) -> Iterator[Candidate]:
-        """Yield a candidate for each worker: without it, each other worker has the share 1 / (n - 1) of the data."""
+        """Yield a candidate for each worker that is left out.
+
+        Each other worker then has the share 1 / (n - 1) of the data.
+        """
         n = self.times.shape[1]
         uncoded = schemes.get("UMW")()
         for worker in range(n if n > 2 else 0):
@@ -135,6 +139,6 @@ def _judged(one: Candidate, now: Array, rng: np.random.Generator) -> Mitigation:
     saving = 1 - float(seconds.sum() / now.sum())
     draws = [resampled(len(now), rng) for _ in range(2 * BOOTSTRAP_DRAWS)]
     again = 1 - np.array([seconds[d].sum() / now[d].sum() for d in draws]).reshape(2, -1)
-    # Both the recorded steps and the future steps are random.
+    # The band includes the randomness of the recorded steps and that of the future steps.
     low, high = np.quantile(saving + again[0] - again[1], BAND_QUANTILES).tolist()
     return Mitigation(what, saving, low, high, scheme, args)

@@ -1,4 +1,4 @@
-"""Phases of recorded steps: work of the workers, waiting of their answers, and decoding."""
+"""Phases of recorded steps: work of the workers, waiting times of their answers, and decoding."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,14 +26,13 @@ from workbench.core.base.types import Array
 from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
 
 PORT_PHASES = ("wait", "receive")
-AFTER_EXCHANGE = (
-    f"{LAYER_PREFIX}forward",
-    f"{LAYER_PREFIX}backward",
-)  # phases after an exchange in the forward pass
-MIN_PROBES, MIN_LINK_RATIO = 3, 3.0  # min number of probes, and min ratio to the usual time in all of them
-# number of draws of a worker that is like the others, and max steps before or after, from which they come
+# phases after an exchange in the forward pass
+AFTER_EXCHANGE = (f"{LAYER_PREFIX}forward", f"{LAYER_PREFIX}backward")
+# a link is slow if there are at least this many probes, and each takes this many times as long as usual
+MIN_PROBES, MIN_LINK_RATIO = 3, 3.0
+# number of draws of an average worker's times, and max distance in steps from which they are taken
 LIKE_DRAWS, MAX_SHIFT_STEPS = 24, 5
-# names of phases of a training step, in sentences
+# phase of a training step -> its name in sentences
 STEP_PHASE_NAMES = {
     "data": "loading its data",
     "forward": "the forward pass",
@@ -49,9 +48,9 @@ PHASES_OF_CAUSE = {"links": ("send",), "ports": PORT_PHASES, "decoding": ("decod
 class Phases:
     """Seconds of the steps in which every worker was recorded.
 
-    `phases`: (steps, workers) for each cause. `port`: time of an answer at its receiver, waiting or being received,
+    `phases`: (steps, workers) for each cause. `port`: time that an answer waits at its receiver and is received,
     (steps, workers). `decoding`: time of decoding, (steps,). `hosts`: columns of each host, if hosts were recorded.
-    `computing`: computing time by possible cause (see `split`). In that case `phases` has the excess of waiting
+    `computing`: computing time by possible cause (see `split`). If it has causes, `phases` lists the excess of waiting
     over its usual value separately. If work differs between workers, times are those with the mean work of a step.
 
     `probes` (probes, workers): seconds of a message to the next worker, if links were probed.
@@ -128,11 +127,11 @@ class Phases:
 
     @property
     def tested(self) -> dict[str, Array]:
-        """Seconds to test for each cause: all that workers take by themselves, and parts of their computing."""
+        """Seconds by cause that are tested: all that workers take by themselves, and the parts of their computing."""
         return {**self.computing, COMPUTE: self.own_seconds}
 
     def without(self, cause: Cause) -> Array:
-        """Return the seconds of workers if the wait or the processor time of some workers were the median."""
+        """Return the seconds of the workers if those in `cause` had the median waiting or processor time."""
         times = self.computing[cause.what]
         usual = without_causes(times, cause.what, {cause})
         return np.asarray(
@@ -140,9 +139,9 @@ class Phases:
         )
 
     def even_without(self, causes: Iterable[Cause]) -> Array:
-        """Return seconds of a step if all were like the median of workers without these causes, (steps,).
+        """Return the seconds of a step, (steps,), if all workers were like the median worker without these causes.
 
-        If half of the workers wait and the processors of the others are slow, their median does neither.
+        If half of the workers wait and the others have slow processors, this median worker does neither.
         """
         seconds = self.own_seconds
         for cause in causes:
@@ -157,11 +156,11 @@ class Phases:
 
     @property
     def besides(self) -> Array:
-        """Seconds of every step that no worker's slowness explains, (steps,)."""
+        """Seconds of every step that slow workers do not explain, (steps,)."""
         return self.exchange + self.uneven
 
     def like_others(self, who: list[int], rng: np.random.Generator) -> Array:
-        """Return the seconds of the slowest worker if some were like the others, fluctuations included, (steps,).
+        """Return the seconds of the slowest worker, (steps,), if the workers `who` were like the others.
 
         Each gets the times of another worker a few steps before or after. The mean over several such draws is taken.
         With an exchange in the forward pass, the slowest worker before it need not be the slowest after it.
@@ -182,7 +181,7 @@ class Phases:
         return np.asarray(found.mean(axis=0) - now + slowest)
 
     def slow_links(self) -> dict[int, float]:
-        """Return the workers whose message to the next one takes much longer than usual, and the share above usual."""
+        """Return the workers whose message to the next worker takes much longer than usual, and by which share."""
         found = {}
         for i in range(self.probes.shape[1] if len(self.probes) >= MIN_PROBES else 0):
             usual = np.median(np.delete(self.probes, i, axis=1), axis=1)
@@ -197,7 +196,7 @@ class Phases:
     def shares(self, over: Array, even: Array) -> tuple[Array, Array, Array]:
         """Return Shapley values: of workers that exceed an even step by `over`, of the port, and of decoding.
 
-        For the port's share, either all workers are fixed or none. They divide their own share as in the airport game.
+        For the port's share, the workers are fixed together. They divide their common share as in the airport game.
         """
         seconds = self.own_seconds
         repaired = np.minimum(seconds, even[:, None])
@@ -216,7 +215,8 @@ class Phases:
         """Return the cause of some workers' lateness: the phase in which they exceed the median most.
 
         The cause is a layer if it explains most of the additional computing. If all layers were slower by the same
-        factor, the others would have the rest of it. The layer must explain more than half of this rest.
+        factor, the other layers would have their part of the additional time. The layer must explain more than half of
+        the time beyond that.
         """
         over = {what: float(excess_over_median(times)[:, who].mean()) for what, times in self.phases.items()}
         layers = {what: over.pop(what) for what in self.phases if what not in (COMPUTE, WAITING, LINK)}
@@ -259,7 +259,7 @@ def _probes(job: Recording, full: pd.DataFrame) -> Array:
 
 
 def _processor(job: Recording, full: pd.DataFrame) -> Array | None:
-    """Return processor seconds of computing for the same steps and workers, if all are known."""
+    """Return the processor seconds of computing for the same steps and workers, or None if some are unknown."""
     if job.job().frame["processor_seconds"].isna().all():
         return None
     found = job.table(values="processor_seconds").reindex_like(full).to_numpy(float)

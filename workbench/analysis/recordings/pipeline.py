@@ -1,6 +1,6 @@
-"""Steps of a pipelined training job with other durations: its operations and their dependencies.
+"""Model of a pipelined training job: its operations and their dependencies, to compute steps with other durations.
 
-The order of a worker's computations is as recorded. A forward computation waits for its micro-batch at the stage
+Each worker computes in the recorded order. A forward computation waits for its micro-batch at the stage
 before, and a backward computation for the stage after. Both wait for the transfer. Then the gradients of the embedding
 are exchanged (first and last stage together), and the sum over the replicas is computed. The norm of all gradients (all
 workers together) and the optimiser follow. Processor time between operations is ignored, and model chunks that share a
@@ -32,13 +32,16 @@ TRANSFERS = frozenset(
     ("forward-send", "forward-recv", "backward-send", "backward-recv", GATHER, NORM, SUM, CLIP, EMBEDDING)
 )
 OPTIMISER = "optimizer"
-# min correlation of a micro-batch's forward and backward durations, if its work explains them
+# min correlation of forward and backward durations of micro-batches from which on their work explains them
 MIN_CORRELATION = 0.9
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Job: durations of its operations, of transfers without the wait for others, and the order of computations."""
+    """Pipelined job: durations of its operations, and the order of computations.
+
+    Durations of transfers exclude waits.
+    """
 
     steps: tuple[int, ...]
     stages: int
@@ -108,7 +111,7 @@ class Pipeline:
         return found
 
     def alone(self, operations: pd.DataFrame) -> pd.Series[float]:
-        """Return durations of the rows of its source table, of transfers without the wait for others."""
+        """Return the durations of the rows of its source table. Those of transfers exclude the wait for others."""
         found = pd.Series(0.0, index=operations.index)
         table = operations.sort_values(["step", "dp_rank"], kind="stable")
         for named, rows in table.groupby(["optype", "seq_id", "stage"], observed=True):
@@ -165,7 +168,7 @@ def together(at: Array) -> Array:
 
 
 def _alone(start: dict[Operation, Array], end: dict[Operation, Array], stages: int) -> Durations:
-    """Return durations. A transfer counts from when the last participant has begun it."""
+    """Return durations. A transfer begins when its last participant has begun it."""
     found: dict[Operation, Array] = {key: end[key] - start[key] for key in start}
 
     def share(keys: list[Operation], replicas: bool) -> None:

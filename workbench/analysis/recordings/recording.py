@@ -33,11 +33,13 @@ from workbench.core.contract.recorded import (
     own_times,
     refuse,
 )
-from workbench.core.contract.recorded import LAYER_PREFIX as LAYER_PREFIX  # for others
+
+# imported from here by other modules
+from workbench.core.contract.recorded import LAYER_PREFIX as LAYER_PREFIX
 from workbench.core.problems.data.cache import stored
 
 MAX_RATIO = 300.0  # max ratio of workers' usual times: larger ones mean other units, such as ms and s
-# times above this multiple of a worker's median, and above this, s, are not computations
+# times above both this multiple of a worker's median and this number of s are not computations
 MAX_JUMP, MIN_JUMP_S = 1e4, 60.0
 VALUES = ("seconds", "processor_seconds")
 How = Literal["recorded", "blocks", "fitted"]
@@ -83,7 +85,7 @@ class Recording:
         _check_frame("rows", rows, (), "its columns are worker, step and seconds at least")
         _check_text("name", name)
         file = source.get("file", name)
-        # the frame is not from a file, in which the first line contains the names
+        # an index without these names means a frame in memory; line numbers in errors then count as in a file
         if rows.index.name not in ("line", "row"):
             first, kind = (2, "line") if file.endswith(".csv") else (1, "row")
             rows = rows.set_axis(pd.RangeIndex(first, len(rows) + first, name=kind), axis=0)
@@ -129,9 +131,8 @@ class Recording:
         if phase is not None and (not isinstance(phase, str) or phase not in phases):
             raise SettingError(f"phase = {phase!r}: choose one of {', '.join(map(repr, phases))}")
         rows = own_times(frame) if phase in (None, COMPUTE_PHASE) else frame[frame["phase"] == phase]
-        whole: Any = (
-            "sum" if values == "seconds" else partial(pd.Series.sum, skipna=False)
-        )  # known for all rows, or for none
+        # the column is complete or empty
+        whole: Any = "sum" if values == "seconds" else partial(pd.Series.sum, skipna=False)
         found = rows.pivot_table(
             index="step", columns="worker", values=values, aggfunc=whole, observed=True, sort=True
         )
@@ -158,10 +159,10 @@ class Recording:
     ) -> DelayModel:
         """Return a delay model for any number of workers, in the recording's own units.
 
-        "recorded": in recorded order, from a drawn start; bursts, changes and permanently slow workers are kept.
-        "blocks": runs of `block` steps (by default the square root of all), each drawn separately; bursts shorter
-        than that are kept, changes are not. "fitted": the best delay model of the card, which keeps what it can
-        describe.
+        "recorded": in recorded order, from a random start; bursts, changes and permanently slow workers are kept.
+        "blocks": blocks of `block` consecutive steps (default: the square root of their number), each drawn separately;
+        bursts shorter than a block are kept, changes are not. "fitted": the best delay model of the card, which keeps
+        what it can describe.
 
         samples: number of samples that a recorded time is for; default: as in the recording. Other loads take
         proportionally longer. If neither is known, recorded times are for loads of one sample, and "fitted" raises
@@ -187,12 +188,12 @@ class Recording:
 
     @property
     def _samples(self) -> float | None:
-        """Number of samples of all times, if it is the same."""
+        """Number of samples of a time if it is the same in all rows, else None."""
         found = pd.unique(own_times(self.frame)["samples"])
         return float(found[0]) if len(found) == 1 and not np.isnan(found[0]) else None
 
     def replays(self, workers: int | None = None, rounds: int = 200, seed: int = 0) -> pd.DataFrame:
-        """Compare what replays keep: one row for the recording, and one for each way to replay it (see `delays`).
+        """Compare replays with the recording: one row for the recording, and one for each kind of replay.
 
         Columns: late (share of times over 1.2 medians), burst (mean number of consecutive late steps), maximum (mean
         ratio of a step's maximum to its median). `workers`, `rounds`, `seed`: fields of the replays. By default, the
@@ -270,7 +271,7 @@ def _named(file: str) -> Iterator[None]:
 
 
 def _check_frame(field: str, frame: object, columns: tuple[str, ...], hint: str) -> None:
-    """Raise `SettingError` unless it is a table with rows and these columns, each once."""
+    """Raise `SettingError` unless the frame is a non-empty table that has each of these columns once."""
     if not isinstance(frame, pd.DataFrame):
         raise SettingError(f"{field} = {_shown(repr(frame))}: give a pandas DataFrame; {hint}")
     twice = [str(name) for name in frame.columns[frame.columns.duplicated()].unique()]
@@ -310,7 +311,7 @@ def _check_names(frame: pd.DataFrame) -> None:
 
 
 def _is_name(kind: type, numbers: bool) -> bool:
-    """Return whether values of this type are names: text, and real numbers where they may be."""
+    """Return whether values of this type can be names: text, and with `numbers` also real numbers."""
     real = issubclass(kind, Real | np.number) and not issubclass(kind, complex | np.complexfloating | bool)
     return issubclass(kind, str) or (numbers and real)
 
@@ -325,7 +326,7 @@ def _refuse_other_units(frame: pd.DataFrame) -> None:
     others = plain[keys].merge(every.rename("all").reset_index(), on=keys, how="left")["all"].to_numpy()
     far = (own_medians > MAX_RATIO * others) | (own_medians * MAX_RATIO < others)
     units = f"this worker's times and the others' are {MAX_RATIO:g} times apart, or more; in ms? Bring all to one unit"
-    mine = own_times(plain)  # slow workers wait for no one, and up to then no one waits
+    mine = own_times(plain)  # own times, because waiting times depend on other workers
     refuse(frame, far & (own_medians > 0) & (others > 0) & np.isin(plain["row"], mine["row"]), seconds, units)
     steps = mine.groupby([*keys, "step"], observed=True)["seconds"].median()
     for _, medians in steps.groupby(level=keys, observed=True):
@@ -342,7 +343,7 @@ def _refuse_other_units(frame: pd.DataFrame) -> None:
 
 
 def _other_units(medians: Array) -> int:
-    """Return the step from which on all times are in other units than before, 0 if none; at least three on each side.
+    """Return the step from which on all times are in other units, 0 if none. Each side has at least three steps.
 
     >>> _other_units(np.array([0.5, 0.6, 0.5, 400.0, 500.0, 600.0]))
     3

@@ -1,4 +1,4 @@
-"""Round times of a run if some workers, links, its port or its decoding were fixed, by the scheme's `round_times`.
+"""Model of a run's round times: how long rounds would take if slow workers, links, the port or decoding were fixed.
 
 A coded scheme tolerates its slowest workers, so slow workers need not be the ones that cost time. The model of a
 round is therefore that of the scheme: its `round_times` with the measured computing times and transit times of
@@ -26,7 +26,7 @@ MAX_CAUSES = 8  # max number of causes whose interaction is computed: 2^8 rounds
 
 
 class Cause(NamedTuple):
-    """Possible cause: computing or sending of workers (columns), or the port or decoding, which belong to no worker."""
+    """Possible cause of lateness: computing or sending of some workers (columns), the port, or decoding."""
 
     what: str
     workers: tuple[int, ...] = ()
@@ -38,13 +38,14 @@ class Cause(NamedTuple):
 
 
 COMPUTE, LINK = "compute", "link"
-WAITING, SLOWER = "waiting", "slower core"  # parts of computing, if the processor's time is known
+# parts of the computing time that are distinguished if processor times are known
+WAITING, SLOWER = "waiting", "slower core"
 PORT, DECODING = Cause("port", name="the port"), Cause("decoding", name="decoding")
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Rounds of one run with its scheme's rule. All arrays are (rounds, workers).
+    """Rounds of one run, and the rule of its scheme. Arrays are (rounds, workers) unless stated otherwise.
 
     `seconds`: computing times. `transit`: time of answers on their way to a port, without the link's latency. `late`:
     whether work was interrupted. `lasted`: real duration of the rounds, (rounds,). `processor`: the part of `seconds`
@@ -84,7 +85,7 @@ class Rounds:
         late = np.isnan(seconds)
         link = Link() if is_real(trace) else e.link
         transit = _transits(table("send"), link.latency, link.least_extra)
-        # the processor time of interrupted work is only known in part
+        # processor times of interrupted work are incomplete
         spent = None if late.any() else processor_of(trace)
         return cls(trace, np.where(late, lasted[:, None], seconds), transit, late, lasted, spent)
 
@@ -95,7 +96,7 @@ class Rounds:
 
     @property
     def link(self) -> Link:
-        """Link without its measured part: transit times of real messages are measured."""
+        """Link of the model. In real runs its latency is 0, because transit times of messages were measured."""
         return Link() if is_real(self.trace) else self.trace.experiment.line
 
     @property
@@ -104,7 +105,7 @@ class Rounds:
         return None if is_real(self.trace) else self.trace.experiment.decode_rate
 
     def lasting(self, causes: Iterable[Cause] = ()) -> Array:
-        """Return seconds of rounds with some causes fixed: workers and links like the median, port or decoding free."""
+        """Return the seconds of rounds without these causes: workers and links like the median, port, decoding free."""
         gone = set(causes)
         seconds = self.seconds
         for what, times in self.computing.items():
@@ -120,7 +121,7 @@ class Rounds:
         return played(e.built_scheme, seconds, e.shape()[0], link, e.shape()[1], rate, way_of)
 
     def dearest(self, causes: list[Cause], most: int) -> list[Cause]:
-        """Return at most `most` causes, in their order: those whose fix saves most, as the first or the last fix."""
+        """Return at most `most` causes, in the given order: those that save most if fixed first or last."""
         if len(causes) <= most:
             return causes
 
@@ -136,10 +137,10 @@ class Rounds:
 
 
 def split(seconds: Array, processor: Array | None) -> dict[str, Array]:
-    """Return the seconds by possible cause: waiting for a processor, the processor's work, and both together.
+    """Return computing seconds by possible cause: waiting for a processor, work of the processor, and both together.
 
-    For each of the first two, the other has its usual value. All have the shape of `seconds`. If the processor's time
-    is unknown, only the whole is returned.
+    In each of the first two, the other part has its usual value. All have the shape of `seconds`. If the processor's
+    time is unknown, only the whole is returned.
 
     >>> split(np.array([[2.0, 6.0]]), np.array([[1.0, 1.5]]))["waiting"].tolist()
     [[2.5, 5.0]]
@@ -194,4 +195,4 @@ def played(
     found = scheme.round_times(draws, workers).seconds
     return (
         found if send is None or not is_ring else found + send(floats).max(axis=1)
-    )  # the slowest link decides
+    )  # the slowest link determines the time

@@ -18,28 +18,29 @@ from workbench.core.base.types import Array
 
 MIN_STEPS = 5  # min length of a spell, in steps
 MIN_WORKERS = 4  # min number of workers for an estimate of the others' autocorrelation
-MAX_BLOCKS = 200  # max number of blocks of steps, at whose edges a spell may begin and end
-MAX_CUTS = 60  # max number of places at which the longest window may begin or end
+MAX_BLOCKS = 200  # max number of blocks into which steps are divided; spells begin and end at their edges
+MAX_CUTS = 60  # max number of positions at which the longest window may begin or end
 SLOWDOWNS = 2.0, 4.0, 8.0  # factors by which a late worker's exponential scores are larger
 RANK_POWERS = 4.0, 16.0, 64.0  # a late worker's rank is distributed as the largest of this many healthy ranks
-SURE_ERRORS = 1.5  # if autocorrelation exceeds 1 by this many standard errors, its upper estimate is used
+# if the autocorrelation factor exceeds 1 by this many standard errors, its upper estimate is used
+SURE_ERRORS = 1.5
 PRIOR_BURSTS = 4  # prior weight of the mean length of bursts, as a number of bursts
-MIN_BURST_RATIO = 1.3  # min ratio of the length of runs of late steps to that by chance, for bursts
-MIN_P_EXPLAINED = 0.01  # p-value above which others' bursts explain a spell
+# runs of late steps count as bursts if they are longer than by chance by at least this factor
+MIN_BURST_RATIO = 1.3
+MIN_P_EXPLAINED = 0.01  # above this p-value, bursts of the other workers explain a spell
 ITERATIONS = 4  # iterations of the estimate of levels and spells
-CHANGE_PENALTY = 2.0  # penalty for each change, in logarithms of the number of steps
-# place between the usual level (0) and the late one (1) above which a step counts for a spell
+CHANGE_PENALTY = 2.0  # penalty for each change, in units of the logarithm of the number of steps
+# level, from 0 (usual) to 1 (late), above which a step counts for a spell
 SPELL_THRESHOLD = 0.4
-MIN_DEVIATION = 0.05  # min standard deviation, in differences of the levels
+MIN_DEVIATION = 0.05  # min standard deviation, in units of the difference of both levels
 NORMAL_MAD = 0.6745  # median absolute deviation of a standard normal variate
 PRIOR_GAPS = 6  # prior weight of the expected size of gaps, as a number of gaps
 MAX_SPACINGS = 20  # max number of gaps below a gap, from which its expected size is estimated
-ENDED_SHARE, ENDED_SHARE_FEW = (
-    0.2,
-    0.25,
-)  # min share of late steps of a spell that has ended; with few workers
-FEW_WORKERS = 6  # max number of workers in a small job, in which by chance no other worker may have a burst
-NEAR_MAXIMUM_SHARE = 0.9  # share of the largest statistic from which on a window up to the end is preferred
+# min share of late steps for a spell that has ended, with many workers and with few
+ENDED_SHARE, ENDED_SHARE_FEW = 0.2, 0.25
+FEW_WORKERS = 6  # up to this number of workers, other workers may have no burst by chance
+# a window up to the end is preferred if it has at least this share of the largest statistic
+NEAR_MAXIMUM_SHARE = 0.9
 
 
 def spell_p_values(times: Array, parts: Array | None = None, members: Sequence[Sequence[int]] = ()) -> Array:
@@ -110,7 +111,7 @@ def _mean_likelihood(logs: Array) -> Array:
 
 
 def _memory(rest: Array) -> float:
-    """Return the factor by which the autocorrelation of equal workers inflates the variance of a mean.
+    """Return the factor by which autocorrelation inflates the variance of a mean, estimated from equal workers.
 
     The factor is 1 unless the estimate exceeds 1 by more than a standard error. With at least three
     workers, common variations are removed.
@@ -128,17 +129,17 @@ def variance_inflation(series: Array) -> float:
     """Return the factor by which autocorrelation inflates the variance of a mean of each column, (steps, workers).
 
     Autocorrelation increases the power of low frequencies. The variance of a mean follows from the power of the lowest
-    frequencies, which is averaged. The number of frequencies is the one with the largest result. A few frequencies may
-    all have little power by chance. An average is therefore increased by one over its number of terms. The basis
-    functions are cosines with 1, 2, ... half periods in all steps. They do not contain the mean, and are nearly
-    independent.
+    frequencies, which is averaged. Averages are taken over the lowest 1, 2, ... frequencies, and the largest one is
+    used. A few frequencies may all have little power by chance, so each average is first increased by one over its
+    number of terms. The basis functions are cosines with 1, 2, ... half periods over all steps. They are orthogonal to
+    the mean, and nearly independent.
     """
     level, count = _wave_levels(series)
     return float((level * (1 + 1 / (count * max(series.shape[1] - 1, 1)))).max(initial=1.0))
 
 
 def _wave_levels(series: Array) -> tuple[Array, Array]:
-    """Return the mean power of the lowest 1, 2, ... frequencies over that of all, and these counts."""
+    """Return mean powers of the lowest 1, 2, ... frequencies, relative to that of all, and these numbers."""
     power = (dct(series - series.mean(axis=0), norm="ortho", axis=0)[1:] ** 2).sum(axis=1)
     if power.sum() <= 1e-18 * (series**2).sum():
         return np.ones(len(power)), np.full(len(power), np.inf)
@@ -148,7 +149,7 @@ def _wave_levels(series: Array) -> tuple[Array, Array]:
 
 
 def longest_window(series: Array) -> tuple[int, int]:
-    """Return the first step, and the step after the last, of the window with the largest mean excess over the series.
+    """Return first step and step after the last of the window whose mean exceeds that of the series most.
 
     The excess is multiplied by the root of the length. A window up to the end is preferred if it is nearly as large.
     """
@@ -167,8 +168,8 @@ def longest_window(series: Array) -> tuple[int, int]:
 def gap_p_value(values: Array, k: int, usual: float = 0.0, prior: int = 0, most: int = MAX_SPACINGS) -> float:
     """Return a p-value for the gap below the k-th of descending values, if all have the same exponential tail.
 
-    k times the k-th gap is an exponential variate for all k. Its mean is estimated from at most `most` gaps below,
-    with one observation each, and from `usual`, which counts as `prior` observations.
+    k times the k-th gap is an exponential variate for all k. Its mean is estimated from at most `most` smaller gaps,
+    which count as one observation each, and from `usual`, which counts as `prior` observations.
 
     >>> gap_p_value(np.array([9.0, 1.0, 0.5, 0.0]), 1).__round__(2)
     0.06
@@ -180,7 +181,7 @@ def gap_p_value(values: Array, k: int, usual: float = 0.0, prior: int = 0, most:
 
 
 def _counts(over: Array, worker: int, first: int, last: int) -> bool:
-    """Return whether a window is late, long enough to be more than one event, and longer than others' bursts."""
+    """Return whether a window is late, longer than a single event, and longer than bursts of other workers."""
     steps, mine, others = len(over), over[:, worker], np.delete(over, worker, axis=1)
     inside, outside = float(np.median(mine[first:last])), float(np.median(np.delete(mine, np.s_[first:last])))
     level = (inside + outside) / 2
@@ -194,8 +195,8 @@ def _counts(over: Array, worker: int, first: int, last: int) -> bool:
 def burst_p_value(late: NDArray[np.bool_], length: int) -> float:
     """Return the probability that a burst of the other workers is at least that long, or 0 if they have no bursts.
 
-    The length of bursts is exponential. Its mean is estimated from the observed ones and `PRIOR_BURSTS` of their mean
-    length. Consecutive late steps that are no more frequent than by chance are not bursts.
+    The length of bursts is exponential. Its mean is estimated from the observed bursts, and `PRIOR_BURSTS` assumed ones
+    of a prior mean length. Consecutive late steps that are no more frequent than by chance are not bursts.
     """
     found, alone = bursts(late)
     if found <= MIN_BURST_RATIO * alone:
@@ -228,9 +229,12 @@ def late_spells(times: Array, memory: float = 1.0) -> list[tuple[int, int]]:
 
 
 def _fitted(times: Array, late: NDArray[np.bool_], penalty: float) -> tuple[float, NDArray[np.bool_]]:
-    """Fit late steps from an initial guess. Return the penalised misfit (of Laplace's likelihood) and the late steps.
+    """Find late steps, starting from an initial guess.
 
-    The usual level is 0. The late level and the spread are estimated. A single late step never exceeds the penalty.
+    Return them after the penalised misfit (of Laplace's likelihood).
+
+    The usual level is 0. The late level and the spread are estimated. Scores are limited, so that a single late step is
+    never worth the penalty.
     """
     spread = 1.0
     for _ in range(ITERATIONS):
@@ -259,7 +263,7 @@ def _fitted(times: Array, late: NDArray[np.bool_], penalty: float) -> tuple[floa
 
 
 def _two_states(score: Array, penalty: float) -> NDArray[np.bool_]:
-    """Return the steps whose scores have the largest sum, where each change costs a penalty."""
+    """Return whether each step is late: the choice with the largest sum of scores, less a penalty for each change."""
     came, value = np.zeros((len(score), 2), dtype=int), np.zeros(2)
     for t, gain in enumerate(score):
         change = value[::-1] - penalty

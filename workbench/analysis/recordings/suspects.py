@@ -10,9 +10,9 @@ from workbench.analysis.recordings.attribution import excess_over_median, late_h
 from workbench.analysis.recordings.run_model import COMPUTE, SLOWER, WAITING, Cause
 from workbench.core.base.types import Array
 
-# share of the level for waiting for a processor: another busy process is easy to detect
+# share of the significance level for waiting, which is small because busy processes are easy to detect
 WAITING_LEVEL_SHARE = 0.2
-# min excess of waiting times over the others', as a share; a processor shared with three gives a quarter
+# min relative excess of waiting times over the others'; a processor that is shared with three gives a quarter
 MIN_WAIT_RATIO = 0.2
 MIN_COST_SHARE = 0.01  # min cost of a culprit, as a share of the step
 
@@ -26,7 +26,7 @@ def suspects(
 ) -> list[Cause]:
     """Return hosts, and workers of other hosts, that are significantly late: first by waiting, then by the rest.
 
-    Waiting times differ by a tenth in any case, because of how a machine assigns its cores. This is not reported.
+    Waiting times always differ by about a tenth, because of how a machine assigns its cores. This is not reported.
     """
     times, waiting = computing[COMPUTE], computing.get(WAITING)
     if waiting is None:
@@ -54,7 +54,7 @@ def late_causes(
 ) -> list[Cause]:
     """Return hosts, and workers of other hosts, that are significantly late, with the most expensive first.
 
-    Each worker is sometimes late. A worker that costs about as much as the median one is not reported.
+    Every worker is late at times. So a worker that costs about as much as the median worker is not reported.
     """
     known, cost = p_values(times, rng), shapley_shares(excess_over_median(times)).sum(axis=0) / total
     costly = cost - np.median(cost) >= MIN_COST_SHARE

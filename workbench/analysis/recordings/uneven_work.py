@@ -20,13 +20,11 @@ from workbench.core.contract.recorded import WORK_COLUMNS
 MIN_OWN_SHARE = 1e-3  # min share of a step that counts as a worker's own work, if the exchange was recorded
 
 MIN_EXPLAINED_SHARE = 0.1  # min share of a worker's variance that its work must explain
-MIN_EXPLAINED_TIMES = 20.0  # min explained share, times the number of observations
+MIN_EXPLAINED_TIMES = 20.0  # min product of the explained share and the number of observations
 MIN_VARIATION = 0.01  # min standard deviation of work over its mean, for work that differs
-MIN_LEFT_SHARE = 0.05  # min share of a time that remains after its work is made equal
-CLIP_DEVIATIONS, ITERATIONS = (
-    3.0,
-    4,
-)  # residuals are clipped at this many deviations, so that delays have little influence; number of iterations
+MIN_LEFT_SHARE = 0.05  # min share of a time that remains when its work is made equal
+# residuals are clipped at this many deviations, so that delays have little influence; number of iterations of the fit
+CLIP_DEVIATIONS, ITERATIONS = 3.0, 4
 
 
 class Work(NamedTuple):
@@ -45,7 +43,10 @@ class Work(NamedTuple):
 
     @classmethod
     def of(cls, own: Array, parts: Mapping[str, Array], lasted: Array | None, work: list[Array]) -> Self:
-        """Build it from own seconds as recorded. `lasted`: seconds with the exchange, None if it was not recorded."""
+        """Build it from recorded own seconds.
+
+        `lasted`: seconds including the exchange, None if that was not recorded.
+        """
         recorded = own if lasted is None else _within(own, lasted)
         even = with_even_work(recorded, work)
         seconds = recorded if even is None else even
@@ -56,10 +57,10 @@ class Work(NamedTuple):
 
 
 def _within(own: Array, lasted: Array) -> Array:
-    """Return the own seconds of workers, at most the mean time of their step, and above 0, (steps, workers).
+    """Limit the workers' own seconds to between a small positive value and the mean time of the step, (steps, workers).
 
     A worker whose operations all overlap with the exchange has no time of its own. Steps of different workers begin at
-    different times, so that one worker's may be longer than another's.
+    different times, so their own times may exceed the mean step.
     """
     mean = lasted.mean(axis=1, keepdims=True)
     return np.clip(own, MIN_OWN_SHARE * mean, mean)
@@ -82,7 +83,7 @@ def amounts(job: Recording, full: pd.DataFrame) -> list[Array]:
 def with_even_work(times: Array, work: list[Array]) -> Array | None:
     """Return the times of workers if all had the mean work of each step, or None if work explains nothing.
 
-    `times` (steps, workers), and each amount of work likewise.
+    `times` and each amount of work: (steps, workers).
 
     >>> tokens = 1.0 + np.arange(80).reshape(20, 4) % 7
     >>> with_even_work(0.1 + 2.0 * tokens, [tokens]).std(axis=1).max().round(6)
@@ -91,7 +92,8 @@ def with_even_work(times: Array, work: list[Array]) -> Array | None:
     differing = [each for each in work if _varies(each - each.mean(axis=1, keepdims=True), each)]
     if not differing:
         return None
-    if not any(_varies(each - each.mean(axis=0), each) for each in differing):  # always the same difference
+    # the workers' differences never change, so that slow workers cannot be distinguished from more work
+    if not any(_varies(each - each.mean(axis=0), each) for each in differing):
         each = differing[0]
         return np.asarray(times * each.mean(axis=1, keepdims=True) / each)
     rates = _rates(times, differing)

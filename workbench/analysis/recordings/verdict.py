@@ -48,7 +48,7 @@ class Found(Protocol):
 
     @property
     def culprits(self) -> Sequence[Late]:
-        """Those who cost time, the worst first."""
+        """Workers, hosts and components that cost time, the worst first."""
 
     @property
     def costs(self) -> Mapping[str, float]:
@@ -56,11 +56,11 @@ class Found(Protocol):
 
     @property
     def slowdown(self) -> float:
-        """Time of the steps over that with all workers alike."""
+        """Ratio of the steps' time to the time if all workers were alike."""
 
     @property
     def like(self) -> str:
-        """What all are compared with."""
+        """Whom all workers are compared with, as text."""
 
     @property
     def last(self) -> int | None:
@@ -86,7 +86,7 @@ def style() -> str:
 
 
 def in_steps(one: Late, last: int | None) -> str:
-    """Return the steps in which a culprit is late as text; "" if that is all. `last`: number of the last step."""
+    """Return the steps in which a culprit is late as text; "" if it is late in all. `last`: number of the last step."""
     if not one.spells:
         return ""
     (first, end), *others = one.spells

@@ -41,7 +41,7 @@ class RunNotes:
 
 
 def describe(folder: Path, **fields: Any) -> RunNotes:
-    """Write notes on a run atomically. Omitted ones do not change, and neither does the name of the folder.
+    """Write notes on a run atomically. Omitted notes do not change, and neither does the name of the folder.
 
     Raises `SettingError` for an invalid name, and if the folder does not exist.
 
@@ -98,7 +98,7 @@ def slug(name: str) -> str:
     >>> slug("Größe: 2 Bäume"), slug("木 2")
     ('grosse-2-baume', '木-2')
     """
-    apart = unicodedata.normalize("NFKD", name.casefold())  # a letter, then its accents
+    apart = unicodedata.normalize("NFKD", name.casefold())  # accents become separate characters
     letters = "".join(c for c in apart if not unicodedata.combining(c))
     found = re.sub(r"[\W_]+", "-", letters).strip("-")
     if not found:
@@ -109,7 +109,7 @@ def slug(name: str) -> str:
 def delete(folder: Path) -> None:
     """Remove a run folder, or what is left of one, permanently and atomically.
 
-    Raises `SettingError` if it is not one, if the run is in use, and if a sweep would run it again.
+    Raises `SettingError` if it is not a run folder, if the run is in use, or if a sweep would run it again.
     """
     if (folder / STATUS).exists() or (folder.parent / STATUS).exists():
         why = "belongs to a sweep, which would run it again; delete the sweep's folder"
@@ -122,5 +122,6 @@ def delete(folder: Path) -> None:
         why = f"is a link to {folder.resolve()}, where others may look for it; delete the link, or the folder there"
         raise SettingError(f"folder = {str(folder)!r}: {why}")
     doomed = temporary_name(folder)
-    folder.rename(doomed)  # it is gone at once, even if removing the files takes long or is interrupted
+    # so that the run disappears at once, even if removing the files is slow or interrupted
+    folder.rename(doomed)
     shutil.rmtree(doomed)

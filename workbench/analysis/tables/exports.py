@@ -16,7 +16,7 @@ from workbench.core.base.settings import SettingError, check_writable, path_of
 if TYPE_CHECKING:
     import pandas as pd
 
-_FOLDERS = {  # module that writes each form, imported only when it is used because it needs an extra
+_FOLDERS = {  # form -> module that writes it; imported at first use, because it needs an extra
     "mlflow": "workbench.analysis.tables.mlflow_database",
     "ro-crate": "workbench.analysis.tables.crate",
 }

@@ -13,8 +13,8 @@ from workbench.core.base.settings import SettingError
 if TYPE_CHECKING:
     import pandas as pd
 
-EQUAL_SHARE = 1e-9  # range of a result, as a share of it, up to which it counts as the same in all runs
-MAX_GROUPS = 10  # groups of equally many runs, if a setting has more values than that
+EQUAL_SHARE = 1e-9  # a result with a smaller relative range counts as the same in all runs
+MAX_GROUPS = 10  # if a setting has more values, its runs are divided into this many groups of equal size
 
 
 def importance(runs: Runs, of: str = "time") -> pd.DataFrame:

@@ -54,7 +54,7 @@ def rows(
                 except (OSError, ValueError) as error:
                     row = replace(row, error=f"time_to: {' '.join(str(error).split())}")
             yield place, row
-    finally:  # also for readers that stop early
+    finally:  # also if the reader of this generator stops early
         for answers in (plain, aimed):
             answers.note(gone=set(answers.known) - set(keys.values()))
 
@@ -69,7 +69,7 @@ class _IndexCache:
     def to(
         self, place: Place, key: str, stamp: str | None, ask: Callable[[], T], make: Callable[..., T]
     ) -> T:
-        """Return the cached result if nothing has changed, else compute it."""
+        """Return the cached result if the stamp has not changed, else compute it."""
         known = self.known.get(key)
         if known is not None and known[0] == stamp:
             with suppress(ValueError, TypeError):
@@ -97,7 +97,7 @@ class _IndexCache:
 
 
 def _known(home: str, asked: str) -> dict[str, tuple[str, str]]:
-    """Return stamp and row by place, for all runs below; none without a readable cache."""
+    """Return the cached stamp and row of all runs below a folder, by name; empty without a readable cache."""
     file, below = file_of(), home.rstrip("/") + "/"
     if is_own(file.parent) and file.exists():
         try:

@@ -25,7 +25,7 @@ DATABASE = "mlflow.db"
 _STATUS = {"done": "FINISHED", "failed": "FAILED", "running": "RUNNING"}
 # max numbers of metrics, and of parameters or tags, in one call of MLflow's client
 _MAX_METRICS, _MAX_WORDS = 1000, 100
-_MAX_NAME_CHARACTERS = 100  # MLflow takes 250 bytes
+_MAX_NAME_CHARACTERS = 100  # MLflow allows 250 bytes
 _ROUNDS = "rounds"  # prefix of the names of metrics with a value for every round
 
 

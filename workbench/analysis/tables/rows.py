@@ -40,7 +40,7 @@ from workbench.core.trace.metrics import first_reached
 from workbench.core.trace.records import check_rounds
 from workbench.core.trace.trace import Trace, incomplete
 
-# Sums over the rounds; of `residual`, the mean.
+# columns that are summed over the rounds; of `residual`, the mean is taken
 _SUMMED_COLUMNS = (*COUNTS, "overrun", "rejected", "abandoned")
 _OWN_PREFIX = OWN_SOURCE.split("{")[0]
 _FILES_OF_A_ROW = (SPEC, RUN, ROUNDS, SUMS, ABOUT, ENDED)  # files that a row depends on
@@ -61,7 +61,7 @@ class Place:
         return self.folder if self.folder.is_dir() else self.home
 
     def stamp(self) -> str | None:
-        """Return a stamp that changes when anything in the row's sources does, or None if that cannot be determined."""
+        """Return a stamp that changes when a source of the row changes, or None if changes cannot be detected."""
         try:
             found = _stats(self.folder, _FILES_OF_A_ROW) if self.folder.is_dir() else {}
             outer = _stats(self.home, (STATUS, ABOUT)) if self.home != self.folder else {}
@@ -112,7 +112,7 @@ def places(root: Path, shards: list[Path] | None = None) -> Iterator[Place]:
 
 
 def _linked(folder: Path, names: Collection[str], root: Path) -> Iterator[Place]:
-    """Yield runs elsewhere to which there are links. Other links are not followed, because they may form circles."""
+    """Yield runs in other folders to which links point. Other links are not followed, because they may form cycles."""
     shown = sorted(folder / name for name in names if not name.startswith("."))
     for link in [path for path in shown if path.is_symlink()]:
         try:
@@ -139,7 +139,7 @@ def _name(folder: Path, root: Path) -> str:
 
 
 def _status(place: Place) -> Status:
-    """Return the status of a run, as far as its files and locks show it."""
+    """Return the status of a run, derived from its files and locks."""
     folder = place.folder
     if place.error:
         return Status("damaged", error=place.error)
@@ -161,7 +161,7 @@ def _status(place: Place) -> Status:
 
 
 def _of_sweep(home: Path) -> Status:
-    """Return the status of a run in a sweep. If the sweep is gone, a running one was killed."""
+    """Return the status of a run in a sweep. If the sweep has ended, a "running" run was killed."""
     status = Status.read(home)
     if status is None:
         return Status("damaged", error=f"{STATUS} cannot be read")
@@ -222,12 +222,12 @@ def read(place: Place, target: float | None = None, metric: str = "loss") -> Row
         rounds = _rounds(place.folder)
         if why := incomplete(e, run, len(rounds["time"])):
             return Row("damaged", why, chosen, follows, notes)
-        if not len(rounds["time"]):  # otherwise, a run without a round has no trace
+        if not len(rounds["time"]):  # the run was stopped before its first round, so there is no trace
             then = "wb.resume resumes it" if (place.folder / TASK).is_file() else "run it again"
             return Row("stopped", f"stopped before its first round; {then}", chosen, follows, notes, lasts)
         when = {} if target is None else reached(place, target, metric)
         return Row("done", "", chosen, {**follows, **_results(rounds), **when}, notes, lasts)
-    except Exception as error:  # whatever is there, the other runs have to be shown
+    except Exception as error:  # after any error, the other runs must be shown
         return Row("damaged", _words(error), chosen, {}, notes)
 
 
@@ -247,7 +247,7 @@ def _words(error: Exception) -> str:
 
 
 def _rounds(folder: Path, names: Collection[str] = ()) -> dict[str, NDArray[Any]]:
-    """Return numeric columns of all rounds, or those of these names. Pandas would take three times as long."""
+    """Return the numeric columns of all rounds, or only the named ones. Pandas would take three times as long."""
     from pyarrow import types
 
     with open_parquet(folder / ROUNDS) as file:
@@ -258,9 +258,9 @@ def _rounds(folder: Path, names: Collection[str] = ()) -> dict[str, NDArray[Any]
 
 
 def _asked(e: Experiment, load: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return settings, and what follows from them: tolerated share of stragglers, and largest load of a worker.
+    """Return settings and quantities that follow from them: tolerated share of stragglers, largest load of a worker.
 
-    `load`: value of the latter in run.json. No data are opened.
+    `load`: largest load from run.json. No data are opened.
     """
     follows = dict[str, Any]()
     if isinstance(e, Description):
@@ -284,7 +284,7 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
     """
     e, flat = experiment, dict[str, Any]()
     nested = e.model_dump(mode="json")
-    if not isinstance(e, Description):  # otherwise, defaults are not known
+    if not isinstance(e, Description):  # the defaults of a `Description` are unknown
         parts = {"scheme": e.built_scheme, "problem": e.problem_spec, "optimiser": e.build_optimiser()}
         nested |= {f"{name}_args": args.model_dump(mode="json") for name, args in parts.items()}
     for name, value in nested.items():

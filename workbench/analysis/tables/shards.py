@@ -33,12 +33,10 @@ if TYPE_CHECKING:
 HEAD = ("run", "key", "state", "error", "seconds", "host", "spec")
 SETTING, RESULT, CURVE = "setting.", "result.", "curve."
 SUFFIX = ".parquet"
-MAX_MERGED_ROWS = (
-    25_000  # max rows of a file into which shards are merged; it has one row group for each shard
-)
-CACHED_SHARDS = (
-    2000  # shards whose states are cached, because observers of a sweep ask for them again and again
-)
+# max rows of a file into which shards are merged; it has one row group for each shard
+MAX_MERGED_ROWS = 25_000
+# max number of shards whose states are cached, because observers of a sweep often ask for them
+CACHED_SHARDS = 2000
 MIN_MERGED = 20  # min number of shards that are merged
 
 
@@ -135,7 +133,7 @@ def _together(tables: Iterable[pa.Table | None]) -> pa.Table:
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return tables as one. A column of text in one of them and numbers in another becomes text."""
+    """Concatenate tables. A column that has text in one table and numbers in another becomes text."""
     import pyarrow as pa
 
     try:
@@ -208,7 +206,7 @@ def frame(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows of a sweep's shards for the table of runs, and which columns are settings.
 
-    apart: names of runs that have a folder of their own, which counts. target, metric: as in `runs`.
+    apart: names of runs that have a folder, whose rows are used instead. target, metric: as in `runs`.
     """
     import pandas as pd
 
@@ -233,7 +231,7 @@ def frame(
 
 
 def _series(column: Any) -> Any:
-    """Return a column for pandas; whole numbers stay exact where some runs lack them."""
+    """Return a column for pandas. Whole numbers stay exact even if some runs lack the value."""
     import pandas as pd
     import pyarrow as pa
 
@@ -310,7 +308,7 @@ def trace_of(folder: Path, name: str) -> Trace:
 
 
 def merge(folder: Path) -> None:
-    """Merge many shards into few. A reader meanwhile finds each run in one of them, or twice in both."""
+    """Merge many shards into few. A reader during the merge finds each run in an old shard, the new one, or both."""
     found = files(folder)
     if len(found) < MIN_MERGED:
         return
@@ -332,7 +330,7 @@ def _rows(path: Path) -> int:
 
 
 def _merged(paths: Sequence[Path]) -> None:
-    """Write some shards into one, in place of the last, then remove the others. Each stays a group of rows."""
+    """Merge shards into the file of the last one, then remove the others. Each shard becomes a row group."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""Folder of a sweep (see `layout`): its runs, the status of each, and the process that works on it."""
+"""Folder of a sweep (see `layout`): its runs, their states, and the process that executes the sweep."""
 
 import os
 import platform
@@ -35,7 +35,7 @@ def is_run(names: Collection[str]) -> bool:
 def remains(folder: Path, names: Collection[str]) -> bool:
     """Return whether file names include some of a run's files.
 
-    A folder with only a spec may be the user's, unless it is a temporary folder of a run that was being saved.
+    A folder with only a spec may be the user's own, unless it has the name of a temporary folder of a run.
     """
     few = 1 if folder.name.startswith(".") and folder.suffix == ".tmp" else 2
     return len({*FILES, TASK} & set(names)) >= few
@@ -80,7 +80,7 @@ def host() -> dict[str, Any]:
 
 
 def write_plan(folder: Path, sweep: dict[str, Any], names: list[str], **more: Any) -> None:
-    """Write the sweep, its runs and `more`. Raise `SettingError` if another sweep has run in the folder."""
+    """Write the sweep, the names of its runs and `more`. Raise `SettingError` if the folder has another sweep."""
     known = run_names(folder)
     if known and not set(known) & set(names):
         why = "holds another sweep, of which this one shares no run; choose another folder"

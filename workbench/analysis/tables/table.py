@@ -28,7 +28,7 @@ _FIRST_COLUMNS = ("run", "state", "error", "engine", "cluster", "scheme", "worke
 _SHOWN_COLUMNS = ("time", "loss")
 _NOTE_COLUMNS = ("name", "tags", "note", "when", "archived")
 _MAX_PRINTED_ROWS = 60  # max number of rows without a widget
-# each value of these has additional settings
+# settings whose values have settings of their own
 _KIND_COLUMNS = ("engine", "scheme", "problem", "optimiser", "delays.kind")
 
 
@@ -47,7 +47,7 @@ class Runs:
 
     table: pd.DataFrame
     settings: tuple[str, ...]  # columns that are settings, not measurements
-    root: Path | None = None  # folder from which they were read
+    root: Path | None = None  # folder from which the runs were read
     target: float | None = None
     metric: str = "loss"
 
@@ -82,7 +82,7 @@ class Runs:
         return replace(self, table=table.reset_index(drop=True))
 
     def again(self) -> Runs:
-        """Read all runs below the folder again, as they are now."""
+        """Read all runs below the folder again, and return the new table."""
         return self if self.root is None else runs(self.root, target=self.target, metric=self.metric)
 
     def diff(self, one: str | int, other: str | int) -> pd.DataFrame:
@@ -111,10 +111,10 @@ class Runs:
     ) -> pd.DataFrame:
         """Return the mean of a result and its confidence band over the runs of each group, usually seeds.
 
-        by: columns that define the groups; default: every setting that differs, except the seed. Columns: those, n
-        (runs counted), never (runs without a value, not counted), mean, low, high, std. A single run has no band.
-        `attrs["pooled"]` lists the settings, other than the seed, in which runs of one group may differ.
-        Raises `SettingError` for an unknown column.
+        by: columns that define the groups; default: every setting that differs, except the seed. Columns: those of
+        `by`, n (number of runs), never (number of runs without a value, which n excludes), mean, low, high, std. A
+        single run has no band. `attrs["pooled"]` lists the settings, other than the seed, in which runs of one group
+        may differ. Raises `SettingError` for an unknown column.
         """
         import pandas as pd
 
@@ -140,7 +140,7 @@ class Runs:
         return [Trace.load(at) if at.is_dir() else trace_of(at.parent, at.name) for at in folders]
 
     def export(self, path: str | Path, form: str = "") -> Path:
-        """Write the table, or the runs with it.
+        """Write the table, or the table together with the runs.
 
         form: "csv" or "parquet" is a file; the default follows from its ending. "mlflow" is a folder with a database,
         which `mlflow ui --backend-store-uri sqlite:///FOLDER/mlflow.db` shows. "ro-crate" is a folder with copies of
@@ -240,7 +240,7 @@ def runs(
 
 
 class LazyRuns:
-    """Table in the course of reading: iteration reads one run at a time. `runs` returns the table of those read.
+    """Table that is read run by run, by iteration. `runs` returns the table of the runs read so far.
 
     Parameters and errors are those of `runs`.
 
@@ -275,7 +275,7 @@ class LazyRuns:
         for place, row in rows(self.root, self.target, self.metric, self._places):
             self._settings.update(dict.fromkeys(row.chosen))
             head = {"run": place.name, "state": row.state, "error": row.error}
-            # results last, as columns of a file may have any name
+            # results come last, because columns of a rounds file may have any name
             row_fields = {**head, **row.chosen, **row.notes, "folder": str(place.folder)}
             row_fields = {
                 **row_fields,
@@ -302,10 +302,10 @@ class LazyRuns:
         return Runs(shown, tuple(found), self.root, target, metric)
 
     def _with_shards(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the table with the runs in shards. Those that have a folder of their own are in it already."""
+        """Add the runs in shards to the table, except those with a folder of their own, which it already has."""
         import pandas as pd
 
-        names = [place.name for place in self._places]  # it finds the shards, too
+        names = [place.name for place in self._places]  # this iteration also finds the shards
         for folder in self._shards:
             found, settings = frame(folder, self.root, set(names), self.target, self.metric)
             self._settings.update(dict.fromkeys(settings))
@@ -325,7 +325,7 @@ def _whole(column: pd.Series[Any], values: Sequence[Any]) -> pd.Series[Any]:
 
 
 def _equal(column: pd.Series[Any], wanted: Any) -> pd.Series[bool] | None:
-    """Return which values match, for a text in a column of text and a number in one of numbers; None for all else."""
+    """Return which values match: text in a column of text, or a number in a column of numbers. None for other cases."""
     import pandas as pd
 
     number = isinstance(wanted, int | float) and not isinstance(wanted, bool)

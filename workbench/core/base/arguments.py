@@ -61,7 +61,7 @@ def _misfit(function: Callable[..., Any], args: Sequence[Any], named: Mapping[st
 def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations of a function's arguments.
 
-    Its result is left out, because that type may exist only for type checkers.
+    The return type is left out, because it may exist for type checkers only.
     """
     named = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
     return get_type_hints(SimpleNamespace(__annotations__=named), globalns=function.__globals__)

@@ -24,7 +24,7 @@ def to_bytes(arrays: Mapping[str, Any]) -> bytes:
 
 
 def joined(arrays: Mapping[str, Any]) -> bytes:
-    """Return raw arrays after a header of one line. For many small arrays, it takes a tenth of the time of `to_bytes`.
+    """Return a header of one line, followed by the raw arrays. For small arrays it is ten times as fast as `to_bytes`.
 
     >>> from_bytes(joined({"x": [1.0, 2.0], "name": "CR"}))
     {'x': array([1., 2.]), 'name': array('CR', dtype='<U2')}

@@ -57,14 +57,14 @@ class Bar:
         if self.bar is not None and text != self.bar.postfix:
             late = time.time() >= self.bar.start_t + self.bar.delay
             self.bar.set_postfix_str(text, refresh=late)
-            if late:  # otherwise tqdm would not update the bar at its end
+            if late:  # the bar was drawn, so its end is drawn as well
                 self.bar.last_print_t = time.time()
 
 
 class _Output:
     """Plain text output for tqdm in a notebook, in place of a terminal. Each line replaces the line before.
 
-    A widget would show an error, or a bar at 0, to readers without a kernel.
+    A widget would be shown as an error, or as a bar at 0, to readers without a kernel.
     """
 
     def __init__(self) -> None:

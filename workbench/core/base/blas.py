@@ -11,17 +11,20 @@ MAX_SINGLE_THREAD_NUMBERS = 9000
 
 @lru_cache(maxsize=2)
 def _controller(scipy: bool) -> Any:
-    """Return a controller of the loaded libraries. The argument is a cache key: SciPy loads a second library."""
+    """Return a controller of the loaded libraries.
+
+    `scipy` is only a cache key, because SciPy loads a second library.
+    """
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 def one_thread(numbers: int = MAX_SINGLE_THREAD_NUMBERS + 1) -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread within a block, for matrices of that many entries.
+    """Limit BLAS to one thread within a block, if matrices with this number of entries would use several.
 
-    BLAS threads busy-wait for one another. If other processes use the cores, many short calls then take up to a hundred
-    times as long.
+    BLAS threads busy-wait for each other. If other processes use the cores, short calls can take a hundred times as
+    long.
 
     >>> with one_thread():
     ...     pass

@@ -112,7 +112,7 @@ def _largest(classes: Sequence[Any]) -> str:
 
 
 def _blamed(classes: Sequence[Any], least: float) -> tuple[str, str] | None:
-    """Return name and type of the variable that cannot be pickled, or that needs at least `least` bytes."""
+    """Return name and type of the variable that cannot be pickled, or that needs `least` bytes or more."""
     import cloudpickle
 
     seen: set[int] = set()
@@ -120,7 +120,7 @@ def _blamed(classes: Sequence[Any], least: float) -> tuple[str, str] | None:
     def wrong(value: Any) -> bool:
         try:
             return len(cloudpickle.dumps(value)) >= least
-        except Exception:  # it cannot be pickled
+        except Exception:  # this value cannot be pickled
             return True
 
     def look(function: Any, where: str) -> tuple[str, str] | None:
@@ -136,7 +136,7 @@ def _blamed(classes: Sequence[Any], least: float) -> tuple[str, str] | None:
         return None
 
     for cls in classes:
-        for name, value in vars(cls).items():  # attributes of a class; few functions have any
+        for name, value in vars(cls).items():  # class attributes; functions rarely have attributes
             if not callable(value) and not name.startswith("_") and wrong(value):
                 return f"{cls.__name__}.{name}", f"a {type(value).__name__}"
         for function in functions_of(cls):

@@ -18,7 +18,7 @@ def quoted(value: object, longest: int = 300) -> str:
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
-MIN_INODES = 100  # free inodes of a file system, below which a run is not started
+MIN_INODES = 100  # min number of free inodes of a file system for the start of a run
 
 
 def reason(error: OSError, path: Path | None = None) -> str:

@@ -45,7 +45,7 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
     path = Path(path)
     temporary = temporary_name(path)
     try:
-        # `open` is used, because the files of `tempfile` have permissions that do not follow the user's umask.
+        # not `tempfile`, whose files have permissions that ignore the user's umask
         with temporary.open(mode, encoding="utf-8" if mode == "w" else None) as file:
             yield file
             file.flush()
@@ -84,7 +84,7 @@ def atomic_folder(path: str | os.PathLike[str], new: bool = False) -> Iterator[P
         try:
             temporary.rename(path)
         except OSError:
-            # A folder with content cannot be replaced: the folder of the process that was first stays.
+            # a folder with content cannot be replaced, so the folder of the faster process stays
             if not path.is_dir():
                 raise
             if new:

@@ -18,7 +18,7 @@ except ImportError:  # Windows
 
 _LOCKS = Path("/proc/locks")
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-# pauses before the attempts to take the lock, s: a process that only checks the lock has released it by then
+# s before each attempt to take the lock; a process that only checks the lock releases it within this time
 _PAUSES_BEFORE_LOOKS_S = (0.0, 0.1, 0.2)
 
 
@@ -57,7 +57,7 @@ class Lock:
         return False
 
     def _shared(self, handle: int) -> bool:
-        """Take the lock if another process has just released it, or return False.
+        """Try again to take the lock, which another process may have held only for a check. Return False if that fails.
 
         Raises `SettingError` for a read lock.
         """
@@ -77,7 +77,7 @@ class Lock:
             try:
                 handle = os.open(self.path, os.O_RDONLY | _FLAGS)
             except FileNotFoundError:
-                raise error from None  # the error from making the file
+                raise error from None  # `error` is the original reason: the file could not be made
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             os.close(handle)
@@ -91,7 +91,7 @@ class Lock:
         """Release the lock. Further calls have no effect."""
         handle, self._handle = self._handle, None
         if handle is not None:
-            # The lock is released explicitly: a process that was forked meanwhile keeps the file open after a close.
+            # Closing the file would not release the lock if a forked process still has the file open.
             with suppress(OSError):
                 if fcntl is not None:
                     fcntl.flock(handle, fcntl.LOCK_UN)

@@ -13,10 +13,8 @@ _FIELDS = {  # kind of a delay model -> old name -> new name
     "markov": {"enter": "p_slow", "leave": "p_recover"},
 }
 _SCHEME = {"batch": "worker_batch"}  # parameter of a scheme: old name -> new name
-NEW_FIELDS = (
-    "batch",
-    "evaluate_every",
-)  # fields of an experiment that version 1.0 does not have; empty by default
+# fields of an experiment that version 1.0 does not have; empty by default
+NEW_FIELDS = "batch", "evaluate_every"
 _DEATHS = ("kill", "segfault", "exit")  # values of the field `how` of version 1.0
 _DOTTED = {old: new for names in _FIELDS.values() for old, new in names.items()}
 # Fields of a fitted delay model in a profile: old name -> new name.

@@ -39,7 +39,7 @@ def parse_pickle(content: bytes) -> Any:
 
 
 class _Reader:
-    """Position in a pickle, its stack of values, the places of marks in it, and its memo."""
+    """State of the reader: position in the pickle, stack of values, positions of marks in the stack, and memo."""
 
     def __init__(self, content: bytes) -> None:
         self.content, self.place = content, 0
@@ -75,7 +75,7 @@ class _Reader:
         return part
 
     def number(self, form: struct.Struct) -> Any:
-        """Return the next number of a form."""
+        """Return the next number. `form`: its format, as in `struct`."""
         (found,) = form.unpack_from(self.content, self.place)
         self.place += form.size
         return found
@@ -87,7 +87,7 @@ class _Reader:
         return self.stack.pop()
 
     def top(self, kind: type = object) -> Any:
-        """Return the last value, which must be of a kind."""
+        """Return the last value. Raises TypeError if it is not of this type."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0) or not isinstance(self.stack[-1], kind):
             raise TypeError
         return self.stack[-1]

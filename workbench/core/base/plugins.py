@@ -50,7 +50,7 @@ def points(group: str) -> EntryPoints:
 
 
 def loaded(point: EntryPoint) -> Any:
-    """Return the object of an entry point. Raises `SettingError`, whose message names its package."""
+    """Return the object of an entry point. Raises a `SettingError` that names its package."""
     try:
         return point.load()
     except (Exception, SystemExit) as error:  # code of another package may raise anything
@@ -94,7 +94,7 @@ class Catalogue(Mapping[str, type[T]]):
         self._heard: list[WeakMethod[Callable[[], None]]] = []
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call a method after each registration, as long as the object of the method exists."""
+        """Call a bound method after each registration, as long as its object exists."""
         self._heard = [*(each for each in self._heard if each() is not None), WeakMethod(callback)]
 
     def add(self, name: str, cls: type[T]) -> None:
@@ -142,7 +142,8 @@ class Catalogue(Mapping[str, type[T]]):
                 raise SettingError(f"{self.field} = {name!r}: is not a {self.field} with a name of its own")
             return found
         known = self._classes.get(name) if isinstance(name, str) else None
-        if known is not None and _home(known) == "workbench":  # no other package can have this name
+        # the name belongs to the workbench, so no other package can have it
+        if known is not None and _home(known) == "workbench":
             return known
         if not isinstance(name, str) or not self.knows(name):
             error = unknown_name(self.field, name, self)
@@ -309,7 +310,7 @@ class KindFamily(Family):
         fields = {name: given for name, given in value.items() if name != "kind"}
         if isinstance(kind, str) and ".py:" in kind:
             found = cls.catalogue.get_class(kind)(**fields)
-            found.__dict__["written"] = kind  # not a field, so that comparisons ignore it
+            found.__dict__["written"] = kind  # stored outside of the fields, so that comparisons ignore it
             return found
         if not isinstance(kind, str) or not cls.catalogue.knows(kind):
             error = SettingError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, cls.catalogue))}")

@@ -20,7 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from workbench.core.base.settings import SettingError
 
-# NumPy is imported when it is needed: it takes time, and some system calls of Linux fail in a process with threads.
+# NumPy is imported only when it is needed: its import takes time, and starts threads, with which some system calls
+# fail.
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
@@ -85,8 +86,8 @@ def available_memory() -> int:
 def check_size(path: Where, size: float, unpacked: str = "", most: float = math.inf) -> None:
     """Raise `SettingError` if a file would take more memory than the limit.
 
-    `size`: bytes of its content. `unpacked`: text about the size, such as "unpacked". `most`: a lower limit, which
-    counts unless the user has set a limit.
+    `size`: bytes of its content. `unpacked`: text about the size, such as "unpacked". `most`: limit to use instead, in
+    bytes, unless the user has set a limit.
     """
     is_set = MAX_FILE_BYTES in os.environ
     if size <= UNCHECKED_BYTES and not is_set:

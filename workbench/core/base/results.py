@@ -10,11 +10,11 @@ from workbench.core.base.settings import SettingError
 if TYPE_CHECKING:
     import pandas as pd
 
-# units of columns whose name does not have one
+# column -> unit, for columns whose name does not contain the unit
 UNITS = dict.fromkeys(("seconds", "time", "round_time", "time_to", "predicted", "measured"), "s") | {
     "bytes": "B"
 }
-MAX_WHOLE_DIGITS = 9  # whole numbers with more are written as powers
+MAX_WHOLE_DIGITS = 9  # whole numbers with more digits are written with a power of ten
 _LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",

@@ -27,7 +27,8 @@ MAX_NAME_BYTES = 255  # bytes in the name of a file or folder
 MAX_PATH_BYTES = 3800
 _BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
 _RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
-_NUMBERS = (*_RANGES, "finite_number", "float_type")  # types of errors whose message shows the field's range
+# pydantic's types of errors for which the message shows the range of the field
+_NUMBERS = (*_RANGES, "finite_number", "float_type")
 _PLAIN_MESSAGES = {  # type of pydantic's error -> message for users
     "tuple_type": "is not a list; write one in brackets",
     "list_type": "is not a list; write one in brackets",
@@ -109,7 +110,8 @@ def _default(field: FieldInfo) -> Any:
 
 def _parameter(name: str, field: FieldInfo) -> Parameter:
     default = Parameter.empty if field.is_required() else _default(field)
-    plain = "." not in formatannotation(field.annotation)  # other annotations are too long for a signature
+    # annotations with dots are too long for a signature
+    plain = "." not in formatannotation(field.annotation)
     annotation = field.annotation if plain else Parameter.empty
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
@@ -135,7 +137,7 @@ class Settings(BaseModel, metaclass=Described):
         return data
 
     def __new__(cls, *given: Never, **data: Any) -> Self:
-        """Refuse positional arguments. This is not done in `__init__`, which determines the visible signature."""
+        """Refuse positional arguments. This is not done in `__init__`, from which the visible signature is taken."""
         _refuse_unnamed(cls.__name__, given)
         return super().__new__(cls)
 
@@ -287,7 +289,7 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     if first["type"] == "extra_forbidden":
         return _unknown_key(where, list(cls.model_fields), cls.__name__)
     field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
-    if first["type"] == "missing" and isinstance(first["loc"][-1], int):  # an item of a tuple
+    if first["type"] == "missing" and isinstance(first["loc"][-1], int):  # an item of a tuple is missing
         which = f"{where.rpartition('.')[0]} = {short(list(first['input']))}"
         return f"{which}: has too few values; give {field.description if field else 'more'}"
     if first["type"] == "too_long":

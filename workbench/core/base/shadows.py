@@ -35,7 +35,7 @@ def _installed() -> set[str]:
 
 
 def _involved(error: BaseException) -> Iterator[Path]:
-    """Yield files that may shadow a module: of loaded modules, of an AttributeError's module, and of the traceback."""
+    """Yield files that may shadow a module: those of loaded modules, and those that the error names."""
     modules = [*sys.modules.items(), ("", getattr(error, "obj", None))]
     files = [getattr(module, "__file__", None) for name, module in modules if name != "__main__"]
     files.append(getattr(error, "path", None))

@@ -28,13 +28,13 @@ USED_DEFINITIONS_HEADING = (
     "\n\n# ---- used of other cells and files, and values that are not told above ----\n"
 )
 SOURCE_ATTRIBUTE = "_workbench_source"  # attribute with the source of a class that was received by value
-VALUE_NOTE_PREFIX = "held: "  # prefix of a note on a value; a note is a statement that consists of a string
+VALUE_NOTE_PREFIX = "held: "  # prefix of a note on a value; notes are statements that consist of a string
 MAX_SHOWN_CHARACTERS = 2_000  # max number of characters of a value; longer values are replaced by a hash
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (tuple, list, set, frozenset, dict)
 MAX_NESTING = 8  # levels of nested containers that are compared
-# Methods that change a list, a set or a dict.
+# methods that change a list, a set or a dict in place
 _LISTS = ("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort")
 _CHANGES = {*_LISTS, "add", "discard", "popitem", "setdefault", "update"}
 
@@ -150,7 +150,7 @@ def _home(thing: Any) -> _Place | None:
         return _place(thing.__code__, thing.__name__, _seen_by(thing))
     functions = [
         function for function in functions_of(thing) if is_own(function)
-    ]  # without the methods that pydantic adds
+    ]  # methods that pydantic adds are skipped
     names = dict(vars(sys.modules.get(thing.__module__)) if thing.__module__ in sys.modules else {})
     for function in functions:
         names |= _seen_by(function)
@@ -172,7 +172,7 @@ def _seen_by(function: Any) -> dict[str, Any]:
 def _is_full(cell: Any) -> bool:
     try:
         return cell.cell_contents is not cell
-    except ValueError:  # a name that is bound later, such as the name of the class itself
+    except ValueError:  # the variable has no value yet, such as the name of the class itself
         return False
 
 
@@ -210,7 +210,7 @@ def _first(node: ast.stmt) -> int:
 
 
 def _beyond(thing: Any, home: _Place) -> Iterator[str]:
-    """Yield text of definitions that it uses from other cells or files, and of values that its own text lacks."""
+    """Yield the text of definitions of other cells or files that a definition uses, and of used values."""
     given = _given(home.text)
     queue, seen, values = [home], {id(thing)}, set[str]()
     queue += [place for base in getattr(thing, "__mro__", ())[1:] if is_own(base) and (place := _home(base))]

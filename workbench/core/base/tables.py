@@ -33,8 +33,8 @@ TEXT_ENDINGS = tuple(ending + packed for packed in ("", ".gz") for ending in DEL
 # max number of different field texts that are shared between equal fields, to save memory
 MAX_SHARED_TEXTS = 2**16
 MAX_WHOLE_DIGITS = 40  # max number of digits of a whole number
-PEEKED_ROWS = 20  # number of rows in which decimal commas are searched
-EXACT_FLOAT = 2**53  # smallest float that represents more than one whole number
+PEEKED_ROWS = 20  # number of first rows that are searched for decimal commas
+EXACT_FLOAT = 2**53  # from here on, a float may represent several whole numbers
 _BOMS = (
     (b"\xff\xfe\x00\x00", "utf-32"),
     (b"\x00\x00\xfe\xff", "utf-32"),
@@ -216,7 +216,7 @@ def texts(column: "pd.Series[Any]") -> "pd.Series[Any]":
     """
     import pandas as pd
 
-    numbers, values = pd.factorize(column.astype(object))  # a missing value has number -1
+    numbers, values = pd.factorize(column.astype(object))  # missing values have the code -1
     known = [_text(value) for value in values]
     bare: dict[str, str] = {}
     for name in filter(None, known):
@@ -377,7 +377,7 @@ def _records(lines: _Lines, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _plainly(reason: str) -> str:
-    """Put an error message of Python's csv reader into plain words.
+    """Return an error message of Python's csv reader in plain words.
 
     >>> _plainly("unexpected end of data")
     'a quote (") is opened in this row and not closed'

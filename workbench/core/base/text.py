@@ -84,7 +84,8 @@ def _parts(node: yaml.Node) -> list[yaml.Node]:
     return node.value if isinstance(node, yaml.SequenceNode) else []
 
 
-_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)$")  # 010 is text, because YAML 1.1 reads it as 8
+# 010 is treated as text, because YAML 1.1 reads it as the octal number 8
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)$")
 _FLOAT = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"
 )

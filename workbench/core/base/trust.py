@@ -1,4 +1,4 @@
-"""Limits on user-defined code that a file names: reading the file runs none, running it runs only trusted code.
+"""Limits on user-defined code that a file names. Reading the file runs no such code, and running it only trusted code.
 
 A file may name code: a class of a user file ("mine.py:Half"), or a function of a module ("os:abort"). Within
 `limited`, such a name is resolved only if this process has run the code already, or if the hash of its source is
@@ -49,7 +49,7 @@ _limit: ContextVar[Limit | None] = ContextVar("limit", default=None)
 
 
 def limit() -> Limit | None:
-    """Return the current limit, or None if the user has named the code."""
+    """Return the current limit, or None outside of `limited`, where names come from the user."""
     return _limit.get() or _everywhere
 
 
@@ -70,7 +70,7 @@ def limited(allowed: Mapping[str, str] | None = None) -> Iterator[Limit]:
 
 
 def limit_to(allowed: Mapping[str, str]) -> None:
-    """Limit this process as `limited` limits a block; for a kernel that a limited process starts."""
+    """Limit this whole process, as `limited` limits a block. It is for kernels that a limited process starts."""
     global _everywhere
     _everywhere = Limit(allowed)
 

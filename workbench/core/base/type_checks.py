@@ -13,8 +13,9 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")  # YAML 1.1 reads 1e-3 and 2.0e4 as text
-MAX_WHOLE_FLOAT = 1e15  # smallest float that messages do not show as a whole number
+# numbers such as 1e-3 and 2.0e4, which YAML 1.1 reads as text
+_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+MAX_WHOLE_FLOAT = 1e15  # messages show smaller whole floats as whole numbers
 NO_LIST = "is not a list; write one, such as [1, 2]"
 
 
@@ -127,7 +128,7 @@ def range_of(field: FieldInfo, value: Any) -> str:
         return _whole_range(limits, value) + _empty(field)
     text = _real_range(limits, value)
     example = isinstance(field.default, float) and ", the nearest" not in text
-    # if it is the lower limit, the text already begins with it
+    # the text already contains the default if it is the lower limit
     example = example and field.default != limits["ge"]
     return text + (f", e.g. {field.default}" if example else "") + _empty(field)
 
@@ -150,7 +151,7 @@ def _whole_range(limits: dict[str, Any], value: Any) -> str:
     around: Any = (floor(value), ceil(value))
     near = {max(n, low) if low is not None else n for n in around}
     near = {min(n, high) if high is not None else n for n in near}
-    # the text already contains the nearest value, because it is the only limit
+    # if the nearest value is the only limit, the text already contains it
     if (low == high or None in (low, high)) and near <= {low, high}:
         return _span(low, high)
     listed = " and ".join(map(str, sorted(near)))
@@ -190,7 +191,7 @@ def _real_range(limits: dict[str, Any], value: Any) -> str:
     nearest = ""
     if (
         start and end and isinstance(value, Real) and not isinstance(value, bool)
-    ):  # the only limit is the nearest value
+    ):  # the nearest value is the only limit, which the text already contains
         nearest = f", the nearest is {low:g}" if low is not None and value < low else ""
         nearest = f", the nearest is {high:g}" if high is not None and value > high else nearest
     return f"take {text or 'any finite number'}{nearest}"

@@ -27,7 +27,7 @@ MAX_SOURCE_BYTES = 2**24  # bytes of a source file that is hashed
 LOOSE_MODULE_PREFIX = "own_"  # prefix of the module name of a user file
 
 _named: dict[str, Any] = {}  # bare name in settings -> newest function or class
-_came: dict[str, Any] = {}  # on a rank: bare name -> function or class that came with the task
+_came: dict[str, Any] = {}  # on a rank: bare name -> function or class that was received with the task
 _imports: dict[str, Any] = {}  # "package.module:Net" -> its value, for names that this process has used
 _used: set[tuple[str, str]] = set()  # (path, name) of definitions in user files that this process has used
 
@@ -128,7 +128,7 @@ def is_defined(name: str) -> bool:
 
 
 def note_received(things: Mapping[str, Any]) -> None:
-    """Register by name the functions and classes that came to this rank with a task."""
+    """Register the functions and classes that this rank has received with a task by their names."""
     _came.update(things)
 
 
@@ -163,8 +163,8 @@ def class_of(name: str, field: str) -> type:
 def _in_file(name: str, field: str, what: str, any_name: bool = True) -> Any:
     """Return a definition of a user file.
 
-    Under a limit, the file must be allowed, or have been run in this process. Without `any_name`, the name must have
-    been used as well.
+    Under a limit, the file must be allowed, or have been run in this process. Without `any_name`, this process must
+    also have used this name of the file.
     """
     text, _, wanted = name.rpartition(":")
     now, file = limit(), user_path(text, field).resolve()
@@ -225,7 +225,7 @@ def _module(name: str, field: str, file: Path) -> ModuleType:
     assert spec is not None
     module = sys.modules[spec.name] = module_from_spec(spec)
     with _from_source() if now is not None else nullcontext():
-        # The loader of the spec is not used: it may run code from __pycache__, whose hash is not checked.
+        # The loader of the module's spec could run code from __pycache__, whose hash is not checked, so it is not used.
         exec(compile(tree, str(file), "exec", dont_inherit=True), vars(module))
     _files[str(file)] = _Loaded(stamp, module, hashed)
     return module

@@ -72,7 +72,7 @@ def schemes(cls: type[Scheme]) -> SearchStrategy[tuple[dict[str, Any], int]]:
             scheme = cls(**args)
             scheme.check(workers)
             lost_digits(scheme, workers)
-        except SettingError:  # the parameters do not fit
+        except SettingError:  # these parameters do not fit this number of workers
             reject()
         return dict(args), workers
 
@@ -80,7 +80,7 @@ def schemes(cls: type[Scheme]) -> SearchStrategy[tuple[dict[str, Any], int]]:
 
 
 def of_one(scheme: Scheme) -> SearchStrategy[tuple[dict[str, Any], int]]:
-    """Return a strategy for the parameters of one scheme with any number of workers, which need not fit together."""
+    """Return a strategy for parameters of one scheme and a number of workers, which need not fit together."""
     args = scheme.model_dump(exclude_unset=True)
     return st.integers(1, MAX_WORKERS).map(lambda workers: (args, workers))
 

@@ -139,7 +139,7 @@ def check(
         return Checked(name, (row,))
     label = repr(name) if isinstance(what, str) else name
     with warnings.catch_warnings():
-        # warnings about diverging steps and lost digits, whose consequences the properties test
+        # warnings about diverging steps and lost digits are ignored, because the properties test their consequences
         warnings.simplefilter("ignore")
         rows = [run_property(each, kind.subject, kind.draw, label, seed, examples) for each in properties]
     return Checked(name, tuple(rows))
@@ -178,7 +178,8 @@ def _kind(what: Any) -> _Kind:
         return _Kind(_made(found), delays.PROPERTIES, st.fixed_dictionaries(draw))
     if issubclass(cls, ProblemArgs):
         args = _made(found)
-        if "precision" in cls.model_fields:  # with float32, wrong gradients and rounding errors look alike
+        # float64, because with float32 wrong gradients cannot be distinguished from rounding errors
+        if "precision" in cls.model_fields:
             args = args.replace(precision="float64")
         draw = {"seed": seeds, "far": st.sampled_from([0.0, 0.1, 1.0])}
         return _Kind(

@@ -11,7 +11,7 @@ from workbench.core.checking.property import Case, Property, PropertyFailed, thr
 from workbench.core.contract.delays import CounterRNG, DelayModel, DelayStream, Groups
 
 DRAWS_PER_CHECK = 10_000  # draws for a statistical property: number of rounds times number of workers
-# rounds of these draws, except for `per_run` delay models, which use few rounds of many workers
+# number of rounds of these draws; `per_run` delay models use few rounds of many workers instead
 ROUNDS_PER_CHECK = 400
 # A failing property is tested again with this many times as many draws, because rare events need many.
 RETRY_FACTOR = 16
@@ -75,7 +75,7 @@ def seeds(model: DelayModel, case: Case) -> None:
 
 
 def _drawn(model: DelayModel, case: Case, times: int) -> Array:
-    """Return the seconds of `times` times as many workers and rounds as one check needs."""
+    """Return the drawn seconds of one check, with `times` times as many draws as usual."""
     rounds = 4 if model.per_run else ROUNDS_PER_CHECK
     workers = DRAWS_PER_CHECK // rounds * (times if model.per_run or model.markovian else 1)
     many = rounds * (1 if model.per_run or model.markovian else times)
@@ -83,7 +83,7 @@ def _drawn(model: DelayModel, case: Case, times: int) -> Array:
 
 
 def _error(model: DelayModel, values: Array) -> float:
-    """Return the standard error of the mean. The rounds of a worker may be correlated, and workers of a group."""
+    """Return the standard error of the mean. Rounds of one worker, and workers of one group, may be correlated."""
     groups = values.mean(axis=0) if model.markovian or model.per_run else values.ravel()
     if isinstance(model, Groups):
         place = model.group_of(values.shape[1])

@@ -34,7 +34,7 @@ class Property(Generic[T]):
     name: str
     test: Callable[[T, Case], None]
     but: Callable[[T], str] = lambda subject: ""
-    once: bool = False  # the test does not depend on the case
+    once: bool = False  # whether one test is enough, because it does not depend on the case
 
     @property
     def statement(self) -> str:
@@ -83,7 +83,7 @@ def run_property(
         nonlocal ends
         if time.monotonic() > ends:
             reject()
-        ends = min(ends, time.monotonic() + MAX_SECONDS_PER_PROPERTY)  # the time counts from the first case
+        ends = min(ends, time.monotonic() + MAX_SECONDS_PER_PROPERTY)  # the time begins with the first case
         return choose(draw)
 
     def breaks(case: Case) -> bool:
@@ -91,7 +91,7 @@ def run_property(
         tried += 1
         if not _fault(checked, subject, case):
             return False
-        if wrong is None:  # hypothesis begins to shrink the case
+        if wrong is None:  # this is the first failing case, which hypothesis shrinks from here on
             ends = time.monotonic() + MAX_SECONDS_PER_PROPERTY
         wrong = case
         return True

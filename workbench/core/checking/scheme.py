@@ -59,7 +59,7 @@ def _tolerance(e: Experiment) -> float:
 
 
 def _ones(weights: Decoding, e: Experiment, round: int) -> None:
-    """Raise `PropertyFailed` if a decoding vector has a weight other than 1 at a part with samples."""
+    """Raise `PropertyFailed` if a part that has samples does not have the weight 1 in a commit."""
     if weights is None:
         return
     if isinstance(weights, VersionedWeights):
@@ -175,7 +175,8 @@ def forecasts(cls: Class, case: Case) -> None:
         raise PropertyFailed(
             f"round {r} takes {engine[r]:.6g} s; `round_times` says {predicted.seconds[r]:.6g} s"
         )
-    if e.link.downloads and e.plan.depth.max() > 1:  # relays receive answers until the next model comes
+    # relays receive answers even after the commit, until the next model arrives
+    if e.link.downloads and e.plan.depth.max() > 1:
         return
     for what in ("messages", "bytes"):
         found, expected = float(np.mean(getattr(timeline, what))), float(getattr(predicted, what))
@@ -286,7 +287,10 @@ def plan_of(args: ProblemArgs) -> Plan:
 
 
 def _sampled(cls: Class) -> str:
-    """Return why commits cannot be compared: the scheme has no weights, and does not commit the full gradient."""
+    """Return why commits cannot be compared, or "".
+
+    They cannot if the scheme is inexact and has no weights of parts.
+    """
     return _carries_numbers(cls) if not cls.exact else ""
 
 

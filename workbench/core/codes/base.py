@@ -13,11 +13,11 @@ from workbench.core.base.types import Array
 # max number of values (row numbers and weights) in the cache of decoded survivor sets
 MAX_CACHED_NUMBERS = 2_000_000
 MIN_LARGE_UNKNOWNS = 64  # min number of unknowns of a large system, whose solution takes longer than the call
-# max number of cached survivor sets: each takes some hundred bytes besides its numbers
+# max number of cached survivor sets; each takes some hundred bytes in addition to its values
 MAX_CACHED_SETS = 20_000
 MAX_QUICK_RESIDUAL = 1e-16  # max squared residual at which the quick solution is accepted
-RANK_TOLERANCE = 1e-13  # directions weaker than the strongest by this factor count as absent
-MIN_RECIPROCAL_CONDITION = 1e-8  # min reciprocal condition number of a square system without weak directions
+RANK_TOLERANCE = 1e-13  # singular values below this share of the largest one count as zero
+MIN_RECIPROCAL_CONDITION = 1e-8  # min reciprocal condition number of a square system that is solved by LU
 
 
 class Decoding(NamedTuple):
@@ -40,7 +40,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GradientCode:
-    """Row i of `matrix` holds the coefficients of worker i's message over the parts.
+    """Row i of `matrix` has the coefficients of the parts in worker i's message.
 
     Decoding solves a @ matrix[answered] = target, by least squares if there is no exact solution. All solutions are a =
     a0 + c N: a0 is one solution over all workers, and N (s x n) is a basis of the left null space. Only the s x s
@@ -59,7 +59,7 @@ class GradientCode:
     # weighted sum of the rows to reach: (columns,) or (m, columns); None = all ones
     target: Array | None = None
     spans: tuple[Span, ...] = ()
-    instead: str = field(default="fewer stragglers", repr=False)  # alternative that a warning recommends
+    instead: str = field(default="fewer stragglers", repr=False)  # what a warning recommends instead, as text
     _known: dict[tuple[int, ...], Decoding] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -151,11 +151,11 @@ def without(span: Span, missing: NDArray[np.bool_]) -> Array:
 def least_squares(system: Array, right: Array) -> Array:
     """Return the shortest least-squares solution, (columns, m), of system @ x = right.
 
-    QR with column pivoting (LAPACK gelsy) handles a missing rank as well as the singular value decomposition, in a
-    quarter of the time. Small systems spend most of their time in the call itself. Large, square, well conditioned
-    systems are factored without it, as pivoting goes column by column.
+    QR with column pivoting (LAPACK gelsy) handles rank deficiency as well as the singular value decomposition, in a
+    quarter of the time. Small systems spend most of their time in the call itself. Large, square and well conditioned
+    systems are solved by LU instead, because column pivoting is slow.
     """
-    from scipy.linalg import lapack  # here, so that importing the workbench stays quick
+    from scipy.linalg import lapack  # imported late, so that importing the workbench is fast
 
     rows, columns = system.shape
     if not columns:

@@ -1,4 +1,4 @@
-"""Parameter checks of several codes. Errors are one sentence: the field, its value and the nearest that work."""
+"""Parameter checks of several codes. Errors are one sentence: the field, its value, and the nearest possible values."""
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable
@@ -25,7 +25,7 @@ def remembered(make: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(make)
     def called(*args: P.args, **named: P.kwargs) -> R:
-        # Types, too: True and 2.0 must not be found under 1 and 2.
+        # the key contains types, because True and 2.0 equal 1 and 2
         key = (args, *map(type, args), *((name, value, type(value)) for name, value in sorted(named.items())))
         try:
             with lock:
@@ -94,7 +94,7 @@ def seed_fits(seed: int) -> None:
 def groups_divide(field: str, value: int, workers: int, size: int | None = None, more: str = "") -> None:
     """Raise `SettingError` for groups that do not divide the workers.
 
-    There are `value` groups; or groups of `size` workers, which grows with the value.
+    There are either `value` groups, or groups of `size` workers, where `size` grows with the value.
 
     >>> groups_divide("groups", 4, 12)
     >>> groups_divide("stragglers", 2, 12, size=3)
@@ -107,7 +107,7 @@ def groups_divide(field: str, value: int, workers: int, size: int | None = None,
 
 
 def nearest(value: int, fits: Iterable[int], count: int = 4) -> str:
-    """List the values nearest to one that does not fit, in order, for an error.
+    """Return the possible values that are nearest to an impossible one, ascending, as text for an error.
 
     >>> nearest(4, [0, 1, 2, 5, 11], 3)
     '1, 2, 5'

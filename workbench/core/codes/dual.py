@@ -34,7 +34,7 @@ from workbench.core.base.types import Array
 NOISE_SHARES = (0.03, 0.01, 0.1, 0.3)  # shares of noise that are tried; large codes use only the first
 # Max number of straggler sets for which candidates are evaluated on all sets.
 MAX_ENUMERATED_SETS = 10_000
-# number of random sets for evaluation if there are more sets; all runs of neighbours are added
+# if there are more sets, this number of random ones is evaluated, and all runs of neighbours in addition
 RANDOM_SETS = 256
 MAX_MULTIPLICATIONS = 2e8  # max multiplications spent on choosing a code; at least one candidate is made
 MAX_CANDIDATES = 25  # max number of candidates
@@ -137,7 +137,9 @@ class Neighbours:
 
 
 def best_dual(candidates: Iterable[Array], first: int, holders: Sequence[NDArray[np.int64]]) -> Dual:
-    """Return the code with the smallest weights. Its decoding weights are spanned by the rows of one candidate.
+    """Return the code with the smallest weights among the candidates.
+
+    The rows of a candidate span its decoding weights.
 
     A candidate is (d, n), and its `first` rows are the particular weights. A single candidate is not evaluated.
     """
@@ -170,7 +172,7 @@ def perturbed(base: Array, first: int, seed: int) -> Iterator[Array]:
 
 
 def gaussian(n: int, count: int, seed: int) -> Iterator[Array]:
-    """Yield rows in random directions, except a constant first one, (count, n)."""
+    """Yield one candidate, (count, n): a constant first row, and other rows with normal random numbers."""
     rng = np.random.default_rng(seed)
     for _ in range(affordable(count, n)):
         rows = rng.standard_normal((count, n))
@@ -202,12 +204,12 @@ def judged_sets(n: int, s: int) -> NDArray[np.int64]:
 
 
 def large_weights(code: Dual, sets: NDArray[np.int64]) -> float:
-    """Return a sum of absolute weights that no set exceeds, or few sets if only some are evaluated.
+    """Return a bound on the sum of absolute weights. If only some sets are evaluated, few sets exceed it.
 
-    It is infinite if a set fails.
+    The bound is infinite if a set cannot be decoded.
 
     The sizes have a heavy tail, P(size > x) ~ C/x, as for any real numbers without special relations. A quantile
-    measures C. The largest of some sets is mostly sampling error.
+    estimates C. The maximum over some sets would mostly reflect sampling error.
     """
     systems = code.null[:, sets].transpose(1, 2, 0)
     right = -code.particular[:, sets].transpose(1, 2, 0)

@@ -63,16 +63,19 @@ class GraphCode:
         return np.asarray((2 * copies / (vertices + copies))[label[: self.parts]])
 
     def decode(self, answered: tuple[int, ...]) -> Decoding:
-        """Return least-squares weights of these answers, in time linear in the graph (times its depth's logarithm)."""
+        """Return least-squares weights of these answers.
+
+        The time is linear in the graph, times the logarithm of its depth.
+        """
         rows = np.asarray(answered, dtype=np.int64)
         totals = self.totals(rows)
         return Decoding(_edge_weights(self.edges[rows], totals), float(((totals - 1) ** 2).sum()))
 
 
 def _edge_weights(edges: Ints, totals: Array) -> Array:
-    """Return weights that give each vertex its total, from the leaves of a spanning forest upwards.
+    """Return weights of the edges whose sum at each vertex is its total, from the leaves of a spanning forest upwards.
 
-    A tree edge gets what the vertex below it still lacks. The root is then left with the alternating sum of the
+    A tree edge gets the rest that its lower vertex still needs. The root is then left with the alternating sum of the
     totals below. In a bipartite component that is 0. Otherwise one edge that closes an odd cycle gets half of it
     first.
     """
@@ -99,7 +102,10 @@ def _edge_weights(edges: Ints, totals: Array) -> Array:
 
 
 def _forest(edges: Ints, vertices: int) -> tuple[Ints, Ints, Ints]:
-    """Return the component, the vertex above and the depth of each vertex. One extra vertex is above all roots."""
+    """Return the component, the parent and the depth of each vertex.
+
+    An additional vertex is the parent of all roots.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order, connected_components
 

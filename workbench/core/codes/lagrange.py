@@ -4,11 +4,11 @@ S. Li, S. Kalan, Q. Yu, M. Soltanolkotabi, A. Avestimehr, "Polynomially coded re
 mitigation via data encoding", 2018 (reference [4] of GC-MMC); Q. Yu et al., "Lagrange coded computing",
 AISTATS 2019.
 
-The papers evaluate polynomials. On real points these lose many digits, even at Chebyshev nodes, because any results may
-arrive. Seven random results of forty already cost eight digits. A polynomial on the unit circle of the complex plane is
-real after a shift that makes its frequencies symmetric about zero. It is then a trigonometric polynomial, with
-half-integer frequencies if their number is even. J frequencies interpolate J blocks, and products of two have 2J - 1
-frequencies. So the threshold is the same with real numbers, and only half as many digits are lost.
+The papers evaluate polynomials. On real points these lose many digits, even at Chebyshev nodes, because any subset of
+the results may arrive. Seven random results of forty already cost eight digits. A polynomial on the unit circle of the
+complex plane is real after a shift that makes its frequencies symmetric about zero. It is then a trigonometric
+polynomial, with half-integer frequencies if their number is even. J frequencies interpolate J blocks, and products of
+two have 2J - 1 frequencies. So the threshold is the same with real numbers, and only half as many digits are lost.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,9 @@ from workbench.core.codes.checks import between, nearest, remembered, some_are_t
 
 @dataclass(frozen=True, eq=False)
 class Lagrange(GradientCode):
-    """Code that evaluates f(angle) = sum over t of Xt^T Xt w, Xt(angle) the encoded data; J = ceil(K/r) groups.
+    """Code whose workers evaluate a polynomial f(angle) at one angle each.
+
+    f(angle) is the sum over t of Xt^T Xt w, where Xt(angle) is the encoded block t. There are J = ceil(K/r) groups.
 
     Row i of `matrix` has the values of f's 2J - 1 basis functions at worker i's angle, (n, 2J - 1). So a worker's
     result is its row times f's coefficients. `target` sums them over the angles of the data, which gives the sum over
@@ -102,7 +104,7 @@ def trigonometric(angles: Array, count: int) -> Array:
 
 
 def spread_order(count: int) -> list[int]:
-    """Return an order that puts neighbours far apart: steps of about the golden section, without a common factor.
+    """Return an order in which neighbours are far apart: steps near the golden section, coprime to `count`.
 
     Neighbouring workers often fail together. In this order, their points are not neighbours.
 

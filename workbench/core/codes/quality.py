@@ -11,10 +11,10 @@ from workbench.core.codes.base import GradientCode
 
 # max number of random survivor sets that are evaluated; sizes of weights may have a heavy tail, see `codes.dual`
 MAX_SURVIVOR_SETS = 500
-# max number of multiplications; above it, fewer sets of each kind are evaluated, ...
+# max number of multiplications; for larger codes, fewer sets of each kind are evaluated
 MAX_MULTIPLICATIONS = 5e8
 FLOAT64_DIGITS = -float(np.log10(np.finfo(np.float64).eps))  # decimal digits of a float64
-MIN_SURVIVOR_SETS = 4  # ... but at least this number of sets
+MIN_SURVIVOR_SETS = 4  # min number of sets of each kind, even for large codes
 GRADIENT_COORDINATES = 16  # coordinates of the random gradients that are coded and decoded
 DOUBLE = 8  # bytes of a number in a message of float64
 Sets = int | Iterable[tuple[int, ...]]
@@ -35,7 +35,7 @@ def digits_of(width: int) -> float:
 
 
 def least_digits(least: int, width: int) -> int:
-    """Return the digits of a message that are the share `least` of 16, rounded down.
+    """Return the min digits to keep in a message of this width: the share `least` / 16 of its digits, rounded down.
 
     >>> least_digits(4, 8), least_digits(4, 4)
     (4, 1)
@@ -99,7 +99,7 @@ def lost(
     rng: Generator | None = None,
     dtype: DTypeLike = np.float64,
 ) -> float:
-    """Return how many decimal digits decoding may lose, by the size of the weights or by the residual.
+    """Return how many decimal digits decoding may lose: the larger loss by the size of the weights and by the residual.
 
     It evaluates random survivor sets, runs of neighbouring missing rows, and every k-th row missing. Of a large code
     only a few sets of each kind are evaluated. P(size > x) ~ C/x for random sets (see `codes.dual`). So the largest
@@ -126,7 +126,7 @@ def cost(code: GradientCode) -> float:
 
 
 def missed(code: GradientCode, answered: tuple[int, ...]) -> float:
-    """Return the distance of a decoded sum from that of all answers, in coefficients of parts."""
+    """Return the distance between the decoded weights of the parts and those that all answers give."""
     everybody = code.decode(tuple(range(code.workers))).residual
     return float(np.sqrt(max(code.decode(answered).residual - everybody, 0.0)))
 
@@ -148,7 +148,7 @@ def warning(
 
 
 def loses(code: GradientCode, gone: float, digits: float, better: str) -> str:
-    """Return a sentence on how many of a number's digits decoding may lose, and on a better code if there is one."""
+    """Return a sentence about the digits that decoding may lose, and about a better code if there is one."""
     return (
         f"decoding from {code.workers - code.stragglers} of {code.workers} messages may"
         f" lose {gone:.0f} of {digits:.0f} digits" + (f"; take {better}" if better else "")
@@ -166,7 +166,7 @@ def survivors(code: GradientCode, sets: Sets, rng: Generator | None = None) -> I
 
 
 def runs(code: GradientCode, count: int | None = None) -> Iterator[tuple[int, ...]]:
-    """Yield survivor sets whose missing rows are neighbours, cyclically: one rack, one switch, one lost region.
+    """Yield survivor sets whose missing rows are cyclic neighbours, as after the loss of a rack or a switch.
 
     With `count`, only that many sets, evenly spaced.
     """
@@ -175,7 +175,7 @@ def runs(code: GradientCode, count: int | None = None) -> Iterator[tuple[int, ..
 
 
 def strides(code: GradientCode, count: int | None = None) -> Iterator[tuple[int, ...]]:
-    """Yield survivor sets whose missing rows are every k-th, cyclically, such as one host of every rack.
+    """Yield survivor sets in which every k-th row is missing, cyclically, such as one host of every rack.
 
     See `runs`.
     """
@@ -186,7 +186,7 @@ def strides(code: GradientCode, count: int | None = None) -> Iterator[tuple[int,
 
 
 def spread(numbers: Sequence[int], count: int | None) -> Sequence[int]:
-    """Return at most `count` of some numbers, evenly spaced.
+    """Return at most `count` of the given numbers, evenly spaced.
 
     >>> spread(range(10), 3)
     range(0, 10, 4)

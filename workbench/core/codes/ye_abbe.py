@@ -53,15 +53,16 @@ class YeAbbe(GradientCode):
 
         Messages may have more axes, as for weights over parts. Then padding is not removed.
         """
-        blocks = np.tensordot(messages, weights, axes=([0], [1]))  # (p/m, ..., m): block v, coordinate u
+        # (p/m, ..., m): axes are the block v, ..., and the coordinate u
+        blocks = np.tensordot(messages, weights, axes=([0], [1]))
         whole = np.moveaxis(blocks, -1, 1).reshape(-1, *blocks.shape[1:-1])
         return whole[:size] if whole.ndim == 1 and self.reduction > 1 else whole
 
     def condition(self, answered: tuple[int, ...]) -> float:
         """Return the condition number of the system that the paper inverts for these answers: the columns of V.
 
-        In the stable construction workers may form classes, whose answers are linearly dependent. Then singular
-        values that are only rounding are ignored.
+        In the stable construction workers may form classes, whose answers are linearly dependent. Singular values that
+        are only rounding errors are then ignored.
         """
         sigma = np.linalg.svd(self.V[:, answered], compute_uv=False)
         rounding = RELATIVE_ZERO * sigma[0] if self.construction == "stable" else 0.0
@@ -88,9 +89,9 @@ def ye_abbe(
 
     There are four constructions. "polynomial" is section 3 of the paper, with nodes +-(1 + i/2). "gaussian" is the
     paper's alternative for many workers, with a random V. "stable" takes evenly spread Fourier vectors for V: see
-    `workbench.core.codes.dual`. "auto" uses polynomials while their worst condition number is below 1e8, else
-    "stable". A load above s + m makes a code for load - m stragglers, of which only s are used. The spare answers
-    make the weights smaller.
+    `workbench.core.codes.dual`. "auto" uses polynomials while their worst condition number is below 1e8, else "stable".
+    A load above s + m makes a code for load - m stragglers, of which only s are used. Additional answers make the
+    weights smaller.
 
     >>> code = ye_abbe(5, load=3, stragglers=1, reduction=2)
     >>> gradients = np.arange(5 * 3.0).reshape(5, 3)

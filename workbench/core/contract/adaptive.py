@@ -33,16 +33,16 @@ from workbench.core.contract.links import Link
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 
 HISTORY_ROUNDS = (12, 36, 10**9)  # number of past rounds that each expert uses
-NOISE_SIGMAS = 1.0  # smaller differences, in standard errors, are taken for noise
+NOISE_SIGMAS = 1.0  # differences below this number of standard errors count as noise
 MIN_SAVED_SHARE = 0.02  # share of a round that a change must save
-# Number of mean rounds that a change must save in addition to its cost, and by which another expert must be ahead.
+# margin in mean round times: a change must save this much beyond its cost, and another expert must be ahead by it
 MARGIN_ROUNDS = 1.0
 MIN_SEEN_ROUNDS = 3  # rounds that must have been measured before a change
 EXPLORATION_SHARE = 0.03  # exploration budget, as a share of the run's time
 NEVER_FACTOR = 1e12  # factor on the time of a dead worker, so that no scheme waits for it
-# After these numbers of rounds since a change, the forecasts of the last rounds are computed again.
+# number of last rounds whose forecasts are computed again, and numbers of rounds since a change at which that is done
 ROUNDS_PER_RECHECK, MAX_CHECKS = 200, (3, 12)
-MAX_CACHED_ROUNDS = 2000  # rounds whose forecasts are used
+MAX_CACHED_ROUNDS = 2000  # max number of rounds whose forecasts are stored
 # s per moved sample: of two equally fast candidates, the one that moves less is chosen
 MOVE_COST_S_PER_SAMPLE = 1e-12
 MAX_CACHED_TIMES = 64  # complete times that are stored for each worker
@@ -202,7 +202,7 @@ class AdaptiveController:
 
     `configurations`: the candidates. The run begins with the first, whose samples the workers store. `link`, `floats`
     (p), `decode_rate`: those of the run. `row`: bytes of one sample. `restart`: cost of a change apart from the moved
-    samples, s. `memory`: state from the segment before, as `as_dict` returns it.
+    samples, s. `memory`: state at the end of the previous segment, as `as_dict` returns it.
     """
 
     def __init__(
@@ -228,9 +228,11 @@ class AdaptiveController:
         self.began: dict[int, tuple[float, float]] = {}  # round -> its start and end, s
         self.free = 0.0  # when the last message had passed the port, s
         self.costs: list[Array] = []  # for each round: forecast times of all candidates, s
-        self.spent = self.got = 0.0  # forecast time (s) and full gradients of the run's own rounds
-        self.left: int | None = None  # the candidate that was used before the last change
-        self.loss = self.lost = 0.0  # proven loss by the last change, and by all changes before it, s
+        # of the run's own rounds: forecast time, s, and gradient committed, in full gradients
+        self.spent = self.got = 0.0
+        self.left: int | None = None  # index of the candidate that was used before the last change
+        # certain loss of time by the last change, and by all changes before it, s
+        self.loss = self.lost = 0.0
         self.moved = 0.0  # cost of the last change itself, s
         self.elapsed = 0.0  # time of the rounds so far, s
         self.experts = [Expert(history, 0) for history in HISTORY_ROUNDS]
@@ -260,7 +262,7 @@ class AdaptiveController:
     def received(self, rank: int, share: float, sent: float, begun: float, end: float) -> None:
         """Record the sending time (s) of an answer, unless it had to wait for the port.
 
-        `share`: its length over a model's.
+        `share`: length of the answer, as a share of a model's length.
         """
         if begun > self.free * (1 + RATE_TOLERANCE) and share > 0:
             extra = begun - sent - self.link.latency
@@ -290,7 +292,7 @@ class AdaptiveController:
         took, done = self.seen.get(round, (least, np.zeros(self.workers, dtype=int)))
         self.times.add(np.where(done >= loads, took, np.nan), least, loads)
         self.stretch += 1
-        # new estimates change earlier rounds too
+        # new estimates of the workers' times also change the forecasts of earlier rounds
         again = ROUNDS_PER_RECHECK if self.stretch in MAX_CHECKS else 1
         first = max(0, len(self.times.rows) - again)
         self._forecast(first, self.times.rates(first))
@@ -351,11 +353,12 @@ class AdaptiveController:
         if first.spent + MARGIN_ROUNDS * typical < self.heard.spent:
             self.heard = first
         if self.lost + max(self.loss, 0.0) > EXPLORATION_SHARE * self.elapsed:
-            self.heard = self.experts[-1]  # the exploration budget is used up: follow the longest history
+            # the exploration budget is used up, so the expert with the longest history is followed
+            self.heard = self.experts[-1]
         to = self.heard.at
         if to == self.at:
             return None
-        pair = [self.at, to]  # the run's candidate may differ from the expert's
+        pair = [self.at, to]  # the run's candidate may differ from that of the expert that it follows
         return to if Expert(self.heard.history, 0).better(costs[:, pair], self.moves[pair], left) else None
 
     def move(self, configuration: Configuration) -> DataMove:

@@ -21,7 +21,7 @@ from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.problem import Around, Problem, Slice, gradient_of_rows, in_round
 
-BATCH_STREAM = 8  # random stream; `contract.delays.base` lists all
+BATCH_STREAM = 8  # number of the random stream; `contract.delays.base` lists all streams
 CACHED_EPOCHS = 4  # epochs whose order is cached, because asynchronous workers are in different epochs
 CACHED_JOBS = 64  # jobs whose samples per rank are cached, because asynchronous workers are in different jobs
 
@@ -45,7 +45,7 @@ class BatchSampler:
         self.strata = -(-samples // self.batches_per_epoch)
         self._random = CounterRNG(seed, BATCH_STREAM)
         self._orders: dict[int, NDArray[np.int64]] = {}
-        # Last call of `counts`: job, bounds, and its result.
+        # cached last call of `counts`: job, bounds and result
         self._counts: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
         self._plan: Plan | None = None
         self._loads: dict[int, list[int]] = {}  # results of `loads` for this plan, by job
@@ -81,7 +81,7 @@ class BatchSampler:
     def _order(self, epoch: int) -> NDArray[np.int64]:
         """Return the samples of each batch of an epoch, (batches, strata).
 
-        In the last stratum, numbers may exceed the data.
+        In the last stratum, indices may exceed the data set.
         """
         if epoch not in self._orders:
             if len(self._orders) == CACHED_EPOCHS:

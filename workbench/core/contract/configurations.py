@@ -57,7 +57,8 @@ class StoredParts:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.bounds, self.stored = _pieces(plan)  # bounds of pieces of the data; (workers, pieces)
+        # bounds of pieces of the data, and which worker stores which piece, (workers, pieces)
+        self.bounds, self.stored = _pieces(plan)
 
     def missing(self, plan: Plan) -> NDArray[np.int64]:
         """Return the number of samples that each worker needs for a plan and does not store, (workers,)."""
@@ -121,7 +122,8 @@ def configurations_of(
             if _fits(candidate, current, problem, width) and candidate not in found:
                 found.append(candidate)
             if candidate.plan.answers > 1:
-                # With one answer per round, such a scheme equals a coded star, but its forecast is slower.
+                # With one answer per round, a multi-message scheme equals a coded star, but its forecast is slower to
+                # compute.
                 several.add(name)
         except SettingError:
             continue

@@ -38,7 +38,7 @@ NO_DELAY = Constant(shift=0.0)
 
 
 class LinkGroup(Settings):
-    """Links of some workers, which differ from those of the others. What is empty is as in the common link.
+    """Links of some workers, which differ from those of the others. Empty fields are as in the common link.
 
     >>> LinkGroup(workers=(1, 2), latency=0.01).bandwidth is None
     True
@@ -179,7 +179,7 @@ class Link(Settings):
         return type(self)().carrying(self._width)
 
     def without(self, latency: bool = False, transfers: bool = False) -> Self:
-        """Return the link without its latency and delays, or without the time of transfers, for all workers.
+        """Return the link without its latency and delays (`latency`), or without transfer times (`transfers`).
 
         >>> Link(latency=0.1, bandwidth=8e5).without(transfers=True).latency
         0.1
@@ -259,7 +259,7 @@ class Link(Settings):
     def model_arrivals(
         self, now: float, floats: float, to: tuple[int, ...], workers: int, drawn: Array | None = None
     ) -> list[tuple[float, tuple[int, ...]]]:
-        """Return when a model that is sent now arrives, and at which ranks of `to`; times in the order of ranks.
+        """Return when a model that is sent now arrives, and at which ranks of `to`, in the order of ranks.
 
         `drawn`: seconds of `DelayStream.receiving`, (workers,), or None for a message without floats.
 
@@ -287,7 +287,7 @@ class Link(Settings):
         return stream
 
     def transit(self, seed: int, workers: int, first: int = 0) -> Callable[[int, float], Array] | None:
-        """Return the function that draws what links add to the common latency, or None if they add nothing.
+        """Return a function that draws the seconds that links add to the common latency, or None if they add none.
 
         Its arguments are a round, and the share of a model that a message has. It returns seconds, (workers,).
         """

@@ -170,7 +170,7 @@ class Plan:
         return [tuple(k) for k in kids]
 
     def shuffled(self, rows: NDArray[np.int64]) -> Plan:
-        """Return a plan in which worker i (rank i + 1) gets the parts of worker rows[i]. The tree is unchanged."""
+        """Return the plan in which worker i (rank i + 1) has the parts of worker rows[i]. The tree is unchanged."""
         places = np.concatenate([[0], rows + 1])
         counts = np.diff(self.indptr)[places]
         indptr = np.concatenate([[0], np.cumsum(counts)])

@@ -26,7 +26,7 @@ def rows_of(slices: Sequence[Slice]) -> tuple[NDArray[np.int64], Array]:
 
 
 def stretch(rows: NDArray[np.int64]) -> Any:
-    """Return consecutive samples as a slice, so that indexing copies nothing. Other samples are returned unchanged.
+    """Return the indices of consecutive samples as a slice, so that indexing copies nothing. Others are unchanged.
 
     >>> stretch(np.array([3, 4, 5])), stretch(np.array([3, 5]))
     (slice(3, 6, None), array([3, 5]))
@@ -122,7 +122,7 @@ class Around:
 
 
 def regularised(problem: Problem, share: float) -> Problem:
-    """Return the problem with `share` times its l2, for the step along a commit whose parts have this mean weight.
+    """Return the problem with `share` times its l2, for a commit whose parts have the mean weight `share`.
 
     Gradient and regularisation are then in the proportion of the objective. Otherwise a scheme that commits the sum of
     (N-S)/N of the parts would minimise another objective, with N/(N-S) times the l2.

@@ -40,11 +40,11 @@ Answer = tuple[int, int]  # rank, index of its message in the round
 Answers = dict[Answer, Message]
 # Function of the round and its answers. It returns the decoded value and the residual |b - 1|^2 (nan if unknown).
 Combine = Callable[[int, Answers], tuple[Any, float]]
-# returns gradient, residual, and the number of combined answers
+# generator that returns gradient, residual and number of combined answers
 AnswerProgram = Generator[Any, Any, tuple[Any, float, int]]
 INFINITY = float("inf")
-MAX_BLOCK_BYTES = 2**19  # bytes of the blocks that are added up, which fit into the cache
-MIN_BLOCK_VALUES = 16  # minimum length of a block that is added up
+MAX_BLOCK_BYTES = 2**19  # bytes of the blocks in which values are summed, which fit into the cache
+MIN_BLOCK_VALUES = 16  # min number of values of such a block
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class LostChildren:
         self.refused: dict[int, dict[int, str]] = {}  # round -> rank -> reason
 
     def add(self, message: Message) -> None:
-        """Add the child of a `PEER_LOST` message. A message with a value, the reason, counts for its round only."""
+        """Add the child of a `PEER_LOST` message. If the message has a value (the reason), it is for its round only."""
         if message.value is None:
             self.gone.add(message.src)
         else:
@@ -153,9 +153,9 @@ def tolerant_answers(
 ) -> Generator[Any, Any, tuple[dict[int, list[Any]], frozenset[int]]]:
     """Wait (1 + tolerance) times as long as the fastest child took for its `number` answers.
 
-    If the late children may not be dropped, wait for all. `follows(late)`: whether the parent can continue without the
-    late children. Return the values of the children that are not late, by rank, and the late ranks. Raises `QuorumLost`
-    if no missing child will answer, and they may not be dropped.
+    If the late children may not be dropped, wait for all. `follows(late)`: returns whether the parent can continue
+    without the late children. Return the values of the children that are not late, by rank, and the late ranks. Raises
+    `QuorumLost` if no missing child will answer, and they may not be dropped.
     """
     got: dict[int, dict[int, Any]] = {rank: {} for rank in node.children}
     start, until, late = node.clock(), None, frozenset(node.children)
@@ -198,7 +198,7 @@ def tolerant_program(node: Node, rule: StopRule, tolerance: float, combine: Comb
 
 
 def _before(timer: float | None, now: float) -> float:
-    """Return the arrival time in the event order: of simultaneous events, the message comes before the timer."""
+    """Return the arrival time of a message. If it is simultaneous with a timer, return a time just before the timer."""
     if timer is not None and simultaneous(now, timer):
         return math.nextafter(timer, -INFINITY)
     return now
@@ -300,10 +300,11 @@ def master_program(node: Node, answers: Callable[[int, Any, LostChildren], Answe
 def parent_program(node: Node, rule: StopRule, combine: Combine, shrinks: bool = False) -> Program:
     """Run a master that gathers by a rule.
 
-    It is faster than `master_program`: one generator less handles each effect.
+    It is faster than `master_program`, because each effect passes through one generator less.
 
-    `shrinks`: the commits are plain sums of some parts, or least-squares estimates. The mean weight of their parts is
-    1 - residual / parts: the estimate b is the projection of all ones 1, so that b.1 = b.b.
+    `shrinks`: whether commits are plain sums of some parts, or least-squares estimates. The mean weight of all parts in
+    a commit is then 1 - residual / parts. For the weights b of a least-squares estimate, this holds because b is the
+    projection of the vector of ones.
     """
     model, lost = node.model, LostChildren()
     for r in node.span:

@@ -35,12 +35,12 @@ from workbench.core.contract.plan import Plan, Work
 
 Match = Mapping[str, int]
 
-REL_TOL = 1 + 2.0**-50  # two times whose quotient is smaller differ only by rounding, and are simultaneous
+REL_TOL = 1 + 2.0**-50  # two times with a smaller ratio differ only by rounding, and count as simultaneous
 # max difference of simultaneous times, s, because conversions between clocks round
 ABS_TOL = 1e-9
 
 MODEL, CODED, PEER_LOST = "model", "coded", "lost"
-NO_RANK = -1  # in arrival logs, in place of a rank: no message had come by a deadline
+NO_RANK = -1  # in arrival logs, in place of a rank: no message had arrived by a deadline
 
 
 def simultaneous(one: float, other: float) -> bool:
@@ -72,14 +72,13 @@ class Message(NamedTuple):
 class Compute(NamedTuple):
     """Compute the gradient of `work` at `model`.
 
-    `unless`: a message that matches it pre-empts the computation, whose answer is then None.
-    `model`: a model, or a tuple of models with one for each row of the work's coefficients. With a tuple, the whole
-    work is one task with one drawn time.
-    `batch`: use only that many samples, drawn for this rank and draw. The sum is scaled up to the size of the work.
-    `draw`: index of the drawn time of the worker, from 0; by default the round.
-    `job`: the commit that the gradient is for (a tuple if `model` is a tuple); by default the round. Random numbers of
-    a problem (dropout) depend on the job, and not on the round in which the gradient is computed.
-    `slowdown`: factor on the computing time; only faults set it.
+    `unless`: a message that matches it pre-empts the computation, whose answer is then None. `model`: a model, or a
+    tuple of models with one for each row of the work's coefficients. With a tuple, the whole work is one task with one
+    drawn time. `batch`: use only that many samples, which are drawn by rank and `draw`. The sum is scaled up to the
+    size of the work. `draw`: index of the worker's drawn time, from 0; by default the round. `job`: the commit
+    that the gradient is for (a tuple if `model` is a tuple); by default the round. Random numbers of a problem
+    (dropout) depend on the job, and not on the round in which the gradient is computed. `slowdown`: factor on the
+    computing time; only faults set it.
 
     >>> from workbench.core.contract.plan import uncoded_plan
     >>> Compute(uncoded_plan(3, 10).work[1], model=None, round=3).work.samples
@@ -100,10 +99,10 @@ class Send(NamedTuple):
     """Send `value` to one rank or to several.
 
     `kind`, `round`: fields that the receiver's `Recv` matches. `floats`: length on the wire (default: a whole model).
-    `number`: index of the message among those of one round. `share`: sending time over that of a model (default: floats
-    / model size). It differs where padding makes a message longer than in the paper. `draw`: as in `Compute`.
-    `every`: deliver a model even if a newer model follows. Otherwise a slow receiver on real links may get only the
-    newest model.
+    `number`: index of the message among those of one round. `share`: sending time, as a share of that of a model
+    (default: floats / model size). It is set if padding makes a message longer than in the paper. `draw`: as in
+    `Compute`. `every`: deliver a model even if a newer model follows. Otherwise a slow receiver on real links may get
+    only the newest model.
 
     >>> Send(to=0, kind="coded", round=3, floats=10).number
     0
@@ -124,8 +123,8 @@ class Recv(NamedTuple):
     """Wait for the oldest message whose kind is in `match` and whose round is at least match[kind].
 
     `until`: absolute time, s, at which the wait ends. A message that arrives exactly then is still received, and a past
-    time polls. With None, the wait has no limit. The engine raises an error if no message can come. `latest`: take
-    the newest message instead, and drop older ones.
+    time polls. With None, the wait has no limit. The engine raises an error if no message can arrive any longer.
+    `latest`: take the newest message instead, and drop older ones.
 
     >>> Recv({"coded": 3}, until=1.5).latest
     False
@@ -229,8 +228,9 @@ class Node:
     model: Any  # the model of the first round
     clock: Callable[[], float]
     smoothness: Callable[[Work], float] = lambda work: 1.0  # smoothness of the mean loss over some work
-    constant: Callable[[Work], Any] = _no_constant  # constant term of a `Quadratic`, computed before the run
-    l2: float = 0.0  # regularisation; programs need it only where workers update their own models
+    # function of some work: constant term of a `Quadratic`, computed before the run
+    constant: Callable[[Work], Any] = _no_constant
+    l2: float = 0.0  # regularisation, for programs in which workers update models of their own
     first: int = 0  # first round; above 0 if the run is resumed
     # Sampler of each job's mini-batch, or None for gradients over all samples. With a sampler, programs must set
     # `Compute.job`.

@@ -30,14 +30,14 @@ from workbench.core.base.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-WORK_COLUMNS = ("samples", "tokens", "squares")  # amounts of work that a time is for
+WORK_COLUMNS = ("samples", "tokens", "squares")  # columns with the amount of work of a time
 COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", *WORK_COLUMNS, "processor_seconds")
-# alternative names of columns; of two that differ, neither is chosen
+# other names of columns; if two of them exist and differ, an error is raised
 OTHER_NAMES = {"step": ("iteration", "global_step"), "recording": ("experiment",)}
-# names of columns in logs, which count if there is no column of the usual name
+# names of columns in logs, used if no column has the usual name
 LOG_NAMES = {"worker": ("rank", "global_rank"), "host": ("hostname",)}
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
-# Phases of a worker's computing: as a whole, and in one layer of the model.
+# names of phases: all computing of a worker, and prefix for the computing of one layer
 COMPUTE_PHASE, LAYER_PREFIX = "compute", "compute: "
 PROBE_PHASE = "probe"  # time of a message to the next worker
 MIN_TIMESTAMP_S = 1e8  # s; larger values (over three years) are points in time, not durations
@@ -109,7 +109,7 @@ def checked_times(
 ) -> pd.DataFrame:
     """Convert recorded times: names to text, and numbers to numeric types. Raises `TableError` for the first bad row.
 
-    `called`: names of the columns in their file. `scales`: units of a column per second.
+    `called`: names of the columns in their file. `scales`: column -> number of its units in a second.
     """
     called, scales = called or {}, scales or {}
     if frame.empty:

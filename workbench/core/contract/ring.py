@@ -34,7 +34,7 @@ def bytes_sent(floats: int, n: int, place: int, width: int = BYTES_PER_FLOAT) ->
     >>> [bytes_sent(5, 2, place) for place in (0, 1)]
     [40, 40]
     """
-    size, rest = divmod(floats, n)  # calling `slice_sizes` would make a simulated round quadratic in n
+    size, rest = divmod(floats, n)  # not `slice_sizes`, which would make a simulated round quadratic in n
     spared = 2 * size + ((place + 1) % n < rest) + ((place + 2) % n < rest)
     return width * (2 * floats - spared)
 
@@ -47,7 +47,8 @@ def ring_finish(
     At step k, node i sends slice i-k. It continues with step k+1 once it has received slice i-1-k. A message reaches
     the port of the next node after the latency, and occupies it for its transfer. The longest path determines the end.
 
-    `extra`: function of a share of the vector that returns what each node's link adds to the common latency, (n,), s.
+    `extra`: function of a share of the vector. It returns the seconds that each node's link adds to the common latency,
+    (n,).
     """
     n = len(entry)
     if n > 1 and not link.alike:
@@ -82,7 +83,7 @@ def _by_steps(entry: Array, port_free: Array, transfer: Array, latency: float) -
 def _by_different_steps(
     entry: Array, port_free: Array, floats: int, link: Link, extra: Callable[[float], Array] | None
 ) -> tuple[Array, Array]:
-    """Return the result of `ring_finish` if links differ by node, or by what is drawn for the round."""
+    """Return the result of `ring_finish` for links that differ by node, or have drawn delays."""
     n, sizes = len(entry), slice_sizes(floats, len(entry))
     ready, port, node = entry.astype(float), port_free.astype(float), np.arange(n)
     rate = link.width / link.by_worker("bandwidth", n)
@@ -90,7 +91,7 @@ def _by_different_steps(
     wire = [link.latency + (0.0 if extra is None else extra(length / floats)) for length in lengths]
     on_wire = np.array(np.broadcast_arrays(*wire, entry)[:-1])  # (lengths, n)
     for k in range(2 * (n - 1)):
-        slices = (node - k) % n  # that each node sends
+        slices = (node - k) % n  # index of the slice that each node sends
         there = ready + on_wire[which[slices], node]
         transfers = rate * sizes[slices]
         port = np.maximum(np.roll(there, 1), port) + np.roll(transfers, 1)
@@ -112,8 +113,8 @@ def _hops(floats: int, n: int) -> tuple[Array, Array]:
 
     A path begins when a node enters the all-reduce, or when its port becomes free. It has 2(n-1) steps. In each step
     the slice moves on to the next node (a hop), or waits in a port for the slice before. A path from an entry begins
-    with a hop, and a path from a port with a wait. The longest paths have the fewest hops, or n hops more (first axis),
-    and make the other hops with the largest slice on the path.
+    with a hop, and a path from a port with a wait. The longest paths have the fewest possible hops, or n hops more
+    (first axis). In the other steps they wait for the largest slice on the path.
     """
     size, steps = slice_sizes(floats, n), 2 * (n - 1)
     before = size[(np.arange(n)[:, None] - np.arange(steps + 1)) % n]  # [j, s]: slice j - s
@@ -135,8 +136,8 @@ def ring_steps(
 ) -> Generator[Any, Any, Array]:
     """Run the all-reduce of one worker with explicit messages, and return the sum. Ranks 1..n form the ring in order.
 
-    `came`: received slices by round and step. The caller keeps it for the next rounds, because messages may overtake
-    one another if sending times are drawn.
+    `came`: received slices by round and step. The caller passes the same dictionary in all rounds, because messages may
+    overtake each other if sending times are drawn.
     """
     n = node.plan.workers
     i = node.rank - 1

@@ -22,7 +22,7 @@ from workbench.core.contract.ring import ring_finish
 
 # Function of the order of arrival, (rounds, workers). It returns the number of needed answers, (rounds,).
 AnswersNeeded = Callable[[NDArray[np.int64]], NDArray[np.int64]]
-# returns the tie-break of each worker in some rounds, (rounds, workers)
+# function of indices of rounds; it returns the tie-break of each worker, (rounds, workers)
 TieOrder = Callable[[NDArray[np.int64]], Array]
 MAX_TIMES_PER_BATCH = 2_000_000  # max number of drawn times in memory
 
@@ -86,7 +86,7 @@ class SampledTimes:
         samples: int,
         decode_rate: float | None = None,
     ) -> SampledTimes:
-        """Return measured times as if they were drawn.
+        """Return measured times in the form of drawn ones.
 
         All samples of a load take equal times; of equal times, the lower rank comes first.
 
@@ -278,7 +278,7 @@ def wait_for(draws: SampledTimes, tolerance: float, number: int = 1) -> WaitResu
 
 
 def earlier(one: RoundTimes, other: RoundTimes) -> RoundTimes:
-    """Return for each round the result with fewer messages: that of two rules joined with |."""
+    """Return for each round the result with fewer messages: the result of two stop rules that are combined by |."""
     as_many = one.messages == other.messages
     first = (one.messages < other.messages) | (as_many & (one.seconds <= other.seconds))
     fields = ("seconds", "messages", "bytes")
@@ -300,7 +300,8 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
     transfer, hop = draws.transfer(draws.floats), link.latency
     send, down, way = draws.send(draws.floats), draws.downlink_seconds, np.zeros(0)
     ties = draws.tie_order(np.arange(rounds)) if isinstance(transfer, np.ndarray) else np.zeros((0, 0))
-    if isinstance(down, np.ndarray):  # the links from the master to each worker, one after another
+    # seconds from the master to each worker, summed over the links on the way
+    if isinstance(down, np.ndarray):
         way = down.copy()
         for rank in range(children + 1, down.shape[-1] + 1):
             way[..., rank - 1] += way[..., (rank - 1) // children - 1]
@@ -361,7 +362,7 @@ def ring_round_times(draws: SampledTimes) -> RoundTimes:
     free, ports = draws.state or (np.zeros(n), np.zeros(n))
     ends = np.empty(rounds + 1)
     ends[0] = free.max()
-    cached: dict[float, Array | float] = {}  # share -> what links add, of all rounds
+    cached: dict[float, Array | float] = {}  # share of a model -> seconds that links add, for all rounds
 
     def extra(share: float) -> Array:
         if share not in cached:

@@ -39,7 +39,7 @@ class Scheme(Family):
     name: ClassVar[str] = ""  # name that users type, such as "CR"
     title: ClassVar[str] = ""  # description in a few words
     paper: ClassVar[str] = ""  # source
-    # the source it was written after: the whole paper, its abstract only, or the authors' program
+    # source that the scheme follows: the whole paper, only its abstract, or the authors' program
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "paper"
     exact: ClassVar[bool] = True  # whether it commits the full gradient, whichever workers straggle
     # whether it commits gradients at older models, unlike other exact schemes
@@ -57,7 +57,7 @@ class Scheme(Family):
     non_preemptive: ClassVar[bool] = False
     # Whether nodes read the clock, so that the answers do not show all work of the workers.
     clock_driven: ClassVar[bool] = False
-    # whether gradients decide which workers compute; a forecast assumes all
+    # whether gradients decide which workers compute; forecasts assume that all do
     data_dependent: ClassVar[bool] = False
     catalogue: ClassVar[Catalogue[Scheme]] = Catalogue(
         "scheme", "workbench.core.schemes", "workbench.schemes"
@@ -87,7 +87,7 @@ class Scheme(Family):
         return None
 
     def with_step(self, step: float) -> dict[str, Any]:
-        """Return the parameters (`scheme_args`) with which workers take a step of that size, or {} if they take none.
+        """Return the parameters (`scheme_args`) with which workers take steps of that size, or {} if they take none.
 
         `tune` chooses them together with the optimiser's step.
         """
@@ -206,7 +206,7 @@ def decoded_together(names: Mapping[str, Any], args: Mapping[str, Any], workers:
 def follows(scheme: str) -> str:
     """Return the kind of source of the scheme of that name, or empty if the name is not registered, as of a user file.
 
-    Names come from files of others, too, so this never loads code that they name.
+    Names may come from other people's files, so no code that they name is loaded.
 
     >>> follows("LAGC"), follows("GC"), follows("mine.py:Half")
     ('abstract', 'paper', '')
@@ -216,7 +216,7 @@ def follows(scheme: str) -> str:
 
 
 def marked(label: str, scheme: str) -> str:
-    """Return a label in a ranking, with a mark if the scheme of that name follows the abstract of its paper only.
+    """Return a label for a ranking, marked if the scheme of that name follows only the abstract of its paper.
 
     >>> marked("LAGC groups 3", "LAGC"), marked("GC", "GC")
     ('LAGC groups 3†', 'GC')

@@ -44,7 +44,7 @@ def undisturbed(shared: Array, cores: float) -> Array:
 
 
 def _paced(times: Array, cores: float, factor: Callable[[Array], Array]) -> Array:
-    """Return times in which each interval between two ends of work is multiplied by `factor`.
+    """Return times in which each interval between successive ends of work is multiplied by `factor`.
 
     `factor` is a function of the number of busy workers per core, which is at least 1.
     """
@@ -65,9 +65,8 @@ class Sharing:
 
     `places`: workers of each host, counted from 0. The master is on the first host. `cores`: cores of each host,
     divided by the share of a core that a computing worker uses. `piece`: share of its work after which a worker checks
-    for a newer model.
-    `extra`: processor time of a worker's messages, in addition to its task, s; may be negative. `relayed`: time that
-    the last sum takes through all nodes above, one after another, s.
+    for a newer model. `extra`: processor time of a worker's messages, in addition to its task, s; may be negative.
+    `relayed`: time in which the last sum passes all nodes above, one after another, s.
     """
 
     places: tuple[NDArray[np.int64], ...]
@@ -77,7 +76,7 @@ class Sharing:
     relayed: float = 0.0
 
     def slowed(self, alone: Array) -> Array:
-        """Return the times of workers that all compute at once, (rounds, workers), s, given those of each alone."""
+        """Return times of workers that compute at once, (rounds, workers), s, from those on separate cores."""
         found = np.array(alone, dtype=float)
         for place, cores in zip(self.places, self.cores, strict=True):
             found[:, place] = slowed(found[:, place], cores)
@@ -133,7 +132,7 @@ class Sharing:
         return self.passed_on(replace(odds, seconds=odds.seconds + np.where(full, waits, 0.0)))
 
     def passed_on(self, odds: RoundTimes) -> RoundTimes:
-        """Return the rounds, each extended by the time of the last sum through the nodes above, which are idle then."""
+        """Return the rounds, each extended by the time in which the last sum passes the idle nodes above."""
         return replace(odds, seconds=odds.seconds + self.relayed)
 
     def left(self, draws: SampledTimes, left: Array, end: float) -> Array:
@@ -153,7 +152,7 @@ class Sharing:
         odds: Callable[[SampledTimes], RoundTimes],
         rounds: int,
     ) -> RoundTimes:
-        """Return all rounds, computed one after another. Each begins with the work that remains from the round before.
+        """Return all rounds, computed one by one. Each begins with the unfinished work of the previous round.
 
         `draws(rounds, state)`: draws of some rounds. `odds(draws)`: round times of these draws.
         """

@@ -31,7 +31,7 @@ class SparseWeights:
     """
 
     __slots__ = ("parts", "weights")
-    __array_ufunc__ = None  # NumPy scalars defer to the operators of this class
+    __array_ufunc__ = None  # so that NumPy scalars use the operators of this class
 
     def __init__(self, parts: NDArray[np.int64], weights: Array) -> None:
         self.parts, self.weights = parts, weights
@@ -45,7 +45,7 @@ class SparseWeights:
 
     def __add__(self, other: SparseWeights | float) -> SparseWeights:
         if not isinstance(other, SparseWeights):
-            return self if other == 0 else NotImplemented  # the sum without any answer is 0
+            return self if other == 0 else NotImplemented  # `sum` begins with 0
         return SparseWeights.total(np.ones(2), [self, other])
 
     __radd__ = __add__
@@ -76,7 +76,7 @@ class SparseWeights:
 class VersionedWeights:
     """Committed gradient: sum of weight * gradient of a part at a version. All arrays have the same length.
 
-    `lags`: for each gradient, the commit whose random numbers it uses, less its version; None: all 0.
+    `lags`: for each gradient, the number of the commit whose random numbers it uses, minus its version; None: all 0.
 
     >>> import numpy as np
     >>> VersionedWeights(np.array([3, 4]), np.array([0, 0]), np.array([0.5, 0.5])).total(parts=2).tolist()

@@ -13,7 +13,7 @@ CACHED_ROUNDS = 64  # rounds whose computing times are cached; self-paced worker
 
 
 def loaded(effect: Compute) -> int:
-    """Return the number of samples in the parts of some work, before mini-batches are drawn.
+    """Return the number of samples in the parts of a piece of work, without regard to mini-batches.
 
     >>> from workbench.core.contract.plan import uncoded_plan
     >>> loaded(Compute(uncoded_plan(3, 10).work[1], model=None, round=3, batch=2))
@@ -30,11 +30,12 @@ class ComputeTimes:
         self.scheme, self.plan, self.delays = scheme, plan, delays
         self.computing: dict[int, tuple[Plan, list[float]]] = {}  # round -> plan, seconds of whole loads
         self.progress: dict[int, list[list[float]]] = {}  # round -> worker -> seconds until each part is done
-        self.stretches: dict[int, tuple[Any, ...]] = {}  # rank -> round, next part, now, start of its load
+        # rank -> round, next part, end of its last work, start of its load
+        self.stretches: dict[int, tuple[Any, ...]] = {}
         self.places: dict[int, tuple[Work, Work, int, bool]] = {}  # id of a work -> result of `_place`
 
     def end(self, now: float, r: int, effect: Compute) -> float:
-        """Return the time at which a rank will have finished some work that it begins now, s."""
+        """Return when a rank will have finished a piece of work that it begins `now`, s."""
         draw = effect.round if effect.draw is None else effect.draw
         if draw not in self.computing:
             self.draw(draw)
@@ -52,7 +53,7 @@ class ComputeTimes:
         return now + seconds[r - 1]
 
     def _place(self, work: Work, own: Work) -> tuple[int, bool]:
-        """Return the index of a work's first part in the rank's load, and whether its parts are consecutive there."""
+        """Return the position of the work's first part in the rank's load, and whether its parts are consecutive."""
         known = self.places.get(id(work))
         if known is None or known[0] is not work or known[1] is not own:
             slots = np.flatnonzero(own.parts == work.parts[0])
@@ -88,5 +89,5 @@ class ComputeTimes:
         if len(self.computing) >= CACHED_ROUNDS:
             self.computing.pop(min(self.computing))
         plan = self.scheme.round_plan(self.plan, round)
-        apart = plan if plan.batch is None else None  # a mini-batch has one draw for all its parts
+        apart = plan if plan.batch is None else None  # with mini-batches, all parts of a round have one draw
         self.computing[round] = (plan, self.delays.whole(round, plan.loads[1:], apart).tolist())

@@ -25,7 +25,7 @@ class Inbox(list[tuple[Any, ...]]):
         return None
 
     def late(self, message: Message) -> bool:
-        """Return whether a message is of a closed round."""
+        """Return whether the round of a message is closed."""
         return message.round < self.floor.get(message.kind, 0)
 
     def close(self, kind: str, round: int) -> list[tuple[Any, ...]]:

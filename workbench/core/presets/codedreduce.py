@@ -76,7 +76,8 @@ def baselines(children: int, layers: int, stragglers: int, **common: Any) -> tup
     >>> [e.scheme for e in baselines(3, 2, 1, rounds=5)]
     ['UMW', 'GC', 'RAR', 'SGD', 'CR']
     """
-    CR(children=children, layers=layers, stragglers=stragglers)  # raises `SettingError` if it is not a tree
+    # raises `SettingError` if there is no such tree
+    CR(children=children, layers=layers, stragglers=stragglers)
     workers = tree_size(children, layers)
     late = min(round(Fraction(stragglers, children) * workers), workers - 1)
     sgd = {"optimiser": "inverse_time", "optimiser_args": common.pop("sgd", {})}

@@ -55,7 +55,7 @@ def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
 
 @lru_cache(maxsize=4)
 def _shared(args: ProblemArgs, identity: tuple[Any, ...]) -> Problem:
-    """Build one problem for each set of fields and content, so that changed files and definitions count."""
+    """Build one problem for each set of fields and content, so that changed files and definitions give a new one."""
     problem = args.build(None)  # type: ignore[arg-type]  # problems on data ignore the plan
     return args.tested(problem)
 

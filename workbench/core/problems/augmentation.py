@@ -1,8 +1,8 @@
-"""Augmentation of images in training: mirrored, and shifted within a border of zeros.
+"""Augmentation in training: images are mirrored, and shifted within a border of zeros.
 
 The draws follow from (seed, round, sample). With mini-batches the round is the job that draws the batch. All workers
 that hold a sample therefore see the same image of it, on both engines and in resumed runs. Exact schemes stay exact.
-Losses and metrics are evaluated on the images as they are.
+Losses and metrics are evaluated on unchanged images.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from workbench.core.contract.delays import CounterRNG
 
 AUGMENTATION_STREAM = 11  # random stream of flips and crops; `contract.delays.base` lists all
-CACHED_ROUNDS = 4  # rounds whose draws are cached, because asynchronous workers are in different ones
+# number of rounds whose draws are cached, because asynchronous workers are in different rounds
+CACHED_ROUNDS = 4
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ def _named(value: Any, info: ValidationInfo) -> Any:
     return value if value is None else name_of(value, str(info.field_name))
 
 
-Named = Annotated[str, BeforeValidator(_named)]  # a function or class, stored as its name: see `name_of`
+# field for a function or class, of which the name is stored (see `name_of`)
+Named = Annotated[str, BeforeValidator(_named)]
 
 
 def curvature(gradient: Callable[[Array], Array], first: Array, step: float, seed: int = 0) -> float:
@@ -81,7 +82,10 @@ class ProblemArgs(Family):
         return ""
 
     def check_exact(self, call: str) -> None:
-        """Raise `SettingError` if no scheme is exact with the problem. `call` is what needs exact ones."""
+        """Raise `SettingError` if no scheme is exact with the problem.
+
+        `call`: name of the call that needs exact schemes.
+        """
         if self.inexact:
             why = f"and {call} compares exact ones; take GroupNorm, with which round times are the same"
             raise SettingError(f"{self.inexact}, {why}")

@@ -118,7 +118,7 @@ class CnnArgs(NetworkArgs):
         return BYTES_PER_FLOAT
 
     def size(self, plan: Plan | None) -> int:
-        """Return 117706, whatever the data."""
+        """Return 117706, which does not depend on the data."""
         return SIZE
 
     def open(self) -> DataSet:

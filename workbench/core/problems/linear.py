@@ -27,7 +27,7 @@ from workbench.core.problems.on_data import OnData
 BLOCK_BYTES = 512 * 2**20
 MIN_TILED_BYTES = 32 * 2**20  # min bytes of data above which two requests share tiles
 TILE_SAMPLES = 80  # samples in a tile: 3 MB with 5000 features
-THREAD_RANGES = 4  # ranges of samples, computed by as many threads as there are cores
+THREAD_RANGES = 4  # number of ranges of samples, which are computed in parallel on the available cores
 MIN_SLICE_SAMPLES = 16  # min average length of a slice, in samples; shorter slices are gathered first
 MAX_GRAM_FEATURES = 256  # max number of features for which the Gram matrix is formed
 
@@ -48,14 +48,14 @@ class LinearProblem(ABC):
     """Base of all linear models: blocks, passes, smoothness. X is (d, features), y is (d,)."""
 
     columns = 1  # parameters per feature
-    curvature = 1.0  # bound on the second derivative of the sample loss
+    curvature = 1.0  # upper bound of the second derivative of the loss of a sample
 
     def __init__(self, X: Array, y: Array, l2: float = 0.0, truth: Array | None = None) -> None:
         self.X, self.y, self.l2, self.truth = np.asarray(X), np.asarray(y), l2, truth
         self.samples, self.features = X.shape
         self.size = self.features * self.columns
         self.block = max(64, BLOCK_BYTES // (8 * self.features))
-        self._excerpt: tuple[Sequence[Slice], Array, Array, Array] | None = None  # see `_gathered`
+        self._excerpt: tuple[Sequence[Slice], Array, Array, Array] | None = None  # cache of `_gathered`
 
     @abstractmethod
     def losses(self, z: Array, y: Array) -> tuple[Any, Array, Any]:
@@ -88,7 +88,7 @@ class LinearProblem(ABC):
 
     def _gathered(self, slices: Sequence[Slice], model: Array) -> Array:
         """Return the gradient of many short slices, such as a mini-batch, whose rows are gathered first."""
-        # A worker often needs the same slices again.
+        # the rows are cached, because a worker often needs the same slices again
         if self._excerpt is None or self._excerpt[0] is not slices:
             taken, weights = self._taken(slices)
             self._excerpt = slices, self.X[taken], self.y[taken], weights
@@ -109,14 +109,14 @@ class LinearProblem(ABC):
 
     def _weighted(self, X: Array, y: Array, weights: Array, model: Array) -> Array:
         slope = (self.slope(self._scores(X, model), y).T * weights).T
-        # this is five times as fast
+        # for a single row, this is five times as fast
         return slope[0] * X[0] if len(X) == self.columns == 1 else self._back(slope, X)
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
         """Evaluate all requests in one pass over memory; the bits of a result do not depend on the other requests."""
         if self.columns == 1 and self.X.nbytes >= MIN_TILED_BYTES:
             return [e for i in range(0, len(requests), 2) for e in self._pair(requests[i : i + 2])]
-        # In a short product, threads would wait longer for one another than they compute.
+        # in short products, threads would wait for each other longer than they compute
         with one_thread() if self.X.nbytes < MIN_TILED_BYTES else nullcontext():
             return self._blockwise(requests)
 
@@ -312,7 +312,10 @@ class LogisticArgs(OnData):
     task: ClassVar[str] = "binary"
 
     def build(self, plan: Plan) -> Problem:
-        """Open the data, without a distance from the truth: that of noisy labels is not a minimiser."""
+        """Open the data.
+
+        The distance from the true model is not a metric, because it does not minimise the loss of noisy labels.
+        """
         data = self.open()
         return Logistic(data.X, data.y, self.l2)
 

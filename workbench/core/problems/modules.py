@@ -12,9 +12,9 @@ import numpy as np
 
 from workbench.core.base.settings import SettingError
 
-# how the names of layers begin that make a sample's result depend on the others of its pass
+# prefixes of layers with which a sample's result depends on the other samples of its pass
 MIXING_LAYERS = ("BatchNorm", "SyncBatchNorm", "LazyBatchNorm", "InstanceNorm")
-LOCAL_LAYERS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d")  # the ones that batch_norm = "local" allows
+LOCAL_LAYERS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d")  # layers that batch_norm = "local" allows
 
 
 def pytorch(problem: str = "torch") -> Any:
@@ -109,7 +109,7 @@ def local_layers(module: Any) -> list[Any]:
 
 @lru_cache(maxsize=16)
 def size_of(make: Callable[[], Any], digest: str, local: bool = False) -> int:
-    """Count the trained parameters. A new hash of the network's code, or of code that it uses, gives a new count."""
+    """Count the trained parameters. The count is cached by the hash of the network's code, and of code that it uses."""
     return sum(p.numel() for p in made(make, 0, local).parameters() if p.requires_grad)
 
 

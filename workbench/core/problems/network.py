@@ -46,7 +46,7 @@ from workbench.core.problems.on_data import OnData
 
 Precision = Literal["float32", "float64"]
 Device = Literal["auto", "cpu", "cuda"]
-# samples that share a draw: a part that begins within such a group computes the whole group
+# number of samples that share a draw; a part that begins within such a group computes the whole group
 SAMPLES_PER_DRAW = 16
 CURVATURE_SAMPLES = 512  # max number of samples of the curvature estimate
 DIFFERENCE_STEPS = {"float32": 1e-2, "float64": 1e-4}  # relative step of its finite differences
@@ -115,7 +115,8 @@ class Network:
         self.flat = t.cat([p.detach().ravel() for p in trained])
         self.slope = t.zeros_like(self.flat)
         self.size, a = len(self.flat), 0
-        for p in trained:  # views of the two vectors, so that nothing is copied after a pass
+        # parameters and gradients become views of two vectors, so that nothing is copied after a pass
+        for p in trained:
             p.data, p.grad = (v[a : a + p.numel()].view(p.shape) for v in (self.flat, self.slope))
             a += p.numel()
         self.first = self.flat.cpu().numpy().astype(np.float64)
@@ -244,7 +245,8 @@ class Network:
         known = self.population[:STATISTICS_SAMPLES]
         with self.torch.no_grad():
             for rows in self._cut(np.arange(len(known))):
-                self._outputs(self._tensor(known[rows[0] : rows[-1] + 1]).clone())  # may be written into
+                # a copy, because the module may write into it
+                self._outputs(self._tensor(known[rows[0] : rows[-1] + 1]).clone())
         for layer in self.local:
             layer.eval()
 

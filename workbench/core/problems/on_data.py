@@ -13,7 +13,7 @@ from workbench.core.problems.data import DataError, DataSet, catalogue, check_te
 from workbench.core.problems.held_out import Tested
 
 MAX_SAMPLES, MAX_FEATURES = 10**12, 10**8
-# Usual problem of each task.
+# task -> its usual problem
 PROBLEM_OF_TASK = {"regression": "least_squares", "binary": "logistic", "multiclass": "softmax"}
 
 
@@ -84,7 +84,7 @@ class OnData(ProblemArgs):
         return self.replace(samples=round(samples / (1 - share)), test=share)
 
     def suits(self) -> str:
-        """Return the task for which the data are prepared."""
+        """Return the task for which the data are prepared, such as "binary"."""
         return self.task
 
     def prepared(self) -> DataSet | None:
@@ -97,7 +97,7 @@ class OnData(ProblemArgs):
         return (prepared.digest if prepared else "", *self.model_args().values())
 
     def open(self) -> DataSet:
-        """Prepare the data once and map them into memory: the held-out samples in the problem that tests a model."""
+        """Prepare the data once and map them into memory. Inside `tested`, these are the held-out samples."""
         data = self.loaded()
         return data.held_out if self._held_out else data
 

@@ -21,19 +21,15 @@ from workbench.core.problems.data import DataError, catalogue
 from workbench.core.problems.modules import cross_entropy, pytorch
 from workbench.core.problems.network import BatchNormArgs, Network
 
-STAGES = (
-    (1, 1),
-    (2, 2),
-    (4, 2),
-    (8, 2),
-)  # channels of each stage, in multiples of the width, and stride of its first block
+# channels of each stage, in multiples of the width, and stride of its first block
+STAGES = (1, 1), (2, 2), (4, 2), (8, 2)
 BLOCKS = 2  # blocks of a stage
 MAX_GROUPS = 32  # groups of GroupNorm, as in its paper
 CHANNELS, SIDE = 3, 32  # channels and side of images, unless the data have others
 
 
 def group_count(channels: int) -> int:
-    """Return the number of groups of GroupNorm: at most 32, of two channels at least if that divides them.
+    """Return the number of groups of GroupNorm: at most 32, each of at least two channels if possible.
 
     >>> [group_count(channels) for channels in (8, 9, 64, 512)]
     [4, 1, 32, 32]
@@ -106,7 +102,7 @@ def _block(nn: Any, norm: Callable[[int], Any], before: int, channels: int, stri
 class ResNet18(Network):
     """Mean cross-entropy of ResNet-18; a `Problem`. X is (d, values of an image): channel, row, column."""
 
-    curvature_samples = 64  # a pass takes long
+    curvature_samples = 64  # few, because a pass takes long
 
 
 class ResNet18Args(BatchNormArgs):
@@ -139,7 +135,7 @@ class ResNet18Args(BatchNormArgs):
 
     def build(self, plan: Plan) -> Problem:
         """Open the data. Raise `SettingError` without PyTorch, or for data that are not images."""
-        pytorch("resnet18")  # before the data are prepared
+        pytorch("resnet18")  # checked before the data are prepared
         for field in ("intercept", "features"):
             if getattr(self, field):
                 why = "an image keeps all its values and gets no others; leave it out"

@@ -62,7 +62,8 @@ class TorchArgs(BatchNormArgs):
     @model_validator(mode="after")
     def _own_data(self) -> Self:
         others = {"data", "target", "features", "intercept", "scale", "targets"}
-        others |= {"data_seed"} if self.test is None else set()  # seed of the held-out samples
+        # `data_seed` is used only for held-out samples
+        others |= {"data_seed"} if self.test is None else set()
         if self.dataset is not None and isinstance(self.test, str):
             why = "dataset brings its own samples; take a share of them, such as 0.2"
             raise SettingError(f"test = {self.test!r}: {why}")
@@ -138,7 +139,7 @@ class TorchArgs(BatchNormArgs):
 
         Raise `SettingError` without PyTorch, or if samples affect each other.
         """
-        pytorch()  # before the data are prepared
+        pytorch()  # checked before the data are prepared
         X, y = self._samples(self._held_out)
         args, more = self.model_args(), (self.l2, self.precision, self.device, self.at_once, self.init_seed)
         return Network(

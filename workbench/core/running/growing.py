@@ -22,7 +22,7 @@ from workbench.core.running.memory import LEARNING_VECTORS, check_trajectories, 
 from workbench.core.running.run import Run, failing
 from workbench.core.trace.learning import Commits, Learnt, Trajectories
 
-TURN_S = 0.1  # target of the work in one turn of all runs, s
+TURN_S = 0.1  # target time of one turn of all runs, s
 
 
 class GrowingRun(Run):
@@ -157,7 +157,7 @@ def _leave(going: dict[int, Simulation], trajectories: Trajectories) -> None:
 
 
 def _check_room(members: Sequence[Simulation]) -> None:
-    """Raise `SettingError` if the models do not fit into memory, should they all become different."""
+    """Raise `SettingError` if the models do not fit into memory, even if all runs have different ones."""
     size = members[0].problem.size
     if room_for(LEARNING_VECTORS * BYTES_PER_FLOAT * size * len(members)) is not None:
         check_trajectories(size, [i for i, _ in enumerate(members)], 0)

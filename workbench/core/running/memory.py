@@ -29,12 +29,13 @@ def vectors_held(e: Experiment) -> Vectors:
     18
     """
     plan, scheme = e.plan, e.built_scheme
-    old = plan.versions if plan.versions > 1 else 0  # models in use, or stored gradients at these models
+    # number of models in use, or of stored gradients at these models
+    old = plan.versions if plan.versions > 1 else 0
     if scheme.delayed:  # answers of all unfinished jobs
         old += plan.workers * (plan.versions - 1)
     if plan.depth.max() > 1:  # sums of the relays
         old += plan.workers
-    # last gradient of each worker, and the model of that gradient
+    # the last gradient of each worker, and the model of this gradient
     remembered = 2 * plan.workers if scheme.numeric else 0
     encoded = int(plan.loads.max()) if plan.blocks is not None else 0  # encoded rows of p values
     worker = WORKER_VECTORS + encoded + 2 * (plan.answers - 1) + -(-old // plan.workers)
@@ -49,7 +50,7 @@ def room_for(size: int) -> int | None:
 
 
 def check_trajectories(size: int, runs: Sequence[Hashable], old: int) -> None:
-    """Raise `SettingError` where this machine has no room for the models of runs that are learned together.
+    """Raise `SettingError` if the models of runs that are computed together do not fit into this machine's memory.
 
     `size`: parameters of a model. `runs`: a key of each run; runs with the same key have the same models. `old`: older
     models that a run may need.

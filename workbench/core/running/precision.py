@@ -68,7 +68,7 @@ def _limit(scheme: Scheme, width: int) -> str:
 
 
 def _better(scheme: Scheme, workers: int, width: int, code: GradientCode) -> str:
-    """Return settings that lose fewer digits than a code: its alternative, the nearest number, or neither."""
+    """Return settings that lose fewer digits than a code, as text: its alternative, the nearest parameter, or ""."""
     better = _instead(scheme, workers, width, code)
     if better and max(better) < max(_lost(scheme, workers, width)):
         return code.instead
@@ -81,7 +81,7 @@ def _better(scheme: Scheme, workers: int, width: int, code: GradientCode) -> str
 def _instead(scheme: Scheme, workers: int, width: int, code: GradientCode) -> tuple[float, ...]:
     """Return the digits that a code's alternative loses, such as "code = 'cyclic'"; none if it is not a setting."""
     name, equals, value = code.instead.partition(" = ")
-    if not equals:  # the text has a direction, for which `_nearest` finds the value
+    if not equals:  # the text names only a direction ("fewer stragglers"); `_nearest` finds the value
         return ()
     try:
         other = scheme.replace(**{name: ast.literal_eval(value)})

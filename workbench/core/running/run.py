@@ -65,8 +65,8 @@ class Run:
         self._trace: Trace | None = None
         self._wanted, self._over = Event(), Event()
         self._wanted.set()
-        self.wanted = self._wanted.is_set  # returns whether the run has not been stopped
-        # Context manager within which this process pauses its work for the run.
+        self.wanted = self._wanted.is_set  # function that returns False once the run was stopped
+        # context manager within which this process pauses its simulation
         self.resting: AbstractContextManager[Any] = nullcontext()
 
     @property

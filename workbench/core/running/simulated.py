@@ -103,7 +103,8 @@ class SimulatedRun(GrowingRun):
     def __init__(self, experiment: Experiment, numeric: bool, events: bool) -> None:
         super().__init__(experiment, "sim")
         wrong = any(fault.changes_answers for fault in experiment.faults)
-        inexact = bool(experiment.problem_spec.inexact)  # one weighted pass has no statistics of workers
+        # with messages of vectors, because one weighted pass would have no statistics by worker
+        inexact = bool(experiment.problem_spec.inexact)
         self.numeric = numeric or wrong or inexact or experiment.built_scheme.numeric
         self.events = events
         self.resting = Lock()
@@ -130,7 +131,7 @@ class SimulatedRun(GrowingRun):
 
         def new() -> Rows:
             nonlocal seen
-            # number of events: more than occur between two calls
+            # at most this number of events, which is more than occur between two calls
             rows = self.timeline.events[seen : seen + 2 * EVENTS_PER_BATCH]
             seen += len(rows)
             return events_as_columns(rows)
@@ -176,7 +177,7 @@ class SimulatedRun(GrowingRun):
 
     @property
     def grows(self) -> bool:
-        """Whether its models can be computed while it is simulated: no commit needs a model of long before."""
+        """Whether models can be computed during the simulation, which needs commits without much older models."""
         return self.experiment.plan.versions == 1
 
     def publish(self, learnt: Learnt, model: Array, rounds: int) -> None:

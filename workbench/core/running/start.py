@@ -25,7 +25,8 @@ from workbench.core.trace.trace import Trace
 
 INTERNAL = ("substitutes", "make")  # parameters of engine functions that are not options
 F = TypeVar("F", bound=Callable[..., Any])
-_ENTRY = re.compile(r"^(\w+)\n((?:    .*\n?)+)", re.MULTILINE)  # one parameter in a docstring's list
+# one entry of the section Parameters of a docstring
+_ENTRY = re.compile(r"^(\w+)\n((?:    .*\n?)+)", re.MULTILINE)
 
 
 _missing: dict[str, SettingError] = {}  # errors of registered engines that cannot be loaded
@@ -46,7 +47,7 @@ ENGINES = {"sim": Engine(start_simulated, start_simulated, run_simulated), **_re
 
 
 def _engine(name: str, options: dict[str, Any]) -> Engine:
-    if name in list(_missing):  # a list has no hash
+    if name in list(_missing):  # a list, because names that cannot be hashed are compared too
         raise _missing[name]
     if name not in list(ENGINES):
         raise unknown_name("engine", name, list(ENGINES))

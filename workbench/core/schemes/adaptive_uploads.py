@@ -45,7 +45,7 @@ from workbench.core.contract.protocol import (
 from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
 from workbench.core.schemes.adaptive import MiniBatches
 
-UNCHANGED = "unchanged"  # kind of the message of a worker whose last gradient still holds; it has no content
+UNCHANGED = "unchanged"  # kind of the empty message of a worker whose last gradient is still used
 
 
 class UploadRule(ABC):
@@ -54,7 +54,7 @@ class UploadRule(ABC):
     def __init__(self, max_age: int) -> None:
         self.max_age = max_age
         self.old: Any = None  # the older model
-        self.due = True  # whether the gradient is sent in any case
+        self.due = True  # whether the gradient is sent without a test
 
     @abstractmethod
     def begin(self, round: int, model: Any) -> None:
@@ -62,11 +62,11 @@ class UploadRule(ABC):
 
     @abstractmethod
     def changed(self, new: Array, old: Array) -> float:
-        """Return the squared change of the gradient, from those at the new and at the older model."""
+        """Return the squared change of the gradient, given the gradients at the new and at the older model."""
 
     @abstractmethod
     def sent(self, model: Any, new: Array, old: Array) -> None:
-        """Take note that the gradient at the new model is sent."""
+        """Record that the gradient at the new model is sent."""
 
 
 class SnapshotRule(UploadRule):
@@ -160,7 +160,10 @@ class AdaptiveUploads(MiniBatches):
 
 
 class CADA1(AdaptiveUploads):
-    """CADA1: the change of a gradient's difference to that at a snapshot, which all workers take now and then."""
+    """CADA1: a worker compares its gradient with the one at a snapshot, and sends if the difference has changed.
+
+    All workers take a new snapshot of the model now and then.
+    """
 
     name: ClassVar[str] = "CADA1"
     title: ClassVar[str] = "Communication-adaptive distributed Adam, rule 1 of its authors"
@@ -169,7 +172,7 @@ class CADA1(AdaptiveUploads):
 
 
 class CADA2(AdaptiveUploads):
-    """CADA2: the change of a gradient since the model at which the worker last sent one."""
+    """CADA2: a worker sends if its gradient has changed since the model at which it last sent one."""
 
     name: ClassVar[str] = "CADA2"
     title: ClassVar[str] = "Communication-adaptive distributed Adam, rule 2 of its authors"

@@ -59,7 +59,7 @@ class Approximate(Coded):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return configurations with low replication that wait for all answers but one, down to one answer."""
+        """Return configurations with low replication that wait for N - 1 answers, down to one answer."""
         waits = sorted(workers - s for s in log_spaced_ints(1, workers - 1, 5))
         return [{"replication": r, "wait_for": k} for r in range(1, min(4, workers) + 1) for k in waits]
 

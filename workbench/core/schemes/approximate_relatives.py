@@ -54,7 +54,7 @@ class ErasureHead(Grouped):
 class SGC(Shuffled):
     """Stochastic gradient coding: every part is on s random workers, and any two parts share few workers on average.
 
-    With decoding = "sum", the master adds up the answers as in the paper, and the sum is unbiased (abstract). By
+    With decoding = "sum", the master adds up the answers as in the paper's abstract, and the sum is unbiased. By
     default, it commits with the least-squares weights of the answers, as all approximate schemes here do. Their error
     is never larger.
 

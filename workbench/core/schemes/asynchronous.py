@@ -91,7 +91,7 @@ class Asynchronous(Scheme):
                 lost.add(message)
                 if lost.gone.issuperset(node.children):
                     raise lost.quorum_lost(node.rank, version, lost.gone)
-            # Workers whose answer was taken or refused get the next model.
+            # workers whose answer was used or refused get the next model
             if version < node.rounds and message.src not in lost.gone:
                 yield Send(message.src, MODEL, version, model)
         yield Send(node.children, MODEL, node.rounds, None, floats=0)
@@ -201,7 +201,8 @@ class _Moments:
         if not due:
             time, _, what, who = first = heappop(ahead)
             self.limit = time * REL_TOL
-            if not ahead or ahead[0][0] > self.limit:  # the usual case, for which no tie-break is drawn
+            # usually the next event is later, so that no tie-break is needed
+            if not ahead or ahead[0][0] > self.limit:
                 self.now = max(self.now, time)
                 return what, who
             heappush(ahead, first)

@@ -107,7 +107,7 @@ class CR(Scheme):
         return Fraction(self.children, self.stragglers + 1)
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Run Allocate (Algorithm 3 of the paper), then cut the data where any node's data set begins or ends."""
+        """Run Allocate (Algorithm 3 of the paper), then cut the data wherever the data set of a node begins or ends."""
         segments = self.allocate(samples)
         cuts = np.unique(
             np.concatenate([[0, samples], *(np.concatenate([h.start, h.stop]) for h in segments)])
@@ -175,7 +175,10 @@ class CR(Scheme):
 
 
 def comp_alloc(data: Segments, B: Array) -> list[Segments]:
-    """Run CompAlloc (section III-A): cut the set evenly into n parts. Child i gets b[i,k] * part k, in order of k."""
+    """Run CompAlloc (section III-A): cut the set evenly into n parts.
+
+    Child i gets part k with weight b[i,k], in order of k.
+    """
     n = len(B)
     ends = np.cumsum(even_sizes(int((data.stop - data.start).sum()), n))
     parts = [data.take(int(a), int(b)) for a, b in zip(np.concatenate([[0], ends[:-1]]), ends, strict=True)]

@@ -42,7 +42,7 @@ class CEGC(Coded):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return pairs of s and m >= 2, each with the smallest load that Theorem 1 allows."""
+        """Return parameters for pairs of s and m >= 2, each with the smallest load that Theorem 1 allows."""
         pairs = [
             (m, s - 1)
             for m in log_spaced_ints(2, min(8, workers), 3)

@@ -104,7 +104,7 @@ class DropCompute(Scheme):
         return {"threshold": tried[int(np.argmax(np.round(rates, 9)))]}
 
     def check_samples(self, workers: int, samples: int) -> None:
-        """Raise `SettingError` if the user has set a number of micro-batches with which one would be empty."""
+        """Raise `SettingError` if the given number of micro-batches would leave one empty."""
         if "micro_batches" in self.model_fields_set:
             check_pieces("micro_batches", self.micro_batches, workers, samples)
 
@@ -170,7 +170,7 @@ class DropCompute(Scheme):
 
 
 def _mean(gone_through: NDArray[np.int64], got: Answers) -> tuple[Any, float]:
-    """Return the sum, multiplied by all samples over computed samples, and the residual of the weights.
+    """Return the sum, multiplied by the ratio of all samples to computed samples, and the residual of the weights.
 
     `gone_through`: samples of each worker up to the end of each micro-batch, (workers, micro-batches).
     """

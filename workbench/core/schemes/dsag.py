@@ -129,7 +129,7 @@ class DSAG(Scheme):
     def _gather(
         self, node: Node, round: int, lost: LostChildren, newest: dict[int, Message]
     ) -> Generator[Any, Any, int]:
-        """Take answers until w of them are fresh, and a little longer. Return how many were taken."""
+        """Receive answers until w of them are fresh, and a little longer. Return the number of answers received."""
         start, taken, waiting = node.clock(), 0, set(node.children) - lost.gone
         needed, ask = self.waits_for(node.plan.workers), Recv({CODED: 0, PEER_LOST: 0})
         missing = len(node.children) - needed  # number of answers that may be missing
@@ -153,7 +153,10 @@ class DSAG(Scheme):
         return taken
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Return the round times, computed one by one: busy workers and messages on their way are carried over."""
+        """Return the round times, computed one by one.
+
+        Busy workers and messages in transit carry over to the next round.
+        """
         sizes = shard_sizes(draws.samples, workers, self.pieces)
         at = draws.state or _Underway(
             0.0, np.zeros(workers), np.zeros(workers, int), np.zeros((0, 3)), 0.0, 0, np.full(workers, -1)
@@ -183,7 +186,7 @@ class DSAG(Scheme):
         enough = through[fresh[self.waits_for(n) - 1]]
         end = max(at.now, enough + self.tolerance * (enough - at.now))
         count = int(np.count_nonzero(through <= end * REL_TOL))
-        if fresh[-1] < count or fresh[-1] == fresh[self.waits_for(n) - 1]:  # all answers have come
+        if fresh[-1] < count or fresh[-1] == fresh[self.waits_for(n) - 1]:  # all answers have arrived
             end, count = max(at.now, through[fresh[-1]]), int(fresh[-1]) + 1
         now = float(end + draws.decode_seconds(count))
         # Until the next model can be there, a job is certain.
@@ -292,7 +295,7 @@ class _Underway(NamedTuple):
     now: float  # end of the round, s
     free: Array  # time when each worker finishes its piece, (workers,), s
     turn: NDArray[np.int64]  # answers that each worker has begun, (workers,)
-    late: Array  # messages on their way: arrival at the port, tie-break, and transfer time, (messages, 3)
+    late: Array  # messages in transit: arrival at the port, tie-break, and transfer time, (messages, 3)
     port: float  # time when the port has passed the messages taken, s
     at_hand: int  # number of messages that have passed the port, and that the next round uses
     newest: NDArray[np.int64]  # round of the model that each worker began with last, (workers,)

@@ -60,7 +60,7 @@ class Choice:
 
 
 class FastestK(MiniBatches):
-    """Base of schemes that wait for the first k answers, with a new k every round, and never for dead workers."""
+    """Base of schemes that wait for the first k answers of living workers, with a new k in every round."""
 
     data_dependent: ClassVar[bool] = True
 
@@ -224,7 +224,7 @@ class Gain(Choice):
         self.k = min(self.workers, max(best, self.k + 1)) if rose > 0 else best
 
     def _rise(self, round: Round) -> float:
-        """Return by how much the last step raised the mean loss, and store the curvature along it."""
+        """Return the increase of the mean loss by the last step, and store the curvature along the step."""
         last, self._last = self._last, round
         both = [] if last is None else [rank for rank in round.answers if rank in last.answers]
         if last is None or not both:

@@ -69,7 +69,7 @@ class GC(Coded):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return cyclic codes for some S, and fractional repetition for every possible group size."""
+        """Return parameters of cyclic codes for some S, and of fractional repetition for every possible group size."""
         windows = [{"stragglers": s} for s in log_spaced_ints(1, workers - 1)]
         groups = [{"stragglers": size - 1, "code": "fractional"} for size in divisors(workers)[1:]]
         return windows + groups
@@ -128,7 +128,7 @@ class GC(Coded):
 
     def _patient_odds(self, wait: WaitResult, draws: SampledTimes) -> RoundTimes:
         size = self.stragglers + 1 if self._grouped else wait.late_workers.shape[1]
-        # max number of late workers; in a fractional code, all but one worker of each group
+        # max number of late workers; with a fractional code these are all workers but one of each group
         most = self.stragglers
         drop = (
             np.count_nonzero(wait.late_workers.reshape(len(wait.late_workers), -1, size), axis=2) <= most

@@ -67,7 +67,7 @@ class HSGD(PlainSteps):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return two levels: groups of some sizes, with averages every two steps and of all workers every 8 or 16."""
+        """Return configurations with two levels: groups average every two steps, all workers every 8 or 16."""
         sizes = [size for size in divisors(workers) if 1 < size < workers]
         few = sorted({sizes[0], sizes[len(sizes) // 2], sizes[-1]}) if sizes else []
         return [{"local_steps": steps, "levels": ((2, size),)} for size in few for steps in (8, 16)]
@@ -101,7 +101,7 @@ class HSGD(PlainSteps):
 
     @cached_property
     def syncs(self) -> tuple[tuple[int, int], ...]:
-        """The averages of a round: the number of steps after which each begins, and its level, from 0."""
+        """Averages of a round: for each, the number of steps before it, and its level, from 0."""
         periods = [*(period for period, _ in self.levels), self.local_steps]
         ends = range(periods[0], self.local_steps + 1, periods[0])
         level = {end: max(i for i, period in enumerate(periods) if end % period == 0) for end in ends}
@@ -121,7 +121,7 @@ class HSGD(PlainSteps):
         return 1 + (rank - 1) // size * size
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Return the parts of distributed SGD, with the tree of the groups."""
+        """Return a plan with one part per worker, whose tree follows from the groups."""
         plan = super().plan(workers, samples)
         parents = [-1, *(self.parent(rank) for rank in range(1, workers + 1))]
         return replace(plan, parent=np.array(parents), answers=len(self.syncs))
@@ -173,14 +173,17 @@ class HSGD(PlainSteps):
                 yield Send(below, AVERAGE, job.round, model, number=number, draw=last)
 
     def _weights(self, node: Node, level: int) -> tuple[float, float]:
-        """Return the weights of a worker and of its group in an average: samples, or workers if there are none."""
+        """Return the weights of a worker and of its group in an average: their samples, or else their workers."""
         size = self.levels[level][1] if level < len(self.levels) else node.plan.workers
         first = 1 + (node.rank - 1) // size * size
         samples = float(node.plan.stored[first : first + size].sum())
         return (float(node.work.samples), samples) if samples else (1.0, float(size))
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Return the time of the last group's sum at the master; stragglers delay their groups until then."""
+        """Return the time at which the last group's sum reaches the master.
+
+        Stragglers delay only their groups until then.
+        """
         times = _Times(self, draws, workers)
         leads = times.below[MASTER]
         for lead in leads:
@@ -221,9 +224,9 @@ def _summed(
 
 
 class _Times:
-    """Times of all workers in some rounds, moved on from average to average.
+    """Current times of all workers in several rounds, which `advance` moves from average to average.
 
-    A message waits at its receiver's port for all messages that arrive earlier, also for those of later averages.
+    A message waits at its receiver's port for all messages that arrive earlier, even if they belong to later averages.
     Its latency and its seconds on the port are those of its sender's link.
     """
 
@@ -252,14 +255,18 @@ class _Times:
             self.now[rank] = self.now[parent] + hop[:, rank - 1]
 
     def sent(self, rank: int, sync: int) -> Array:
-        """Return when a message that a worker sends now, at an average, is at the receiver's port."""
+        """Return when a message that a worker sends now, for the average `sync`, arrives at the receiver's port."""
         return np.asarray(self.now[rank] + self.sending[sync][:, rank - 1] + self.link.latency)
 
     def advance(self, rank: int, sync: int) -> int:
-        """Move a worker and its subtree on from one average until it sends a sum to its parent. Return that average."""
+        """Advance a worker and its subtree from an average until it sends a sum to its parent.
+
+        Return the average of that sum.
+        """
         scheme = self.scheme
         at_port = {child: self.sent(child, self.advance(child, sync)) for child in self.below[rank]}
-        before: list[tuple[int, Array]] = []  # senders and arrivals of messages that were taken
+        # senders and arrival times of messages that were received before
+        before: list[tuple[int, Array]] = []
         while True:
             level = scheme.syncs[sync][1]
             self.now[rank] = self.now[rank] + self.steps[sync][:, rank - 1]

@@ -23,7 +23,8 @@ from workbench.core.schemes.approximate import Approximate
 
 # random stream of the worker at which the search starts; `contract.delays.base` lists all
 STARTS_STREAM = 6
-DEFAULT_GROUPS = 3  # groups of workers; ignored without the hybrid placement, also by fewer workers
+# number of groups of workers in the hybrid placement; other placements, and fewer workers, ignore it
+DEFAULT_GROUPS = 3
 
 
 class ISGC(Approximate):
@@ -55,7 +56,7 @@ class ISGC(Approximate):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return the three placements for the values of all approximate schemes.
+        """Return the three placements, each with the numbers of copies and answers that approximate schemes try.
 
         With one copy of each part it would be `Backup`. Groups of the hybrid placement have as many workers as a part
         has copies, so that no part is favoured. With two copies this would be the fractional placement.
@@ -106,7 +107,8 @@ class ISGC(Approximate):
             chosen = np.unique(groups, return_index=True)[1].tolist()
         elif self.placement == "cyclic":
             chosen = largest_apart(answered, [size] * around, around, first)
-        else:  # the search starts at the first answer of the drawn one's group, as in the authors' program
+        # the search starts at the first answer in the group of the drawn worker, as in the authors' program
+        else:
             group = around // self.groups
             first = bisect_left(answered, answered[first] // group * group)
             chosen = largest_apart(answered, self.reach(around), around, first)
@@ -130,9 +132,9 @@ def largest_apart(places: Sequence[int], reach: Sequence[int], around: int, firs
     `around` is the length of the circle. `reach[p]`: distance from place p to the first place that may follow it.
     p + reach[p] must not decrease with p.
 
-    For a given start, it is optimal to take the next place that is far enough. Some largest set starts at a given place
-    or within its reach: otherwise its last place before that could be moved onto it. So the starts from number `first`
-    on, up to its reach further, are tried. Of equally large sets the first is returned.
+    For a given start, it is optimal to take the next place that is far enough. Some largest set contains a given place
+    or one within its reach: otherwise its last place before that could be replaced by it. So the starts from number
+    `first` on, up to its reach, are tried. Of equally large sets the first is returned.
 
     >>> largest_apart([0, 1, 3, 4], reach=[2] * 6, around=6)
     [0, 2]

@@ -39,7 +39,7 @@ class LAGC(Coded):
     paper: ClassVar[str] = "Zhang and Simeone 2020"
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
     precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
-    exact: ClassVar[bool] = False  # old gradients are used in place of new ones
+    exact: ClassVar[bool] = False  # because old gradients are used in place of new ones
     numeric: ClassVar[bool] = True
     data_dependent: ClassVar[bool] = True
     c: float = setting(0.3, AGE_HELP, ge=0)

@@ -3,10 +3,10 @@
 S. Li, S. Kalan, Q. Yu, M. Soltanolkotabi, A. Avestimehr, "Polynomially coded regression: Optimal straggler mitigation
 via data encoding", 2018; compared in section IV of "Gradient coding with clustering and multi-message communication".
 
-The gradient is X^T X w - X^T y. A worker stores r blends Xt of the K blocks of X. Blends are points on a polynomial
-through the blocks. It sends Xt^T Xt w: a point of a polynomial with 2 ceil(K/r) - 1 coefficients. From this number of
-answers the master interpolates the polynomial, and evaluates it at the points of the blocks. X^T y is computed once,
-before the run.
+The gradient is X^T X w - X^T y. A worker stores r linear combinations Xt ("blends") of the K blocks of X, which are
+points on a polynomial through the blocks. It sends Xt^T Xt w: a point of a polynomial with 2 ceil(K/r) - 1
+coefficients. From this number of answers the master interpolates the polynomial, and evaluates it at the points of the
+blocks. X^T y is computed once, before the run.
 """
 
 from typing import Any, ClassVar
@@ -42,7 +42,7 @@ class LCC(Coded):
     name: ClassVar[str] = "LCC"
     title: ClassVar[str] = "Lagrange coded computing"
     paper: ClassVar[str] = "Li et al. 2018"
-    numeric: ClassVar[bool] = True  # answers are not combinations of the parts' gradients
+    numeric: ClassVar[bool] = True  # because answers are not linear combinations of the parts' gradients
     precision_knob: ClassVar[tuple[str, int] | None] = ("load", 1)
     load: int = setting(3, "coded blocks that a worker stores and computes (r)", "blocks", ge=1)
     least_digits: int = least_digits_field()
@@ -73,7 +73,7 @@ class LCC(Coded):
         """Return a plan with K blocks. Each worker stores r blends: blend t is of the blocks t, t + r, t + 2 r, ..."""
         encoding = self.build_code(workers).encoding
         blocks, stored = np.arange(workers) % self.load, np.tile(np.arange(workers), (workers, 1))
-        # Each block belongs to one blend: other blends have the coefficient 0 for it.
+        # each block belongs to one blend, so its coefficient in all other blends is 0
         return even_plan(stored, samples, coefficients=encoding.sum(axis=1), blocks=blocks)
 
     def program(self, node: Node) -> Program:

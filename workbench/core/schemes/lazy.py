@@ -1,4 +1,4 @@
-"""Base of lazy schemes: the rule that decides whose gradient is too old, and the programs that use it.
+"""Base of lazy schemes: the rule that decides which gradients are too old, and the programs that use the rule.
 
 Groups of workers store the same shard (in CADA, groups of one). The master keeps the last gradient of every group. In
 each round it requests a new gradient only from groups whose gradient may be outdated. For other groups it uses the old
@@ -42,7 +42,8 @@ from workbench.core.contract.round_times import (
 
 # function of a group and its answers, which returns the group's gradient
 Decoded = Callable[[int, Answers], Any]
-AGE_HELP = "how much a model may move before a gradient is old, relative to its last steps; 0 = any move"  # the field c
+# help text of the field c
+AGE_HELP = "how much a model may move before a gradient is old, relative to its last steps; 0 = any move"
 
 
 class Laziness:
@@ -55,7 +56,8 @@ class Laziness:
 
     def __init__(self, smoothness: Sequence[float], c: float, max_age: int) -> None:
         self.smoothness, self.c, self.max_age = smoothness, c, max_age
-        self.ages = [max_age] * len(smoothness)  # tau: no group has answered yet
+        # tau; initially the max age, because no group has answered yet
+        self.ages = [max_age] * len(smoothness)
         self._seen: list[Any] = [None] * len(smoothness)  # th_(k-tau_g), the model of its last gradient
         # |th_(k+1-d) - th_(k-d)|^2, d = 1..D
         self._steps: deque[float] = deque(maxlen=min(max_age, sys.maxsize))
@@ -102,7 +104,7 @@ class Groups:
         return Work(parts, np.ones(len(parts)), int(node.plan.sizes[parts].sum()))
 
     def additions(self, chosen: int) -> int:
-        """Return how many vectors the master adds up: one per group, and the answers of the chosen groups."""
+        """Return how many vectors the master adds up: one for each group, and the answers of the chosen groups."""
         return self.number + (chosen * self.needed if self.needed > 1 else 0)
 
 
@@ -130,7 +132,7 @@ def gather_groups(
     Each group has its own kind of message, so that its answers can be refused while others are awaited.
     """
     got: dict[int, Answers] = {g: {} for g in chosen}
-    waiting = dict.fromkeys(chosen)  # in order of rank
+    waiting = dict.fromkeys(chosen)  # a dict, to keep the order of ranks
     while waiting:
         _still_possible(node, round, groups, waiting, lost)
         message: Message = yield Recv({PEER_LOST: 0, **{kind_of(g): round for g in waiting}})
@@ -158,13 +160,13 @@ def _still_possible(
 
 
 def lazy_worker(node: Node, groups: Groups, batch: int | None = None) -> Program:
-    """Answer each model that arrives. A model of None means that the group's answer is no longer needed."""
+    """Run a worker that answers each model. A model of None means that the group's answer is no longer needed."""
     kind = kind_of(groups.of(node.rank))
     return worker_program(node, lambda node, job: answer(node, job, kind=kind, batch=batch))
 
 
 def batch_worker(node: Node, batch: int | None) -> Program:
-    """Answer every model with the gradient of a mini-batch."""
+    """Run a worker that answers every model with the gradient of a mini-batch."""
     return worker_program(node, lambda node, job: answer(node, job, batch=batch))
 
 

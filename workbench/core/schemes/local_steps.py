@@ -91,7 +91,7 @@ class LocalSteps(MiniBatches):
         return model
 
     def _moved(self, node: Node, start: Array, model: Array, unit: float) -> Array:
-        """Return a worker's answer: the sum over its samples of its movement in `unit`, without regularisation."""
+        """Return a worker's answer: its model's change over `unit`, times its samples, without regularisation."""
         return np.asarray(node.work.samples * ((start - model) / unit - node.l2 * start))
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
@@ -197,12 +197,12 @@ class DiLoCo(LocalSteps):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return the values of `LocalSteps`, each with a few inner learning rates."""
+        """Return the candidates of `LocalSteps`, each with a few inner learning rates."""
         rates = (0.003, 0.01, 0.03)
         return [{**args, "rate": rate} for args in super().candidates(workers) for rate in rates]
 
     def own_step(self, smoothness: float) -> float:
-        """Return the outer step of the paper, which is taken on the averaged difference."""
+        """Return the outer step of the paper, along the averaged difference of models."""
         return self.optimiser_args["step"]
 
     def inner(self, node: Node) -> tuple[Inner, float]:
@@ -232,6 +232,6 @@ def _step(node: Node, work: Work) -> float:
 
 
 def _average(plan: Plan, got: Answers) -> tuple[Any, float]:
-    """Return the sum over all samples. For workers that did not answer, the average of the answers is taken."""
+    """Return the sum over all samples. Workers that did not answer are replaced by the average of the answers."""
     came = int(plan.stored[[rank for rank, _ in got]].sum())
     return total(got) * (plan.samples / came if came else 1.0), 0.0

@@ -46,13 +46,16 @@ from workbench.core.contract.round_times import (
 )
 
 Ints = NDArray[np.int64]
-SUM_ROW = -1  # number that stands for the plain sum of the cluster (hybrid rule) instead of a row of the code
-# tuple of a part, and of the messages sent after it: each has its number, parts and coefficients
+SUM_ROW = -1  # row number of the plain sum of the cluster (hybrid rule), which is not a row of the code
+# a part to compute, and the messages to send after it: number, parts and coefficients of each
 Step = tuple[Work, list[tuple[int, Ints, Array]]]
 
 
 class Agenda(NamedTuple):
-    """Messages of the workers of a cluster: message j of worker w is row rows[w, j], ready after after[j] parts."""
+    """Messages of the workers of a cluster. Message j of worker w is row rows[w, j].
+
+    It is ready after `after[j]` parts.
+    """
 
     code: MultiMessage
     after: Ints  # number of parts after which each message is ready, (l,), ascending
@@ -66,7 +69,7 @@ class Agenda(NamedTuple):
         return cls(code, after[order], code.messages[:, order])
 
     def hybrid(self, load: int) -> Agenda:
-        """Return the agenda with the plain sum as the message after all parts, replaced or added (section III-D)."""
+        """Return the agenda in which the message after all parts is the plain sum (section III-D)."""
         keep = self.after < load
         sums = np.full((len(self.rows), 1), SUM_ROW)
         return Agenda(self.code, np.append(self.after[keep], load), np.hstack([self.rows[:, keep], sums]))
@@ -198,7 +201,7 @@ def _finish(round: int, clusters: Clusters, cluster: int, waiting: int) -> Progr
 
 
 def check_hope(node: Node, round: int, clusters: Clusters, tallies: list[Tally], lost: LostChildren) -> None:
-    """Raise `QuorumLost` as soon as the living members of some cluster can no longer complete it."""
+    """Raise `QuorumLost` as soon as the living members of a cluster can no longer complete it."""
     missing = lost.of(round)
     for cluster, tally in enumerate(tallies if missing else ()):
         ranks = clusters.members(cluster)
@@ -279,7 +282,7 @@ def _outcomes(
     flat = times.reshape(len(place), -1)
     through = port_departures(
         flat, transfer, lambda which: place[which].astype(float)
-    )  # the port takes messages in the order of arrival
+    )  # because messages pass the port in the order of arrival
     return np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0], count, combined.sum(axis=1)
 
 

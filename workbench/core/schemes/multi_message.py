@@ -32,7 +32,7 @@ from workbench.core.schemes.many_messages import (
 
 
 class MultiMessageScheme(Scheme):
-    """Base of schemes whose workers send a message after each of some numbers of parts.
+    """Base of schemes whose workers send messages after certain numbers of computed parts.
 
     Each cluster is decoded separately.
     """
@@ -163,7 +163,7 @@ class GCMMC(MultiMessageScheme):
         return (self.order,) if isinstance(self.order, int) else self.order
 
     def check(self, workers: int) -> None:
-        """Raise `SettingError` for a hybrid whose load, and so its plain sum, does not cover the cluster."""
+        """Raise `SettingError` for a hybrid rule if the load, and so the plain sum, does not cover the cluster."""
         super().check(workers)
         size = workers // self.clusters
         if self.hybrid and self.load != size:

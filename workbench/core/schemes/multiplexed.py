@@ -37,7 +37,8 @@ class Diagonals:
     def __init__(self, scheme: MSGC, workers: int, first: int, rounds: int) -> None:
         self.own, self.minitasks = scheme.window - 1, scheme.lag + 1
         self.first, self.rounds = first, rounds
-        self.missed: dict[int, Late] = dict.fromkeys(range(1, workers + 1), frozenset())  # by rank: rounds
+        # rank -> rounds in which it was late
+        self.missed: dict[int, Late] = dict.fromkeys(range(1, workers + 1), frozenset())
 
     def jobs(self, r: int) -> list[tuple[int, int]]:
         """Return the minitasks of a round whose job exists, each with its job."""
@@ -89,7 +90,7 @@ class MSGC(Sequential):
 
     @classmethod
     def settings(cls, workers: int, longest: int, widest: int) -> Iterator[dict[str, int]]:
-        """Yield all lambda from 1 to n, W from 2 on, and B < W, for which the delay W - 2 + B is at most `longest`."""
+        """Yield settings: lambda from 1 to n, W from 2 on, B < W, and a delay W - 2 + B of at most `longest`."""
         for stragglers in range(1, workers + 1 if workers > 1 else 1):
             for window in range(2, widest + 1):
                 for burst in range(1, min(window, longest + 3 - window)):
@@ -129,10 +130,11 @@ class MSGC(Sequential):
         n = node.plan.workers
         rows, lost = Diagonals(self, n, node.first, node.rounds), LostChildren()
         bursts, codes = Bursts(self.burst, self.window, self.stragglers), self.codes(n)
-        sums, coded = dict[int, Any](), dict[int, list[dict[int, Any]]]()  # per job: own chunks; groups
+        # job -> sum of its chunks; job -> answers of its groups
+        sums, coded = dict[int, Any](), dict[int, list[dict[int, Any]]]()
         model, late = node.model, frozenset[int]()
         for r in range(node.first, node.rounds + self.lag):
-            # The message's number is 1 for workers that were late, else 0.
+            # the field `number` of a model's message is 1 for workers that were late, else 0
             for missed, ranks in ((1, late), (0, set(node.children) - late)):
                 yield Send(sorted(ranks), MODEL, r, model, number=missed, every=True)
             jobs = rows.jobs(r)
@@ -194,7 +196,7 @@ class MSGC(Sequential):
                     yield Send(node.parent, CODED, r, value, number=m, share=float(len(jobs)))
 
     def _columns(self, task: int, held: int) -> range:
-        """Return the places of a minitask's parts among the `held` parts of a worker."""
+        """Return the positions of a minitask's parts among the `held` parts of a worker."""
         own, size = self.window - 1, self.stragglers + 1
         first, length = (task, 1) if task < own else (own + (task - own) * size, size)
         return range(first, min(first + length, held))  # there are no groups if lambda = n
@@ -219,7 +221,7 @@ class MSGC(Sequential):
         rows = Diagonals(self, workers, 0, draws.total_rounds)
         bursts = Bursts(self.burst, self.window, self.stragglers)
         for r in range(draws.total_rounds + self.lag):
-            row = draws.block(range(r, r + 1))  # the round may be after the last commit
+            row = draws.block(range(r, r + 1))  # by `block`, because the round may be after the last commit
             row = replace(row, seconds=self._seconds(row, plan, rows, r))
             wait = wait_for(row, self.tolerance, len(rows.jobs(r)))
             late, seconds, messages = dropped(wait, partial(bursts.follows, r))

@@ -45,7 +45,7 @@ from workbench.core.contract.round_times import RoundTimes, SampledTimes, WaitRe
 from workbench.core.contract.scheme import Scheme, least_digits_field, log_spaced_ints
 
 Late = frozenset[int]
-# in place of a chunk number: the minitask computes a coded part instead of one of its own chunks
+# value in place of a chunk number, if a minitask computes a coded part instead of a chunk
 
 
 class Bursts:
@@ -53,10 +53,10 @@ class Bursts:
 
     def __init__(self, burst: int, window: int, stragglers: int) -> None:
         self.burst, self.window, self.stragglers = burst, window, stragglers
-        self.late: dict[int, Late] = {}  # late workers of each round
+        self.late: dict[int, Late] = {}  # round -> its late workers
 
     def follows(self, r: int, late: Late) -> bool:
-        """Return whether at most lambda are late in any W rounds, and none is late again after B to W-1 rounds."""
+        """Return whether at most lambda workers are late in W rounds, and none again after B to W - 1 rounds."""
         of = self.late
         recent = late.union(*(of.get(k, late) for k in range(r + 1 - self.window, r)))
         before = (of.get(k, frozenset()) for k in range(r + 1 - self.window, r + 1 - self.burst))
@@ -144,7 +144,7 @@ class Repeats:
         self.delivered: dict[int, set[int]] = {}  # job -> ranks that have delivered a result
 
     def again(self, r: int, gone: Collection[int] = ()) -> Late:
-        """Return the workers that repeat job r - B. If v > s have not delivered it, these are the first v - s alive."""
+        """Return the workers that repeat job r - B: if v > s have not delivered it, the first v - s living ones."""
         job = r - self.burst
         if job < self.first:
             return frozenset()
@@ -212,7 +212,7 @@ class SRSGC(Sequential):
 
     @classmethod
     def settings(cls, workers: int, longest: int, widest: int) -> Iterator[dict[str, int]]:
-        """Yield all lambda from 1 to n, B from 1 to `longest`, and W = B + 1, 2 B + 1, ..."""
+        """Yield all settings: lambda from 1 to n, B from 1 to `longest`, and W = B + 1, 2 B + 1, ..."""
         for stragglers in range(1, workers + 1 if workers > 1 else 1):
             for burst in range(1, longest + 1):
                 for window in range(burst + 1, widest + 1, burst):
@@ -233,7 +233,10 @@ class SRSGC(Sequential):
         return [cyclic(workers, self.spare)]
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Return a plan with one part per worker, stored by s + 1 workers. Models of jobs are up to B commits old."""
+        """Return a plan with one part per worker.
+
+        Each part is stored by s + 1 workers, and jobs use models up to B commits old.
+        """
         return replace(star_plan(self.codes(workers)[0].matrix, samples), versions=self.burst + 1)
 
     def program(self, node: Node) -> Program:
@@ -256,7 +259,7 @@ class SRSGC(Sequential):
         for r in range(node.first, node.rounds + self.burst):
             old, again = r - self.burst, jobs.again(r, lost.gone)
             if r >= node.rounds and jobs.there(old):
-                continue  # this job of the last B rounds is complete
+                continue  # the job is complete and needs no repetition
             models[r] = versions[max(node.first, old)] if r < node.rounds else models[old]
             yield Send(sorted(again), MODEL, r, models[max(node.first, old)], number=1)
             yield Send([rank for rank in node.children if rank not in again], MODEL, r, models[r])

@@ -58,7 +58,7 @@ class UMW(Scheme):
 class SGD(UMW):
     """Ignore stragglers: the master takes the sum of the first N-S answers. Use it with a step c1/(t+c2).
 
-    Its step is (N-S)/N of the one of `Backup`, for the gradient and for the regularisation alike.
+    With equal settings, its step is (N-S)/N of that of `Backup`, for the gradient and the regularisation.
     """
 
     name: ClassVar[str] = "SGD"

@@ -47,4 +47,5 @@ def __dir__() -> list[str]:
     return sorted(_found())
 
 
-globals().update(_found())  # after all are loaded: a formula may be called as its module is
+# done after all modules are loaded, because a formula may have the name of its module
+globals().update(_found())

@@ -11,14 +11,14 @@ from workbench.core.base.settings import SettingError, short
 from workbench.core.base.type_checks import span
 from workbench.core.base.types import Array
 
-MAX_WHOLE = 10**15  # max of a count without another limit: floats hold it exactly
+MAX_WHOLE = 10**15  # max value of a count that has no other limit; floats represent it exactly
 
 
 def whole(name: str, value: Any, low: int, high: int | None = None, why: str = "") -> int:
     """Return `value` as an int within low..high, or raise; `why` explains the range."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:  # arrays of other sizes have `__index__` too
+    except TypeError:  # arrays have `__index__`, but raise this error unless they have one element
         number = None
     if number is None:
         raise SettingError(f"{name} = {short(value)}: must be a whole number")
@@ -38,7 +38,7 @@ def real(name: str, value: Any, low: float = 0.0, high: float = math.inf, open_l
         raise SettingError(f"{name} = {short(value)}: must be a number")
     try:
         number = float(value)
-    except OverflowError:  # a whole number or a fraction beyond all floats
+    except OverflowError:  # a whole number or a fraction that is too large for a float
         number = math.inf if cast(Any, value) > 0 else -math.inf
     inside = low < number if open_low else low <= number
     if math.isfinite(number) and inside and number <= high:
@@ -61,10 +61,13 @@ def probability(name: str, value: Any) -> float:
 
 
 def numbers(name: str, values: Any) -> Array:
-    """Return `values` as an array of finite floats, or raise, as for text, truth values and ragged lists."""
+    """Return `values` as an array of finite floats.
+
+    Raise for other values, such as text, truth values and ragged lists.
+    """
     try:
         array = np.asarray(values)
-    except ValueError:  # rows of several lengths
+    except ValueError:  # the rows have different lengths
         array = np.asarray(None)
     if array.size and (array.dtype.kind not in "iuf" or not np.isfinite(array).all()):
         raise SettingError(f"{name} = {short(values)}: must be finite numbers")

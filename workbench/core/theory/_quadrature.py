@@ -9,12 +9,14 @@ from workbench.core.base.types import Array
 
 Survival = Callable[[Array], Array]  # times (m,) in s -> P(T > t) (m,)
 
-NODES = np.cos(np.pi * np.arange(17) / 16)  # Clenshaw-Curtis: the ends of a panel are nodes, so no jump hides
+# Clenshaw-Curtis nodes; they include the ends of a panel, so that every jump is seen
+NODES = np.cos(np.pi * np.arange(17) / 16)
 MOMENTS = np.array([2 / (1 - k * k) if k % 2 == 0 else 0.0 for k in range(17)])
 WEIGHTS = np.linalg.solve(np.polynomial.chebyshev.chebvander(NODES, 16).T, MOMENTS)
 TOLERANCE = 1e-13  # tolerance of each panel, relative to the mean (roughly)
-SPLIT_SHARE = 0.5 * (3 - 5**0.5)  # not in the middle, where jumps at round numbers may agree by symmetry
-MAX_SPLITS = 70  # splits of a panel: a jump is then located to 1e-14 of it
+# panels are not split in the middle, where jumps at round numbers may cancel by symmetry
+SPLIT_SHARE = 0.5 * (3 - 5**0.5)
+MAX_SPLITS = 70  # max number of splits of a panel, after which a jump is located to 1e-14 of the panel
 
 
 def mean_time(survival: Survival, start: float = 0.0) -> float:
@@ -42,7 +44,7 @@ def mean_time(survival: Survival, start: float = 0.0) -> float:
 
 
 def _edges(survival: Survival) -> Array:
-    """Return powers of two from where P(T > t) is still 1 to where the rest of the integral is negligible."""
+    """Return powers of two, from a time at which P(T > t) is 1 to one after which the integral is negligible."""
     powers: Array = np.exp2(np.arange(-150.0, 1000.0))
     left = survival(powers[:250])
     if left[-1] > 0:
@@ -61,7 +63,10 @@ def _edges(survival: Survival) -> Array:
 
 
 def _integrate(f: Survival, a: Array, b: Array, before: float) -> float:
-    """Return the integral over all panels a..b. A panel whose two pieces disagree with it is replaced by them."""
+    """Return the integral over all panels a..b.
+
+    A panel is split in two if the sum of its pieces differs from its own value.
+    """
     total, coarse = 0.0, _panels(f, a, b)
     tolerance = TOLERANCE * (before + float(coarse.sum()))
     for _ in range(MAX_SPLITS):

@@ -15,9 +15,10 @@ from workbench.core.theory.necklaces import necklaces
 Integers = NDArray[np.int64]
 Errors = Callable[[Integers], Array]  # survivor sets (b, r), by their workers -> squared distances (b,)
 
-# max numbers of workers; each takes half a minute
+# max numbers of workers for plain sums, circulant codes and other codes; each takes half a minute
 MAX_WORKERS_SUMS, MAX_WORKERS_CIRCULANT, MAX_WORKERS_ANY = 26, 20, 16
-ENTRIES_PER_BATCH = 200_000  # matrix entries at once: what the processor's cache holds
+# number of matrix entries that are processed at once, which fit into the processor's cache
+ENTRIES_PER_BATCH = 200_000
 RIDGE = 1e-8  # regularisation, so that dependent rows can be solved; relative error: its square over an eigenvalue's
 RELATIVE_ZERO = 1e-10  # singular values below this share of the largest count as zero
 
@@ -73,14 +74,14 @@ def _checked(n: int, s: int, coefficients: object) -> Array:
 def _mean_by_size(n: int, sets: Integers, times: Integers, errors: Errors) -> Array:
     """Return the weighted mean error of the sets of each size. A set is an n-bit word that stands for `times` sets."""
     totals = np.zeros(n + 1)
-    totals[0] = n  # nothing arrived
+    totals[0] = n  # no answer has arrived
     for rows, weights in _batches(n, sets, times):
         totals[rows.shape[1]] += weights @ errors(rows)
     return totals / [comb(n, r) for r in range(n + 1)]
 
 
 def _batches(n: int, sets: Integers, times: Integers) -> Iterator[tuple[Integers, Integers]]:
-    """Yield non-empty sets as lists of workers (b, r), few enough at once, with what they stand for (b,)."""
+    """Yield batches of sets as lists of workers, (b, r), and the number of sets that each stands for, (b,)."""
     sizes = sum((sets >> bit & 1 for bit in range(n)), np.zeros_like(sets))
     for r in range(1, n + 1):
         chosen = np.flatnonzero(sizes == r)
@@ -90,7 +91,10 @@ def _batches(n: int, sets: Integers, times: Integers) -> Iterator[tuple[Integers
 
 
 def _by_gram(gram: Array, rows: Integers) -> Array:
-    """Return errors from inner products of 0/1 rows. |x B - 1|^2 is flat at its minimum, so a ridge hardly shows."""
+    """Return errors from inner products of 0/1 rows.
+
+    A ridge has little effect, as |x B - 1|^2 is flat at its minimum.
+    """
     inner = gram[rows[:, :, None], rows[:, None, :]]
     sums = gram[rows, rows]  # a 0/1 row times the all-ones vector is its number of ones
     x = np.linalg.solve(inner + RIDGE * np.eye(rows.shape[1]), sums[:, :, None])[:, :, 0]
@@ -99,7 +103,7 @@ def _by_gram(gram: Array, rows: Integers) -> Array:
 
 
 def _by_svd(matrix: Array, rows: Integers) -> Array:
-    """Return errors of any rows: what of the all-ones vector is outside their span."""
+    """Return errors of any rows: the squared distance of the all-ones vector from their span."""
     _, sigma, vt = np.linalg.svd(matrix[rows], full_matrices=False)
     spanning = sigma > RELATIVE_ZERO * sigma[:, :1]
     inside = vt.sum(2) ** 2  # squared projections of the all-ones vector

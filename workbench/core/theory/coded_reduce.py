@@ -21,7 +21,7 @@ __all__ = [
     "gc_load", "parallelisation_order", "rar_parallelisation",
 ]  # fmt: skip
 
-MAX_LAYERS = 1000  # two children each are 2^1001 workers by then
+MAX_LAYERS = 1000  # with two children per parent, this tree has 2^1001 workers
 
 
 def cr_workers(children: int, layers: int) -> int:

@@ -220,7 +220,7 @@ def _too_few(sent: Array, size: int, needed: int) -> Array:
 
 
 def _delayed(a: Array, k: int) -> Array:
-    """Return columns moved right by k, those beyond the last dropped."""
+    """Return the columns shifted to the right by k, without those that are shifted out."""
     return a if k == 0 else np.pad(a, ((0, 0), (k, 0)))[:, : a.shape[1]]
 
 

@@ -144,7 +144,8 @@ def order_survival(survival: Array, k: int, n: int) -> Array:
     """Return P(k-th smallest of n > t) from P(T > t), elementwise."""
     from scipy.special import betainc
 
-    return cast(Array, betainc(n - k + 1, k, np.clip(survival, 0.0, 1.0)))  # rounding may leave 0..1
+    # clipped, because rounding may exceed 0 to 1
+    return cast(Array, betainc(n - k + 1, k, np.clip(survival, 0.0, 1.0)))
 
 
 def last_group(survival: Array, groups: int) -> Array:

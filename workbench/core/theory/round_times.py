@@ -20,11 +20,11 @@ from workbench.core.theory.order_statistics import exponential_order_mean, max_o
 
 __all__ = ["cr_time", "frc_time", "gc_time", "rar_time", "sgd_time", "umw_time"]
 
-# max probability of a number of arrivals in one transfer time that is neglected
+# numbers of arrivals in one transfer time are neglected if they are less probable
 NEGLIGIBLE_PROBABILITY = 1e-20
-# number of times that are evaluated together: neighbouring times have similar probabilities and fit the cache
+# number of times that are evaluated together, because neighbouring times have similar probabilities and fit the cache
 TIMES_PER_BATCH = 256
-# max number of children per parent where the port is a bottleneck: half a minute each
+# max numbers of children per parent with transfer times, in a star and in a tree; each takes half a minute
 MAX_CHILDREN_STAR, MAX_CHILDREN_TREE = 400, 64
 
 
@@ -85,7 +85,7 @@ def gc_time(
 
 
 def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float, transfer: float) -> float:
-    """Return the mean until the master has k of n, every parent waiting for k of n; `load` in samples."""
+    """Return the mean time until the master has k of n sums, if every parent waits for k of n. `load`: samples."""
     start, mean = load * real("shift", shift), load / positive("rate", rate)
     t_c = real("transfer", transfer)
     if t_c and n > (MAX_CHILDREN_STAR if depth == 1 else MAX_CHILDREN_TREE):
@@ -101,7 +101,7 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
         """Return 1 - P(the master is done by t)."""
         back = t_c * np.arange(depth * k + 1) if t_c else np.zeros(1)
         computed = -np.expm1(-np.maximum(t[:, None] - back - start, 0.0) / mean)
-        sent = computed  # P(a leaf has sent) at t, t - t_c, t - 2 t_c, ...
+        sent = computed  # P(a leaf has sent) at the times t, t - t_c, t - 2 t_c, ...
         for _ in range(depth):
             received = _through(sent, k, n) if t_c else 1.0 - order_survival(1.0 - sent, k, n)
             sent = received * computed[:, : received.shape[1]]
@@ -111,7 +111,7 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
 
 
 def _through(sent: Array, k: int, n: int) -> Array:
-    """Return P(k of n through the port) at t, t - t_c, ... from P(sent by then): k columns fewer."""
+    """Return P(k of n have passed the port) at t, t - t_c, ..., from P(sent) at these times; k columns fewer."""
     windows = sliding_window_view(sent[:, 1:], k, axis=1)[:, :, ::-1]
     return through(windows.reshape(-1, k), n).reshape(windows.shape[:2])
 
@@ -185,7 +185,7 @@ def rar_time(workers: int, samples: float, shift: float, rate: float, step: floa
     return slowest + 2 * (n - 1) * real("step", step)
 
 
-# A receiver that takes one message at a time: when are k of n independent messages through?
+# When have k of n independent messages passed a receiver that takes one message at a time?
 
 
 def through(arrived: Array, n: int) -> Array:
@@ -201,7 +201,7 @@ def through(arrived: Array, n: int) -> Array:
     Returns (m,) probabilities.
     """
     result = (arrived[:, -1] > 0).astype(float)
-    uncertain = np.flatnonzero((arrived[:, -1] > 0) & (arrived[:, 0] < 1))  # neither impossible nor certain
+    uncertain = np.flatnonzero((arrived[:, -1] > 0) & (arrived[:, 0] < 1))  # probabilities other than 0 and 1
     for some in np.array_split(uncertain, -(-len(uncertain) // TIMES_PER_BATCH) or 1):
         result[some] = _path(arrived[some].T, n)
     return result
@@ -209,7 +209,8 @@ def through(arrived: Array, n: int) -> Array:
 
 def _path(arrived: Array, n: int) -> Array:
     """Return the probabilities of `through` for a few times, one per column."""
-    moments = np.maximum(np.diff(arrived, axis=0, prepend=0.0), 0.0)  # rounding may make it fall
+    # limited, because rounding may make differences negative
+    moments = np.maximum(np.diff(arrived, axis=0, prepend=0.0), 0.0)
     counts = np.zeros((n + 1, arrived.shape[1]))
     counts[0] = 1.0
     for j, moment in enumerate(moments):

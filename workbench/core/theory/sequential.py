@@ -48,9 +48,9 @@ def m_sgc_load(workers: int, burst: int, window: int, stragglers: int) -> float:
 
 
 def delayed_step(lag: int) -> float:
-    """Return the largest stable step of gradient descent with old gradients, over that with fresh ones.
+    """Return the ratio of the largest stable steps of gradient descent with old and with fresh gradients.
 
-    `lag`: T, how many updates old the model is that a gradient is taken at, 0 or more.
+    `lag`: T, age in updates of the model at which a gradient is computed, 0 or more.
 
     Returns sin(pi / (2 (2 T + 1))), above 0 to 1: about pi / (4 T) for long lags. On a quadratic of smoothness L, the
     recursion is x(t+1) = x(t) - h L x(t-T). Its first root reaches the unit circle at the angle pi / (2 T + 1), for h L

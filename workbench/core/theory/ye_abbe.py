@@ -60,7 +60,7 @@ def cegc_survival(t: Array, d: int, m: int, lambda1: float, lambda2: float, t1: 
     slow, fast = min(rates), max(rates)
     x = np.maximum(numbers("t", t) - _least(d, m, t1, t2), 0.0)
     gap = (fast - slow) * x
-    # (1 - exp(-gap)) / gap, and its limit 1 at equal rates
+    # (1 - exp(-gap)) / gap, which tends to 1 for equal rates
     mixed = np.divide(-np.expm1(-gap), gap, out=np.ones_like(gap), where=gap > 0)
     return np.asarray(np.exp(-slow * x) * (1.0 + slow * x * mixed))
 

@@ -19,7 +19,7 @@ from workbench.core.trace.layout import CHECKPOINT
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Number of finished rounds, model and optimiser state after them, and fields of the start of the run.
+    """Checkpoint: number of finished rounds, model and optimiser state after them, and fields of the start of the run.
 
     Older checkpoints lack the fields of the start. `steps`: steps of each worker in these rounds; empty if workers do
     not count steps.

@@ -33,7 +33,7 @@ def sources_of(e: Experiment) -> list[Source]:
 def keep(folder: Path, e: Experiment, origin: Path | None = None) -> list[str]:
     """Write the sources into a run folder, unless it has them already. Return the file names.
 
-    Sources of a `Description` are copied from `origin`, the folder that it was read from.
+    The sources of a `Description` are copied from `origin`, the folder from which it was read.
     """
     if isinstance(e, Description):
         texts = {path.name: read_text(path) for path in kept_in(origin)} if origin is not None else {}

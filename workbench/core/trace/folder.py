@@ -13,7 +13,8 @@ from workbench.core.base.settings import SettingError, path_of
 from workbench.core.trace.layout import ENDED, RUN_LOCK
 
 MAX_CACHED_RUNS = 20
-MIN_CACHE_TIME_S = 3600.0  # min time for which an ended run is kept, s, because it may still be read
+# min time for which the folder of an ended run is kept, s, because it may still be read
+MIN_CACHE_TIME_S = 3600.0
 
 
 def new_folder(folder: str | Path | None) -> Path:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from workbench.core.base.files import WRITER
 
-# Run folders of every engine; base/files adds SHA256SUMS.
+# Files of the run folders of all engines. `base.files` adds SHA256SUMS.
 SPEC, RUN = "spec.json", WRITER  # file of the experiment; file of engine, versions and results, written last
 ROUNDS, EVENTS, MODEL = "rounds.parquet", "events.parquet", "model.npy"
 FILES = (SPEC, RUN, ROUNDS, EVENTS, MODEL)
@@ -13,28 +13,29 @@ ABOUT = "about.json"  # name, note and tags that the user has given
 # Signature of the code and the cluster that the folder names, see `trust`; also in a sweep's folder.
 SIGNATURE = "signature.json"
 
-# Additional files of a run on real processes, from its start ...
+# Additional files of a run on real processes, written at its start.
 TASK, OWNER = "task.json", "owner.json"  # file of the run's arguments; file of the process that has its lock
 OWNER_1_0 = "holder.json"  # the name of OWNER in version 1.0
 # Two locks, because one lock cannot be passed on without a gap. The first is that of the process that started or
 # resumed the run, the second that of the master's rank.
 RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"
 STOP = "stop"  # file that requests the end of a run, or of a sweep
-# ... during the run ...
+# Additional files of a run on real processes, written during the run.
 # changes of scheme in an adaptive run, with the state for the next segment
 CHANGES = "changes.json"
 SEGMENTS = "stretches.json"  # rounds and ledgers of each earlier segment of a run
 ROWS, MODELS, GRADIENTS = "live.f64", "models.f64", "gradients.f64"  # one row of numbers per round
 CHECKPOINT = "checkpoint.npz"
-# A folder: RANK.i64 with (round, rank, number) for each rank that gathers, in order of arrival.
+# Folder with a file RANK.i64 for each rank that gathers: (round, rank, number) of answers, in order of arrival.
 ARRIVALS = "arrivals"
-# A folder, made by a reader that follows the run: RANK.f64, live events of that rank. Removed at the end of the run.
+# Folder that a reader makes to follow the run, with live events of each rank in RANK.f64. Removed at the end of the
+# run.
 STREAM = "stream"
-# ... and after its end.
+# additional files of a run on real processes, written after its end
 LEDGERS, ENDED = "ledgers.npz", "ended.json"
 LEDGERS_1_0 = "books.npz"  # the name of LEDGERS in version 1.0
 
-# Folder of a sweep ...
+# Files of the folder of a sweep.
 # file of a sweep and its runs, in order; lock of the process that works on it
 PLAN, SWEEP_LOCK = "sweep.json", ".lock"
 # file with the state of a search; file with the output of a sweep in a separate process
@@ -45,9 +46,8 @@ SCRIPT = "plotly.min.js"  # library that draws the figures of every page without
 ATTEMPTS, ATTEMPTS_OWNER, LINK, HOSTS = ".attempts", "owner", "link", "hosts.json"
 # A folder, of a sweep without notebooks: Parquet files with one row for each run, its settings, results and rounds.
 SHARDS = "shards"
-# ... and in it one folder per run, by its name. It contains the executed notebook, its page, its status and the run
-# folder. Output of the kernel outside the notebook is added, if any. The status "done" means that all files are
-# complete.
+# A sweep has one folder per run, by its name. Its files are the executed notebook, its page, its status, the run
+# folder, and a log of the kernel's other output. The status "done" means that all files are complete.
 NOTEBOOK, PAGE, STATUS, TRACE, LOG = "run.ipynb", "run.html", "status.json", "trace", "kernel.log"
 
 

@@ -37,11 +37,11 @@ class Commits:
     sizes: NDArray[np.int64]
     every: int = 1  # rounds from one evaluation of the loss to the next
     shares: Sequence[float] = ()
-    rounds: int = 0  # rounds in all, where more commits will be added; 0: as many as there are
+    rounds: int = 0  # total number of rounds, if more commits will be added; 0: the number of commits
 
     @property
     def total(self) -> int:
-        """Number of rounds in all."""
+        """Total number of rounds."""
         return self.rounds or len(self.weights)
 
     def key(self) -> tuple[object, ...]:
@@ -79,7 +79,7 @@ class Learnt:
     """Iterates of one trajectory: one row per round, after its commit."""
 
     model: Array
-    first: Evaluation | None = None  # before the first round
+    first: Evaluation | None = None  # evaluation before the first round
     loss: list[float] = field(default_factory=list)
     metrics: dict[str, list[float]] = field(default_factory=dict)
 
@@ -159,7 +159,7 @@ class Trajectories:
         self._groups = [(_Trajectory(problem, runs[who[0]]), who) for who in groups.values()]
 
     def ready(self) -> bool:
-        """Return whether the commits for the next step are there, for all runs that go on."""
+        """Return whether the commits for the next step are available, for all runs that continue."""
         t, runs = self.rounds_done, [self.runs[i] for i in self._going]
         return all(t < len(run.weights) or t >= run.total for run in runs)
 
@@ -172,11 +172,11 @@ class Trajectories:
             trajectory.follow(self.runs[who[0]])
 
     def step(self) -> list[Learnt]:
-        """Compute one round; return one `Learnt` per run that goes on, in order."""
+        """Compute one round. Return one `Learnt` per run that continues, in order."""
         t, self.rounds_done = self.rounds_done, self.rounds_done + 1
         self._groups = [part for group in self._groups for part in self._split(*group, t)]
         active = [tr for tr, _ in self._groups if t <= tr.commits.total]
-        # a step that is too large shows as a loss of inf or NaN
+        # no warnings, because too large steps lead to a loss of inf or NaN, which is reported
         with np.errstate(over="ignore", invalid="ignore"):
             requests = [trajectory.request(t) for trajectory in active]
             found = iter(self.problem.evaluate([request for request in requests if request is not None]))
@@ -212,7 +212,7 @@ class _Trajectory:
         self.follow(commits)
 
     def follow(self, commits: Commits) -> None:
-        """Take the commits of a run from now on."""
+        """Use the commits of a run from now on."""
         self.commits = commits
         self.bounds = np.concatenate([[0], np.cumsum(commits.sizes)]).tolist()
 

@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from workbench.core.base.types import Array
 
-# Last words in names of metrics that should rise; all other metrics should fall.
+# metrics whose names end with one of these words should rise; all others should fall
 RISING_METRICS = ("accuracy", "auc", "f1", "precision", "recall", "r2")
 # number of evaluations whose mean is compared with a target, in runs with mini-batches
 SMOOTHED_EVALUATIONS = 5

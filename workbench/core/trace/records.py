@@ -46,11 +46,11 @@ from workbench.core.trace.layout import (
 )
 
 LIVE_COLUMNS = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
-# max share of the time for writing checkpoints, which limits them with long models or slow disks
+# max share of the time for writing checkpoints, so that long models or slow disks lead to fewer checkpoints
 MAX_CHECKPOINT_SHARE = 0.05
-SCHEME_CHANGED = "turned"  # reason for the end of a segment: the run continues with another scheme
+SCHEME_CHANGED = "turned"  # reason for the end of a segment after which the run continues with another scheme
 WATCH_INTERVAL_S = 0.1  # s between checks whether the run is followed
-EVENTS_PER_BATCH = 20_000  # max number of events that are handed on at once
+EVENTS_PER_BATCH = 20_000  # max number of events that are passed on at a time
 EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead", "fault")
 MAX_WRITE_DELAY_S = 0.02  # max time from the end of a round until it is written, s
 # min bytes of a long model: rounds with long models are written one by one, because several would take milliseconds
@@ -70,7 +70,7 @@ class RunRecorder:
         begun: Mapping[str, str] | None = None,
     ) -> None:
         self.folder, self.first, self.every, self.offset = folder, first, every, offset
-        self.begun = begun or {}  # fields of the start of the run, see `begun_with`
+        self.begun = begun or {}  # fields that describe the start of the run
         self.files = {name: (folder / name).open("ab", buffering=0) for name in (ROWS, MODELS)}
         if gradients:
             self.files[GRADIENTS] = (folder / GRADIENTS).open("ab", buffering=0)
@@ -109,11 +109,11 @@ class RunRecorder:
 
     def flush(self) -> None:
         """Write all finished rounds. Raise `RunError` if that fails."""
-        # answers are first, so that readers of a round find them
+        # answers are written before rows, so that readers of a row find its answers
         if self.arrivals is not None and self.answers:
             self.arrivals(self.answers)
             self.answers.clear()
-        self._drain(MODELS, GRADIENTS, ROWS)  # rows are last, so that readers of a row find its model
+        self._drain(MODELS, GRADIENTS, ROWS)  # rows are written last, so that readers of a row find its model
         self.written = time.monotonic()
 
     def _drain(self, *names: str) -> None:
@@ -122,7 +122,7 @@ class RunRecorder:
                 rest = b"".join(self.waiting.get(name, ()))
                 while rest:
                     rest = rest[self.files[name].write(rest) :]
-                    self.waiting[name] = [rest]  # if the disk is full, nothing is written twice
+                    self.waiting[name] = [rest]  # after a full disk, only the rest is written again
                 if name in self.waiting:
                     self.waiting[name] = []
 
@@ -130,7 +130,7 @@ class RunRecorder:
         """Write all rounds and sync them to disk, then a checkpoint. Raise `RunError` if that fails."""
         self.flush()
         with _writing(self.folder):
-            for file in self.files.values():  # the checkpoint depends on them
+            for file in self.files.values():  # synced, because the checkpoint refers to their content
                 os.fsync(file.fileno())
             self.checkpoint(model, state)
 
@@ -146,7 +146,8 @@ class RunRecorder:
         held = {"model": np.asarray(model), "round": np.array(self.round), **states, **begun}
         if self.steps is not None and len(self.steps):
             held["steps"] = self.steps
-        return to_bytes({"sum": sum_of(held), **held})  # first, because a damaged list may end early
+        # the hash comes first, because a damaged archive may end early
+        return to_bytes({"sum": sum_of(held), **held})
 
     def stop_wanted(self) -> bool:
         """Return whether the end of the run was requested."""
@@ -176,7 +177,10 @@ def write_end(folder: Path, fields: dict[str, Any], ledgers: Iterable[bytes]) ->
 def write_unstarted(
     folder: Path, emulate: str, first: int, committers: Iterable[int], ledgers: Iterable[bytes]
 ) -> None:
-    """Write the end of a run (or of its rest from round `first` on) that was stopped before any rank had it."""
+    """Write the end of a run that was stopped before any rank had received it.
+
+    `first`: first round of this part of the run.
+    """
     fields: dict[str, Any] = {"state": "stopped", "error": None, "emulate": emulate, "first": first}
     fields |= {"rounds": first, "clean": True, "zero": None, "setup": 0.0, "dead": {}}
     write_end(folder, {**fields, "committers": list(committers)}, ledgers)
@@ -215,7 +219,7 @@ def reopen(folder: Path, rounds: int, floats: int) -> None:
     Raises `SettingError`, and changes nothing, if files lack rounds (`check_long_enough`).
     """
     check_long_enough(folder, rounds, floats)
-    # run.json is removed first: a trace without hashes would be taken for a trace of an older version.
+    # run.json is removed first, because without hashes the folder would count as one of an older version
     for name in (RUN, SUMS):
         (folder / name).unlink(missing_ok=True)
 
@@ -355,7 +359,7 @@ class LiveEventReader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / STREAM
         self.read: dict[str, int] = {}  # number of rows that were read, by file
-        # in a read-only folder, events exist only if another reader has requested them
+        # if the folder is read-only, events exist only if another reader has requested them
         with suppress(OSError):
             self.folder.mkdir(exist_ok=True)
 
@@ -386,7 +390,10 @@ def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
 
 
 def arrivals_of(folder: Path, rank: int) -> list[tuple[int, int, int]]:
-    """Return round, rank and number of all answers in order. Deadlines of plans that mix models have `NO_RANK`."""
+    """Return round, rank and number of all answers in order.
+
+    Deadlines of plans that mix models have the rank `NO_RANK`.
+    """
     return [(int(a), int(b), int(c)) for a, b, c in _arrivals(folder / ARRIVALS / f"{rank}.i64")]
 
 
@@ -432,14 +439,16 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
             os.truncate(folder / name, 8 * width * rounds)
     for path in (folder / ARRIVALS).glob("*.i64"):
         rows = _arrivals(path)
-        with atomic_write(path) as out:  # a repeated round writes its own values
+        # values of later rounds are cut off, because they will be written again
+        with atomic_write(path) as out:
             out.write(rows[rows[:, 0] < rounds].tobytes())
     _note_stretch(folder, rounds)
     if ledgers_path(folder).is_file():
         ledgers_path(folder).rename(_set_aside(folder))
     for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:
         path.unlink(missing_ok=True)
-    unwatched(folder)  # the times of live events refer to the start of another segment
+    # live events are removed, because their times refer to the start of the previous segment
+    unwatched(folder)
     return float(read_rows(folder)[-1, LIVE_COLUMNS.index("time")]) if rounds else 0.0
 
 
@@ -449,18 +458,18 @@ def _set_aside(folder: Path) -> Path:
 
 
 def read_rows(folder: Path, first: int = 0) -> Array:
-    """Return rows of live.f64 from number `first` on, shape (rows, columns): whole rows only."""
+    """Return the complete rows of live.f64, without the first `first` of them, shape (rows, columns)."""
     return _read(folder / ROWS, len(LIVE_COLUMNS), first)
 
 
 def read_next(folder: Path, first: int) -> Array:
-    """Return rows of a run in progress, up to a gap in their numbers. `check_rounds` reports gaps at the end."""
+    """Return the new rows of a run in progress, or none if a number is missing (see `check_rounds`)."""
     rows = read_rows(folder, first)
     return rows if np.array_equal(rows[:, 0], np.arange(first, first + len(rows))) else rows[:0]
 
 
 def read_models(folder: Path, floats: int, first: int = 0, count: int | None = None) -> Array:
-    """Return models after rounds, from number `first` on, shape (models, p)."""
+    """Return the models after each round, without the first `first`, at most `count`, shape (models, p)."""
     return _read(folder / MODELS, floats, first, count)
 
 
@@ -480,7 +489,7 @@ def _read(path: Path, width: int, first: int, count: int | None = None) -> Array
         return np.zeros((0, width))
     whole = path.stat().st_size // (8 * width) - first
     rows = max(0, whole if count is None else min(whole, count))
-    # fewer values if the file is being cut at this moment
+    # there may be fewer values, if the file is being cut at this moment
     found = _numbers(path, np.float64, rows * width, 8 * width * first)
     return found[: len(found) // width * width].reshape(-1, width)
 

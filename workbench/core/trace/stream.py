@@ -21,8 +21,9 @@ UNFINISHED = 255  # state of an unfinished slice of the current round
 SLICES_PER_ROUND = 8  # number of equal slices of a round; fewer if there are many rounds
 MAX_SLICES = 160_000  # max number of slices of one worker, unless rounds would have fewer than two
 REDRAWN_ROUNDS = 64  # number of newest rounds that are drawn again if late events change them
-REDRAWN_ANSWERS = 4  # the same for schemes whose rounds are single answers, as a multiple of the workers
-SAME_MOMENT = 1e-6  # share of a round within which an event counts as at the round's end
+# for schemes whose rounds are single answers, this number times the workers is used instead
+REDRAWN_ANSWERS = 4
+SAME_MOMENT = 1e-6  # events this close to the end of a round, as a share of the round, count as at its end
 Events = Mapping[str, NDArray[Any]]
 _INTEGER_COLUMNS = ("round", "rank", "to", "bytes", "messages")
 
@@ -49,7 +50,7 @@ class Painter:
         return len(self.grid)
 
     def _paint(self, first: int, over: bool = True) -> None:
-        """Draw the rounds from a place on; `over`: they are all complete."""
+        """Draw the rounds from index `first` on. `over`: whether all of them are complete."""
         for table in (self.grid, self.busy, self.late, self.asked):
             table[first:] = 0
         place = self._rows["round"].astype(int) - self._base
@@ -84,7 +85,7 @@ class Painter:
         return down, sent & ~down & (rank > 0), (kind == "drop") & (rank > 0), kind == "compute"
 
     def _asked(self, first: int, rows: Events, down: NDArray[np.bool_]) -> None:
-        """Mark workers that have work: they were sent a model, or they need none."""
+        """Mark workers that have a task, because a model was sent to them or they need none."""
         loads, to = np.asarray(self.plan.loads)[1:] > 0, rows["to"].astype(int)
         alone = np.asarray(self.plan.parent)[1:] < 0
         self.asked[first:] = loads & alone
@@ -102,7 +103,10 @@ class Painter:
         up: NDArray[np.bool_],
         dropped: NDArray[np.bool_],
     ) -> tuple[NDArray[np.bool_], ...]:
-        """Mark late workers. Return which workers did not answer, and of these who computed and who was refused."""
+        """Mark late workers.
+
+        Return which workers did not answer, which of these computed, and whose answers were refused.
+        """
         heard, done, refused = (np.zeros_like(self.asked[first:]) for _ in range(3))
         for table, mask in ((heard, up), (done, computed), (refused, dropped)):
             _, r, w = self._places(rows, mask)
@@ -129,13 +133,14 @@ class Painter:
         r, w = np.nonzero(silent & ~done)
         after = np.concatenate(
             [self._since[1:], np.full((1, self.workers), np.inf)]
-        )  # the next model, if any
+        )  # time of the next model, if any
         ends = np.minimum(self.ends[first:][r], after[r, w])
         since = np.minimum(self._since[r, w], ends)
         self._compute(first, w, since, ends)
         keep = ~refused[r, w]
         self._fill(first, w[keep], since[keep], ends[keep], states[0])
-        r, w = np.nonzero(silent & done & ~refused)  # computed, but its answer did not arrive in time
+        # workers that computed, but whose answer did not arrive in time
+        r, w = np.nonzero(silent & done & ~refused)
         last = np.zeros(silent.shape)
         mine, *at = self._places(rows, computed)
         np.maximum.at(last, (at[0] - first, at[1]), rows["end"][mine].astype(float))
@@ -149,7 +154,7 @@ class Painter:
         answered: NDArray[np.bool_],
         computed: NDArray[np.bool_],
     ) -> None:
-        """Draw work that no round's end cuts off: computing since the last model, or an answer on its way."""
+        """Draw work that continues beyond a round's end: computing since the last model, and answers in transit."""
         asked, done, heard = (np.full(self.workers, -np.inf) for _ in range(3))
         for table, mask, whose in ((asked, down, "to"), (done, computed, "rank"), (heard, answered, "rank")):
             who = rows[whose][mask].astype(int)
@@ -163,7 +168,7 @@ class Painter:
         self._fill(first, sends, done[sends], ends[sends], QUEUES)
 
     def _places(self, rows: Events, mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Return which rows belong to workers, and of these rows the round (from the first) and the worker (from 0)."""
+        """Return which rows belong to workers, and the index of the round and of the worker of each of these rows."""
         mine = mask & (rows["rank"].astype(int) > 0)
         return mine, rows["round"][mine].astype(int) - self._base, rows["rank"][mine].astype(int) - 1
 
@@ -184,7 +189,7 @@ class Painter:
         np.add.at(self.busy, (r, w[bar]), np.maximum(length, 0.0))
 
     def _rounds_of(self, first: int, start: Array, end: Array) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return pairs of a bar and a round that it is in, from a round on."""
+        """Return all pairs of a bar and a round in which it lies, from round `first` on."""
         if not len(self) or not len(start):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         low = np.searchsorted(self.ends, start, "right").clip(first, len(self))
@@ -224,7 +229,7 @@ class Stream(Painter):
 
     def __init__(self, experiment: Experiment) -> None:
         self.plan, self.rounds = experiment.plan, experiment.rounds
-        self.endless = experiment.built_scheme.self_paced  # whether no round's end cuts off work
+        self.endless = experiment.built_scheme.self_paced  # whether work continues beyond the end of a round
         self.workers, self.slices = (
             self.plan.ranks - 1,
             max(2, min(SLICES_PER_ROUND, MAX_SLICES // experiment.rounds)),
@@ -238,7 +243,7 @@ class Stream(Painter):
         self.busy = np.zeros((0, self.workers), np.float32)
         self.late = np.zeros((0, self.workers), bool)
         self.asked = np.zeros((0, self.workers), bool)
-        # Arrays with capacity for more rows. Sums are over the first `rounds` of them.
+        # arrays with capacity for more rows, and sums over the first `rounds` rows
         self._room = {name: getattr(self, name) for name in ("grid", "busy", "late", "asked")}
         self._sums = {name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")}
         self.starts, self.ends = np.zeros(0), np.zeros(0)  # times, s
@@ -249,7 +254,10 @@ class Stream(Painter):
 
     @classmethod
     def of(cls, trace: Trace) -> Stream:
-        """Return the stream of a finished run; a worker that died unexpectedly is dead from its last event on."""
+        """Return the stream of a finished run.
+
+        A worker that died unexpectedly counts as dead from its last event on.
+        """
         stream, events = cls(trace.experiment), events_as_columns(trace.event_rows)
         for rank in map(int, trace.info.get("dead", ())):
             mine = (events["rank"] == rank) | (events["to"] == rank)
@@ -278,9 +286,8 @@ class Stream(Painter):
         if closed <= before and oldest - self._base >= before:
             return None
         begun = int(np.searchsorted(self.ends, self._undrawn, "right"))
-        ahead = (
-            self._rows["round"] >= self._base + closed
-        )  # a rank may begin a round before the last one ends
+        # a rank may begin a round before the last one ends
+        ahead = self._rows["round"] >= self._base + closed
         self._undrawn = float(self._rows["start"][ahead].min(initial=np.inf))
         first = max(0, min(before, oldest - self._base, begun), before - self.redrawn)
         self._grow(closed)
@@ -322,7 +329,7 @@ class Stream(Painter):
         return {**self._rows, **whole}, max(self.first, self.first + len(self) - self.redrawn)
 
     def _closed(self) -> int:
-        """Return how many rounds all committers have committed; store their times."""
+        """Store the times of the rounds that all committers have committed, and return the number of these rounds."""
         commits = self._rows["kind"] == "commit"
         rounds = self._rows["round"][commits].astype(int) - self._base
         last = int(rounds.max(initial=-1)) + 1
@@ -339,7 +346,8 @@ class Stream(Painter):
 
     def _grow(self, closed: int) -> None:
         for name, table in self._room.items():
-            if closed > len(table):  # doubled, so that the tables of long runs are seldom copied
+            # the capacity is doubled, so that the tables of long runs are seldom copied
+            if closed > len(table):
                 spare = max(closed - len(table), len(table))
                 self._room[name] = np.concatenate([table, np.zeros((spare, *table.shape[1:]), table.dtype)])
             setattr(self, name, self._room[name][:closed])
@@ -353,7 +361,7 @@ class Stream(Painter):
     # ------------------------------------------------------------------ sums over rounds
 
     def utilisation(self) -> Array:
-        """Return the share of the time so far in which each worker computed, whether that was used or not."""
+        """Return the share of the time so far in which each worker computed, used or not."""
         total = float(self.ends[-1] - self.starts[0]) if len(self) else 0.0
         return self._sum("busy") / total if total > 0 else np.zeros(self.workers)
 

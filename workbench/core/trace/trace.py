@@ -184,7 +184,7 @@ class Trace:
         spec = e.spec if isinstance(e, Description) else e.model_dump(mode="json")
         with nullcontext(e) if self.folder is None else runnable(self.folder, trust, spec) as e:
             e = e.current()
-            if self.folder is None:  # with a folder, definitions were compared with its sources
+            if self.folder is None:  # traces with a folder were compared with the sources in it
                 definitions.check_same(e, self.info.get("own", {}))
             again: Trace = registered("workbench.runners", "run")(e, engine=self.engine, **options)
         return again

@@ -51,7 +51,8 @@ def code_names(value: Any) -> set[str]:
 def _prompt_text(what: str, folder: Path, spec: Any, code: Mapping[str, str]) -> dict[str, Any]:
     """Return the content of the signature of a folder that names code."""
     kept = {path.name: sha256(read_bytes(path)).hexdigest() for path in kept_in(folder)}
-    found = {name: hashed for name, hashed in code.items() if hashed}  # installed code has no hash
+    # code of installed packages has no hash and needs none
+    found = {name: hashed for name, hashed in code.items() if hashed}
     return {"what": what, "spec": json.loads(json.dumps(spec)), "code": found, "kept": kept}
 
 
@@ -92,7 +93,7 @@ def _note(folder: Path, name: str, fields: Mapping[str, Any]) -> None:
 
 
 def permitted(what: str, folder: Path, spec: Any, trust: bool, refusal: SettingError) -> dict[str, str]:
-    """Return hashes of the code that a folder names, by name, if it is signed or trusted; else raise `refusal`."""
+    """Return name -> hash of the code that a folder names, if it is signed or trusted. Otherwise raise `refusal`."""
     check_kind("trust", trust, bool)
     signed = _noted(folder).get(CODE_NOTE)
     if not trust and signed is None:

@@ -154,7 +154,7 @@ class SweepRun:
         return "stopped" if missing or searching else "done"
 
     def _last_line(self) -> str:
-        """Return the last line of the log of its process. Errors of runs are stored with the runs."""
+        """Return the last line of the log of the sweep's process. Errors of single runs are stored with the runs."""
         log = self.folder / SWEEP_LOG
         lines = read_text(log, errors="replace").split("\n") if log.is_file() else []
         return next((line for line in reversed(lines) if line.strip()), "it ended without a word")
@@ -175,7 +175,8 @@ class SweepRun:
     def stop(self) -> None:
         """Ask the sweep to stop, and return at once. Unfinished runs are marked as interrupted."""
         if self._alive():
-            whom = "" if self._process is None else str(self._process.pid)  # it may not be ready yet
+            # so that the process obeys it even if it has not begun yet
+            whom = "" if self._process is None else str(self._process.pid)
             write_file(self.folder / STOP, whom)
 
     def resume(self, jobs: int | None = None, pictures: bool = True, trust: bool = False) -> SweepRun:
@@ -235,7 +236,7 @@ def _does(progress: Progress, host: str) -> Iterator[str]:
 
 
 def _left(noted: Mapping[str, Any], states: Mapping[str, int], total: int) -> float:
-    """Return the estimated seconds left, at the pace since the process began."""
+    """Return the estimated remaining seconds, at the average speed since the process began."""
     over = states.get("done", 0) + states.get("failed", 0)
     since, ended = time.time() - float(noted.get("begun", math.nan)), over - int(noted.get("before", 0))
     return (total - over) * since / ended if ended > 0 else math.nan

@@ -61,7 +61,7 @@ def _rows(task: Order, fields: Mapping[str, Any]) -> list[ShardRow]:
 
 
 def _row(item: Item) -> ShardRow:
-    """Compute one run. Any exception is the run's failure, except errors of the host."""
+    """Compute one run, and return its row. Exceptions count as a failed run, unless the host caused them."""
     begun = time.perf_counter()
     head: dict[str, Any] = {"run": item.name, "key": item.key, "host": platform.node()}
     head["spec"] = json.dumps(item.experiment.model_dump(mode="json"))
@@ -78,7 +78,7 @@ def _row(item: Item) -> ShardRow:
 
 
 def _keep(task: Order, rows: list[ShardRow]) -> dict[str, Any]:
-    """Write the shard of some runs into the sweep's folder, or return it."""
+    """Write the shard of these runs into the sweep's folder, or return its content if the folder cannot be read."""
     if not rows:
         return {}
     table = table_of(rows)

@@ -1,7 +1,7 @@
 """Runs of a sweep on an executor: submit them, record how they ended, and submit lost ones again.
 
-The executor has the queues and their order. Tasks answer and do not raise, so a task whose future fails was lost with
-an engine or with the executor. A lost task is submitted again, to a new executor if the old one is broken.
+The executor has the queues and their order. Tasks return errors as answers. So if a future raises, its task was lost
+with an engine or with the executor. A lost task is submitted again, to a new executor if the old one is broken.
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ from workbench.lab.batch.sweeps import Item
 from workbench.lab.batch.task import Order, publish, run_notebook, unpack
 
 Answer = dict[str, Any]
-MAX_SUBMITTED = (
-    256  # tasks that the executor has at a time, more than engines, so that none waits for its next task
-)
-MAX_LOSSES = 5  # max number of engines that a run may lose before it counts as the reason
+# max number of tasks submitted at a time: more than there are engines, so that no engine is idle
+MAX_SUBMITTED = 256
+MAX_LOSSES = 5  # after this number of lost engines, the run is assumed to cause the loss
 MAX_HOST_ERRORS = 5  # max number of successive host errors for each engine before the sweep ends
 USUAL_ENGINES = 16  # engines where their number is not known
 MAX_BROKEN = 3  # max number of successive executors that broke before a task was done
-STOP_TIMEOUT_S = 20.0  # s that engines have for an answer, once the sweep is stopped
+STOP_TIMEOUT_S = 20.0  # s in which engines must answer once the sweep is stopped
 POLL_INTERVAL_S = 0.5
 RECORD_INTERVAL_S = 2.0  # s between two records of what the hosts have done
 
@@ -49,7 +48,7 @@ RECORD_INTERVAL_S = 2.0  # s between two records of what the hosts have done
 class Task(ABC):
     """Unit of work of an engine: a run in its notebook, or many runs without notebooks."""
 
-    name = ""  # name of the run, if its attempts show whether it was begun
+    name = ""  # name of the run if the folder shows whether it was begun, else empty
     size = 1  # number of runs
 
     @abstractmethod
@@ -66,15 +65,15 @@ class Task(ABC):
 
     @abstractmethod
     def left(self, begun: bool) -> None:
-        """Record that the sweep was stopped before its end."""
+        """Record that the sweep was stopped before the task ended."""
 
 
 @dataclass
 class Dispatcher:
     """Tasks of one sweep on an executor.
 
-    order: what all tasks share. connection: to the executor. failed: returns how many runs have failed so far, for the
-    progress bar. max_submitted: tasks that the executor has at a time.
+    order: fields that all tasks share. connection: connection to the executor. failed: returns how many runs have
+    failed so far, for the progress bar. max_submitted: max number of tasks that are submitted at a time.
     """
 
     order: Order
@@ -91,10 +90,8 @@ class Dispatcher:
     _deaths: int = 0  # executors that broke since a task was done
     _host_errors: int = 0  # errors of hosts since a task was done
     _ended_by: Counter[str] = field(default_factory=Counter)  # runs that have ended, by host
-    _recorded: tuple[int, float] = (
-        0,
-        0.0,
-    )  # their sum when it was last written, and when, s of the monotonic clock
+    # their sum when it was last written, and when, s of the monotonic clock
+    _recorded: tuple[int, float] = (0, 0.0)
 
     @property
     def folder(self) -> Path:
@@ -134,7 +131,7 @@ class Dispatcher:
             self._record()
 
     def _fill(self) -> bool:
-        """Submit tasks, as many as the executor should have at a time. Return whether tasks are left."""
+        """Submit tasks up to the limit. Return False if no further task is left to submit."""
         while len(self._running) < self.max_submitted:
             if (task := next(self._todo, None)) is None:
                 return False
@@ -152,20 +149,20 @@ class Dispatcher:
         return True
 
     def _again(self, tasks: Iterable[Task]) -> None:
-        """Put tasks in front of the remaining ones."""
+        """Put tasks at the front of the queue of tasks that are not submitted yet."""
         self._todo = chain(list(tasks), self._todo)
 
     def _take(self, future: Future[Answer]) -> None:
         """Record how a task ended."""
         if (task := self._running.pop(future, None)) is None:
-            return  # the future of an executor that was replaced
+            return  # this future belongs to an executor that was replaced
         try:
             answer = future.result()
         except BrokenExecutor as error:
             self._running[future] = task
             self._replace(error)
             return
-        except Exception as error:  # whatever an executor raises for a lost task
+        except Exception as error:  # executors raise different exceptions for lost tasks
             self._again(task.lost(_one_line(error), True))
             return
         if why := answer.get("refused"):
@@ -207,7 +204,7 @@ class Dispatcher:
             raise RunError(f"{self.folder}: the executor is broken again and again ({why}); {again}")
 
     def _stop(self) -> None:
-        """Ask engines to stop, by a file that they check, and wait for those that answer."""
+        """Ask engines to stop by a file that they check, and wait for their answers for a limited time."""
         write_file(self.folder / STOP, "")
         self._todo = iter(())
         waiting = list(self._running)
@@ -219,7 +216,7 @@ class Dispatcher:
         begun = attempts(self.folder)
         for task in self._running.values():
             task.left(task.name in begun)
-        for task in self._todo:  # those that were lost meanwhile
+        for task in self._todo:  # tasks that were lost during the wait
             task.left(False)
 
 
@@ -235,13 +232,14 @@ def _cancel(futures: Iterable[Future[Answer]]) -> None:
     """Take tasks that no engine has begun from the executor's queue."""
     for future in futures:
         with suppress(Exception):
-            abort = getattr(future, "abort", None)  # method of ipyparallel's futures: its scheduler cancels
+            # method of ipyparallel's futures, which cancels the task in the scheduler
+            abort = getattr(future, "abort", None)
             future.cancel() if abort is None else abort()
 
 
 @dataclass(eq=False)
 class NotebookTask(Task):
-    """Run in its notebook. It writes its state into `states`, by name. `longest`: s of the longest run so far."""
+    """One run in its notebook. Its end is stored in `states` under its name. `longest`: s of the longest run so far."""
 
     item: Item
     folder: Path
@@ -305,14 +303,14 @@ class NotebookTask(Task):
         return []
 
     def left(self, begun: bool) -> None:
-        """Record it as interrupted, or as missing."""
+        """Record the run as interrupted if it was begun, else as missing."""
         self.states[self.name] = Status("interrupted", error=INTERRUPTED) if begun else Status("missing")
 
 
 def run_notebooks(dispatcher: Dispatcher, todo: Sequence[Item], total: int) -> dict[str, Status]:
     """Run items in their notebooks, and return their states by name.
 
-    On Ctrl-C, or a request to stop, the states so far are in the `states` of the KeyboardInterrupt.
+    On Ctrl-C, or a request to stop, it raises a KeyboardInterrupt whose `states` has the states so far.
     """
     states, longest = dict[str, Status](), [0.0]
     write_script(dispatcher.folder)

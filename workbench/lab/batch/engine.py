@@ -1,6 +1,7 @@
-"""Papermill engine that writes the notebook once, at its end, however it ends.
+"""Papermill engine that writes the notebook once, when its execution has ended or failed.
 
-Papermill's own writes all of it before and after every cell, which takes longer than the start of the kernel.
+Papermill's own engine writes the whole notebook before and after every cell. That takes longer than the start of the
+kernel.
 """
 
 from itertools import groupby
@@ -16,7 +17,7 @@ NAME = "workbench"
 class WriteOnce(NBClientEngine):
     """Engine for `request_save_on_cell_execute=False`, which also needs the notebook's path as `remains`.
 
-    Papermill writes the notebook if a cell raises. `remains` is for a kernel that dies and a cell that takes too
+    If a cell raises, papermill itself writes the notebook. `remains` is written if the kernel dies or a cell takes too
     long.
     """
 
@@ -24,7 +25,7 @@ class WriteOnce(NBClientEngine):
     def execute_managed_notebook(
         cls, nb_man: NotebookExecutionManager, kernel_name: str, remains: str = "", **options: Any
     ) -> None:
-        """Run all cells."""
+        """Run all cells. If the kernel dies or a cell takes too long, write the notebook to `remains`."""
         try:
             super().execute_managed_notebook(nb_man, kernel_name, **options)
         except Exception:
@@ -36,12 +37,12 @@ class WriteOnce(NBClientEngine):
 
 
 def join_streams(notebook: NotebookNode) -> None:
-    """Join consecutive pieces of text of one stream, because every flush makes a piece."""
+    """Join consecutive outputs of one stream, because every flush makes an output of its own."""
     for cell in notebook.cells:
         outputs: list[NotebookNode] = []
         for stream, some in groupby(cell.get("outputs", []), lambda output: output.get("name")):
             first, *others = some
-            if stream is None:  # figures, tables, errors
+            if stream is None:  # not a stream but a figure, table or error
                 outputs += [first, *others]
             else:
                 first["text"] = "".join(each["text"] for each in (first, *others))

@@ -1,6 +1,6 @@
 """Engines of ipyparallel on one host: start them, replace dead ones, and end them with the client.
 
-Through a gateway, `main` gets the engines' connection and ends with its input. In a job,
+Through a gateway, `main` receives the controller's connection file, and ends when its input is closed. In a job,
 `python -P -m workbench.lab.batch.engine_host FILE` runs one engine, which ends with the job, or without its controller.
 """
 
@@ -23,13 +23,14 @@ from workbench.mpi.launch.processes import die_with_parent_argv
 
 ENGINE_MODULE = "ipyparallel.engine"
 POLL_INTERVAL_S = 0.5
-# engines that die within QUICK_S of their start, in a row, are not replaced
+# after this number of successive engines that died within QUICK_S of their start, no further one is started
 MAX_QUICK_DEATHS, QUICK_S = 5, 5.0
-MAX_AWAY_S = (
-    13.0  # s for which an engine may be stopped: soon after, the controller counts it as dead for ever
-)
-REGISTRATION_S, MAX_MISSED_BEATS = 120, 40  # s to register; heartbeats after which an engine ends
-_LAUNCHERS = ("OMPI_", "PMIX_", "PRTE_", "PMI_")  # variables that would tell a run's MPI that it is a rank
+# s for which an engine may be stopped; soon after, the controller counts it as dead for ever
+MAX_AWAY_S = 13.0
+# s within which an engine must register; missed heartbeats after which an engine ends
+REGISTRATION_S, MAX_MISSED_BEATS = 120, 40
+# prefixes of variables by which MPI in a run would take its process for a rank
+_LAUNCHERS = ("OMPI_", "PMIX_", "PRTE_", "PMI_")
 
 
 def main(input: IO[bytes], output: IO[bytes], fields: dict[str, Any]) -> None:
@@ -65,13 +66,13 @@ def keep(connection: Path, engines: int, ended: Event, away: float = MAX_AWAY_S)
 
 
 def _kept(engines: list[_Engine]) -> bool:
-    """Replace engines that have ended. Return whether one runs."""
+    """Replace engines that have ended. Return whether any engine runs."""
     running = [engine.keep() for engine in engines]
     return any(running)
 
 
 class _Engine:
-    """One engine, and its replacements."""
+    """One engine, which is replaced when it dies."""
 
     def __init__(self, connection: Path, away: float) -> None:
         self.connection, self.away, self.quick = connection, away, 0
@@ -83,7 +84,7 @@ class _Engine:
             f"--IPEngine.timeout={REGISTRATION_S}",
             f"--IPEngine.max_heartbeat_misses={MAX_MISSED_BEATS}",
         ]
-        # the user's start-up files are for other purposes
+        # IPython's start-up files of the user are not executed
         environment = {name: it for name, it in os.environ.items() if not name.startswith(_LAUNCHERS)}
         environment |= {**dict.fromkeys(mpiexec.THREADS, "1"), "IPYTHONDIR": str(self.connection.parent)}
         null = subprocess.DEVNULL

@@ -40,16 +40,16 @@ from workbench.mpi.running.ipyparallel.calls import unsigned
 CONTROLLER, HOST = "ipyparallel.controller", "workbench.lab.batch.engine_host"
 LOOPBACK = "127.0.0.1"
 START_TIMEOUT_S = 120.0  # s for the controller, and for the first engine outside a queue
-# number of unanswered heartbeats after which an engine counts as dead (15 s), and another engine does its run
+# ms between heartbeats; missed heartbeats after which an engine counts as dead (15 s) and its run is repeated
 HEARTBEAT_MS, MAX_MISSED_BEATS = 1000, 15
 POLL_INTERVAL_S = 0.2
-STOP_TIMEOUT_S = 4.0  # s that the controller has to end by itself
+STOP_TIMEOUT_S = 4.0  # s in which the controller must end by itself
 
 
 class Engines:
     """Controller and engines on a cluster; `client` is ipyparallel's. Leaving the block ends all of them.
 
-    Raises `ClusterError` where engines cannot be started, and `SettingError` for a cluster that has no way to do it.
+    Raises `ClusterError` if engines cannot be started, and `SettingError` for a kind of cluster that cannot start any.
     """
 
     def __init__(self, cluster: Cluster, engines: int, listen: str = LOOPBACK) -> None:
@@ -108,7 +108,7 @@ class Engines:
         (folder / "log").mkdir(mode=0o700)
         log = (folder / "controller.log").open("wb")
         process = subprocess.Popen(
-            die_with_parent_argv("TERM", *command),  # it ends its children
+            die_with_parent_argv("TERM", *command),  # the controller ends its children on this signal
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -173,7 +173,7 @@ class Engines:
                 awaited(lambda: cluster.look_up(self._job).final, 20.0, every=0.5)
 
     def _await_first(self) -> None:
-        """Wait for the first engine. Others may come during the sweep. A job may wait in its queue."""
+        """Wait for the first engine. Others may register during the sweep. A job may wait in its queue for any time."""
         until = time.monotonic() + START_TIMEOUT_S
         while not self.client.ids:
             job = self._job_state()
@@ -212,7 +212,7 @@ def _whole(path: Path) -> bool:
 
 
 def _root() -> str:
-    """Return the folder that has this package."""
+    """Return the folder that contains this package."""
     return str(Path(__file__).resolve().parents[3])
 
 
@@ -225,7 +225,7 @@ def _ports(connection: dict[str, Any]) -> Iterator[int]:
 
 
 def _shares(cluster: Ssh, engines: int) -> dict[str, int]:
-    """Return how many engines each host gets. The next engine is for the host with the fewest per slot.
+    """Return how many engines each host gets. Each further engine goes to the host with the fewest engines per slot.
 
     >>> _shares(Ssh(hosts=["a", {"host": "b", "slots": 2}]), 6)
     {'a': 2, 'b': 4}
@@ -238,7 +238,7 @@ def _shares(cluster: Ssh, engines: int) -> dict[str, int]:
 
 
 def _end(process: subprocess.Popen[bytes], folder: str) -> None:
-    """End a controller with its schedulers, which outlive one that was killed."""
+    """End a controller and its schedulers. The schedulers would survive a controller that is killed."""
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(STOP_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""One run of a sweep: execute its notebook by papermill, write its page, report how it ended."""
+"""One run of a sweep: execute its notebook with papermill, write its page, and report how it ended."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class NotebookRunner:
     cores: int | None = None
 
     def run(self, item: Item) -> Status:
-        """Run one notebook from the start, and return its status with what it raised and the files it left."""
+        """Run one notebook from the start. Return its status, with the error if it failed."""
         try:
             return self._run(item)
         except OSError as error:  # no disk space, for example: other runs may succeed
@@ -84,7 +84,7 @@ class NotebookRunner:
 
     def _run(self, item: Item) -> Status:
         folder = self.folder / item.name
-        shutil.rmtree(folder, ignore_errors=True)  # remains of an earlier attempt
+        shutil.rmtree(folder, ignore_errors=True)  # files of an earlier attempt
         folder.mkdir()
         spec = item.experiment.model_dump(mode="json")
         status = Status("running", spec, item.engine, item.cluster, host=host())
@@ -105,7 +105,7 @@ class NotebookRunner:
         try:
             notebook = self._execute(item, folder, log)
             _check(item, folder, notebook)
-        except Exception as error:  # whatever it is, the other runs continue
+        except Exception as error:  # after any error, the other runs continue
             why = reason(error, self.kernels.code(item.name), log)
         finally:
             _forget()
@@ -114,7 +114,7 @@ class NotebookRunner:
         if (folder / NOTEBOOK).is_file():
             try:
                 write_page(folder / NOTEBOOK, folder / PAGE)
-            except Exception as error:  # as below
+            except Exception as error:  # after any error, the other runs continue
                 why = why or reason(error)
         return why
 
@@ -138,7 +138,7 @@ class NotebookRunner:
                 raise_on_iopub_timeout=True,
                 kernel_name="python3",
                 kernel_manager_class=self.kernels.manager(item.name, log),
-                # Other engines must end their own processes. On the virtual clock, the kernel can be killed.
+                # Kernels with real runs must end their ranks first. Kernels with simulations can be killed.
                 shutdown_kernel="immediate" if item.engine == "sim" else "graceful",
                 store_widget_state=False,
                 on_notebook_start=slot.wait,
@@ -155,7 +155,7 @@ def _forget() -> None:
 
 
 def literal(path: Path) -> str:
-    """Escape braces, because papermill would replace {parameters} in paths."""
+    """Escape braces, because papermill would replace {names} in paths by parameters."""
     return str(path.resolve()).replace("{", "{{").replace("}", "}}")
 
 
@@ -164,7 +164,7 @@ def _check(item: Item, folder: Path, notebook: NotebookNode) -> None:
     spec = folder / TRACE / SPEC
     if not spec.is_file():
         for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
-            if output.output_type == "error":  # papermill lets sys.exit(0) pass
+            if output.output_type == "error":  # papermill does not treat sys.exit(0) as an error
                 raise RunError(_exit(output))
         raise RunError("the notebook has ended without a run folder: it does not save to `folder`")
     if Experiment.read(spec).model_dump(mode="json") != item.experiment.model_dump(mode="json"):

@@ -1,6 +1,7 @@
 """Executors of a sweep's runs: processes of this machine, engines of ipyparallel, workers of Dask.
 
-Any `concurrent.futures.Executor` can be used. Those that a sweep's file names are opened here, and closed at its end.
+Any `concurrent.futures.Executor` can be used. Executors that a SWEEP file names are opened here, and closed at the end
+of the sweep.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Given = Executor | Callable[[], Executor]
 
 
 class ExecutorSettings(Settings):
-    """Executor of a sweep, as its file names it.
+    """Fields of `executor:` in a SWEEP file.
 
     >>> ExecutorSettings(kind="processes", engines=4).engines
     4
@@ -50,7 +51,7 @@ class ExecutorSettings(Settings):
 class Connection:
     """Open executor of a sweep.
 
-    connect: returns the executor, and after its death another one. broken: returns why tasks can no longer end, or "".
+    connect: returns the executor or, after its death, a new one. broken: returns why tasks can no longer end, or "".
     engines: number of runs at a time, None if unknown. link: address of the executor's dashboard, or "".
     """
 
@@ -73,7 +74,7 @@ def connected(given: Given | ExecutorSettings, jobs: int) -> Iterator[Connection
         stack.callback(lambda: current.close())
 
         def connect() -> Executor:
-            current.close()  # clean up after a broken executor
+            current.close()  # closes what a broken executor has left
             return _OPEN[given.kind](given, engines, current, found)
 
         found.connect = connect
@@ -81,7 +82,10 @@ def connected(given: Given | ExecutorSettings, jobs: int) -> Iterator[Connection
 
 
 def _again(given: Given) -> Callable[[], Executor]:
-    """Return a function that returns a given executor once, or one from a given function each time."""
+    """Return a function that returns an executor.
+
+    A given executor is returned once; a given function is called each time.
+    """
     if not isinstance(given, Executor):
         return given
     left = [given]
@@ -97,7 +101,10 @@ def _again(given: Given) -> Callable[[], Executor]:
 
 
 def _processes(given: ExecutorSettings, engines: int, stack: ExitStack, found: Connection) -> Executor:
-    """Return joblib's loky, whose processes do not run the user's main script again, unlike multiprocessing's."""
+    """Return an executor of joblib's loky.
+
+    Unlike multiprocessing's, its processes do not run the user's main script again.
+    """
     from joblib.externals.loky.backend.context import get_context
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 

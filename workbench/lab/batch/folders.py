@@ -1,4 +1,4 @@
-"""Folder of a sweep: the plan that it holds, and the code that it may run."""
+"""Folder of a sweep: the plan that is stored in it, and the code that it may run."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
     odd = _elsewhere(plan)
     if not (names := code_names(noted(plan))) and not odd:
         return {}
-    with limited() as now, suppress(SettingError):  # other errors of the sweep are reported later
+    with limited() as now, suppress(SettingError):  # invalid settings of the sweep are reported later
         plan.items()
-    if not now.names and not odd:  # code that was executed in this process may be executed in its kernels
+    if not now.names and not odd:  # kernels may run the code that this process has run
         return {name: found for name in names if (found := run_hash(name)) is not None}
     why = f"{odd}: is not one of {', '.join(clusters.names())}" if odd else now.refused[0]
     how = f"look at it, then trust=True (--trust) runs it and trusts {str(folder)!r} from then on"
@@ -75,7 +75,7 @@ def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
 
 
 def _elsewhere(plan: Sweep) -> str:
-    """Return the field by which a sweep would connect, or start programs other than the user's clusters, or ""."""
+    """Return the field that names an address, or a cluster that the user has no file of, else ""."""
     known, executor = ["", *clusters.names()], plan.executor
     given = {"cluster": plan.cluster}
     if executor is not None:
@@ -93,7 +93,7 @@ def signed(plan: Sweep) -> dict[str, Any]:
 
 
 def noted(plan: Sweep) -> dict[str, Any]:
-    """Return a sweep as its folder describes it."""
+    """Return the fields of a sweep as they are written into its folder."""
     return plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
@@ -113,7 +113,7 @@ def allowed() -> dict[str, str] | None:
 
 
 def _no_run(folder: Path) -> Path:
-    """Reject the folder of a run: the tables treat it as one run, and do not search within it."""
+    """Reject the folder of a run, because tables of runs treat it as one run and do not look for runs inside."""
     for each in (folder, *folder.absolute().parents):
         if each.is_dir() and is_run([path.name for path in each.iterdir()]):
             raise SettingError(

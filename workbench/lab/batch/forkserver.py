@@ -1,8 +1,8 @@
 """Process that has imported everything once, and forks a kernel on request.
 
-`python -m workbench.lab.batch.forkserver SOCKETS` reads one JSON object a line: number, arguments, environment,
-folder, log. It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. It ends with its input,
-and then removes its kernels and the folder of their sockets. So nothing remains if the client is killed.
+`python -m workbench.lab.batch.forkserver SOCKETS` reads one JSON object a line: number, arguments, environment, folder,
+log. It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. When its input is closed, it kills
+its kernels and deletes the folder of their sockets. So nothing remains if the client is killed.
 """
 
 import gc
@@ -23,8 +23,8 @@ from workbench.core.running.start import run
 from workbench.lab import figures
 from workbench.lab.notebooks import grammar_put_off
 
-# Imports of a starting kernel and of a run's first use. None of these starts a Python thread: in a forked child
-# only the forking thread continues.
+# Modules that a kernel imports at its start and in its first run. None of them starts a Python thread, because only the
+# forking thread continues in a forked child.
 PRELOADED: tuple[str, ...] = (
     *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
     *("IPython.extensions.storemagic", "ipykernel.debugger", "ipykernel.ipkernel", "ipykernel.kernelapp"),
@@ -41,13 +41,13 @@ PRELOADED: tuple[str, ...] = (
 
 def main() -> None:
     """Serve until the input ends."""
-    # Process with which a kernel ends; read when ipykernel is imported.
+    # A kernel ends when this process does. ipykernel reads the variable when it is imported.
     os.environ["JPY_PARENT_PID"] = str(os.getpid())
     _prepare()
     wake, alarm = os.pipe()
     os.set_blocking(alarm, False)
     signal.set_wakeup_fd(alarm)
-    # a handler of this process, so that the wake-up byte is written
+    # with a handler of its own, Python writes the wake-up byte
     signal.signal(signal.SIGCHLD, lambda *_: None)
     alive: dict[int, int] = {}
     _say(ready=True)
@@ -80,7 +80,7 @@ def _prepare() -> None:
             import_module(name)
     if sys.modules["debugpy"] is None:
         del sys.modules["debugpy"]
-    # The unit problem, because products of large matrices would start threads.
+    # The problem "unit" needs no products of large matrices, which would start threads.
     trace = run(Experiment(problem="unit", rounds=2))
     for figure in (figures.convergence, figures.round_times):
         figure([trace]).to_json()
@@ -88,7 +88,7 @@ def _prepare() -> None:
     with tempfile.TemporaryDirectory() as folder:
         trace.save(Path(folder) / "rehearsal")
     gc.collect()
-    gc.freeze()  # a collection in a child does not touch these objects, so that their memory stays shared
+    gc.freeze()  # a garbage collection in a child skips these objects, so that their memory stays shared
 
 
 def _serve(wake: int, alive: dict[int, int]) -> None:
@@ -115,7 +115,7 @@ def _fork(request: dict[str, Any], alive: dict[int, int]) -> None:
     if pid == 0:
         _run_kernel(request)
     with suppress(OSError):
-        os.setpgid(pid, pid)  # the kernel does it as well; here, so that it can be ended before it does
+        os.setpgid(pid, pid)  # the kernel does this as well, but it may have to be ended earlier
     alive[pid] = request["number"]
     _say(number=request["number"], pid=pid)
 

@@ -24,7 +24,7 @@ _IPYTHON = {"In", "Out"}
 
 @dataclass(frozen=True)
 class Job:
-    """Checked experiment with its engine and the place of its run folder (empty: none).
+    """Checked experiment with its engine and the path of its run folder (empty: it is not saved).
 
     `engine`, `cluster`: as in `wb.run`.
 
@@ -55,7 +55,7 @@ def job(names: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> Job
     parameter must be a field of the chosen scheme: `-p stragglers 3` is scheme_args.stragglers. Text is read as YAML
     where a field has fields of its own: `-p delays "{kind: pareto}"`.
 
-    usual: an experiment whose scheme_args replace missing ones, if all its other fields are equal.
+    usual: a default experiment. If its other fields equal those of the notebook, its scheme_args are used.
 
     Raises `SettingError`, shown in the notebook as one sentence.
 
@@ -105,7 +105,7 @@ def _value(name: str, value: Any) -> Any:
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """Show mistakes of the user, and reasons why a run stopped, in a notebook without a traceback."""
+    """In a notebook, show mistakes of the user, and reasons why a run stopped, without a traceback."""
     try:
         yield
     except (SettingError, RunError, DataError) as error:

@@ -29,11 +29,14 @@ from workbench.lab.notebooks import keep_output, run_first, socket_folder
 from workbench.mpi.launch.mpiexec import THREADS
 
 CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process with many libraries is not safe
-CODE_FILE = "own"  # a file in the folder of the sockets
+CODE_FILE = "own"  # file with user-defined code, in the folder of the sockets
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Return variables that NumPy and plotly read at import. Figures are stored as data, which the page draws."""
+    """Return environment variables that NumPy and plotly read at import.
+
+    Figures are stored as data, which pages draw.
+    """
     return {"PLOTLY_RENDERER": "plotly_mimetype", **dict.fromkeys(THREADS, str(threads))}
 
 
@@ -139,15 +142,15 @@ class Kernels:
     """Kernels of a batch. Leaving the block ends all of them.
 
     threads: number of linear-algebra threads of each kernel. fresh: start every kernel instead of forking it. code:
-    user-defined classes, by value. They are in the folder of the sockets during the batch. allowed: names of code that
-    kernels may run, with hashes; None: no restriction.
+    user-defined classes, by value. During the batch, they are stored in the folder of the sockets. allowed: names and
+    hashes of the code that kernels may run; None: no restriction.
     """
 
     def __init__(
         self, threads: int, fresh: bool = False, code: str = "", allowed: Mapping[str, str] | None = None
     ) -> None:
         self.threads, self.fresh, self.code_sent, self.allowed = threads, fresh or not CAN_FORK, code, allowed
-        self.processes: dict[str, Any] = {}  # run's name -> its Kernel or Popen
+        self.processes: dict[str, Any] = {}  # name of a run -> its Kernel or Popen
         self.numbers = count()
         self.stopping = False
         self._forkserver: KernelForkServer | None = None
@@ -190,7 +193,7 @@ class Kernels:
         )
 
     def warm(self) -> None:
-        """Start the fork server some seconds before the first kernel is needed, because it imports for seconds."""
+        """Start the fork server before the first kernel is needed, because its imports take some seconds."""
         if not self.fresh:
             self._warm()
 
@@ -204,7 +207,7 @@ class Kernels:
 
     @property
     def arguments(self) -> list[str]:
-        """Return a kernel's first arguments: they keep its output, load user-defined classes, and restrict code."""
+        """Return a kernel's first arguments: they log its output, load user-defined classes, and restrict code."""
         options = [run_first(register_file, str(self.folder / CODE_FILE))] if self.code_sent else []
         limit = [] if self.allowed is None else [run_first(limit_to, dict(self.allowed))]
         return [run_first(keep_output), *options, *limit]
@@ -253,7 +256,7 @@ class _Provisioner(LocalProvisioner):
             await super().launch_kernel(cmd, **{**kwargs, "stdout": out, "stderr": out})
 
     def _fork(self, cmd: list[str], kwargs: dict[str, Any]) -> None:
-        # cmd: python, its options, -m ipykernel_launcher, then the arguments of the kernel
+        # `cmd` is python, its options, -m ipykernel_launcher, and the arguments of the kernel
         self.process = self.owner.fork(
             arguments=cmd[cmd.index("-f") :],
             environment=kwargs["env"],
@@ -266,4 +269,4 @@ class _Provisioner(LocalProvisioner):
         process = self.process
         await super().kill(restart)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(1.0)  # a few ms; jupyter_client would poll after 100 ms
+            process.wait(1.0)  # takes a few ms, while jupyter_client would poll only after 100 ms

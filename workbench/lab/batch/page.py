@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 FIGURE = "application/vnd.plotly.v1+json"
-# The default template loads mathematics, diagrams and a script loader from other hosts.
+# nbconvert's default template loads scripts for formulas and diagrams from other hosts.
 TEMPLATE = f"""{{%- extends 'lab/index.html.j2' -%}}
 {{% block html_head_js %}}<script charset="utf-8" src="../{SCRIPT}"></script>{{% endblock %}}
 {{% block jupyter_widgets %}}{{% endblock %}}
@@ -66,14 +66,14 @@ def write_script(folder: Path) -> None:
 
 
 class _Name(str):
-    """Placeholder for a text that the parser must not see."""
+    """Placeholder for a text that the parser should not parse."""
 
 
 class _Maker:
     """Exporter of pages that load plotly's script from the parent folder, and nothing else.
 
-    nbconvert parses the page that it made and writes it again, which took most of the time. Styles, highlighted code
-    and drawings are well-formed already, so placeholders replace them until the parser is done.
+    nbconvert parses its own page and writes it again, which took most of the time. Styles, highlighted code and
+    drawings are well formed. So placeholders replace them while the page is parsed.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class _Maker:
         return name
 
     def _drawing(self, figure: dict[str, Any], name: str) -> str:
-        """Add closing tags for the parser: they end a script that an earlier output has left open."""
+        """Add closing tags, so that a script that an earlier output has not closed ends before the figure."""
         layout, config = figure["layout"], {"responsive": True, **CONFIG}
         # "</script>" in a text would end the script.
         texts = [json.dumps(x).replace("<", "\\u003c") for x in (name, figure["data"], layout, config)]
@@ -166,6 +166,6 @@ def illustrate(notebooks: Iterable[Path]) -> str:
             add_pictures(notebooks, picture)
     except ChromeNotFoundError:
         return "no pictures were put into the notebooks: no Chrome or Chromium was found; set BROWSER_PATH to one"
-    except Exception as error:  # missing pictures must not fail the runs
+    except Exception as error:  # without pictures, the runs are still valid
         return f"no more pictures were put into the notebooks: {type(error).__name__}: {' '.join(str(error).split())}"
     return ""

@@ -23,7 +23,9 @@ NOTEBOOK = shipped("notebooks/01-quickstart.ipynb")
 
 
 def summary(traces: Sequence[Trace], target: float | None = None, metric: str = "loss") -> pd.DataFrame:
-    """Return each scheme with its seconds to the target, also over those of CR. By default, all reach the target.
+    """Return for each scheme the seconds to the target, and their ratio to those of CR.
+
+    By default, all reach the target.
 
     `traces` of one problem; `metric`: the column of their rounds that is compared.
 

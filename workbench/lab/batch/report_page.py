@@ -1,4 +1,4 @@
-"""Report: one page that needs no network, from a run, a comparison, a sweep or an explorer."""
+"""Report: one page about a run, a comparison, a sweep or an explorer, which needs no network."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent / "js"
 MAX_BYTES = 6_000_000  # max bytes of a page
-MAX_RUNS = 24  # runs of a comparison that are drawn one by one
+MAX_RUNS = 24  # max number of runs of a comparison that are drawn one by one
 MAX_ROWS = 200  # max rows of a table
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:"
@@ -52,7 +52,7 @@ POLICY = (
 
 @dataclass
 class Report:
-    """Contents of a page: title, first sentence, tables (columns, rows), figures, settings, and what reproduces it."""
+    """Contents of a page: title, first sentence, tables (columns, rows), figures, settings, and commands."""
 
     kind: str
     title: str
@@ -74,7 +74,8 @@ def report(
 ) -> Path:
     """Write one HTML page with settings, tables, figures, versions, and how to reproduce them; return its path.
 
-    The page is one file under 6 MB, and is opened without a network. It is dark where the reader's system is.
+    The page is one file under 6 MB, and is opened without a network. It uses the light or dark theme of the reader's
+    system.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ def report(
     path
         The file; ends in .html. Its folder must exist.
     target, metric
-        Value of the metric by which runs are compared; default: what all of them reach.
+        Value of the metric by which runs are compared; default: a value that all runs reach.
     trust
         Load runs whose settings name code of somebody else.
 
@@ -153,7 +154,7 @@ def _read(folder: Path, trust: bool) -> Trace | Runs:
     if not folder.is_dir():
         raise SettingError(f"source = {str(folder)!r}: is not the folder of a run or a sweep")
     if is_run([path.name for path in folder.iterdir()]):
-        inside = folder / TRACE  # where a sweep's notebook wrote it
+        inside = folder / TRACE  # run folder that a sweep's notebook has written
         return Trace.load(inside if inside.is_dir() else folder, trust=trust)
     found = runs(folder, progress=False)
     if not len(found):

@@ -40,7 +40,7 @@ from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep
 from workbench.lab.batch.task import Order
 from workbench.lab.notebooks import grammar_put_off, shipped
 
-# numbers of files that are open here: for each active run (sockets of its kernel), and for all runs together
+# numbers of open files in this process: for each active run (sockets of its kernel), and for everything else
 FILES_PER_RUN, SPARE_FILES = 28, 40
 NOTEBOOK = shipped("notebooks/run.ipynb")
 Work = Callable[[list[Item], int], dict[str, Status]]  # runs to do, and the total number of runs
@@ -51,8 +51,8 @@ class Summary:
     """Result of a sweep.
 
     before: number of runs that were done already. states: state of every other run, by name. folder: folder of the
-    sweep. found: result of a search as text. It also has the reason if requested pictures are missing. counts:
-    number of runs in shards by their state, of which `states` has those that failed.
+    sweep. found: result of a search as text. It also has the reason if requested pictures are missing. counts: number
+    of runs in shards by state. Of these runs, `states` has only those that failed.
 
     >>> Summary(Path("runs"), before=3, states={}).failed
     []
@@ -122,7 +122,7 @@ def sweep(
     - `pictures`: put a PNG beside every figure once all runs are over, which takes about a second per run.
     - `trust`: run code that an earlier sweep's folder names and that somebody else has written or changed; needed once.
     - `executor`: a `concurrent.futures.Executor`, a function that makes one, or the fields of `executor:` in a SWEEP
-      file. It replaces the plan's; None and no such field: kernels of this process, `jobs` at a time.
+      file. It replaces the plan's; Without either, runs are executed in kernels of this process, `jobs` at a time.
     - `walltime`: seconds from now until the executor's engines end. A run that would take longer is not begun.
 
     Raises `SettingError` before the first run, if a run of the plan is invalid, or if too few files may be open.
@@ -241,9 +241,9 @@ def _tallied(target: Path, before: int, tally: Tally) -> Summary:
 
 
 def restore(run: str | Path, trust: bool = False) -> Path:
-    """Restore folder, notebook and page of a run of a sweep without notebooks; return the folder.
+    """Make the folder, the notebook and the page of one run of a sweep without notebooks; return its folder.
 
-    The run is executed again from its settings. `run`: its folder, as the table of runs names it. `trust`: as in
+    The run is executed again from its settings. `run`: path of its folder, as in the table of runs. `trust`: as in
     `sweep`. Raises `SettingError` if the run does not exist, and `RunError` if its rounds are not the same bits.
 
     >>> restore("results/first")
@@ -258,7 +258,7 @@ def restore(run: str | Path, trust: bool = False) -> Path:
 
 
 def _items(plan: Sweep, target: Path, options: Options) -> tuple[list[Item], list[Item]]:
-    """Return all runs of a sweep, and those that were chosen."""
+    """Return all runs of a sweep, and those that `only` selects."""
     items = named(plan.items(), target)
     return items, _chosen(items, options.only)
 
@@ -266,7 +266,7 @@ def _items(plan: Sweep, target: Path, options: Options) -> tuple[list[Item], lis
 def _at_work(
     plan: Sweep, target: Path, options: Options, items: list[Item], chosen: list[Item], work: Work
 ) -> Summary:
-    """Run what is not done, as the only sweep in the folder."""
+    """Run all runs that are not done, while no other sweep uses the folder."""
     check_writable(target, "folder", target)
     with alone(target):
         if not _meant(target / STOP):
@@ -285,7 +285,7 @@ def _illustrated(summary: Summary) -> Summary:
 
 
 def named(items: Iterable[Item], target: Path) -> list[Item]:
-    """Keep the names of runs that exist in the folder, even if they would have other names now."""
+    """Give runs that exist in the folder the names of their folders, even if their names would differ now."""
     known = {path.name[-KEY_DIGITS:]: path.name for path in target.iterdir()} if target.is_dir() else {}
     return [replace(item, known_as=known.get(item.key, "")) for item in items]
 
@@ -373,10 +373,8 @@ def check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -
 def room(jobs: int) -> int:
     """Return how many runs may be active at a time: twice `jobs`, if enough files may be open.
 
-    One kernel starts while another computes. Raises `SettingError` if even `jobs` runs need more files than
-    allowed, because libzmq would end this process.
-
-    Raises `SettingError` where not even the jobs have as many files as they need: libzmq would end this process.
+    One kernel starts while another computes. Raises `SettingError` if even `jobs` runs need more files than allowed,
+    because libzmq would end this process.
     """
     import resource
 
@@ -415,7 +413,7 @@ def parameters(notebook: Path) -> list[str]:
 
 
 def _meant(stop: Path) -> bool:
-    """Return whether this process was asked to stop before it was ready. Other requests are older."""
+    """Return whether a request to stop is meant for this process. Requests for earlier processes are ignored."""
     with suppress(OSError):
         return read_text(stop) == str(os.getpid())
     return False
@@ -446,14 +444,14 @@ def _work(
     if not todo:
         return {}
     write_script(runner.folder)
-    # papermill's errors would be printed across the progress bar
+    # errors that papermill logs would disturb the progress bar
     logging.getLogger("papermill").addHandler(logging.NullHandler())
     bar = Bar("runs", "run", total, progress, done=total - len(todo))
-    # Papermill changes the working folder while it reads and writes: this one restores it.
+    # Papermill changes the working folder while it reads and writes files. This context restores it.
     with bar, local_file_io_cwd(), ThreadPoolExecutor(getting_ready, "workbench-run") as pool:
         futures: dict[str, Future[Status]] = {}
         try:
-            if not runner.kernels.fresh:  # meanwhile, the fork server imports
+            if not runner.kernels.fresh:  # the fork server imports in the meantime
                 with suppress(Exception):  # errors of pages are reported with each run
                     preload(runner.notebook)
             for item in todo:
@@ -483,7 +481,7 @@ def _watch(futures: Collection[Future[Status]], bar: Bar, before: int, stop: Pat
     while left:
         if stop.exists():  # a request to stop, from any process
             raise KeyboardInterrupt
-        # With a time limit: a Ctrl-C just before a thread falls asleep is only noticed when it wakes up.
+        # With a time limit, because a Ctrl-C just before the thread sleeps is noticed only when it wakes up.
         with suppress(Empty):
             failed += ended.get(timeout=0.5).result().state == "failed"
             left -= 1

@@ -33,7 +33,7 @@ class Span(Settings):
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
-        """Reject ranges that contain nothing to draw."""
+        """Reject empty ranges."""
         if self.low > self.high:
             raise SettingError(f"low = {self.low:g}: is above high = {self.high:g}")
         if self.scale == "log" and self.low <= 0:
@@ -49,7 +49,7 @@ def _span(name: str, values: Any) -> Any:
 
 
 def listed(name: str, values: Any) -> Any:
-    """Reject what is not a list, and empty lists."""
+    """Return the values if they are a non-empty list. Raise an error otherwise."""
     if not isinstance(values, list | tuple):
         raise SettingError(f"{name} = {values!r:.60}: give a list of values, such as [{values!r:.40}]")
     if not len(values):

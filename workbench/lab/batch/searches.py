@@ -20,7 +20,8 @@ from workbench.core.base.text import plain
 from workbench.core.trace.metrics import rises
 from workbench.lab.batch.sampling import Span, Spans
 
-MAX_REPEATED_DRAWS = 100  # max successive draws without a new setting: then all settings have been tried
+# after this number of successive draws without a new setting, all settings count as tried
+MAX_REPEATED_DRAWS = 100
 Changes = dict[str, Any]
 Values = Callable[[Changes], float | None]  # result of a run; None: not known yet; NaN: target not reached
 
@@ -47,21 +48,21 @@ class Search(Settings):
     def _wanted(self) -> Self:
         if self.of in ("time_to", "rounds_to") and self.target is None:
             raise SettingError(f"target: is missing; of = {self.of!r} needs one, such as 0.3")
-        self.model_fields_set.add("kind")  # stored with the plan, whichever way the search was made
+        self.model_fields_set.add("kind")  # so that the plan's file always contains the kind
         return self
 
     @abstractmethod
     def step(self, value: Values, first: int = 0) -> Step:
-        """Return the requests and findings that follow from these values. `first`: seed of the base."""
+        """Return the requests and results that follow from the known values. `first`: seed of the base experiment."""
 
 
 class Crossing(Search):
     """Bisection, on equal seeds, for the point on a field from which the second of two settings is faster.
 
-    At a point both settings run with the same seeds. The mean of the paired differences decides, once its Student t
-    interval is on one side of 0. Seeds are doubled until it is, or up to `most`. The level of the interval is such
-    that all decisions of the search are right together with probability `confidence` (Bonferroni). Statements about
-    the points in between assume that there is one crossing.
+    At each point both settings run with the same seeds. The mean of the paired differences decides if its Student t
+    interval does not contain 0. Otherwise the number of seeds is doubled, up to `most`. The level of the intervals is
+    corrected (Bonferroni), so that all decisions of the search are right with probability `confidence`. Statements
+    about the points in between assume that there is one crossing.
 
     >>> found = Crossing(field="x", span={"low": 0, "high": 1}, sides=[{"s": 1}, {"s": 2}], tolerance=0.3)
     >>> cost = lambda run: (0.6 if run["s"] == 1 else run["x"]) + 0.001 * run["seed"] * run["s"]
@@ -94,7 +95,7 @@ class Crossing(Search):
 
     @property
     def better(self) -> str:
-        """Name of the direction in which a result is better, such as lower."""
+        """Word for a better result, such as "lower"."""
         return "higher" if rises(self.of) else "lower"
 
     @property
@@ -113,7 +114,7 @@ class Crossing(Search):
 
 
 class _Missing(Exception):
-    """Exception: results that do not exist yet."""
+    """Exception: the search needs results that do not exist yet."""
 
 
 class _Never(Exception):
@@ -126,7 +127,7 @@ class _Bisection:
     def __init__(self, search: Crossing, value: Values, first: int) -> None:
         self.search, self.value, self.first = search, value, first
         self.runs: list[Changes] = []
-        self.known = 0  # runs at points up to the last complete comparison
+        self.known = 0  # number of runs up to the last complete comparison
         self.signs: dict[float, int] = {}
         halvings = math.ceil(math.log2(1 / search.tolerance)) + 1
         looks = math.ceil(math.log2(max(search.most / search.seeds, 1))) + 1
@@ -173,7 +174,7 @@ class _Bisection:
         return list((both[:, 1] - both[:, 0]) * (-1.0 if rises(s.of) else 1.0))
 
     def answer(self) -> str:
-        """Bisect, and return the findings. Raises `_Missing` for runs that are needed first."""
+        """Bisect, and return the result as text. Raises `_Missing` if it needs runs that do not exist yet."""
         s = self.search
         low, high = self._cast(s.span.low), self._cast(s.span.high)
         ends = self.sign(low), self.sign(high)
@@ -195,7 +196,7 @@ class _Bisection:
         return None
 
     def bracket(self, left: int) -> tuple[float, float]:
-        """Return the last point where the left end's setting is better, and the first where the other one is."""
+        """Return the last point where the left end's winner wins, and the first where the other setting wins."""
         a = max(x for x, sign in self.signs.items() if sign == left)
         b = min(x for x, sign in self.signs.items() if sign == -left and x > a)
         return a, b
@@ -243,7 +244,7 @@ class _Bisection:
         )
 
     def numbers(self) -> dict[str, Any]:
-        """Return the findings as numbers. The crossing is between low and high."""
+        """Return the result as numbers. The crossing is between low and high."""
         found: dict[str, Any] = {
             "confidence": self.search.confidence,
             "level": self.level,
@@ -294,8 +295,9 @@ class Optimum(Search):
         runs: list[Changes] = []
         tried: list[tuple[float, str, Changes]] = []
         seen, repeated, worst = set[str](), 0, -math.inf if self.rising else math.inf
-        for _ in range(10 * self.budget):  # most draws may be invalid
-            study.sampler = anywhere if repeated else guided  # `guided` may repeat a few settings
+        for _ in range(10 * self.budget):  # because most draws may be invalid settings
+            # because `guided` may repeat a few settings forever
+            study.sampler = anywhere if repeated else guided
             trial = study.ask()
             changes = self._suggested(trial)
             repeated = repeated + 1 if repr(changes) in seen else 0
@@ -309,7 +311,7 @@ class Optimum(Search):
             try:
                 values = [value(run) for run in wanted]
             except SettingError:
-                study.tell(trial, worst)  # otherwise it would repeat settings that failed
+                study.tell(trial, worst)  # otherwise the sampler would repeat settings that failed
                 continue
             if len(runs) + len(wanted) > self.budget:
                 break

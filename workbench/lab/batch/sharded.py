@@ -1,4 +1,7 @@
-"""Sweeps without notebooks: many runs in one task, with rows and curves in shards. Single runs get folders later."""
+"""Sweeps without notebooks: many runs in one task, with rows and curves in shards.
+
+Folders of single runs are made later, on request.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +37,19 @@ from workbench.lab.batch.searches import Changes
 from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep, make_item
 from workbench.lab.batch.task import publish, renamed
 
-CHUNK_SECONDS = (
-    5.0  # target time of a task, s: shorter tasks make more files, longer ones lose more with an engine
-)
-FIRST_CHUNK, MAX_CHUNK = 8, 1000  # number of runs of a task before their time is known; max number
+# target time of a task, s: shorter tasks make more files, and longer ones lose more work if an engine dies
+CHUNK_SECONDS = 5.0
+# number of runs of a task while the time of a run is unknown; max number of runs
+FIRST_CHUNK, MAX_CHUNK = 8, 1000
 TASKS_PER_ENGINE = 3  # tasks that wait for each engine
 
 
 @dataclass
 class Tally:
-    """Counts of a sweep without notebooks. `mean`: s of a run. `failed`: errors of runs that failed, by name."""
+    """Counts of a sweep without notebooks. `mean`: mean time of a run, s.
+
+    `failed`: errors of runs that failed, by name.
+    """
 
     done: int = 0
     missing: int = 0
@@ -59,7 +65,7 @@ class Tally:
 
 @dataclass(eq=False)
 class ChunkTask(Task):
-    """Some runs of a sweep, by their changes."""
+    """Task of several runs of a sweep, which are given by their changes of the base."""
 
     plan: Sweep
     folder: Path
@@ -114,12 +120,12 @@ class ChunkTask(Task):
 
 
 class Wanted(NamedTuple):
-    """Numbers of the runs to do, numbers of finished and of chosen runs, and some runs with user-defined code."""
+    """Chosen runs of a sweep."""
 
-    todo: array[int]
-    before: int
-    total: int
-    own: list[Item]
+    todo: array[int]  # numbers of the runs that remain
+    before: int  # number of finished runs
+    total: int  # number of all runs
+    own: list[Item]  # an example run for each combination of user-defined code
 
 
 def wanted(plan: Sweep, folder: Path, only: Sequence[str]) -> Wanted:
@@ -179,8 +185,8 @@ def restored(
 ) -> Path:
     """Make the folder, the notebook and the page of a run in shards from its settings. Return the page's folder.
 
-    `run`: FOLDER/NAME. `own`, `allowed`: the user's code, as kernels get it. Raises `SettingError` where there is no
-    such run, and `RunError` where its rounds are not the same bits.
+    `run`: FOLDER/NAME. `own`, `allowed`: the user's code, as for kernels. Raises `SettingError` if there is no such
+    run, and `RunError` if its rounds are not the same bits.
     """
     path = path_of(run, "run")
     folder, name = path.parent.resolve(), path.name

@@ -64,7 +64,7 @@ class Sweep(Settings):
     @field_validator("base", "cases", "seeds", mode="before")
     @classmethod
     def _built_ins(cls, value: Any) -> Any:
-        """Convert NumPy's numbers and arrays to Python's: parameters of notebooks can be nothing else."""
+        """Convert NumPy's numbers and arrays to Python's, as parameters of notebooks must be plain values."""
         return plain(value) if _size(value) <= MAX_RUNS else _refuse_many({"": _size(value)})
 
     @field_validator("search", mode="before")
@@ -82,7 +82,7 @@ class Sweep(Settings):
 
     @model_validator(mode="after")
     def _few_enough(self) -> Self:
-        """Count the runs before any list of them is made."""
+        """Reject a sweep with too many runs, before any list of its runs is made."""
         given = [
             name for name in ("cases", "grid", "sample", "seeds") if getattr(self, name) not in ((), {}, None)
         ]
@@ -103,12 +103,15 @@ class Sweep(Settings):
     def items(self) -> list[Item]:
         """Return all runs, checked and without repetitions. Raises `SettingError` for the first invalid one.
 
-        Of a search, these are its first requests.
+        For a search, return its first requests.
         """
         return [item for _, item in self.numbered()]
 
     def numbered(self) -> Iterator[tuple[int, Item]]:
-        """Yield the runs of `items` one by one, each with its number among all combinations; its error comes last."""
+        """Yield the runs of `items` one by one, each with its number among all combinations.
+
+        Raise for the first invalid run.
+        """
         cluster = cluster_of(self.engine, self.cluster)
         found, errors, last = set[str](), list[tuple[str, str]](), 0
         for last, changes in enumerate(self.combinations(), 1):
@@ -131,7 +134,7 @@ class Sweep(Settings):
         yield from self._changes() if self.search is None else self.next(lambda item: None).runs
 
     def on(self, cluster: str) -> Sweep:
-        """Return the sweep with that cluster: for its real runs, or for the engines that execute simulated ones."""
+        """Return the sweep with another cluster, for its real runs or for the engines that execute simulated runs."""
         if self.engine != "sim":
             return self.replace(cluster=cluster)
         clusters.load(cluster)
@@ -143,7 +146,7 @@ class Sweep(Settings):
         return self.search.step(lambda changes: value(self.item(changes)), self._first_seed())
 
     def item(self, changes: Changes) -> Item:
-        """Return one run, given its changes of the base. Raises `SettingError`."""
+        """Return the run with these changes of the base. Raises `SettingError`."""
         return make_item(self.base, changes, self.engine, cluster_of(self.engine, self.cluster))
 
     def _changes(self) -> Iterator[Changes]:
@@ -154,7 +157,8 @@ class Sweep(Settings):
         grid = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
         axes: list[Sequence[Changes] | None]
         axes = [self.cases or None, grid, self.sample.draws() if self.sample else None, self._seeds()]
-        owner: dict[str, str] = {}  # a field that two sections set would be overwritten silently
+        # field -> section that sets it, because a second section would overwrite it silently
+        owner: dict[str, str] = {}
         for section, axis in zip(("cases", "grid", "sample.fields", "seeds"), axes, strict=True):
             for name in {name: None for changes in axis or () for name in changes}:
                 if owner.setdefault(name, section) != section:
@@ -195,8 +199,8 @@ class Sweep(Settings):
 class Item:
     """Run of a sweep.
 
-    `changes` of the base give its `experiment`, which runs on `engine` and `cluster`; `known_as` is the name of its
-    folder.
+    `experiment` is the base with `changes`. It runs on `engine` and `cluster`. `known_as`: name of its existing folder,
+    or empty.
 
     >>> item = Sweep(base={"workers": 4}, grid={"scheme": ["UMW"]}).items()[0]
     >>> item.changes, item.experiment.workers, item.engine
@@ -207,17 +211,20 @@ class Item:
     experiment: Experiment
     engine: str
     cluster: str
-    known_as: str = ""  # name of its folder, where it exists already
+    known_as: str = ""  # name of its folder if that exists already
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Parameters of the notebook, which also define the key: plain Python values of every field of version 1.0."""
+        """Parameters of the notebook, which also define the key.
+
+        Fields that version 1.0 did not have are left out if unused.
+        """
         spec = without_unused(self.experiment.model_dump(mode="json"))
         return {**spec, "engine": self.engine, "cluster": self.cluster}
 
     @cached_property
     def key(self) -> str:
-        """Digits that change with any setting or user-defined code; they identify a run."""
+        """Hexadecimal digits that identify a run. They change with any setting and any change of user-defined code."""
         digests = {source.name: source.digest for source in sources_of(self.experiment)}
         spec = {**self.spec, "own": digests} if digests else self.spec
         return sha256(json.dumps(spelled_as_before(spec), sort_keys=True).encode()).hexdigest()[:KEY_DIGITS]
@@ -237,7 +244,7 @@ class Item:
 
 
 def _size(values: Any) -> int:
-    """Return how many runs a list makes. A value that is not a list makes one."""
+    """Return by how many values a field multiplies the runs: the length of a list, else 1."""
     if isinstance(values, np.ndarray):
         return values.size
     return len(values) if isinstance(values, Sequence) and not isinstance(values, str) else 1

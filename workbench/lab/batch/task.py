@@ -1,8 +1,8 @@
 """One run of a sweep as a task of an executor: the work of an engine, and its answer.
 
-An engine writes a run into its own attempt folder, which gets the run's name when the run is done. The first rename
-wins, so an engine that was paused or replaced cannot damage the valid copy. Without a shared file system the files are
-returned, with their hashes. Orders and answers contain only text, numbers and bytes.
+An engine writes a run into a folder of its own, called an attempt, and renames it when the run is done. Only the first
+rename succeeds, so an engine that was paused or replaced cannot damage the valid copy. Without a shared file system the
+files are returned, with their hashes. Orders and answers contain only text, numbers and bytes.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ class Order:
 
     @property
     def stopped(self) -> bool:
-        """Whether there is a request to stop that this process can read."""
+        """Whether this process can read a request to stop."""
         return self.shared and Path(self.folder, STOP).exists()
 
     @property
     def abandoned(self) -> bool:
-        """Whether the sweep has ended, or another one uses its folder. Only for folders that were readable before."""
+        """Whether the sweep has ended, or another one uses its folder. It is False if the folder was never readable."""
         with suppress(OSError):  # a file server may not answer for a while
             return not self.shared
         return False
@@ -98,7 +98,7 @@ class Order:
         return f"{where}: has {', '.join(other)}; install the client's versions there" if other else ""
 
     def too_late(self, expected: float) -> str:
-        """Return why a task of `expected` seconds is not begun, or "" if the engine's time is long enough."""
+        """Return why a task of `expected` seconds is not begun, or "" if the engine has enough time left."""
         ends = [float(end) for end in (self.until, os.environ.get("SLURM_JOB_END_TIME")) if end]
         left = min(ends, default=float("inf")) - time.time()
         if left >= max(expected, _longest.get(self.token, 0.0)):
@@ -192,7 +192,7 @@ def _run(task: Order, fields: dict[str, Any], kernels: Kernels) -> dict[str, Any
     with _attempt(task) as (attempt, shared), code_of(task):
         final = Path(task.folder, fields["name"])
         if shared and (status := Status.read(final)) is not None and status.state == "done":
-            return {"status": asdict(status)}  # an earlier attempt has finished
+            return {"status": asdict(status)}  # another attempt has finished earlier
         notebook = attempt / NOTEBOOK
         write_file(notebook, task.notebook)
         item = Item({}, Experiment(**fields["spec"]), fields["engine"], fields["cluster"], fields["name"])
@@ -211,7 +211,7 @@ def _run(task: Order, fields: dict[str, Any], kernels: Kernels) -> dict[str, Any
 
 @contextmanager
 def _attempt(task: Order) -> Iterator[tuple[Path, bool]]:
-    """Make the folder of an attempt, and remove it at the end. Second value: whether the client can read it."""
+    """Make the folder of an attempt, and remove it at the end. The second value is whether the client can read it."""
     shared = task.shared
     if shared:
         path = Path(task.folder, ATTEMPTS, f"{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}")
@@ -225,7 +225,7 @@ def _attempt(task: Order) -> Iterator[tuple[Path, bool]]:
 
 
 def _aside(attempt: Path, name: str) -> Path:
-    """Keep the folder of a failed run under another name beside it, because the client decides on it."""
+    """Rename the folder of a failed run and keep it, because the client decides whether the failure counts."""
     kept = attempt.with_name(f"{attempt.name}-ended")
     kept.mkdir()
     (attempt / name).rename(kept / name)
@@ -233,18 +233,20 @@ def _aside(attempt: Path, name: str) -> Path:
 
 
 def publish(attempt: Path, final: Path) -> bool:
-    """Give the folder of a complete run its name. If another attempt was faster, remove it and return False."""
+    """Rename the folder of a complete run to `final`. If another attempt was faster, remove it and return False."""
     try:
         attempt.rename(final)
     except OSError:
-        if attempt.exists():  # else a file server has answered a repeated request
+        if (
+            attempt.exists()
+        ):  # otherwise the rename has succeeded, and the file server answered a repeated request
             shutil.rmtree(attempt, ignore_errors=True)
             return False
     return True
 
 
 def renamed(status: Status, folder: Path, final: Path, notebook: str = "") -> Status:
-    """Write the run's own folder, and the client's notebook, in place of the attempt's into the run's files."""
+    """In the files of a run, replace the paths of the attempt by the run's folder and the client's notebook."""
     given = str(folder.with_name(NOTEBOOK))
     for name in (NOTEBOOK, PAGE):
         if (file := folder / name).is_file():

@@ -103,12 +103,12 @@ def _arrived(trace: Trace, round: int, table: Any) -> list[_Arrival]:
     found: list[_Arrival] = []
     for rank, rows in table[table["kind"].isin(["send", "drop"])].groupby("rank"):
         ordered = rows.sort_values(["start", "end"], kind="stable")
-        # A message that passed the port and was discarded at the end of the round has two rows.
+        # messages that passed the port and were discarded at the end of the round have two rows, of which one is kept
         single = ordered[~((ordered["kind"] == "drop") & (ordered["bytes"] == 0))]
         sends = _sent_by(trace, round, int(rank))
         pairs = zip(single["end"], single["kind"], sends, strict=False)
         found += [_Arrival(float(end), message, kind == "drop") for end, kind, message in pairs]
-    # Messages of equal time keep the order in which the engine wrote them.
+    # simultaneous messages stay in the order in which the engine wrote them
     order = {rank: place for place, rank in enumerate(table["rank"])}
     return sorted(found, key=lambda a: (a.time, order[a.message.src]))
 
@@ -182,7 +182,7 @@ class _Parent:
 
     def _answer(self, effect: Any) -> Any:
         if isinstance(effect, Compute):
-            return 0.0  # a relay's own share is not a message
+            return 0.0  # the relay's own gradient is not a message, so it counts as 0
         if not isinstance(effect, Recv):
             return None
         kinds, until = _answers(effect.match), effect.until
@@ -193,7 +193,7 @@ class _Parent:
             self.now = max(self.now, until)
             return None
         if arrival is None:
-            return self  # no further messages
+            return self  # there are no further messages
         self.arrivals.remove(arrival)
         self.now = max(self.now, arrival.time)
         unit = np.zeros((*np.shape(arrival.message.value)[:-1], len(self.given) + len(self.arrivals) + 1))

@@ -1,6 +1,7 @@
 """Figures fitted to a width.
 
-On pages, js/fit.js does so. Pictures and notebooks are fitted here, from estimated widths of letters.
+On pages, js/fit.js fits them in the browser. For pictures and notebooks it is done here, from estimated widths of
+letters.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from workbench.core.base.reading import read_text
 
 FIT = "workbenchFit"  # name of the functions in a page
 LETTER_WIDTH = 0.58  # mean width of a letter, as a share of its font's size
-LINE_HEIGHT = 1.3  # as a share of the font's size
-MIN_LETTERS = 12  # letters in a line, however narrow the figure
+LINE_HEIGHT = 1.3  # height of a line, as a share of the font's size
+MIN_LETTERS = 12  # min number of letters in a line, however narrow the figure is
 _AXIS = re.compile("[xy]axis[0-9]*")
 
 
@@ -36,7 +37,7 @@ def page_script() -> str:
 
 
 def broken(text: str, size: float, width: float) -> tuple[str, int]:
-    """Break a text into lines for a width in px. Return it with `<br>`, and by how many lines it became longer.
+    """Break a text into lines for a width in px. Return it with `<br>`, and the number of additional lines.
 
     >>> broken("two words", 20.0, 140.0)
     ('two words', 0)
@@ -50,7 +51,7 @@ def broken(text: str, size: float, width: float) -> tuple[str, int]:
 
 
 def fitted(layout: Mapping[str, Any], width: float) -> dict[str, Any]:
-    """Return a layout as plotly's JSON whose title and axis titles are whole at a width in px; its height grows."""
+    """Return a layout (plotly's JSON) whose titles and axis titles fit a width in px. Its height grows if needed."""
     look = {name: layout[name] for name in layout}
     base = look.get("template", {}).get("layout", {})
     margin = {"l": 80, "r": 80, "t": 100, "b": 80, **base.get("margin", {}), **look.get("margin", {})}

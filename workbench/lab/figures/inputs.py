@@ -11,7 +11,7 @@ from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.style import Style, styles
 
-_MAX_FACTS = 3  # max number of settings in a legend entry, so that it is readable
+_MAX_FACTS = 3  # max number of settings in a legend entry
 
 
 class Labelled(Protocol):
@@ -73,7 +73,7 @@ def check_traces(traces: Sequence[Trace]) -> None:
 
 
 def labels(traces: Sequence[Labelled]) -> list[str]:
-    """Return distinct labels: the trace's own one, and the settings in which traces with equal labels differ."""
+    """Return distinct labels: each trace's own label and, where labels are equal, the settings that differ."""
     groups: dict[str, list[int]] = {}
     for i, trace in enumerate(traces):
         groups.setdefault(trace.label, []).append(i)

@@ -70,8 +70,8 @@ def setting(name: str) -> str:
 def axis(name: str, used: Sequence[str] = ()) -> str:
     """Return the label of a setting on an axis, from the descriptions of the fields.
 
-    One name may have two meanings: the stragglers of GC are among all workers, and those of CodedReduce among the
-    children of each parent. The label then lists the meaning for each scheme in `used`.
+    One name may have two meanings: the number of stragglers is among all workers in GC, but per parent in CodedReduce.
+    The label then lists the meaning for each scheme in `used`.
 
     >>> axis("link.latency")
     'latency of the links: time that a message spends on the wire before its transfer (s)'
@@ -116,7 +116,7 @@ def _owners(group: str, used: Sequence[str]) -> Mapping[str, type[Settings]]:
 
 
 def unit(name: str) -> str:
-    """Return the unit of a setting; empty if it has none, or not the same for all of its group.
+    """Return the unit of a setting. It is empty if there is none, or if classes of its group have different units.
 
     >>> unit("link.latency"), unit("delays.rate"), unit("workers")
     ('s', 'samples/s', '')

@@ -11,7 +11,7 @@ from workbench.core.contract.plan import Plan
 MAX_LAYERED_WORKERS = 32  # max number of workers for which a tree is drawn in layers
 BRANCH_CHILDREN = 6  # number of children of a parent, if one branch is drawn
 RING_NODES = 40  # number of drawn workers of a larger ring
-REST_NODE = -1  # in place of a rank: a node that represents all siblings that are not drawn
+REST_NODE = -1  # rank of a node that represents all siblings that are not drawn
 
 
 class Layout(NamedTuple):
@@ -36,7 +36,7 @@ class Layout(NamedTuple):
 def place(plan: Plan, most: int) -> Layout:
     """Return the layout of a plan.
 
-    If it has more than `most` ranks, draw one branch of it, or some workers of the ring.
+    If the plan has more than `most` ranks, the layout has one branch of the tree, or some workers of the ring.
     """
     whole = plan.ranks <= most
     if plan.workers > 1 and not np.any(plan.parent[1:] >= 0):

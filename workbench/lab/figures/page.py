@@ -12,15 +12,13 @@ import plotly.io as pio
 from workbench.core.base.page import CONFIG
 from workbench.lab.figures.fit import FIT, fitted, page_script
 
-# If the button is hidden, `pio.to_html` omits the address, and plotly.js would use its own default.
+# if the button is hidden, `pio.to_html` omits the address of the upload, and plotly.js would use its default
 _NO_ADDRESS = "document.getElementById('{plot_id}')._context.plotlyServerURL = '';"
 _FIT = f"{FIT}.keep(document.getElementById('{{plot_id}}'));"
-_BELOW = (
-    "top: auto !important; bottom: 0; height: 32px !important"  # buttons below the axis, not over a title
-)
-NOTEBOOK_WIDTH_PX = (
-    820  # beside the file browser in a window of 1280 px; the kernel cannot ask a notebook for its width
-)
+# buttons below the axis, not over a title
+_BELOW = "top: auto !important; bottom: 0; height: 32px !important"
+# beside the file browser in a window of 1280 px; the kernel cannot ask a notebook for its width
+NOTEBOOK_WIDTH_PX = 820
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ def dark_style() -> str:
     page = ":is([data-jp-theme-light=false], [data-vscode-theme-kind*=dark])"
     light, dark = (PALETTES[theme] for theme in ("light", "dark"))
     ours = f"{page} .js-plotly-plot:has([style*='fill: {_as_style(light.text)}'])"
-    # Of white fills, only the background changes: numbers in nodes are white as well, and must stay white.
+    # only the white background becomes dark; other white fills, such as numbers in nodes, stay white
     paints = [("background", ".main-svg", "background"), ("fill", "rect.bg", "background")]
     paints += [("stroke", "", name) for name in ("background", "text", "muted", "grid", "neutral")]
     paints += [("fill", "", name) for name in ("text", "muted", "grid", "neutral")]

@@ -1,4 +1,4 @@
-"""Figures for papers: a width in centimetres, the text's size, no title."""
+"""Figures for papers: with a width in centimetres, text of 8 points, and no title."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from workbench.lab.figures.page import Figure
 
 PX_PER_UNIT = {"cm": 96 / 2.54, "mm": 96 / 25.4, "in": 96.0, "pt": 96 / 72}
 MIN_WIDTH_PX, MAX_WIDTH_PX = 150.0, 2000.0
-TEXT_PX = 8 * 96 / 72  # 8 points: a caption's size
+TEXT_PX = 8 * 96 / 72  # 8 points, the size of a caption
 USUAL_TEXT_PX = 16.0  # text size in the figures' style
 MARGIN_TOP_PX, TITLE_PX = 8, 96  # px above the axes, without a title and with one
-MIN_PANELS_PX = 720  # width in the figures' style at which panels stand side by side
+MIN_PANELS_PX = 720  # min width for panels side by side, in px of the figures' style
 SYMBOL_PX = 44  # width of a legend entry without its text, in the figures' style
 _LENGTH = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*(cm|mm|in|pt)\s*")
 _SIZES = {"size", "width", "arrowsize", "thickness", "standoff", "ticklen", "itemwidth", "tracegroupgap"}
 _MARGINS = {"l", "r", "t", "b"}
-_OWN_WIDTH = {"bar", "box"}  # traces whose width is that of a bar, in units of their axis
+_OWN_WIDTH = {"bar", "box"}  # types of traces whose `width` is in units of the axis, and not in px
 
 
 def length(text: str) -> float:
@@ -85,7 +85,7 @@ def _legend_below(data: list[Mapping[str, Any]], layout: dict[str, Any], width: 
 
 
 def scaled(value: Any, by: float, of: str = "", kind: str = "") -> Any:
-    """Return plotly's JSON with all sizes in px multiplied.
+    """Return plotly's JSON with all sizes in px multiplied by a factor.
 
     >>> scaled({"font": {"size": 16}, "margin": {"l": 10}, "x": [1]}, 0.5)
     {'font': {'size': 8.0}, 'margin': {'l': 5.0}, 'x': [1]}

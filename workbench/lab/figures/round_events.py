@@ -1,4 +1,4 @@
-"""One round of a trace: bars per rank with start and end, and a list of its events for slow motion."""
+"""One round of a trace: bars with start and end for each rank, and a list of its events for playback in slow motion."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Round:
 
     @property
     def exchanging(self) -> Bars:
-        """Series of messages that the trace stores as one event, such as the steps of a ring."""
+        """Exchanges of several messages that the trace stores as one event, such as the steps of a ring."""
         return self.bars(self.answers[self.answers["messages"] > 1], since="begun").lasting
 
     @property
@@ -181,7 +181,7 @@ class Round:
 
         A scheme need not use every worker.
         """
-        # ranks without a parent get no models
+        # no model is sent to ranks without a parent, so they have a task from the start
         since = {rank: 0.0 for rank in range(1, self.plan.ranks) if self.plan.parent[rank] < 0}
         since |= self._moments(self.models, "to")
         return {rank: at for rank, at in since.items() if self.plan.loads[rank] and rank not in self.dead}
@@ -216,7 +216,7 @@ def events_of(trace: Trace, round: int) -> Round:
         raise SettingError(f"round = {short(round)}: the run has rounds 0 to {count - 1}; choose one of them")
     events, times = trace.events, np.asarray(trace.columns["time"], dtype=float)
     here = (events["round"] == round).to_numpy()
-    endless = trace.experiment.built_scheme.self_paced  # no round's end cuts off work
+    endless = trace.experiment.built_scheme.self_paced  # work continues beyond the end of a round
     if endless:
         begin = times[round - 1] if round else -np.inf
         here = ((events["end"] > begin) & (events["start"] < times[round])).to_numpy() | here
@@ -225,7 +225,7 @@ def events_of(trace: Trace, round: int) -> Round:
         raise SettingError(f"round = {round}: the trace kept no events of it; run with events=True")
     plan = trace.experiment.plan
     rows = Rows({str(name): found[name].to_numpy() for name in found})
-    # Empty messages to children, such as "stop", contain no model and do not belong to a round.
+    # empty messages to children, such as "stop", contain no model and are left out
     rows = rows[~((rows["kind"] == "send") & (rows["bytes"] == 0) & _downward(plan, rows))]
     start = float(times[round - 1]) if round else 0.0
     dead = frozenset(f.worker for f in trace.experiment.faults if f.for_good and f.round <= round)

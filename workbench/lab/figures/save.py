@@ -17,7 +17,7 @@ from workbench.lab.figures.page import Figure
 from workbench.lab.figures.paper import for_paper, length
 
 WIDTH, HEIGHT = 1280, 720
-PAPER_SCALE = 4  # pixels of a PNG for each of its 1/96 inch: 384 dots per inch
+PAPER_SCALE = 4  # pixels of a PNG per 1/96 inch, which gives 384 dots per inch
 _FORMATS = (".html", ".png", ".svg", ".pdf")
 
 
@@ -70,7 +70,7 @@ def one_browser() -> Iterator[None]:
     from choreographer.browsers.chromium import Chromium
 
     found = os.environ.get("BROWSER_PATH") or Chromium.find_browser(skip_local=False)
-    if not (found and _answers(found)):  # a server without a browser would never reply
+    if not (found and _answers(found)):  # otherwise the server would wait for a browser that does not start
         yield
         return
     kaleido.start_sync_server(n=1, silence_warnings=True)

@@ -15,7 +15,7 @@ MAX_EQUAL_RATIO = 1.01  # ratio of round times up to which schemes tie
 
 @dataclass(frozen=True)
 class SchemeGrid:
-    """Expected seconds per round of several schemes over a grid. NaN: the scheme has no such setting.
+    """Expected seconds per round of several schemes over a grid, NaN if a scheme does not have a setting.
 
     `names` are legend entries, each beginning with its scheme's name. `alphas` are straggler fractions (rows), and
     `latencies` are in s (columns).
@@ -44,7 +44,10 @@ class SchemeGrid:
 
     @property
     def lead(self) -> Array:
-        """Time of the second best scheme over that of the best, (alphas, latencies). Infinite without a second."""
+        """Ratio of the second shortest time to the shortest, (alphas, latencies).
+
+        It is infinite with a single scheme.
+        """
         filled = np.sort(np.where(np.isnan(self.seconds), np.inf, self.seconds), axis=2)
         if filled.shape[2] == 1:
             return np.full(filled.shape[:2], np.inf)

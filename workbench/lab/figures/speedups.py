@@ -1,4 +1,4 @@
-"""Speedups of a reference over other runs: each run's time to a target over that of the reference."""
+"""Ratio of each run's time to a target to that of a reference run."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def reached(trace: Trace, metric: str, target: float) -> int | None:
 
 
 def ratio(seconds: float, base: float) -> float:
-    """Return a / b. For rounds that take no time, it is infinite or NaN instead of an error."""
+    """Return seconds / base. If `base` is 0, the result is infinite or NaN instead of an error."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.divide(seconds, base))
 
@@ -160,7 +160,8 @@ def known(trace: Trace, metric: str, x: str) -> tuple[Array, Array]:
     """Return a run's curve at the rounds in which the metric was evaluated, or all of it if there are none."""
     xs, ys = abscissa(trace, x), column(trace, metric)
     losses = np.asarray(trace.columns.get("loss", ys), dtype=float)
-    there = ~(np.isnan(ys) & np.isnan(losses))  # some metrics are undefined at the first model
+    # rounds without an evaluation are left out; some metrics are NaN at the first model, where the loss is known
+    there = ~(np.isnan(ys) & np.isnan(losses))
     return (xs[there], ys[there]) if there.any() else (xs, ys)
 
 

@@ -27,7 +27,7 @@ CLEAR = "rgba(0,0,0,0)"
 # Colours of Okabe and Ito. Grey replaces yellow and black, which are invisible on one of the backgrounds.
 BLUE, SKY, GREEN = "#0072B2", "#56B4E9", "#009E73"
 ORANGE, VERMILLION, PINK, GREY = "#E69F00", "#D55E00", "#CC79A7", "#808890"
-# Colours of what workers do, none of them a scheme's: they are read on both backgrounds.
+# colours of the activities of workers, which differ from those of schemes and are visible on both backgrounds
 COMPUTING, SENDING, QUEUED, RECEIVING = "#7B6FE3", "#A8912E", "#D9CE9C", "#6B5A14"
 TOO_LATE, REFUSED, DOWNLOADING, DECODING = "#D42A55", "#8C3350", "#BBB4F5", "#4A3FA8"
 COLORS = {
@@ -61,7 +61,7 @@ _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", 
 
 @kinds_checked
 def scheme_style(name: str, variant: int = 0) -> Style:
-    """Return the style of a scheme, equal in all figures and themes. That of an unknown name depends on its hash.
+    """Return the style of a scheme, which is equal in all figures and themes. For unknown names it follows from a hash.
 
     `name`: the scheme's name as users write it. `variant`: number of the experiment among those of one scheme in a
     figure. Variants have the same colour, and different dashes and markers.
@@ -119,7 +119,7 @@ def new_figure(theme: str, title: str, subtitle: str = "", height: int = 640) ->
 def assembled(figure: go.Figure, traces: Iterable[dict[str, Any]], **layout: Any) -> go.Figure:
     """Return a figure in the common style from valid traces and layout. None values are left out.
 
-    Plotly does not validate them, which would take most of the time. This is for figures that follow a slider.
+    Plotly's validation is skipped, because it would take most of the time in figures that follow a slider.
 
     >>> assembled(new_figure("light", "one"), [{"type": "bar", "x": [1], "text": None}]).data[0].x
     (1,)

@@ -22,14 +22,8 @@ _LATER = {
     "stream": "plots.streamplot",
     "watch": "plots.liveplot",
 }
-_DRAWING = (
-    "Explorer",
-    "explore",
-    "LivePlot",
-    "Plot",
-    "SweepPlot",
-    "watch",
-)  # styles that plotly.js adds as soon as a figure is shown
+# styles that plotly.js adds as soon as a figure is shown
+_DRAWING = "Explorer", "explore", "LivePlot", "Plot", "SweepPlot", "watch"
 
 
 def __getattr__(name: str) -> Any:

@@ -53,7 +53,7 @@ class Sheet(anywidget.AnyWidget):
 
 @cache
 def library() -> bytes:
-    """Return plotly.js from the wheel of plotly, with `fitted` and the like of figures/js/fit.js, compressed by gzip.
+    """Return plotly.js from the wheel of plotly and the functions of figures/js/fit.js, compressed by gzip.
 
     Stronger compression would save a sixth, and take three times as long.
     """
@@ -65,7 +65,7 @@ def library() -> bytes:
 
 
 class _Ahead(anywidget.AnyWidget):
-    """Invisible widget that carries plotly.js, and is removed once a page has loaded it."""
+    """Invisible widget that contains plotly.js, and is removed once a page has loaded it."""
 
     _esm = t.Unicode(script("ahead")).tag(sync=True)
     packed = t.Bytes().tag(sync=True)

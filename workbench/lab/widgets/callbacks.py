@@ -49,7 +49,7 @@ def error_text(error: Exception) -> str:
 
 
 def sentence(text: str, bad: bool = False) -> str:
-    """Return a sentence as a widget. Screen readers read bad news at once."""
+    """Return a sentence as a widget. `bad`: whether it is an error, which screen readers read at once."""
     kind, role = ("wb-wrong", "alert") if bad else ("wb-note", "status")
     return f'<div class="wb {kind}" role="{role}">{escape(text)}</div>' if text else ""
 
@@ -57,7 +57,7 @@ def sentence(text: str, bad: bool = False) -> str:
 def progress(about: str, text: str, share: float | None, more: str = "") -> str:
     """Return a progress bar with text beside it.
 
-    Without a share, it moves without a length. `more`: text below, in bold.
+    `share`: finished share, or None if it is unknown; the bar is then animated. `more`: text below, in bold.
     """
     value = "" if share is None else f' value="{share:.4f}"'
     bar = f'<progress max="1"{value} aria-label="{escape(about)}" style="width:220px"></progress>'
@@ -84,7 +84,7 @@ def button(text: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
 
 
 def seen(wanted: bool, *parts: w.Widget) -> None:
-    """Show widgets, or remove them from the page."""
+    """Show or hide widgets."""
     for widget in parts:
         widget.layout.display = "" if wanted else "none"
 
@@ -111,7 +111,10 @@ def trusted(box: w.Checkbox) -> bool:
 
 
 def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
-    """Set the options of a menu, and keep its choice if that still exists. An empty menu selects nothing by itself."""
+    """Set the options of a menu, and keep its choice if that still exists.
+
+    A menu that was empty before selects nothing.
+    """
     if list(menu.options) == list(names):
         return
     before = menu.value
@@ -129,7 +132,7 @@ class Pane(w.VBox):
         self.add_class("wb").add_class("wb-pane")
 
     def report(self, text: str) -> None:
-        """Show a sentence above all else. "" removes it."""
+        """Show a sentence at the top. "" removes it."""
         shown = sentence(text, bad=True)
         if self.message.value != shown:
             self.message.value = shown

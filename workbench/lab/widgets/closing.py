@@ -13,7 +13,7 @@ _cells: dict[str, tuple[str, list[w.Widget]]] = {}  # cell -> its last request, 
 
 
 def parts(widget: w.Widget) -> Iterator[w.Widget]:
-    """Yield a widget and all that it contains, each once: children, layouts, styles, and those not shown yet."""
+    """Yield a widget and all widgets that it contains, each once: children (shown or not), layouts and styles."""
     seen: dict[int, w.Widget] = {}
     waiting = [widget]
     while waiting:
@@ -28,7 +28,7 @@ def parts(widget: w.Widget) -> Iterator[w.Widget]:
 
 
 def close(widget: w.Widget) -> None:
-    """Close a widget and all that it contains, in the kernel and in the page."""
+    """Close a widget and all widgets that it contains, in the kernel and in the page."""
     for each in list(parts(widget)):
         each.close()
 

@@ -74,7 +74,7 @@ def load(name: str | Path) -> Cluster:
     path = path_of(name, "cluster")
     if path.suffix in (".yaml", ".yml"):
         return _read(path)
-    path_of(f"{name}.yaml", "cluster")  # the file's name may be too long
+    path_of(f"{name}.yaml", "cluster")  # raises an error if the name is too long for a file
     if (found := file_of(str(name))) is not None:
         return _read(found)
     if name == LOCAL:
@@ -91,7 +91,7 @@ def user_defined(fields: Mapping[str, Any]) -> Cluster | None:
     >>> user_defined({"kind": "ssh", "name": "../elsewhere"})
     """
     name = fields.get("name")
-    # The name becomes part of a folder's name.
+    # checked, because the name becomes part of a folder's name
     plain = isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name)
     if plain and {**fields, "name": "", "price": None} == {"kind": LOCAL, "name": "", "price": None}:
         return rebuilt(dict(fields))

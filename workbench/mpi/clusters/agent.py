@@ -1,7 +1,7 @@
-"""Agent on the machine that starts ranks: it does the work of a site for a client on another machine.
+"""Agent on the machine that starts ranks. It executes the methods of a site for a client on another machine.
 
-It is the other end of a connection (see `gateway`) and ends with it. The pools that it opened then end as soon as
-their current runs are over. A run's folder stays, and another agent can find it.
+It is at the other end of the client's connection (see `gateway`), and ends when the connection closes. The pools that
+it opened then end as soon as their current runs are over. A run's folder stays, and another agent can find it.
 """
 
 import shutil
@@ -86,7 +86,7 @@ class Agent(Host):
         return {**state, "patience": p.start_patience, "places": p.places if files.ready else []}
 
     def do_why(self, data: bytes, pool: str) -> dict[str, Any]:
-        """Return why a pool did not start."""
+        """Return the reason why a pool did not start."""
         return {"why": self.pools[pool].why_not()}
 
     def do_reason(self, data: bytes, folder: str, fields: dict[str, Any]) -> dict[str, Any]:

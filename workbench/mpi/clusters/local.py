@@ -49,7 +49,7 @@ class ThisMachine(Site):
         """Return cores, free memory, and the number of this user's ranks."""
         free = psutil.virtual_memory().available / 2**30
         found = ours(self.cluster.mark)
-        above = set()  # processes that forked ranks, and are not ranks themselves
+        above = set()  # processes that have forked ranks and are not ranks themselves
         for process in found:
             with contextlib.suppress(psutil.Error):  # the process has ended
                 above.add(process.ppid())

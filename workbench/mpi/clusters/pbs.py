@@ -24,7 +24,7 @@ STATES = {  # letter that qstat prints -> name of the state in Slurm; "" for end
     **dict.fromkeys("CFX", ""),
     "E": "COMPLETING",
 }
-EXITS = {  # Exit_status of PBS Pro, then of Torque; 256 plus a signal: killed from outside
+EXITS = {  # exit status (of PBS Pro, then of Torque) -> state; 256 plus a signal means killed by a signal
     **dict.fromkeys(("-29", "-11"), "TIMEOUT"),
     **dict.fromkeys(("-26", "-27", "-10"), "OUT_OF_MEMORY"),
     **dict.fromkeys(("143", "265", "271"), "CANCELLED"),
@@ -71,7 +71,7 @@ class Pbs(BatchCluster):
         """Return the lines for qsub. PBS Pro takes ``nodes=2:ppn=4`` as Torque does."""
         nodes = self.resources.replace("{nodes}", str(spec.nodes)).replace("{tasks}", str(spec.tasks))
         found = [f"-N {spec.name}", f"-l {nodes}", f"-l walltime={clock(seconds(self.time))}", "-r n"]
-        # PBS writes the file of -o when the job ends.
+        # PBS writes its own output file (-o) only when the job ends
         found += ["-S /bin/bash", "-j oe", f"-o {spec.folder}/pbs.txt"]
         found += [f"-q {self.queue}"] if self.queue else []
         found += [f"-A {self.account}"] if self.account else []
@@ -117,7 +117,7 @@ def described(number: str, *options: str) -> dict[str, str]:
         fields = fields_of(output := call("qstat", *options, "-f", number))
     except CommandRejected as refused:
         if "has finished" in refused.answer and not options:
-            return described(number, "-x")  # the history of PBS Pro has it
+            return described(number, "-x")  # ended jobs are in the history of PBS Pro
         if re.search("unknown job|has finished", refused.answer, re.IGNORECASE):
             return {}
         raise
@@ -153,7 +153,8 @@ def _job(fields: dict[str, str]) -> Job:
 def _ended(fields: dict[str, str], late: bool) -> str:
     """Return the state of an ended job. `late`: it had used all its time."""
     exit = fields.get("exit_status", "")
-    state = EXITS.get(exit, "FAILED") if exit else "CANCELLED"  # cancelled in the queue
-    if state == "COMPLETED":  # substate 91: PBS Pro has cancelled it
+    # without an exit status, the job was cancelled in the queue
+    state = EXITS.get(exit, "FAILED") if exit else "CANCELLED"
+    if state == "COMPLETED":  # PBS Pro marks cancelled jobs by substate 91
         return "CANCELLED" if fields.get("substate") == "91" else state
     return "TIMEOUT" if late and state != "OUT_OF_MEMORY" else state

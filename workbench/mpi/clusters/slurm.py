@@ -21,7 +21,8 @@ from workbench.mpi.clusters.batch.queue import CommandRejected, UnknownOutput, c
 COLUMNS = "%i|%T|%r|%L|%M|%D|%C|%N|%S"
 # Patterns of a job's number and state, as Slurm writes them.
 NUMBER_PATTERN, STATE_PATTERN = r"\d[\w.+\[\],%-]*", r"[A-Z][A-Z_]+"
-# Options that the script sets. sbatch also takes any unambiguous prefix of a name, so prefixes are refused as well.
+# Options that the script itself sets, which the user may not. sbatch accepts unambiguous prefixes of names, so these
+# are refused, too.
 OWN_OPTIONS = (
     *("account", "array", "chdir", "error", "export", "help", "input", "job-name", "nodes", "no-requeue"),
     *("ntasks", "ntasks-per-node", "output", "parsable", "partition", "requeue", "test-only", "time"),
@@ -152,8 +153,8 @@ def from_accounting(number: str) -> Job:
     """Return a job that squeue no longer lists, some minutes after its end, from sacct if accounting is on."""
     try:
         states = call("sacct", "-n", "-X", "-P", "-o", "State", "-j", number).split()
-    except ClusterError:  # there is no accounting
+    except ClusterError:  # accounting is off
         states = []
-    # More words may follow, as in CANCELLED by 1000.
+    # only the first word is the state, as in "CANCELLED by 1000"
     known = states and re.fullmatch(STATE_PATTERN, states[0])
     return Job(number, states[0] if known else FORGOTTEN)

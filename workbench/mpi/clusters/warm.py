@@ -13,7 +13,8 @@ class Pools:
     """Pools by cluster and number of ranks. Thread safe."""
 
     def __init__(self) -> None:
-        self._pools: list[tuple[Cluster, Pool]] = []  # pools with the clusters that they were requested for
+        # pairs of the cluster for which a pool was requested, and the pool
+        self._pools: list[tuple[Cluster, Pool]] = []
         self._over: list[Pool] = []  # ended pools, kept because a run may still need the reason
         self._lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Real computations, extended to their drawn times."""
+"""Real computations, each followed by a wait until its drawn time is over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from workbench.mpi.engine.lookahead import LookaheadWork, lookahead_ranks
 from workbench.mpi.engine.mailbox import Mailbox
 from workbench.mpi.engine.setup import NodeClock, Setup
 
-OVERRUN_TOLERANCE_S = 1e-4  # s beyond the drawn time after which a computation counts as overrun
+# a computation counts as overrun if it exceeds its drawn time by more than this, s
+OVERRUN_TOLERANCE_S = 1e-4
 
 
 class Computing:
@@ -53,7 +54,7 @@ class Computing:
         return value
 
     def _look_ahead(self, work: LookaheadWork, effect: Compute, count: int, start: float, end: float) -> Any:
-        """Compute, then continue as if the drawn time were over."""
+        """Compute, and continue as if the drawn time were over (see `lookahead`)."""
         value = self._compute_real(effect)
         if value is None:
             work.add(effect.round, count, loaded(effect), start, math.inf)
@@ -66,7 +67,7 @@ class Computing:
     def resolve_lookahead(self, moment: float) -> None:
         """Record a leaf's lookahead work up to `moment`, and set the node's clock back to it.
 
-        `moment`: s, when a newer model came or the run ended.
+        `moment`: time at which a newer model arrived or the run ended, s.
         """
         if self.lookahead is not None and self.lookahead.work:
             self.lookahead.resolve(moment)

@@ -43,13 +43,13 @@ class Control:
         self.wakeup.notify(ranks, CONTROL)
 
     def poll(self) -> list[tuple[int, dict[str, Any], bytes]]:
-        """Return the control messages that have come: sender, fields, bytes."""
+        """Return the control messages that have arrived: sender, fields, bytes."""
         self.wakeup.control_pending = False
         if self._out:
             self._out = [entry for entry in self._out if not _sent(entry[0])]
         found = []
         status = MPI.Status()
-        # The first probe may only let MPI make progress
+        # probed twice, because the first probe may only let MPI make progress
         while message := self._probe(status) or self._probe(status):
             buffer = np.empty(status.Get_count(MPI.BYTE), dtype=np.uint8)
             message.Recv([buffer, MPI.BYTE])
@@ -62,7 +62,7 @@ class Control:
         try:
             return self.comm.Improbe(MPI.ANY_SOURCE, TAG, status)
         except MPI.Exception:
-            self.comm.Ack_failed()  # receiving from any source is possible again from now on
+            self.comm.Ack_failed()  # after this call, receiving from any source is possible again
             return None
 
     @property

@@ -64,7 +64,7 @@ class Learner(Numbers):
         if isinstance(work, Blend) or effect.batch is not None or work.samples * self.problem.size <= piece:
             return [effect]
         samples = np.cumsum(self.plan.sizes[work.parts])
-        number = (samples - 1) * self.problem.size // piece  # number of the piece in which each part ends
+        number = (samples - 1) * self.problem.size // piece  # index of the piece in which each part ends
         cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(work.parts)]
         return [effect._replace(work=self._segment_of(work, slice(a, b))) for a, b in pairwise(cuts)]
 
@@ -90,7 +90,7 @@ class Learner(Numbers):
         return total
 
     def commit(self, round: int, gradient: Any, residual: float, share: float = 1.0) -> tuple[Array, float]:
-        """Update the model. A scheme that received nothing may commit 0."""
+        """Update the model. `gradient` may be 0 if the scheme has received no answer."""
         estimate = np.empty(self.model.shape)
         estimate[...] = gradient
         problem = regularised(self.problem, share)

@@ -16,8 +16,9 @@ from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.contract.protocol import MODEL, PEER_LOST, Message
 from workbench.core.engine.timeline import COUNTS, EVENT_COLUMNS, Event, Timeline
 
-COMMITTED = "committed"  # message with the gradient from a committer to the master; no message of a scheme
-# The last two are in us of processor time: in total, and in computing.
+# kind of the message with the gradient from a committer to the master, which does not belong to the scheme
+COMMITTED = "committed"
+# names of counts; the last two are processor times in us, in total and in computing
 COUNTERS = (*COUNTS, "computed", "overrun", "rejected", "abandoned", "busy", "worked")
 
 
@@ -28,11 +29,12 @@ class Ledger:
         self.rank, self.rounds, self.record, self.width = rank, rounds, record, width
         self.counts = {name: array("q", bytes(8 * (rounds + 1))) for name in COUNTERS}
         self.commits = np.full((rounds + 1, 2), np.nan)  # time, s; residual
-        self.end = 0  # number of rounds with any entry
+        self.end = 0  # number of rounds that have entries
         self.events: list[Event] = []
         self.handled = 0
         self.used = 0.0  # processor time at the last `spent`, s
-        self.refusals: list[tuple[int, int, str]] = []  # round (-1: unknown), sender, reason
+        # rejected messages: round (-1: unknown), sender, reason
+        self.refusals: list[tuple[int, int, str]] = []
         # Callbacks. `done`: round, seconds, samples of work. `came`: sender, floats, sent, begun and end of an answer.
         self.done: Callable[[int, float, int], None] | None = None
         self.came: Callable[[int, int, float, float, float], None] | None = None
@@ -48,7 +50,10 @@ class Ledger:
         self.add("worked", round, int(1e6 * max(self.used - worked_from, 0.0)))
 
     def _place(self, round: int, last: int) -> int:
-        """Return the index of a round in the counts: rounds below 0 count as 0, and those above `last` as `last`."""
+        """Return the index of a round in the counts.
+
+        Rounds below 0 count as round 0, and those above `last` as `last`.
+        """
         place = round if 0 <= round <= last else max(0, min(round, last))
         if place >= self.end:
             self.end = place + 1

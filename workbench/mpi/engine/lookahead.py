@@ -45,7 +45,7 @@ class LookaheadWork:
         self.work.append((round, samples, load, start, end, overrun))
 
     def resolve(self, moment: float) -> None:
-        """Record the work that was done or begun by `moment`, when a newer model came or the run ended."""
+        """Record the work that was done or begun by `moment`, when a newer model arrived or the run ended."""
         for round, samples, load, start, end, overrun in self.work:
             if start <= moment + ABS_TOL:
                 self.ledger.add("started", min(round, self.ledger.rounds - 1), samples)
@@ -62,19 +62,19 @@ class ModelArrivals:
 
     def __init__(self, leaves: Iterable[int]) -> None:
         self.leaves = frozenset(leaves)
-        self.rounds: list[int] = []  # ascending
+        self.rounds: list[int] = []  # round of each model, ascending
         self.models: list[tuple[float, Sequence[int]]] = []  # arrival time and receivers of each model
 
     def add(self, round: int, arrives: float, to: Sequence[int]) -> None:
         """Add a model that was sent."""
         self.rounds.append(round)
         self.models.append((arrives, to))
-        # An answer to an older model counts as late instead of dropped
+        # old models are forgotten; an answer to one of them then counts as late instead of dropped
         if len(self.rounds) > 2 * CACHED_ROUNDS:
             del self.rounds[:CACHED_ROUNDS], self.models[:CACHED_ROUNDS]
 
     def newest(self) -> tuple[int, frozenset[int]]:
-        """Return the round of the newest model, and the children that send ahead and were sent it."""
+        """Return the round of the newest model, and the children that send ahead and to which it was sent."""
         round = self.rounds[-1] if self.rounds else -1
         models = self.models[bisect_left(self.rounds, round) :]
         return round, self.leaves & {child for _, to in models for child in to}

@@ -1,6 +1,6 @@
 """Mailbox of a rank: messages from the transport pass the port of the emulated link into the inbox of the program.
 
-A rank never blocks. It polls and sleeps in turn, and sleeps longer while nothing comes.
+A rank never blocks. It alternately polls and sleeps, and its sleeps grow while no message arrives.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from workbench.mpi.engine.ports import Port
 from workbench.mpi.engine.setup import NodeClock, RankContext, Setup
 from workbench.mpi.engine.wire import named
 
-INTERVAL_GROWTH = 1.6  # factor between sleeps while nothing comes
-# Reasons for rejecting a message in addition to which the answer itself may still come
+INTERVAL_GROWTH = 1.6  # growth of successive sleeps while no message arrives
+# reasons for which a rejected message is only a copy, so that the answer itself may still arrive
 LATE_COPIES = ("sent twice", "of another run", "of another sender")
 
 
@@ -39,7 +39,7 @@ class Mailbox:
             self.port = Port(setup.link, self.inbox.late, setup.delays.ties, models)
         self.polled_at = 0.0  # time of the last poll
         self.notified = False  # whether a lost child was reported since the last poll
-        self.eager = 0.0  # s of polling before it sleeps
+        self.eager = 0.0  # time of polling before the rank sleeps, s
         self.broken: QuorumLost | None = None  # why the run cannot continue
         self.known_dead: set[int] = set()
         # Work to be done while this node waits, so that it delays no other node
@@ -55,7 +55,7 @@ class Mailbox:
 
     def wait(self, check: Callable[[], Any], interval: polling.PollInterval, until: float = math.inf) -> Any:
         """Poll until `check` returns something other than None, and return it. Return None at time `until`."""
-        answer = check()  # messages that are here already come first
+        answer = check()  # first without a poll, for messages that were received already
         return self.poll(check, interval, until) if answer is None else answer
 
     def poll(self, check: Callable[[], Any], interval: polling.PollInterval, until: float) -> Any:
@@ -89,13 +89,13 @@ class Mailbox:
         self.wait(lambda: self.find({}, until), self.timer_interval, until)
 
     def poll_transport(self, awake: float = 0.0) -> bool:
-        """Receive what has come, or comes until `awake`. Return whether something has."""
+        """Receive the messages that have arrived, or that arrive until `awake`. Return whether there are any."""
         self.polled_at = now = time.monotonic()
         if now >= self.idle_at or self.transport.wakeup.control_pending:
             self.idle_at = self.idle()
         letters = self.transport.poll(now, awake)
         if letters and self.port is None:
-            now = time.monotonic()  # a message cannot come before it was sent
+            now = time.monotonic()  # a message cannot arrive before it was sent
         floor = self.inbox.floor
         for (_, round, sender, number, _, floats, sent, arrives, kind), value in letters:
             message = named(Message, (sender, kind, round, number, value))
@@ -128,7 +128,7 @@ class Mailbox:
                 raise QuorumLost(-1, self.clock.round, [rank])
 
     def notify_lost(self, rank: int, reason: str | None, round: int) -> None:
-        """Report that a child will not answer: never again, or, with a reason, in one round."""
+        """Report that a child will not answer any longer or, with a reason, not in this round."""
         self.notified = True
         message, now = Message(rank, PEER_LOST, round, 0, reason), time.monotonic()
         if self.port is not None:
@@ -174,7 +174,7 @@ class Mailbox:
         return self.inbox.find(match) if self.inbox else None
 
     def overdue(self, check: Callable[[], int | None], port: Port, end: float) -> int | None:
-        """Wait for a message that should have come by now, from a rank that sends ahead.
+        """Wait for a message that is due, from a rank that sends ahead.
 
         Such a rank sends before its answer is due. The answer is missing only if a machine is slow.
         """
@@ -191,7 +191,8 @@ class Mailbox:
     def close(self, effect: Close) -> None:
         """Drop the messages that are no longer wanted."""
         now = self.clock.now
-        for message, through, sent, floats in self.inbox.close(*effect):  # received, and not used
+        # these messages were received and not used
+        for message, through, sent, floats in self.inbox.close(*effect):
             if self.port is None:
                 self.ledger.received(message, floats, sent, through, through)
             self.ledger.add("stale", message.round)

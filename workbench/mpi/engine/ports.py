@@ -1,11 +1,11 @@
-"""Port of a receiver on the emulated link: it decides when a message that is here physically has arrived.
+"""Port of a receiver on the emulated link: it decides when a message that was really received counts as arrived.
 
 The rules are those of the virtual clock. One message at a time passes the port, in order of arrival. A message that is
 no longer wanted at its turn is refused and takes no time. A transfer whose round is over is cut off. Models from the
 parent do not use the port. Times are absolute seconds on the run's clock.
 
-Of messages due at the same time (within `ABS_TOL`), the sender with the lower drawn tie-break goes first, if both are
-here by then. A message that comes physically after its due time is taken when it comes.
+If two messages are due at the same time (within `ABS_TOL`) and were received by then, the sender with the lower drawn
+tie-break is first. A message that is really received after its due time is processed when it is received.
 """
 
 from bisect import bisect_right, insort
@@ -40,7 +40,7 @@ class Delivery(NamedTuple):
 
 
 class Port:
-    """Port with the messages that the program has not got yet.
+    """Port, with the messages that were not passed to the program yet.
 
     `late(message)`: whether a message is no longer wanted. `ties(round)`: tie-breaks of the workers. `model_arrivals`:
     arrivals of this node's models at the children that send ahead.
@@ -64,7 +64,7 @@ class Port:
         self.downlink: list[PendingMessage] = []  # models, and reports of lost peers
         # Message in transfer: message, begun, end
         self.current: tuple[PendingMessage, float, float] | None = None
-        # Sender -> newest round, and last number in it, of the messages that are here physically.
+        # sender -> newest round, and last number in it, of the messages that were really received
         self.last_received: dict[int, tuple[int, int]] = {}
         self._serial = 0
 
@@ -72,7 +72,7 @@ class Port:
         return bool(self.queue or self.downlink or self.current)
 
     def put(self, message: Message, sent: float, at: float, floats: int) -> None:
-        """Add a message that is at the port at time `at`, unless its sender would not have sent it."""
+        """Add a message that is due at the port at time `at`, unless its sender would not have sent it."""
         self._serial += 1
         self.last_received[message.src] = max(
             (message.round, message.number), self.last_received.get(message.src, (-1, 0))
@@ -156,7 +156,7 @@ class Port:
         """Return whether a living rank that sends ahead has not yet answered the newest model completely.
 
         All workers send the same number of answers in a round. So a rank's answers are incomplete if another rank's
-        answer with a higher number is here. Without any answer yet, one answer is enough.
+        answer with a higher number is here. Before the first answer, one answer per rank is expected.
         """
         round, model = self.model_arrivals.newest()
         last = max([heard for heard in self.last_received.values() if heard[0] == round], default=(round, 0))

@@ -48,7 +48,7 @@ from workbench.mpi.engine.mailbox import Mailbox
 from workbench.mpi.engine.setup import NodeClock, RankContext, Setup
 from workbench.mpi.engine.wire import Envelope, named
 
-# Max share of the time to a deadline that a slow machine may use up; beyond it, the deadline moves (`_patience`)
+# max share of the time to a deadline by which a slow machine may be late; above it, the deadline moves (`_patience`)
 MAX_HIDDEN_SHARE = 0.5
 
 
@@ -58,9 +58,9 @@ class RankEngine:
     def __init__(self, setup: Setup, context: RankContext) -> None:
         self.setup, self.context, self.rank = setup, context, context.rank
         self.transport, self.learner, self.ledger = context.transport, context.learner, context.ledger
-        # Answers that the program took, in order: round, rank, number
+        # answers that the program has received, in order: round, rank, number
         self.answers: list[tuple[int, int, int]] = []
-        # number of each worker's answers that the program took, if workers count their own steps
+        # number of answers of each worker that the program has received, if workers count their own steps
         self.steps = np.zeros(0, dtype=np.int64)
         if setup.scheme.self_paced:
             self.steps = np.array([setup.step_of(worker) for worker in range(1, setup.plan.ranks)])
@@ -71,7 +71,7 @@ class RankEngine:
         self.ledger.used = time.process_time()
         # Time at which the newest model was sent, and the node's delay behind its clock then, s.
         self.begun = self.clock.now, 0.0
-        # Slices of the explicit ring that came before their turn
+        # slices of the explicit ring that arrived before their turn
         self.slices: dict[tuple[int, int], Any] = {}
         self.handlers: dict[type, Callable[[Any], Any]] = {
             Compute: self.computing.compute,
@@ -113,7 +113,7 @@ class RankEngine:
         try:
             self.drive(self.program)
         finally:
-            self.computing.resolve_lookahead(time.monotonic())  # work whose drawn time is not over
+            self.computing.resolve_lookahead(time.monotonic())  # for work whose drawn time is not over
             self.mailbox.run_deferred()
 
     def drive(self, program: Generator[Any, Any, Any]) -> Any:
@@ -131,7 +131,7 @@ class RankEngine:
 
     def _recv(self, effect: Recv) -> Message | None:
         match, until, end, mailbox, clock = effect.match, math.inf, math.inf, self.mailbox, self.clock
-        if effect.until is not None:  # rounded up, so that the node's clock is not below it afterwards
+        if effect.until is not None:  # rounded up, so that the node's clock is not before the time afterwards
             until = max(math.nextafter(clock.zero + effect.until, math.inf), clock.now)
             end = self._patience(until)
         limit = until + ABS_TOL  # a message that arrives exactly at a deadline counts as before it
@@ -143,7 +143,8 @@ class RankEngine:
                 place = mailbox.overdue(check, mailbox.port, until + clock.slack)
             if place is None:
                 clock.advance(until)
-                if self.setup.plan.versions > 1:  # the answers do not show where its rounds end
+                # with several versions, the answers do not show where rounds end, so deadlines are logged
+                if self.setup.plan.versions > 1:
                     self.answers.append((clock.round, NO_RANK, 0))
                 return None
         message, through = mailbox.take(place)
@@ -182,7 +183,7 @@ class RankEngine:
     def _send(self, effect: Send) -> None:
         floats, kind, clock = effect.floats, effect.kind, self.clock
         floats = self.setup.floats if floats is None else floats
-        if kind == MODEL:  # a round begins
+        if kind == MODEL:  # the model begins a round
             clock.advance(clock.now)
             self.begun = clock.now, time.monotonic() - clock.now
         sent = clock.sending_time()

@@ -26,7 +26,7 @@ class Reduce:
         self.under_way = False
         n = workers.size
         self.floats, self.width = floats, width
-        # The vector, then each worker's time of entry as two values whose sum is exact
+        # the vector, followed by each worker's time of entry, as two values whose sum is exact
         self.buffer: Array = np.empty(floats + 2 * n, np.dtype(f"f{width}"))
         self.finish = np.empty(n)
         self.port_free = np.zeros(n)

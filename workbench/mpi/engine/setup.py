@@ -16,7 +16,7 @@ from workbench.core.contract.scheme import Scheme
 from workbench.mpi.engine.learner import Learner
 from workbench.mpi.engine.ledger import Ledger
 
-if TYPE_CHECKING:  # a notebook that follows runs needs no MPI, whose import starts MPI and takes a second
+if TYPE_CHECKING:  # only for types: a notebook that follows runs needs no MPI, whose import takes a second
     from workbench.mpi.engine.transport import Transport
 
 Emulate = Literal["all", "delays", "nothing"]
@@ -35,7 +35,7 @@ class Setup:
     emulate: Emulate = "all"
     decode_rate: float | None = None
     first: int = 0  # first round
-    # First step of each worker, if workers count their own steps. Empty: steps are rounds.
+    # first step of each worker, if workers count their own steps; empty if steps are rounds
     steps: Sequence[int] = ()
     record: bool = True  # whether to record events
     faults: Sequence[Fault] = ()
@@ -48,7 +48,7 @@ class Setup:
 class NodeClock:
     """Time and round of a node. Without emulated links, the time is the machine's."""
 
-    slack = 0.05  # max s by which a node's clock may be behind the machine's
+    slack = 0.05  # max time by which a node's clock may be behind the machine's, s
 
     def __init__(self, emulated: bool, first: int) -> None:
         self.emulated, self.round = emulated, first

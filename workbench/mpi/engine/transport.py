@@ -42,10 +42,10 @@ class BufferPool:
         self.floats, self.width = floats, width
         self.all: list[Buffer] = []
         self.newest = 0
-        self.idle = 0  # number of references to a buffer's memory without views
+        self.idle = 0  # number of references to the memory of a buffer that has no views
 
     def take(self) -> Buffer:
-        """Return an unused buffer, the one that is unused for longest. Add one only if all are in use."""
+        """Return the buffer that has been unused for longest. If all are in use, add one."""
         for _ in self.all:
             self.newest = (self.newest + 1) % len(self.all)
             buffer = self.all[self.newest]
@@ -150,7 +150,8 @@ class Transport:
         self.sent_goodbye: set[int] = set()
         self.sent_serial = 0
         self.next_progress = 0.0  # time of the next test of the pending sends
-        self.outputs: list[tuple[MPI.Request, Words, int]] = []  # request, the memory that it reads, receiver
+        # pending sends: request, the memory that it reads, receiver
+        self.outputs: list[tuple[MPI.Request, Words, int]] = []
         self.model_out: dict[int, MPI.Request] = {}  # peer -> request of the model on its way to it
         # Peer -> newest model, which waits until the one in `model_out` has been sent
         self.model_next: dict[int, tuple[Buffer, int, Words]] = {}
@@ -164,7 +165,8 @@ class Transport:
         buffer = self.buffers.take()
         length = encode_message(buffer, envelope, value, self.run, self.sent_serial)
         if newest and self.outputs:
-            self._progress_sends()  # most of the previous models have been sent by now
+            # most previous models have been sent by now, so that their buffers are free
+            self._progress_sends()
         for peer in to:
             if peer in self.dead:
                 continue
@@ -224,17 +226,19 @@ class Transport:
         if self.outputs and (self.model_next or now >= self.next_progress):
             self.next_progress = now + SEND_PROGRESS_INTERVAL_S
             self._progress_sends()
-        for i in self.taken:  # the program has used what came from them
+        # the program has used the messages of these peers, so the next receives are posted
+        for i in self.taken:
             if self.open[i]:
                 self.receives[i] = self.slots[i].post()
         self.taken.clear()
         receives = self.receives
-        try:  # a Testsome that finds nothing lets MPI make progress; a message may need two of them to surface
+        # a Testsome without a result lets MPI make progress; a message may become visible only after two of them
+        try:
             done = _testsome(receives) or _testsome(receives) or _testsome(receives) if receives else []
             while not done and time.monotonic() < awake:
-                if self.outputs:  # so that the next model is not delayed
+                if self.outputs:  # pending sends are tested, so that the next model is not delayed
                     self._progress_sends()
-                _yield()  # the other rank may need this core
+                _yield()  # give up the core, which the other rank may need
                 done = _testsome(receives)
         except MPI.Exception:
             return self._one_by_one()
@@ -270,7 +274,7 @@ class Transport:
             self.mark_dead(self.peers[i])
 
     def _taken(self, i: int) -> tuple[Envelope, Any] | None:
-        """Return the message from a peer. The next receive is posted with the next poll."""
+        """Return the received message of a peer, if it is valid. The next receive is posted in the next poll."""
         if not self.open[i]:
             return None
         peer, slots, message = self.peers[i], self.slots[i], None
@@ -310,7 +314,7 @@ class Transport:
 
     @property
     def drained(self) -> bool:
-        """Whether all goodbyes have come, and nothing is left to send."""
+        """Whether all goodbyes have arrived, and nothing is left to send."""
         return not self.outputs and not any(self.open)
 
     def free(self) -> None:

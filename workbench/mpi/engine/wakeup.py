@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 MESSAGE, CONTROL = b"m", b"w"
-MAX_BYTES_PER_READ = 4096  # one read takes up to this many notifications together
-MAX_OPEN_PIPES = 400  # max write ends kept open; a process may often open only about 1000 files
+MAX_BYTES_PER_READ = 4096  # max bytes (notifications) per read
+# max number of write ends that stay open, because a process may often open only about 1000 files
+MAX_OPEN_PIPES = 400
 
 
 class WakeupPipe:
@@ -27,7 +28,7 @@ class WakeupPipe:
     def __init__(self, folder: Path | None = None, rank: int = 0) -> None:
         self.folder = folder
         self._read_fd: int | None = None
-        self.control_pending = False  # a control message was announced and has not been read yet
+        self.control_pending = False  # whether a control message was announced and has not been read yet
         self._write_fds: dict[int, int] = {}  # rank -> write end of its pipe
         if folder is not None and hasattr(os, "mkfifo"):
             with contextlib.suppress(OSError):

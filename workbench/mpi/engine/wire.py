@@ -20,17 +20,18 @@ from workbench.core.base.errors import WorkbenchError
 from workbench.core.base.types import Array
 from workbench.core.contract.links import BYTES_PER_FLOAT
 
-# Fields of `Envelope`, after the checksum of all that follows. Magic number and type of the value precede the kind.
+# Format of the header: checksum of all that follows, then the fields of `Envelope`. Magic number and type of the value
+# precede the kind.
 _FIELDS = struct.Struct("<QQqIIIIddIc27s")
 HEADER = _FIELDS.size  # bytes
 HEADER_WORDS = HEADER // 8  # 64-bit words
-# Codes of the value's type; for vectors by the bytes of a value
+# codes of the type of the value: none, number, or vector (by the bytes of a value)
 _EMPTY, _SCALAR, _VECTOR = b"n", b"s", {8: b"d", 4: b"f"}
 _MAGIC = 0x57420004
-_MAX_CRC_WORDS = 256  # max words for which a CRC is faster than sums
+_MAX_CRC_WORDS = 256  # max number of words up to which a CRC is faster than sums
 _add = np.add.reduce
 Words = NDArray[np.uint64]
-named = tuple.__new__  # makes a named tuple without a Python function call
+named = tuple.__new__  # function that makes a named tuple without a call of Python code
 
 
 class Envelope(NamedTuple):
@@ -102,7 +103,8 @@ def _table(words: Words) -> tuple[Words | None, Words]:
     words = words[1:]
     if len(words) < _MAX_CRC_WORDS:
         return None, words
-    columns = 2 * math.isqrt(len(words))  # adding rows up costs more than adding within rows
+    # more columns than rows, because sums over rows cost more than sums within rows
+    columns = 2 * math.isqrt(len(words))
     rows = len(words) // columns
     return words[: rows * columns].reshape(rows, columns), words[rows * columns :]
 
@@ -141,8 +143,8 @@ def _shape(value: Any, width: int) -> tuple[bytes, int]:
 def decode_message(buffer: Buffer, length: int | None, run: int, sender: int) -> tuple[Envelope, Any]:
     """Read a message of `length` bytes from `sender`. Vectors are views of the buffer.
 
-    `length`: None takes the header's. Raises `MessageRejected` if the message is truncated, damaged, of another run or
-    sender, or not finite.
+    `length`: None for the length in the header. Raises `MessageRejected` if the message is truncated, damaged, of
+    another run or sender, or not finite.
     """
     if length is not None and length < HEADER:
         raise MessageRejected("truncated")

@@ -26,11 +26,11 @@ from workbench.core.base.settings import SettingError
 from workbench.mpi.launch.package import BOOT_CODE, GREETING_MARK, LOGIN_READ, Package, booted
 from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
-# Modules that run at the other end
+# modules that run at the other end of a connection: agent of a site, process on a host
 AGENT, HOST = "workbench.mpi.clusters.agent", "workbench.mpi.launch.hosts.host"
 CLOSE_TIMEOUT_S = 3.0  # seconds in which a connection may end by itself, before it is killed
 MAX_LOGIN_BYTES = 2**16  # max bytes of a login's output before the first message
-# Max bytes of a login's output that are quoted, and s in which they are read
+# max bytes of a login's output that an error quotes, and s in which they are read
 QUOTED_BYTES, QUOTED_S = 400, 0.2
 LOGIN = "~/.bashrc and the like must write and read nothing in shells without a terminal"
 _LENGTHS = struct.Struct(">QQ")
@@ -91,7 +91,7 @@ class Connection:
             ) from None
         remote = " ".join(shlex.quote(argument) for argument in booted(gateway.python, module))
         streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
-        # A new session keeps Ctrl-C from it.
+        # in a new session, so that Ctrl-C does not reach the process
         command = [*gateway.command, f"exec {remote}"]
         try:
             self.process = subprocess.Popen(command, **streams, start_new_session=True)
@@ -147,7 +147,7 @@ class Connection:
             os.set_blocking(pipe, True)
 
     def _answer(self) -> bytes:
-        """Return the line that contains whether the host has the package, with the login's output before it."""
+        """Return the first answer (whether the host has the package), with any output of the login before it."""
         until, text = time.monotonic() + self.gateway.patience, b""
         while GREETING_MARK not in text or not text.endswith(b"\n"):
             left = max(until - time.monotonic(), 0.0)
@@ -179,7 +179,7 @@ class Connection:
                     progress(*answer[0]["progress"])
             except (OSError, EOFError, ValueError) as error:
                 raise self._lost(error) from None
-            except BaseException:  # the late answer would be taken for the next one
+            except BaseException:  # closed, because the late answer would count as that of the next question
                 self.close()
                 raise
         if "error" in answer[0]:
@@ -187,7 +187,7 @@ class Connection:
         return answer
 
     def _next_message(self) -> tuple[dict[str, Any], bytes]:
-        """Return the next message. It may take any time to begin, since the work may take long."""
+        """Return the next message. There is no time limit before its beginning, because the work may take long."""
         select.select([self._out], [], [])
         message, data = read_message(self._out, self.gateway.patience)
         progress = message.get("progress", ["", 0, 0])
@@ -249,7 +249,7 @@ class Connection:
 
 
 class _Answer(dict[str, Any]):
-    """Answer of another machine, which may lack fields."""
+    """Fields of an answer of another machine. A missing field raises an error of one sentence."""
 
     def __missing__(self, key: str) -> Any:
         raise ClusterError(
@@ -289,9 +289,9 @@ def write_message(stream: IO[bytes], message: dict[str, Any], data: bytes = b"")
 def read_message(
     stream: IO[bytes], patience: float | None = None, until: float = math.inf
 ) -> tuple[dict[str, Any], bytes]:
-    """Wait for a message. Raises EOFError if none comes, and ValueError if it is not a message.
+    """Wait for a message. Raises EOFError if none arrives, and ValueError if it is not a message.
 
-    `patience`: seconds of silence, before or inside the message, after which none comes. The stream must then be an
+    `patience`: seconds of silence, before or inside the message, after which waiting ends. The stream must then be an
     unbuffered file. `until`: time of `time.monotonic` by which the message has to be complete. Lengths are compared
     with the limits before memory is allocated.
     """

@@ -1,9 +1,9 @@
 """Transfer of what is new in a run folder on another machine into the local one.
 
-Rows, models and the like are only appended to. Missing bytes are requested by their offset, so the same piece may come
-twice. Small files are replaced as a whole: a checkpoint after the rounds that it depends on, and ended.json last. Rows
-are requested at once. Models and checkpoints get a limited share of the time, so that followers do not take the network
-from the run.
+Rows, models and the like are only appended to. Missing bytes are requested by their offset, so it does no harm if a
+piece is sent twice. Small files are replaced as a whole: a checkpoint after the rounds that it depends on, and
+ended.json last. Rows are requested immediately. Models and checkpoints get a limited share of the time, so that
+followers do not slow down the run's network.
 """
 
 import os
@@ -96,7 +96,8 @@ class Mirror:
         self.deltas = DeltaRequest(
             {name: here.get(name, 0) - bases.get(name, 0) for name in {**here, **bases}}
         )
-        self.asked = self.free = 0.0  # time of the last question; time from which models are requested
+        # time of the last request; time from which on models may be requested again
+        self.asked = self.free = 0.0
 
     @property
     def due(self) -> bool:

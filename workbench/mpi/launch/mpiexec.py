@@ -19,12 +19,11 @@ from workbench.mpi.launch.poolfolder import SHARED_MEMORY_FOLDER
 from workbench.mpi.launch.processes import RANKS_MODULE
 
 STUB = str(Path(__file__).with_name("rank") / "stub.py")
-MEGABYTES_PER_RANK = 45  # MB of a rank, measured without shared pages
-FILES_PER_RANK, FILES_OF_MPIEXEC = 4, 26  # open files of mpiexec, measured: per process, and fixed
-# MB of shared memory. Open MPI makes a file of 16 MB per rank if they fit, and uses little of it.
+MEGABYTES_PER_RANK = 45  # measured memory of a rank without shared pages, MB
+FILES_PER_RANK, FILES_OF_MPIEXEC = 4, 26  # measured numbers of open files of mpiexec: per rank, and fixed
+# needed shared memory in MB, in total and per rank; Open MPI makes a file of 16 MB per rank, and uses little of it
 SHARED_MEGABYTES, SHARED_MEGABYTES_PER_RANK = 17.0, 0.15
 # Variables with which batch systems and other launchers describe their own jobs: Slurm, PBS, LSF, Grid Engine, Cobalt,
-# LoadLeveler, Flux, OAR, ALPS, PALS, and the launcher that has started this process as a rank.
 # LoadLeveler, Flux, OAR, ALPS, PALS, and the launcher that has started this process as a rank.
 _JOBS = (
     "SLURM SALLOC_ SBATCH_ SRUN_ PBS_ LSB_ LSF_ SGE_ PE_HOSTFILE COBALT_ LOADL_ FLUX_ OAR_ ALPS_ BASIL_ PALS_"

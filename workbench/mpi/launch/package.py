@@ -14,10 +14,10 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-# First line of `BOOT_CODE`. Anything else in its place shows that the login has read a part of it.
+# First line of `BOOT_CODE`. If it does not arrive as the first line, a login script has read a part of the code.
 FIRST_LINE = b"# workbench\n"
 LOGIN_READ = "the login read what is meant for the workbench"
-# Begins the line with which a host answers. Other output of a login shell is skipped.
+# beginning of the line with which a host answers; other output of a login shell is skipped
 GREETING_MARK = b"workbench-boot "
 # Folder of the packages on a host, in Python that runs there.
 _ROOT = (
@@ -26,12 +26,14 @@ _ROOT = (
 )
 # Moves the current folder to the end of the path, so that no file of the user there hides another module.
 LOWEST_PATH_CODE = "import sys;sys.path.sort(key=lambda place:not place)"
-# Runs a module of the package. Arguments: the archive's key (or the path of a folder), the module, its arguments.
+# Python code that runs a module of the package; arguments: key of the archive (or path of a folder), module, its
+# arguments
 START_CODE = (
     f"{LOWEST_PATH_CODE};import os,runpy;sys.path.insert(0,os.path.join({_ROOT},sys.argv[1]));del sys.argv[:2];"
     "runpy.run_module(sys.argv[0],run_name='__main__',alter_sys=True)"
 )
-# Gets the package if it is missing, then calls main(input, output, fields) of a module. `i`: the input.
+# Python code that receives the package if it is missing, and calls main(input, output, fields) of a module; `i` is the
+# input
 BOOT_CODE = (
     FIRST_LINE
     + f"""\

@@ -33,15 +33,16 @@ from workbench.mpi.launch.processes import ProcessId
 # Prefix of lines that a rank prints for the supervisor: up, done, or failed and why
 PROGRESS_PREFIX = "workbench:"
 SHARED_MEMORY_FOLDER = Path("/dev/shm")  # Open MPI's shared memory on Linux
-SETTLE_TIME_S = 60.0  # s after which ranks have mapped one another's memory
+# s after which all ranks have mapped the shared memory, so that unmapped files are left over
+SETTLE_TIME_S = 60.0
 PREFIX = "straggler-workbench-"  # prefix of a pool's folder in SHARED_MEMORY_FOLDER
 LOGS = "logs"  # folder of the logs of failed starts, beside that of the pools
-MAX_LOGS = 20  # max number of these logs
+MAX_LOGS = 20  # max number of logs in that folder
 ARRAYS = "task.npz"  # file in the run folder: the arrays of a task
 
 
 def say(*fields: Any) -> None:
-    """Print a rank's line for the supervisor, in one write, since forked ranks share one pipe."""
+    """Print a line of a rank for the supervisor, in a single write, because forked ranks share one pipe."""
     os.write(1, " ".join(map(str, (PROGRESS_PREFIX, *fields))).encode() + b"\n")
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 RANKS_MODULE, SUPERVISOR_MODULE = "workbench.mpi.launch.rank.main", "workbench.mpi.launch.head.supervisor"
-DAEMONS = ("prted", "prterun", "mpiexec", "ssh")  # ssh holds the connection to a daemon on another host
+# names of the programs of MPI's daemons; an ssh process holds the connection to one on another host
+DAEMONS = ("prted", "prterun", "mpiexec", "ssh")
 TERM_TIMEOUT_S = 5.0  # s between TERM and KILL
 DIES_WITH_PARENT, TIMER_SLACK = 1, 29  # options of prctl: PR_SET_PDEATHSIG, PR_SET_TIMERSLACK
 
@@ -93,7 +94,7 @@ def set_timer_slack(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        prctl(TIMER_SLACK, ctypes.c_ulong(0))  # the default
+        prctl(TIMER_SLACK, ctypes.c_ulong(0))  # 0 restores the default
 
 
 def die_with_parent_argv(how: str, *command: str) -> list[str]:

@@ -41,7 +41,7 @@ from workbench.mpi.launch.processes import ProcessId
 
 T = TypeVar("T")
 PUT_BACK = "put it back, or start a new run"
-# s that a change of scheme is assumed to cost on real processes, before one was measured
+# assumed cost of a change of scheme on real processes, s, as long as none was measured
 ASSUMED_RESTART_S = 0.3
 
 
@@ -57,20 +57,21 @@ class Task:
     record: bool = True
     first: int = 0  # first round
     steps: Sequence[int] = ()  # first step of each worker, see `Setup`
-    offset: float = 0.0  # s that earlier rounds took
+    offset: float = 0.0  # duration of earlier rounds, s
     gradients: bool = False  # whether to save every committed gradient
     checkpoint_every: float = 2.0  # s
     patience: float = 600.0  # s without a round after which the run fails
     cwd: str = field(default_factory=os.getcwd)
     data: Mapping[str, Any] | None = None  # prepared data of every host, see `data_of`; None: found by name
     hashes: Sequence[Sequence[Any]] = ()  # hashes of the data's files, computed once per machine
-    begun: Mapping[str, str] = field(default_factory=dict)  # facts that a resumed run must agree with
-    # By value: a function that returns, for a class and a rank, the class to use instead (for tests).
+    # facts of the start of the run, which a resumed run must match
+    begun: Mapping[str, str] = field(default_factory=dict)
+    # for tests, pickled by value: a function of a class and a rank that returns the class to use instead
     substitutes: str = ""
     # state of the controller of an adaptive run, see `controller_of`
     controller: Mapping[str, Any] | None = None
     code: str = ""  # user-defined classes by value, see `core.base.by_value`; never saved
-    # modules of the package with its classes, so that ranks import no others
+    # modules of the package that define the classes of the run, so that ranks import no others
     homes: Sequence[str] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def task_of(
 
 
 def _named(e: Experiment) -> dict[str, Any]:
-    """Return the experiment's fields with the names of classes, also of those from files that ranks may not see."""
+    """Return the experiment's fields with bare names of classes, even of classes from files that ranks cannot read."""
     spec = e.model_dump(mode="json", context=OWN_KINDS)
     sent_along = {f: thing.__name__ for f, thing in e.problem_spec.model_args().items() if is_own(thing)}
     spec["problem_args"] = {**spec["problem_args"], **sent_along}
@@ -177,7 +178,7 @@ def data_of(e: Experiment) -> dict[str, Any] | None:
         return None
     known = catalogue().get(args.data)
     makes = known is not None and known.bundled and not any(map(is_own, args.model_args().values()))
-    makes &= not isinstance(args.test, str)  # a file on this host only
+    makes &= not isinstance(args.test, str)  # held-out samples in a file exist on this host only
     make = {"problem": e.problem, "problem_args": e.problem_args} if makes else None
     return {"key": data.folder.name, "make": make}
 

@@ -19,9 +19,9 @@ from workbench.core.trace.learning import Learnt, evaluated
 from workbench.core.trace.trace import Trace, run_info
 from workbench.mpi.engine.ledger import COUNTERS, MergedLedgers
 
-MODELS_PER_PASS = 16  # models evaluated in one pass over the data
+MODELS_PER_PASS = 16  # number of models that are evaluated in one pass over the data
 Progress = Callable[[int, int], None]
-# Columns that live rows have, for rounds whose ledgers are lost
+# columns of live rows, which are used for rounds whose ledgers are lost
 _LIVE_COUNTS = ("messages", "bytes", "stale")
 
 
@@ -43,7 +43,7 @@ def put_together(
     rows = records.read_rows(folder)
     first, zero = ended["first"], ended["zero"] or 0.0
     timeline = _after(rows, ledgers.timeline(zero, ended["committers"]), first, ended.get("offset"))
-    # In an all-reduce, workers may be ahead of the master, which only watches
+    # in an all-reduce, workers may be ahead of the master, which only records
     k = min(len(timeline.times), len(rows))
     learnt = learn_again(e, problem, folder, k, losses, progress)
     columns = columns_of(timeline, learnt, k)
@@ -69,7 +69,7 @@ def _with_earlier(
     parts = []
     for stretch, ledgers in earlier:
         found = ledgers.events(stretch.zero)
-        counts = found["round"] < stretch.end  # repeated rounds have their own events
+        counts = found["round"] < stretch.end  # rounds that were repeated later have events of their own
         parts.append({name: column[counts] for name, column in found.items()})
         for name in COUNTERS:
             if name in columns:

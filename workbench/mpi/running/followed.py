@@ -49,7 +49,7 @@ LOSS_TIME_SHARE = 0.1  # max share of the time for losses during a run
 class FollowedRun(Run):
     """Run on real processes that is followed through its folder. Any process may have started it."""
 
-    lock: Lock | None = None  # lock of the run folder, or None for a mere follower
+    lock: Lock | None = None  # lock of the run folder, or None if this process only follows the run
     trust = False  # whether code and cluster of a foreign folder are trusted
 
     def __init__(self, experiment: Experiment, folder: Path) -> None:
@@ -60,7 +60,7 @@ class FollowedRun(Run):
         self._rows = np.zeros((0, len(records.LIVE_COLUMNS)))
         self._problem: Problem | None = None
         self._since = self._spent = 0.0  # time of the first poll; s spent on losses so far
-        self._asked = False  # whether rows were read since the newest loss
+        self._asked = False  # whether rows were read since the newest loss was evaluated
 
     def _so_far(self, first: int) -> Rows:
         """Return the rows from `first` on. Losses are NaN until they are evaluated."""
@@ -178,7 +178,8 @@ class FollowedRun(Run):
     def _read(self) -> None:
         fresh = records.read_next(self.home, len(self._rows))
         if len(fresh):
-            if not len(self._rows):  # imports for the trace, so that a stop need not wait for them
+            # import the modules for the trace early, so that a stop need not wait for them
+            if not len(self._rows):
                 in_background(lambda: [*map(import_module, TRACE_WRITERS)], "workbench-imports")
             self._rows = np.concatenate([self._rows, fresh])
             row = dict(zip(records.LIVE_COLUMNS, fresh[-1], strict=True))
@@ -220,7 +221,7 @@ class FollowedRun(Run):
 
         trace = put_together(self.experiment, self.home, how, self._problem, self.losses, progress)
         texts = tuple(diverged(trace))
-        if error is not None and not texts:  # the losses are finite, so a rank sent invalid values
+        if error is not None and not texts:  # all losses are finite, so a rank has sent invalid values
             raise rebuilt(error)
         self._keep(trace)
         self.warnings += texts

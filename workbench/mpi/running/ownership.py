@@ -23,8 +23,8 @@ from workbench.mpi import clusters
 from workbench.mpi.clusters import Cluster
 from workbench.mpi.launch.site import RunOwner
 
-HAND_IN_TIMEOUT_S = 600.0  # s after which a run that no rank has taken is given up
-STOP_TIMEOUT_S = 60.0  # s that a run has to end after a stop request, before it counts as under way
+HAND_IN_TIMEOUT_S = 600.0  # s after which a run that no rank has begun counts as abandoned
+STOP_TIMEOUT_S = 60.0  # s in which a run must end after a stop request; after that it counts as still active
 POLL_INTERVAL_S = 0.05  # s
 # Fields of ended.json, with their types.
 END: dict[str, Any] = {
@@ -89,7 +89,7 @@ def check_whole(home: Path, experiment: Experiment, counted: bool = True) -> Non
 
     counted: check the number of rounds. To resume a run, only the rounds of its checkpoint are needed.
     """
-    if not (home / ENDED).is_file():  # a broken run; its checkpoint has its own checksum
+    if not (home / ENDED).is_file():  # the run was aborted; its checkpoint has a checksum of its own
         return
     floats = experiment.shape()[1]
     records.check_kept(home, experiment.rounds, floats)
@@ -144,7 +144,7 @@ def _cluster(home: Path, fields: dict[str, Any], trust: bool) -> Cluster:
 
 
 def soon(home: Path) -> bool:
-    """Return whether a run that was not handed in yet may still be handed in."""
+    """Return whether a run that was not submitted to a pool yet may still be submitted."""
     return time.time() - (home / TASK).stat().st_mtime < HAND_IN_TIMEOUT_S or Lock(home / RUN_LOCK).locked
 
 
@@ -157,7 +157,7 @@ def _owner_record(home: Path) -> dict[str, Any] | None:
 def _under_way(home: Path, trust: bool) -> bool:
     """Return whether the processes of this run are alive, after fetching their newest results."""
     if (home / ENDED).exists() or (holder := owner_of(home, trust)) is None:
-        return False  # the client no longer has the lock, so it will not submit the run
+        return False  # the client has lost the lock, so it will not submit the run
     holder.look()
     there = holder.is_alive
     holder.release()

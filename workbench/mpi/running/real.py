@@ -44,7 +44,7 @@ from workbench.mpi.running.ownership import (
     real_folder,
 )
 
-MAX_ATTEMPTS = 3  # max number of pools that a run is handed to
+MAX_ATTEMPTS = 3  # max number of pools to which a run is submitted
 
 _turn = threading.Lock()  # real runs of one kernel run one after the other, since they share the cores
 
@@ -70,7 +70,7 @@ class RealRun(FollowedRun):
             self.hand_in(task)
 
     def _resume(self) -> None:
-        """Hand in what follows the last checkpoint, and follow it to its end."""
+        """Submit the rounds after the last checkpoint, and follow them to their end."""
         with self._in_turn():
             self._begin("resuming")
             self.hand_in(self.rest(read_json(self.home / TASK)))
@@ -109,7 +109,8 @@ class RealRun(FollowedRun):
             except ClusterError as error:
                 if attempt == MAX_ATTEMPTS - 1:
                     raise
-                if attempt or not pool.waiting:  # if waiting, no rank has taken it: the pool was about to end
+                # if it is still waiting, no rank has begun the run, because the pool was about to end
+                if attempt or not pool.waiting:
                     task = self._without(pool.lost(), error)
 
         if self.changing_scheme:
@@ -125,7 +126,7 @@ class RealRun(FollowedRun):
         return tasks.controller_state(self._planned, changes, left)
 
     def _without(self, lost: Sequence[str], error: ClusterError) -> Task:
-        """Return the rest of a run for the hosts that are left. Raises `error` if there are none."""
+        """Return the task for the rest of a run, on the hosts that are left. Raises `error` if no host is left."""
         left = self.cluster.without(lost) if self.cluster is not None and lost else None
         if left is None or (self.home / ENDED).exists():
             raise error
@@ -173,8 +174,9 @@ class RealRun(FollowedRun):
         write_json(self.home / TASK, {k: v for k, v in task.as_dict().items() if k not in apart})
 
     def _on_progress(self, what: str, done: int, total: int) -> None:
-        self._still_wanted()  # stopped meanwhile, for example while its job waits in a queue
-        # stage None: the bar shows activity without a length, also while no process is up.
+        # raises if the run was stopped in the meantime, for example while its job waited in a queue
+        self._still_wanted()
+        # with the stage None, the bar is animated without a length, even before any process has started
         self.note, self.stage = (
             f"{what}: {done} of {total}" if total else what,
             done / total if done else None,
@@ -263,7 +265,7 @@ def attach(folder: str | Path, *, trust: bool = False) -> RealRun:
     with runnable(home, trust) as e:
         run = RealRun(e, home)
         if ended(home) is None:
-            cluster_of(home, trust)  # check now, not when the run is followed
+            cluster_of(home, trust)  # checked now, and not only when the run is followed
         run.trust = trust
         return run.begin(run.follow)
 

@@ -113,14 +113,14 @@ class _Node:
     def __init__(self, run: _Replay, rank: int) -> None:
         self.run, self.rank = run, rank
         self.arrivals: dict[int, list[tuple[int, int, int]]] = {}  # round of the gathering -> arrivals
-        parent = run.plan.parent[rank]  # the root has none, and its timeouts are logged with the same number
+        parent = run.plan.parent[rank]  # -1 for the root, whose timeouts are logged with this number as well
         for row in arrivals_of(run.home, rank):
             if row[1] == parent != NO_RANK:
                 continue
             self.arrivals.setdefault(0 if run.mixes else row[0], []).append(row)
-        self.taken: dict[int, int] = {}  # round -> number of arrivals that the program has taken
+        self.taken: dict[int, int] = {}  # round -> number of arrivals that the program has received
         self.sent: dict[tuple[int, int], Message] = {}
-        self.served = run.first - 1  # newest round whose model the program has taken
+        self.served = run.first - 1  # newest round whose model the program has received
         e, learner = run.e, run.learner
         facts = (learner.smoothness, learner.constant, learner.l2)
         size, model = learner.problem.size, learner.start()

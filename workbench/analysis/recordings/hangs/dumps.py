@@ -1,7 +1,7 @@
 """Read dumps of PyTorch's flight recorder: one file per rank, a pickle of plain data or JSON.
 
-PyTorch writes them when a collective operation times out, to the path in TORCH_FR_DUMP_TEMP_FILE with the rank behind
-it, e.g. `nccl_trace_rank_3`. Nothing in a pickle is executed (see `parse_pickle`).
+PyTorch writes them when a collective operation times out. The path is that in TORCH_FR_DUMP_TEMP_FILE, followed by the
+rank, e.g. `nccl_trace_rank_3`. Nothing in a pickle is executed (see `parse_pickle`).
 """
 
 import json
@@ -20,7 +20,7 @@ from workbench.core.base.tables import whole_number
 
 HEAD_BYTES = 4096  # bytes of a file that are searched for the keys of a dump
 MAX_FILE_BYTES = 2**28  # max bytes of a dump
-MAX_QUOTED = 60  # max characters of a value in an error
+MAX_QUOTED = 60  # max number of characters of a value in an error
 DEFAULT_GROUP = "default_pg"  # description of the group of all ranks
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -33,7 +33,7 @@ _PAIR = re.compile(r"\w+:(send|recv) (\d+)(?:->|<-)(\d+)")
 
 
 class Group(NamedTuple):
-    """Process group: its name, and its ranks if they are known. Groups of one name can differ in their ranks."""
+    """Process group: its name, and its ranks if they are known. Different groups may have the same name."""
 
     name: str
     ranks: tuple[int, ...]
@@ -42,8 +42,8 @@ class Group(NamedTuple):
 class Operation(NamedTuple):
     """One operation that a rank has entered.
 
-    `place`: order of the operations of this rank. `group`: name of its process group. `number`: its number among the
-    collective operations of the group. `name`: e.g. "nccl:all_reduce". `pair`: for operations of two ranks, whether
+    `place`: position among the operations of this rank. `group`: name of its process group. `number`: its number among
+    the collective operations of the group. `name`: e.g. "nccl:all_reduce". `pair`: for operations of two ranks, whether
     this rank sends, and the other's number within the group; None if unknown. `where`: file and line of its call.
     """
 
@@ -239,7 +239,7 @@ class _Fields:
 
 
 def text(value: Any) -> str:
-    r"""Return a value of a file as text on one line, without half characters.
+    r"""Return a value of a file as text on one line, without lone surrogates.
 
     >>> text("two\nlines"), text(3)
     ('two lines', '3')

@@ -200,7 +200,7 @@ def _causes(job: Job) -> Iterator[HangCause]:
 
 
 def _stopped(job: Job, rank: int) -> str:
-    """Return the operation that a rank without a wait had not entered, and the rank's last known place."""
+    """Return, as text, the operation that a rank outside of operations had not entered, and its last operation."""
     last = next(reversed(job.by_rank[rank].operations), None)
     seen = f"; its last operation was {last.name.rpartition(':')[2]}{_called(last)}" if last else ""
     missed = [each for each in job.unended if rank in each.missing]

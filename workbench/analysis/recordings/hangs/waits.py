@@ -36,9 +36,9 @@ class Unended(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """State of one rank: its unended operation or None, the ranks that it waits for, and those that saw the end.
+    """State of one rank: its unended operation or None, the ranks that it waits for, and those that have seen the end.
 
-    `own`: ranks that have seen the end of an operation in which this rank still is, and which needs all ranks.
+    `own`: ranks that have seen the end of an operation that needs all ranks, and in which this rank still is.
     """
 
     operation: Operation | None
@@ -70,7 +70,10 @@ class Job:
         return tuple(rank for rank in self.ranks if rank not in self.by_rank)
 
     def group(self, rank: int, name: str) -> Group:
-        """Return the group that a rank calls by this name. Without a list of its ranks, they are those seen in it."""
+        """Return the group that a rank calls by this name.
+
+        If the dump does not list its ranks, they are those that used it.
+        """
         if known := self.by_rank[rank].members.get(name):
             return Group(name, known)
         others = {dump.members[name] for dump in self.dumps if rank in dump.members.get(name, ())}
@@ -95,7 +98,10 @@ class Job:
 
     @cached_property
     def _paired(self) -> set[str]:
-        """Names of groups with operations of two ranks, which their status counts with the collective ones."""
+        """Names of groups with operations between two ranks.
+
+        Their status counts these together with collective operations.
+        """
         return {each.group for dump in self.dumps for each in dump.operations if each.is_pair}
 
     def _status(self, rank: int, group: Group) -> tuple[int, int]:

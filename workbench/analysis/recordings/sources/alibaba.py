@@ -17,7 +17,7 @@ def tells(path: Path) -> bool:
     try:
         with text_table(path) as table:
             return set(NAMES) <= set(table.names)
-    except TableError:  # the reader of tables reports it
+    except TableError:  # the reader of tables reports the error later
         return False
 
 

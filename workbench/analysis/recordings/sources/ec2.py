@@ -13,7 +13,7 @@ from workbench.core.base.reading import open_regular
 from workbench.core.base.settings import SettingError
 
 NAME = re.compile(r"data\d+\.txt")
-# Some files have a line number first, some a further number last. Lines without a host are of waiting workers.
+# Some files begin lines with a number, some end them with one. Lines without a host are from waiting workers.
 _LINE = re.compile(r"\s*(?:\d+\s+)?(?:(?P<host>[A-Za-z][\w.-]*?)_(?P<seconds>\d+(?:\.\d+)?))?(?:_\d+)?\s*")
 
 

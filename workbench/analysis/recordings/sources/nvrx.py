@@ -1,7 +1,7 @@
 """Straggler reports of NVIDIA's resiliency extension: logs that print them, or reports as JSON.
 
-A report has a score for each rank: the fastest rank's time as a share of this rank's time. A report counts as a step.
-The reciprocal of a rank's score is its time, in units of the fastest rank's time.
+A report has a score for each rank: the time of the fastest rank divided by this rank's time. Each report counts as a
+step. The reciprocal of a score is the rank's time in units of the fastest rank's time.
 """
 
 import ast
@@ -74,15 +74,14 @@ def read(path: Path) -> pd.DataFrame:
 
 
 class _Listed:
-    """Report that lists its ranks in lines of their own: all of them, or the worst and the best ones."""
+    """Report with one line per rank, for all ranks or only for the worst and the best ones."""
 
     def __init__(self, kind: str, line: int) -> None:
         self.kind, self.line = kind, line
         self.scores: Scores = {}
-        self.ranks = 0  # number of ranks of the job; 0: those that are listed
-        self.slowest = (
-            math.nan
-        )  # largest score of the worst ranks; unlisted ranks have this score or a larger one
+        self.ranks = 0  # number of ranks of the job; 0: as many as are listed
+        # the largest score among the listed worst ranks, which unlisted ranks have at least
+        self.slowest = math.nan
 
     def add(self, rank: int, score: float, node: str, is_worst: bool) -> None:
         """Add a rank that the report lists."""
@@ -91,7 +90,7 @@ class _Listed:
             self.slowest = score
 
     def ended(self) -> tuple[str, int, Scores]:
-        """Return kind, line and scores. Unlisted ranks are taken to be as slow as the order allows."""
+        """Return kind, line and scores. Unlisted ranks are assumed to be as slow as possible."""
         unlisted = {rank: (self.slowest, "") for rank in range(self.ranks) if rank not in self.scores}
         return self.kind, self.line, self.scores | unlisted
 

@@ -1,4 +1,4 @@
-"""Folders of `wb.record`: phases of every step of every rank of a training job, also while it runs."""
+"""Folders of `wb.record`: phases of the steps of all ranks of a training job, which may still run."""
 
 import zipfile
 from collections.abc import Mapping
@@ -47,9 +47,8 @@ def read(path: Path) -> pd.DataFrame:
     """Return the seconds of every step by phase, of the newest attempt of the job.
 
     Phases are "exchange", that in the forward pass ("exchange: forward"), and those of a rank's own work: "compute:
-    data", "compute: forward" and so on. "probe" is
-    the time of a message to the next rank, in steps in which links were probed. The result's `attrs` list the left-out
-    steps, and the least number of cores of a host.
+    data", "compute: forward" and so on. "probe" is the time of a message to the next rank, in steps in which links were
+    probed. The result's `attrs` contain the left-out steps, and the smallest number of cores of a host.
     """
     known = sorted(places(path)) if path.is_dir() else []
     if not known:
@@ -88,7 +87,7 @@ def _newest(some: list[Place]) -> list[Place]:
 
 
 def _rank(path: Path, rank: int, some: list[Place], most: int) -> _Rank:
-    """Read the newest `most` steps of a rank, or a segment more."""
+    """Read the newest segments of a rank, until they have at least `most` steps."""
     parts: list[StepRows] = []
     for place in sorted(some, reverse=True):
         steps, about = _segment(path / place.name)

@@ -15,8 +15,8 @@ from workbench.core.trace.layout import RUN, ledgers_path
 from workbench.core.trace.trace import Trace
 from workbench.mpi.engine.ledger import MergedLedgers
 
-WAYS = ("send", "wait", "receive")  # phases of an answer on its way
-ROUNDING_S = 1e-9  # max overlap of successive transfers by rounding, s
+WAYS = ("send", "wait", "receive")  # phases of an answer between its worker and the master
+ROUNDING_S = 1e-9  # max overlap of successive transfers that counts as rounding, s
 
 
 def tells(path: Path) -> bool:
@@ -40,7 +40,8 @@ def of_trace(trace: Trace) -> pd.DataFrame:
     parts = [took[took["kind"] == kind].assign(phase=kind) for kind in ("compute", "decode")]
     exchange = (took["kind"] == "send") & (took["rank"] > 0) & (took["messages"] > 1)
     parts.append(took[exchange].assign(phase="exchange"))
-    named = isinstance(trace.experiment, Description)  # only its code determines which rank sends to which
+    # without its code, it is unknown which rank sends to which
+    named = isinstance(trace.experiment, Description)
     transits = pd.DataFrame(columns=WAYS) if named else passages(trace)
     for phase in WAYS:
         if transits[phase].any():
@@ -60,15 +61,14 @@ def of_trace(trace: Trace) -> pd.DataFrame:
 def processor_of(trace: Trace) -> Array | None:
     """Return processor seconds of every worker's computing, (rounds, workers), if its ledger has them.
 
-    They are meaningful only if computing is real: otherwise times are drawn, and spent sleeping. With a device, the
+    They are meaningful only if computing is real. Emulated computing is mostly sleep. With a device, the
     processor's time is not that of the work. A user-defined problem without a device sets ``device = "cpu"``. Older
     ledgers have only the total of a rank. It is used if the rank exchanges messages with the master only.
     """
     e, folder = trace.experiment, trace.folder
     spec = e.problem_spec
-    known = (
-        "cpu" if type(spec).__module__.startswith("workbench.") else ""
-    )  # unknown for a problem of another user
+    # the device of another user's problem is unknown
+    known = "cpu" if type(spec).__module__.startswith("workbench.") else ""
     real = trace.info.get("emulate") == "nothing" and getattr(spec, "device", known) == "cpu"
     if not real or folder is None or not ledgers_path(folder).is_file():
         return None
@@ -77,7 +77,7 @@ def processor_of(trace: Trace) -> Array | None:
     found, none = np.zeros((rounds, e.workers)), np.zeros(0)
     try:
         ledgers = MergedLedgers(records.read_ledgers(folder)).ledgers
-    except SettingError:  # it is damaged, but the events are intact
+    except SettingError:  # the ledger is damaged, but the events are intact
         return None
     for ledger in ledgers:
         mine = ledger.get("count_worked", ledger.get("count_busy", none) if star else none)[
@@ -97,17 +97,17 @@ def hosts_of(trace: Trace) -> dict[str, list[int]]:
 
 
 def passages(trace: Trace) -> pd.DataFrame:
-    """Return received answers, each with its seconds on the way (send), waiting for the port, and being received.
+    """Return received answers, with their seconds in transit (send), waiting for the port, and being received.
 
-    The arrival of a message at a busy port is not recorded. If transit times are neither real nor drawn, they are the
-    link's latency. Otherwise a message is assumed to take its sender's usual time, and to wait for the rest. On the
-    machine's own clock, the first message of a round wakes its receiver. That takes long if others still compute on
-    its core, and is not caused by the link. The first message is therefore assumed to take the usual time of all
-    messages.
+    The arrival of a message at a busy port is not recorded. If transit times are neither real nor drawn, they equal the
+    link's latency. Otherwise a message is assumed to be in transit for its sender's usual time, and to wait for the
+    rest. On the machine's own clock, the first message of a round wakes its receiver. That takes long if others still
+    compute on its core, and is not caused by the link. The first message is therefore assumed to take the usual time of
+    all messages.
     """
     events, e = trace.events, trace.experiment
     sends = events[(events["kind"] == "send") & (events["rank"] > 0) & (events["messages"] == 1)]
-    # models go the other way; in a ring, ranks have no parent
+    # only answers are sent to the parent; in a ring, ranks have none
     above = e.plan.parent[sends["rank"].to_numpy(int)]
     sends = sends[(above == sends["to"]) | (above < 0)].sort_values(["to", "begun", "end"], kind="stable")
     gone = sends["begun"] - sends["start"]

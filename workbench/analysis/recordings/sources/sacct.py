@@ -13,7 +13,7 @@ from workbench.core.base.reading import first_line, read_text
 from workbench.core.base.settings import SettingError
 
 DAY_S, HOUR_S, MINUTE_S = 86400, 3600, 60  # seconds
-# [DD-[HH:]]MM:SS of the manual, HH:MM:SS as it is printed, with or without a fraction of the second
+# [DD-[HH:]]MM:SS as in the manual, or HH:MM:SS as printed, with or without a fraction of a second
 _ELAPSED = re.compile(r"(?:(?P<days>\d+)-)?(?:(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d+(?:\.\d+)?)")
 _JOB = re.compile(
     r"(?P<job>\d+)(?:_(?P<task>\d+)|\+(?P<part>\d+)|_\[(?P<pending>[^\]]*)\])?(?:\.(?P<step>\S+))?"
@@ -72,7 +72,7 @@ def _names(line: str) -> set[str]:
 
 
 def _separator(line: str) -> str:
-    """Return what separates the columns of the first line; "" if they have fixed widths."""
+    """Return the separator of the columns in the first line; "" if they have fixed widths."""
     return next((mark for mark in "|," if mark in line), "")
 
 
@@ -171,7 +171,7 @@ class _Columns:
         return [cell.strip() for cell in cells]
 
     def row(self, number: int, line: str) -> Row | None:
-        """Return one row, or None for a row of the batch script, or of tasks that have not begun."""
+        """Return one row, or None for rows of the batch script and of tasks that have not begun."""
         fields = self._fields(line)
         if len(fields) < max(self._places.values()):
             raise self._wrong(number, f"has {len(fields)} fields, its first line {len(self._places)}")

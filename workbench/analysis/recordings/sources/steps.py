@@ -1,4 +1,4 @@
-"""Logs of steps: text or JSON lines with a step, a rank and a time, one file for all ranks or one for each.
+"""Logs of steps: text or JSON lines with step, rank and time, in one file for all ranks or one file per rank.
 
 Lines without a step or without a time are skipped. If several epochs log the same step, steps are numbered over all
 epochs.
@@ -28,7 +28,7 @@ from workbench.core.contract.recorded import (
 )
 
 ENDINGS = (".log", ".txt", ".out", ".err", ".jsonl", ".ndjson")
-PEEKED_LINES = 500  # number of lines in which a step is searched
+PEEKED_LINES = 500  # number of first lines that are searched for a step
 MAX_QUOTED = 60  # max characters of a line in an error
 
 _UNIT = r"ms|msecs?|milliseconds?|us|µs|s|secs?|seconds?"
@@ -50,7 +50,7 @@ _EPOCH = re.compile(r"(?<![\w.])epoch\b[\s:=#]*\[?\s*(\d+)", re.IGNORECASE)
 _RANK = re.compile(
     r"(?<![a-z])(?<!local[ _-])(?<!node[ _-])(?:global[ _-]?)?rank[ _=:#-]*(\d{1,6})(?!\d)", re.IGNORECASE
 )
-_PREFIX = re.compile(r"^\s*\[default(\d{1,6})\]:")  # of torchrun; the rank within its host
+_PREFIX = re.compile(r"^\s*\[default(\d{1,6})\]:")  # prefix by torchrun, with the rank within the host
 _PARTIAL = re.compile(
     r"^(?:data|load|fetch|forward|fwd|backward|bwd|eval|save|optim\w*|eta|total|remaining)[ _-]"
 )
@@ -161,7 +161,7 @@ _NO_RANK = "has no rank; log rank=N with every step, or give a file for each ran
 
 
 def _rank_of_name(file: Path) -> int | None:
-    """Return N of "rankN" in a file's name, or of torchrun's N/stdout.log."""
+    """Return the rank N from a file's name with "rankN", or from torchrun's N/stdout.log."""
     if file.name == "stdout.log" and file.parent.name.isdigit():
         return int(file.parent.name)
     found = set(_RANK.findall(file.stem))
@@ -186,7 +186,7 @@ def _lines(lines: list[str], unit: str | None) -> Iterator[Line]:
 
 
 def _seconds(number: int, times: list[re.Match[str]], unit: str | None) -> float | None:
-    """Return the seconds of a line's step, or None if its times are those of parts of the step only."""
+    """Return the seconds of a line's step, or None if it has only times of parts of the step."""
     whole = [each for each in times if not _PARTIAL.match(each["name"].lower())]
     chosen = [each for each in whole if _WHOLE.search(each["name"].lower())] or whole
     if not chosen:
@@ -219,7 +219,7 @@ def _of_json(file: Path, lines: list[str], unit: str | None, columns: Mapping[st
             fields = parse_json(line)
         except ValueError as error:
             if not any(each.strip() for each in lines[number:]):
-                continue  # its writer has not finished the last line
+                continue  # the last line may be incomplete
             raise TableError(f"{line[:MAX_QUOTED]!r}: is not JSON ({error})", f"line {number}") from None
         if isinstance(fields, dict) and steps & fields.keys():
             rows[number] = {
@@ -242,7 +242,7 @@ def _in_table(file: Path, frame: pd.DataFrame, unit: str | None, columns: Mappin
 
 
 def _timed(frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
-    """Return the objects that have a time, because loggers write other values of a step into separate lines."""
+    """Return only objects that have a time. Loggers write other values of a step into separate objects."""
     name = columns.get("seconds") or ("seconds" if "seconds" in frame else timed([*map(str, frame.columns)]))
     return frame[frame[name].notna()] if name in frame else frame
 

@@ -1,7 +1,7 @@
 """TraceML's final_summary.json: the mean times of every rank's steps, by phase.
 
-Its schema is 1.7 or newer. Some names of older schemas are read, too. The file has no steps, so there is one step of
-averages, which is not tested against chance.
+Its schema is 1.7 or newer. Some names of older schemas are read, too. The file has no single steps, so the result is
+one step of averages, without a significance test.
 """
 
 import math
@@ -21,7 +21,7 @@ HEAD_BYTES = 2**16  # bytes of a file that are searched for the keys of a summar
 MAX_QUOTED = 60  # max characters of a value in an error
 SECONDS_PER_MILLISECOND = 1e-3
 FILE = "final_summary.json"
-# phases of a rank's own work by their metric; a pass backward also contains the exchange of gradients
+# TraceML's metric -> phase of a rank's own work; the backward pass also contains the exchange of gradients
 OWN_PHASES = {
     "input": ("input_wait_ms", "dataloader_ms"),
     "transfer to the device": ("h2d_ms",),
@@ -55,7 +55,7 @@ def read(path: Path) -> pd.DataFrame:
     """Return the mean seconds of every rank's phases, as one step.
 
     Backward passes of DDP end together, so the time beyond the shortest one counts as exchange. Raises `SettingError`
-    with the field that is wrong. `attrs` has the number of averaged steps, and a text on missing measurements.
+    with the field that is wrong. `attrs` has the number of averaged steps, and a note on missing measurements.
     """
     summary = _Summary(_file(path))
     section = summary.object(summary.fields, "step_time")

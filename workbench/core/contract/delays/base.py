@@ -38,7 +38,7 @@ class CounterRNG:
         return np.random.Generator(np.random.Philox(key=self.key, counter=counter))
 
     def branch(self, k: int) -> CounterRNG:
-        """Return the numbers of the same seed in another stream, the k-th of this one; `k`: 0 to 63."""
+        """Return random numbers of the same seed in another stream: the k-th branch of this one; `k`: 0 to 63."""
         found = copy(self)
         found.stream = ((self.stream + 1) * 64 + k) % 2**64
         return found
@@ -107,7 +107,7 @@ def law_of(value: Any) -> DelayModel:
     return cast(DelayModel, DelayModel.from_fields(value))
 
 
-# A field that takes every delay model.
+# type of a field that accepts every delay model
 Delays = Annotated[SerializeAsAny[DelayModel], BeforeValidator(law_of)]
 
 
@@ -200,7 +200,7 @@ class DelayStream:
         Samples and seconds have the shape (workers, portions). With one draw per worker, the time depends only on the
         samples done so far.
         """
-        # recorded seconds are divided in proportion to the samples
+        # recorded seconds do not depend on the load, so they are divided in proportion to the samples
         if getattr(self.model, "as_recorded", False):
             done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1), 1)[:, None]
             done[:, -1] = 1.0
@@ -221,7 +221,7 @@ class DelayStream:
         return self.model.compute(draw, samples if self.share == 1.0 else samples * self.share)
 
     def sending(self, round: int, share: float) -> Array | None:
-        """Return the seconds beyond the common latency that `share` of a model takes from each worker, or None."""
+        """Return each worker's seconds to send `share` of a model, without the common latency, or None for none."""
         own = self.model.sending(self.draw(round), share)
         if self.transit is None:
             return own
@@ -236,7 +236,7 @@ class DelayStream:
         return 0.0 if self.download is None else np.stack([self.download(r, 1.0) for r in rounds])
 
     def links(self, rounds: Iterable[int], share: float) -> Array | float:
-        """Return what links add to the common latency for `share` of a model, (rounds, workers), s, or 0."""
+        """Return the seconds that links add to the common latency of `share` of a model, (rounds, workers), or 0."""
         return 0.0 if self.transit is None else np.stack([self.transit(r, share) for r in rounds])
 
     def sent(self, rounds: Iterable[int], share: float) -> Array | float:

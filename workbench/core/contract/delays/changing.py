@@ -1,4 +1,4 @@
-"""Delay model that is replaced by another one during a run: the use case of adaptive selection."""
+"""Delay model that is replaced by another one during a run, for which adaptive selection is made."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -17,8 +17,9 @@ from workbench.core.contract.delays.base import CounterRNG, DelayModel, Delays
 from workbench.core.contract.delays.independent import Exponential, ShiftedExponential
 from workbench.core.contract.delays.two_state import check_cycle, cycled
 
-GRID = 512  # quantiles of each of two delay models from which those of their sum or product are computed
-BISECTIONS = 60  # steps of a search for a probability or a time
+# number of quantiles of each of two delay models, from which those of their sum or product are computed
+GRID = 512
+BISECTIONS = 60  # number of steps of a bisection for a probability or a time
 
 
 class Combined(DelayModel):
@@ -30,7 +31,7 @@ class Combined(DelayModel):
     ['components.0', 'components.1']
     """
 
-    markovian: ClassVar[bool] = True  # each of them may be markovian
+    markovian: ClassVar[bool] = True  # because each part may be markovian
     per_run: ClassVar[bool] = True
 
     @property
@@ -58,7 +59,7 @@ class Combined(DelayModel):
             part.check_loads(loads)
 
     def stacked(self, first: Array, draws: list[Array]) -> Array:
-        """Return draws of all parts, each (k, workers), below `first`, (workers,), and the number of rows of each."""
+        """Stack `first`, (workers,), the numbers of rows of the parts' draws, and these draws, each (k, workers)."""
         counts = [np.full(len(first), float(len(draw))) for draw in draws]
         return np.vstack([first, *counts, *draws])
 
@@ -78,7 +79,10 @@ class Combined(DelayModel):
         return np.asarray(np.stack(each)[which.astype(int), np.arange(len(which))])
 
     def sending(self, draw: Array, share: float) -> Array | None:
-        """Return each worker's seconds of sending, 0 with a delay model that has none, or None if no part has any."""
+        """Return each worker's sending seconds.
+
+        They are 0 if its part has no sending times, and None if no part has any.
+        """
         which, draws = self.split(draw)
         sent = [part.sending(own, share) for part, own in zip(self.parts.values(), draws, strict=True)]
         if all(seconds is None for seconds in sent):
@@ -88,7 +92,10 @@ class Combined(DelayModel):
         return self.sent(which, each)
 
     def sent(self, first: Array, each: Array) -> Array:
-        """Return the seconds of sending; `each`: those of every part, (parts, workers). Default: of the chosen part."""
+        """Return each worker's sending seconds, by default those of its part.
+
+        `each`: seconds of every part, (parts, workers).
+        """
         return np.asarray(each[first.astype(int), np.arange(len(first))])
 
 
@@ -145,7 +152,7 @@ class Mixture(Combined):
         known = [end for end in ends if end is not None]
         if len(known) < len(ends):
             return None
-        low, high = min(known), max(known)  # the quantile is between those of the components
+        low, high = min(known), max(known)  # the quantile of the mixture is between those of the components
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
             share = np.dot(self.shares, [_share_below(part, middle, samples) for part in self.components])
@@ -164,10 +171,11 @@ def _share_below(model: DelayModel, seconds: float, samples: int) -> float:
 
 
 class Groups(Combined):
-    """Hosts or racks: workers of a group have a delay in common, and each worker a speed of its own.
+    """Hosts or racks: the workers of a group have a common delay, and each worker has its own speed.
 
     A worker's time is that of `base` divided by its speed. Each group and round has one draw of `common`, for all its
-    workers. It is added to their times, or with effect = 'multiply' it is their factor: its time for one sample.
+    workers. This delay is added to their times. With effect = 'multiply', their times are multiplied by its time for
+    one sample.
 
     >>> host = {"kind": "constant", "shift": 3.0}
     >>> model = Groups(base={"kind": "constant", "shift": 2.0}, common=host, effect="multiply", speeds=(1.0, 2.0))
@@ -228,7 +236,8 @@ class Groups(Combined):
         """Return the workers' speeds, and below them the draws of `base` and of `common`, one for each group."""
         own, shared = self.before_of(before)
         group = self.group_of(workers)
-        if shared is not None:  # from one column per worker to one per group; unused groups have any worker's
+        # from one column per worker to one column per group; groups without workers get that of any worker
+        if shared is not None:
             first = np.zeros(group.max(initial=-1) + 1, dtype=int)
             first[group[::-1]] = np.arange(workers)[::-1]
             shared = shared[:, first]
@@ -249,7 +258,7 @@ class Groups(Combined):
         return np.asarray(each.sum(axis=0))
 
     def expected(self, samples: int) -> float | None:
-        """Return the mean seconds over workers and rounds, or None if one of both means is not declared."""
+        """Return the mean seconds over workers and rounds, or None if a part declares no mean."""
         add = self.effect == "add"
         base, common = self.base.expected(samples), self.common.expected(samples if add else 1)
         if base is None or common is None:

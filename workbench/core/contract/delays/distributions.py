@@ -1,7 +1,7 @@
 """Delay models with a continuous distribution of `scipy.stats`, drawn by inversion.
 
 One uniform number per worker and round, or per part, is mapped by the quantile function. Draws therefore depend on
-(seed, round, worker) alone, and `quantile` is the function that is drawn with.
+(seed, round, worker) only, and `quantile` is exactly the function used for drawing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from workbench.core.base.settings import SettingError, setting, short, unknown_n
 from workbench.core.base.types import Array
 from workbench.core.contract.delays.base import CounterRNG, PerSample
 
-TRIED_QUANTILES = (0.001, 0.5, 0.999)  # a distribution must have finite quantiles there
+TRIED_QUANTILES = (0.001, 0.5, 0.999)  # quantiles of a distribution that must be finite
 
 
 class _Inverted(PerSample):

@@ -158,7 +158,7 @@ def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=64)
 def resampled_indices(rounds: int, seed: int) -> NDArray[np.int64]:
-    """Return the recorded steps that replace steps 0 to `rounds` - 1, drawn by `resampled`."""
+    """Return the recorded steps that are played in steps 0 to `rounds` - 1, drawn by `resampled`."""
     return resampled(rounds, np.random.default_rng(seed))
 
 
@@ -207,7 +207,7 @@ def _read(path: str, experiment: str | None, scaled: bool, one_load: bool, stamp
         )
     known = table["samples"].notna().all()
     samples = float(table["samples"].median()) if known else None
-    if one_load and samples is not None:  # scale the times to the median load
+    if one_load and samples is not None:  # scale all times to the median load
         table = table.assign(seconds=table["seconds"] * (samples / table["samples"]))
     medians = table.groupby("recording")["seconds"].median()
     if len(jobs) > 1:

@@ -16,7 +16,7 @@ from workbench.core.contract.delays.base import CounterRNG, PerSample
 class _Slower(PerSample):
     """Base of delay models whose workers take `factor` times as long while the first row of their draw is 1."""
 
-    if TYPE_CHECKING:  # declared in each subclass, which determines the order of the fields
+    if TYPE_CHECKING:  # each subclass declares these fields, in its own order
         shift: float
         factor: float
 
@@ -181,14 +181,14 @@ class Fritchman(_Slower):
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Return the state of each worker: 0 fast, 1 to `slow_states` slow; shape (1, workers)."""
         u = keyed.rng(round, slot).random((1, workers))
-        if before is None:  # slow states are equally frequent
+        if before is None:  # first round: all slow states are equally probable
             return np.where(u < self._share, 1 + np.floor(u / self._share * self.slow_states), 0.0)
         moved = u < np.where(before > 0, self.p_next, self.p_slow)
         return np.where(moved, (before + 1) % (self.slow_states + 1), before)
 
     @property
     def _share(self) -> float:
-        """Stationary probability of all slow states together: the mean length of a spell over that of a cycle."""
+        """Stationary probability of all slow states together: the mean length of a spell divided by that of a cycle."""
         spell, fast = self.slow_states / self.p_next, 1 / self.p_slow
         return spell / (spell + fast)
 

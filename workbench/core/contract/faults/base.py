@@ -26,9 +26,8 @@ class Fault(KindFamily):
     )
     for_good: ClassVar[bool] = False  # whether the worker never answers again
     changes_times: ClassVar[bool] = True  # whether it changes times; forecasts then refuse it
-    changes_answers: ClassVar[bool] = (
-        False  # whether it changes answers; simulated messages then carry real vectors
-    )
+    # whether it changes answers; simulated messages then carry real vectors
+    changes_answers: ClassVar[bool] = False
 
     worker: int = setting(description="rank of the worker, from 1", ge=1)
     round: int = setting(description="first round with the fault, from 0", ge=0)
@@ -48,7 +47,8 @@ class Fault(KindFamily):
     def program(self, program: Program, node: Node) -> Program:
         """Return a worker's program with this fault."""
         answer, noted = None, -1
-        pending = self.for_good or node.first <= self.round  # a resumed run does not repeat a past pause
+        # so that a resumed run does not repeat a pause that is over
+        pending = self.for_good or node.first <= self.round
         while True:
             try:
                 effect = program.send(answer)
@@ -90,7 +90,7 @@ def fault_from(value: Any) -> Fault:
     return cast(Fault, Fault.from_fields(value, "kill"))
 
 
-# A field that takes every fault.
+# type of a field that accepts every fault
 Faults = Annotated[SerializeAsAny[Fault], BeforeValidator(fault_from)]
 
 

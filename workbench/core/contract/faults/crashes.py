@@ -1,4 +1,4 @@
-"""Faults that let a worker die. In the simulator they are equal. Real processes end in different ways."""
+"""Faults that let a worker die. They are the same in the simulator, while real processes end in different ways."""
 
 from typing import ClassVar
 

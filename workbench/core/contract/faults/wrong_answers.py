@@ -19,7 +19,7 @@ from workbench.core.contract.faults.base import Lasting
 from workbench.core.contract.protocol import MODEL, AllReduce, Effect, Send
 
 NOISE_STREAM = 9  # random stream of the noise; `contract.delays.base` lists all
-NUMBER_SLOT = 2**32  # slots of the random stream for each answer of a round
+NUMBER_SLOT = 2**32  # distance between the slots of the random stream for successive answers of a round
 
 
 class WrongAnswer(Lasting):

@@ -1,4 +1,7 @@
-"""Optimisers: from a gradient sum to the next model. `update` is pure; state is passed around."""
+"""Optimisers: from a gradient sum to the next model.
+
+`update` changes nothing: it takes a state and returns the next.
+"""
 
 from __future__ import annotations
 
@@ -89,12 +92,12 @@ class Scheduled(Optimiser):
 def mean_gradient(model: Array, gradient: Array, problem: Problem) -> Array:
     """Return the gradient of the objective, `l2` included, given the sum of the samples' gradients."""
     mean = gradient / problem.samples
-    # without `l2`, one pass over a long model is saved
+    # without `l2`, this saves a pass over the model
     return mean + problem.l2 * model if problem.l2 else mean
 
 
 def smoothness_of(problem: Problem, field: str) -> float:
-    """Return the problem's smoothness, from which an empty field is computed. Raises `SettingError` if it has none."""
+    """Return the problem's smoothness, to compute an empty field. Raises `SettingError` if the problem has none."""
     found = problem.smoothness()
     if found > 0 and isfinite(1 / found) and isfinite(found):
         return found

@@ -17,12 +17,12 @@ from workbench.core.contract.optimisers.base import Scheduled, State, Updated, m
 from workbench.core.contract.optimisers.schedules import inverse_time, stepwise
 from workbench.core.contract.problem import Problem
 
-FIRST_STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # tuned first steps, in units of 1 / smoothness
-OFFSET_ROUNDS = (300.0, 3000.0)  # tuned c2, rounds
-TUNED_RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # tuned learning rates, in units of the default
+FIRST_STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # first steps that `tune` tries, in units of 1 / smoothness
+OFFSET_ROUNDS = (300.0, 3000.0)  # values of c2 that `tune` tries, rounds
+TUNED_RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # learning rates that `tune` tries, in units of the default
 NEARBY_STEPS = tuple(
     2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2)
-)  # further steps that are tried, in units of the best step so far
+)  # further steps that `tune` tries, in units of the best step so far
 CLIP_EPSILON = 1e-6  # added to the norm, as in `torch.nn.utils.clip_grad_norm_`
 
 
@@ -264,7 +264,7 @@ class Adam(Penalised, Moments):
 
 
 class AdamW(Adam):
-    """`torch.optim.AdamW`: Adam with decoupled weight decay, which multiplies the model by 1 - rate * weight_decay.
+    """`torch.optim.AdamW`: Adam with decoupled weight decay: each step multiplies the model by 1 - rate * weight_decay.
 
     >>> AdamW().weight_decay, AdamW().summary
     (0.01, 'rate 0.001')

@@ -175,5 +175,5 @@ def schedule_from(value: Any) -> Schedule:
     return found
 
 
-# A field that takes every schedule.
+# type of a field that accepts every schedule
 Schedules = Annotated[SerializeAsAny[Schedule], BeforeValidator(schedule_from)]

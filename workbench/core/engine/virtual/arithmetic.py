@@ -26,7 +26,7 @@ from workbench.core.contract.weights import VERSION_STRIDE, Decoding, SparseWeig
 from workbench.core.engine.compute_times import loaded
 from workbench.core.problems.base import Problem, Quadratic, Slice
 
-# Number of weights (8 bytes each) in all messages of a round, above which they are stored as `SparseWeights`.
+# number of weights (8 bytes each) in all messages of a round from which on they are stored as `SparseWeights`
 MIN_DENSE_PARTS = 2**26
 # max distance of a decoding vector from all ones at which it counts as the full gradient
 EXACT_TOLERANCE = 1e-8
@@ -34,7 +34,7 @@ BATCHES_STREAM = 1  # random stream of a worker's mini-batches; `contract.delays
 
 
 def models_and_jobs(effect: Compute) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """Return the model of each row of a work's coefficients, and the commit whose random numbers it uses.
+    """Return, for each row of coefficients, the model and the commit whose random numbers are used.
 
     >>> from workbench.core.contract.plan import uncoded_plan
     >>> models_and_jobs(Compute(uncoded_plan(3, 10).work[1], model=5, round=7))
@@ -53,9 +53,9 @@ class _OnPlan:
     sampler: BatchSampler | None = None
 
     def samples_of(self, effect: Compute, rank: int = MASTER) -> int:
-        """Return the number of samples that some work processes: those of its job's mini-batch, or all.
+        """Return the number of samples that a computation processes: those of its job's mini-batch, or all.
 
-        `rank`: the one that does the work; the numbers of work on all of its parts are cached.
+        `rank`: rank that computes. For work on all of its parts, the numbers are cached.
         """
         work, sampler = effect.work, self.sampler
         if sampler is None:
@@ -116,7 +116,7 @@ class Coefficients(_OnPlan):
         weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
         if work.coefficients.ndim == 1:
             weights[work.parts] = work.coefficients
-        else:  # the rows may have the same part at different positions
+        else:  # several rows may contain the same part
             for row, coefficients in zip(weights, work.coefficients, strict=True):
                 row += np.bincount(work.parts, coefficients, self.plan.parts)
         spread = self._spread(weights)
@@ -215,7 +215,7 @@ class Numbers(_OnPlan):
         return self._problem(effect).gradient(self._slices(work), effect.model)
 
     def _problem(self, effect: Compute) -> Problem:
-        """Return the problem with the random numbers of the commit that some work is for."""
+        """Return the problem with the random numbers of the commit for which a gradient is computed."""
         _, (job,) = models_and_jobs(effect)
         return in_round(self.problem, job)
 
@@ -236,7 +236,7 @@ class Numbers(_OnPlan):
 
     @property
     def _quadratic(self) -> Quadratic:
-        return cast(Quadratic, self.problem)  # schemes refuse other problems, see `Scheme.check_problem`
+        return cast(Quadratic, self.problem)  # `Scheme.check_problem` has refused other problems
 
     def _blended(self, work: Blend, model: Array) -> Array:
         """Return the sum over the work's blocks of encoded data, which are made once and cached for the run."""

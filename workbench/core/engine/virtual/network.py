@@ -37,9 +37,8 @@ class RankState:
         self.resume = resume
         self.inbox = Inbox()
         self.floor = self.inbox.floor
-        self.queue: deque[tuple[Message, float, int]] = (
-            deque()
-        )  # waiting at the port: message, sent at, floats
+        # messages that wait at the port: message, sent at, floats
+        self.queue: deque[tuple[Message, float, int]] = deque()
         self.port: tuple[Message, float, int, float] | None = (
             None  # in transfer: message, sent at, floats, begun at
         )
@@ -87,7 +86,8 @@ class Network(EventLoop):
     ) -> None:
         super().__init__(plan, delays, start)
         self.delays, self.link, self.floats, self.controller = delays, link, floats, controller
-        self.timeline, self.last = timeline, last  # messages of later rounds are counted in the last round
+        # `last`: last round, in which messages of later rounds are counted
+        self.timeline, self.last = timeline, last
         self.log = timeline.events.append if record else (lambda row: None)
         self.latency, self.width = link.latency, link.width
         self.instant = delays.sending(0, 1.0) is None  # the delay model has no sending time
@@ -230,7 +230,8 @@ class Network(EventLoop):
         line, round = self.timeline, message.round if message.round < self.last else self.last
         line.handled += 2  # a send and its receipt
         if message.kind == MODEL:
-            line.downloads[round] += floats > 0  # a message without floats is not a model: stop, or the end
+            # a message without floats is not a model, but a stop or the end
+            line.downloads[round] += floats > 0
         else:
             line.messages[round] += 1
             line.bytes[round] += self.width * floats

@@ -25,7 +25,8 @@ from workbench.core.base.text import read_json
 from .options import DataError, Options
 from .prepare import FORMAT, digest
 
-MAX_ATTEMPTS = 5  # max number of attempts: another process may remove a damaged folder while we read it
+# max number of attempts to read a folder, because another process may remove a damaged one meanwhile
+MAX_ATTEMPTS = 5
 _ELSEWHERE = "set WORKBENCH_CACHE, or XDG_CACHE_HOME for all caches, to a folder that you can write"
 
 # resolution of file times, s: a file that is written again within this time may keep its modification time
@@ -75,11 +76,12 @@ def stored(room: str, content: bytes, ending: str) -> Path:
 
 def folder_for(options: Options, identity: str) -> Path:
     """Return the folder for some options. `identity` changes with the content of the source."""
-    # The identity represents the source: the same file under another path is the same data.
+    # the identity replaces the source, because a file has the same data under any path
     choices = {**vars(options), "source": identity, "format": FORMAT}
-    del choices["target"]  # the identity contains the target, if the source has a choice
+    del choices["target"]  # if the source has several possible targets, the identity contains the chosen one
     if isinstance(options.test, str | None):
-        del choices["test"]  # the identity contains it as well; without held-out samples, keys do not change
+        # the identity contains this as well; without held-out samples, keys of the cache are as in version 1.0
+        del choices["test"]
     key = hashlib.sha256(json.dumps(choices, sort_keys=True).encode()).hexdigest()
     return root() / "data" / key[:32]
 
@@ -139,7 +141,7 @@ def open_folder(folder: Path) -> Prepared:
 def hashed(path: Path, cached: bool = False) -> str:
     """Return the hash of a file. It is computed once per process, unless the file changes.
 
-    `cached`: the file is never written to.
+    `cached`: whether the file is in the cache, where files never change.
     """
     status = path.stat()
     stamp = (str(path), status.st_ino, status.st_size, status.st_mtime_ns)
@@ -158,7 +160,7 @@ def hashes(*places: Path) -> list[list[Any]]:
 
 
 def trust(found: Iterable[Sequence[Any]]) -> None:
-    """Accept the hashes of another process, as long as the files do not change."""
+    """Use hashes that another process has computed, as long as the files do not change."""
     _hashes.update((tuple(stamp), known) for *stamp, known in found)
 
 

@@ -25,7 +25,7 @@ from .table import Floats, Indices, Raw, Table, select
 PREPARED_PREFIX = "prepared:"
 
 
-@dataclass(frozen=True, eq=False)  # == of arrays is elementwise; compare digests
+@dataclass(frozen=True, eq=False)  # compare digests instead, because == of arrays is elementwise
 class DataSet:
     """Prepared samples, which runs cut into parts.
 
@@ -40,7 +40,7 @@ class DataSet:
     name: str  # the source as the user typed it, such as "digits", "synthetic", "openml:gisette"
     X: Floats  # (samples, features) in C order, a read-only memory map; with `intercept` its last column is 1
     y: Floats  # (samples,): the regression target, 0 or 1 for two classes, 0 ... K-1 for K
-    classes: int  # 0 for regression, 2 for binary, K for multi-class
+    classes: int  # number of classes: 0 for regression, 2 for binary, K for multi-class
     truth: Floats | None  # (features,)
     # folder of the prepared arrays: other processes of this machine map them from there (`reopen`)
     folder: Path
@@ -101,7 +101,7 @@ def load(
     1.0
     """
     source = os.fspath(source)
-    if source.startswith(PREPARED_PREFIX):  # the name of the folder replaces all other choices
+    if source.startswith(PREPARED_PREFIX):  # a prepared folder ignores all other options
         return reopen(cache.root() / "data" / Path(source.removeprefix(PREPARED_PREFIX)).name)
     drawn = DRAWN.get(source)
     options = Options(
@@ -207,7 +207,10 @@ def _of_test() -> Iterator[None]:
 
 
 def _with_test(raw: Raw, read_test: Callable[[], Raw], options: Options) -> Table:
-    """Read the held-out samples. A sparse file ends with its last used column, so others are added as zeros."""
+    """Read the held-out samples.
+
+    A sparse file ends with its last used column, so missing columns of zeros are added.
+    """
     with _of_test():
         test = read_test()
     narrow, take = test.features, test.take
@@ -226,10 +229,10 @@ def _locate_file(source: str, target: str | None) -> tuple[str, partial[Raw]]:
         raise DataError(f"source: {source!r} is an address; download it and give the file's path")
     try:
         path = path_of(source, "source").expanduser()
-    except RuntimeError:  # such as ~name without a user of that name
+    except RuntimeError:  # for example, ~name without a user of that name
         why = f"{source!r} begins with no user's home folder; give a path"
         raise DataError(f"source: {why}") from None
-    except SettingError as error:  # not a possible name of a file
+    except SettingError as error:  # the path cannot be a file name
         raise DataError(str(error).replace("source = ", "source: there is no file ", 1)) from None
     if ending(path) not in READERS and not (source and path.exists()):
         raise DataError(_unknown(source))

@@ -27,7 +27,8 @@ from .frames import Columns, frame_raw, text_raw
 from .options import DataError
 from .table import Raw
 
-MAP_FROM_BYTES = 1 << 20  # a larger .npy is mapped into memory, not read (an empty one cannot be mapped)
+# larger .npy files are mapped into memory and not read (empty files cannot be mapped)
+MAP_FROM_BYTES = 1 << 20
 
 
 def read_file(path: Path, columns: Columns | None = None) -> Raw:
@@ -49,7 +50,7 @@ def read_file(path: Path, columns: Columns | None = None) -> Raw:
         )
     except DataError:
         raise
-    except SettingError as error:  # not a regular file, or larger than memory
+    except SettingError as error:  # the file is not regular, or larger than memory
         raise DataError(f"source: {error}") from None
     except Exception as error:  # each library raises other exceptions for a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -192,7 +193,7 @@ def _images(path: Path, columns: Columns) -> Raw:
     return images.read_images(path)
 
 
-NAMED_COLUMN_ENDINGS = (*TEXT_ENDINGS, ".parquet")  # their columns have names
+NAMED_COLUMN_ENDINGS = (*TEXT_ENDINGS, ".parquet")  # endings of files whose columns have names
 Reader = Callable[[Path, Columns], Raw]
 READERS: dict[str, Reader] = {".npy": _npy, ".npz": _npz, **dict.fromkeys(TEXT_ENDINGS, _text)}
 SPARSE = (".svmlight", ".libsvm", ".svm")

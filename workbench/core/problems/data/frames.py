@@ -31,7 +31,7 @@ class Columns:
     target: str | None = None  # name of the target column; None = the one with a name in `targets`
     targets: tuple[str, ...] = TARGET_NAMES  # possible names of a target, in small letters
     encode: bool = False  # text and categories become a column of 0 and 1 per value; else they are an error
-    # treat every feature as a category, also numbers (such as those of departments)
+    # treat every feature as a category, even numbers (such as numbers of departments)
     categorical: bool = False
 
 
@@ -91,7 +91,9 @@ def frame_raw(
     columns: Columns,
     exact: Callable[[int], list[Any]] | None = None,
 ) -> Raw:
-    """Separate the target column from the features. `exact`: returns the values of a column as they are in the file.
+    """Separate the target column from the features.
+
+    `exact`: function that returns the values of a column as text, as in the file.
 
     Raises `DataError` for too few rows or columns, for none or several possible targets, and for a feature that is
     text or numbers the rows.
@@ -106,13 +108,14 @@ def frame_raw(
         if why := index_column(names[i], frame.iloc[:, i].tolist()):
             raise DataError(f"source: {name!r}: column {i + 1} {why}")
     target = frame.iloc[:, place]
-    if exact is not None and target.dtype.kind == "f":  # whole numbers beside missing ones
+    # whole numbers became floats because values are missing
+    if exact is not None and target.dtype.kind == "f":
         target = pd.Series(exact(place), target.index, dtype=object, name=target.name)
     return features_raw(frame.iloc[:, others], target, name, note, columns)
 
 
 def target_place(names: Sequence[str], table: str, columns: Columns) -> int:
-    """Return the place of the target column: the given one, else the only one with a usual name, in any case.
+    """Return the index of the target column: the given one, else the only one with a usual name (in any case).
 
     Raises `DataError` if there is none, or more than one.
 
@@ -190,13 +193,13 @@ def one_hot(features: "pd.DataFrame") -> tuple[Any, list[str]]:
         columns.append(csc_array(there, shape=(len(codes), len(values))))
         names += [f"{features.columns[j]}={value}" for value in values]
     table = hstack(columns, format="csc")
-    # A stable sort: equally frequent values stay in the order of the features and of the alphabet.
+    # the sort is stable, so that equally frequent values stay in the order of features and of the alphabet
     order = np.argsort(-np.diff(table.indptr), kind="stable")
     return table[:, order].tocsr(), [names[i] for i in order]
 
 
 def _numbered(column: "pd.Series[Any]") -> tuple[Indices, Sequence[str]]:
-    """Replace the values of a column by their rank as text, missing ones by -1, and return also the texts."""
+    """Return the values of a column as indices into its sorted texts, missing ones as -1, and these texts."""
     import pandas as pd
 
     text = column.astype(object).where(column.isna(), column.astype(str))

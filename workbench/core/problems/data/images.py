@@ -28,17 +28,17 @@ from .table import Floats, Indices, Raw, Table
 Shape = tuple[int, int, int]  # channels, rows and columns of an image
 SHAPE: Shape = (3, 32, 32)  # shape of CIFAR's images, and of the stand-in
 PIXELS = int(np.prod(SHAPE))
-# Labels per image, and classes of the last label. A record is its labels, then its pixels, all of them bytes.
+# number of labels per image, and of classes of the last label; a record has the labels, then the pixels, as bytes
 CIFAR = {"CIFAR-10": (1, 10), "CIFAR-100": (2, 100)}
 TRAINING_FILES = ("data_batch_*.bin", "train.bin")  # names of CIFAR's training files in a folder
-IMAGES, LABELS = "images", "labels"  # names of the arrays
+IMAGES, LABELS = "images", "labels"  # names of the arrays in an archive
 
 CLASSES = 10
 STAND_IN_STREAM = 12  # random stream of the stand-in, for a data seed; `contract.delays.base` lists all
-IMAGES_PER_BLOCK = 256  # images that are drawn together
-WAVES = 6  # waves that a texture consists of
+IMAGES_PER_BLOCK = 256  # number of images that are drawn together
+WAVES = 6  # number of waves of a texture
 MAX_FREQUENCY = 5  # periods of a wave along a side
-DISTRACTION = 0.6  # contrast of another class's texture that is mixed into an image, at most
+DISTRACTION = 0.6  # max contrast of another class's texture that is mixed into an image
 NOISE = 0.15  # standard deviation of a pixel's noise
 NOTE = (
     "Synthetic images: ten random textures, shifted, recoloured, mixed and noisy, of 3 x 32 x 32: a stand-in, not"
@@ -221,7 +221,7 @@ def _labelled(pixels: NDArray[Any], labels: NDArray[Any], file: str, label_file:
 
 
 def _pixels(array: NDArray[Any], file: str) -> NDArray[Any]:
-    """Return an array of images as it is. Raise `DataError` if it is not one."""
+    """Return an array of images unchanged. Raise `DataError` if it is not an array of images."""
     if array.dtype != np.uint8 and array.dtype.kind != "f":
         why = f"are of type {array.dtype}; write them as bytes (uint8, 0 to 255) or as floats"
         raise DataError(f"source: images of {file!r} {why}")

@@ -12,11 +12,11 @@ from workbench.core.base.tables import number
 
 from .options import DataError, Options
 
-MISSING_MARKERS = {  # text that programs write for a missing value
+MISSING_MARKERS = {  # texts that programs write for a missing value
     "", "?", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "1.#QNAN", "-1.#QNAN",
     "1.#IND", "-1.#IND", "NULL", "null", "None", "none",
 }  # fmt: skip
-_PLAIN = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?", re.ASCII)  # excludes 007 and 1e5, which are names
+_PLAIN = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?", re.ASCII)  # plain numbers; 007 and 1e5 are names
 
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:

@@ -21,7 +21,7 @@ PREFIX = "openml:"
 
 _ENCODED = Columns(encode=True)
 _BOSTON = Columns(targets=(*TARGET_NAMES, "medv"), encode=True)
-# The features of amazon are numbers of departments and roles. Its original file calls the target ACTION.
+# features of the set amazon are numbers of departments and roles; its original file calls the target ACTION
 _AMAZON = Columns(targets=("target", "action"), encode=True, categorical=True)
 
 
@@ -29,8 +29,8 @@ _AMAZON = Columns(targets=("target", "action"), encode=True, categorical=True)
 class OpenMLSet:
     """Data set as it is listed on OpenML.
 
-    `version` None: the oldest active one. `number`: the set is identified by a number, not by a name. `plain`:
-    OpenML's categories are numbers, or `columns` determines their kind.
+    `version`: None for the oldest active one. `number`: whether the set is identified by a number and not by a name.
+    `plain`: whether OpenML's categories are treated as numbers, or as `columns` determines.
     """
 
     name: str
@@ -110,7 +110,7 @@ def _fetch(entry: OpenMLSet) -> Any:
     """Download, or read from scikit-learn's cache inside ours. Errors contain what the user can do."""
     try:
         with warnings.catch_warnings():
-            # our error has more details
+            # the error of this module has more details
             warnings.filterwarnings("ignore", message="A network error occurred")
             warnings.filterwarnings("ignore", message="Invalid cache, redownloading")  # see _parsed
             return _parsed(entry)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# For each task two sources that work without a network, and one that the papers use.
+# task -> two sources that need no network, and one that the papers use
 EXAMPLES = {
     "regression": ("'synthetic'", "'diabetes'", "'openml:boston'"),
     "binary": ("'synthetic'", "'breast_cancer'", "'openml:gisette'"),

@@ -18,7 +18,8 @@ from workbench.core.base.files import sha256
 from .options import DataError, Options, held_out_count
 from .table import Floats, Table, held_out
 
-FORMAT = 2  # increase it if the same options give other arrays: older caches are then ignored
+# version of the prepared arrays; increased if the same options give other arrays, so that older caches are ignored
+FORMAT = 2
 
 
 def prepare(table: Table, options: Options, folder: Path) -> None:
@@ -35,7 +36,7 @@ def prepare(table: Table, options: Options, folder: Path) -> None:
     test = table.test
     _check_space(8 * (table.samples + (test.samples if test else 0)) * width, folder)
     scaling = None
-    if options.scale or not table.trusted:  # values may be missing
+    if options.scale or not table.trusted:  # the table may have missing values
         low, high = ranges(table, options.source)
         scaling = standard(table, low, high, options.source) if options.scale else None
         if test is not None:
@@ -118,7 +119,7 @@ class Standard:
         return ((block - self.low) / self.span - self.middle) / self.spread
 
     def moved(self, truth: Floats) -> tuple[Floats, float]:
-        """Express a linear model of x in x': its coefficients and its constant."""
+        """Convert a linear model of x to one of the standardised x'. Return its coefficients and its constant."""
         return truth * self.span * self.spread, float((self.low + self.span * self.middle) @ truth)
 
 
@@ -145,7 +146,7 @@ def ranges(table: Table, source: str) -> tuple[Floats, Floats]:
 
 
 def _where(table: Table, column: int) -> str:
-    """Return the first row with a missing value in a column, as text, or "" if rows have no places."""
+    """Return the first row with a missing value in a column, as text, or "" if the positions of rows are unknown."""
     if table.place is None:
         return ""
     gaps = [~np.isfinite(block[:, column]) for block, _ in table.blocks()]
@@ -173,7 +174,7 @@ def standard(table: Table, low: Floats, high: Floats, source: str) -> Standard:
         squares += np.square(unit).sum(axis=0)
     total, squares = _over_channel(table, np.mean, total), _over_channel(table, np.mean, squares)
     middle = total / table.samples
-    # Both 0 and 1 occur. The variance is therefore at least 1/(2 samples), and the difference keeps its digits.
+    # Scaled columns contain both 0 and 1, so their variance is at least 1/(2 samples). The difference is then precise.
     spread = np.sqrt(squares / table.samples - np.square(middle))
     return Standard(low, span, middle, np.where(constant, 1.0, spread))
 

@@ -18,17 +18,17 @@ class SourceInfo:
     """Description of a source, as menus show it."""
 
     name: str  # name that `load` takes
-    samples: int  # for "synthetic" the default size
+    samples: int  # number of samples; for "synthetic" the default number
     features: int
     tasks: tuple[str, ...]  # tasks that the source suits
     classes: int  # 0 for a regression target or, for "synthetic", by task
     note: str  # one sentence naming the data
-    bundled: bool = True  # False when it must be downloaded, or placed by hand, first
-    drawn: bool = False  # drawn from a model, so there are as many samples as are asked for
+    bundled: bool = True  # whether it is available without a download
+    drawn: bool = False  # whether samples are drawn from a model, so that any number is available
     image: tuple[int, int, int] | None = None  # channels, rows and columns, if a sample is an image
 
     def fits(self, samples: int, features: int) -> bool:
-        """Return whether that many samples and features can be had."""
+        """Return whether the source has that many samples and features."""
         many = self.drawn or samples <= self.samples
         return many and (features <= self.features or (self.drawn and self.image is None))
 
@@ -67,7 +67,7 @@ BUNDLED = {
 
 def bundled_raw(source: str) -> Raw:
     """Read a set that scikit-learn ships."""
-    from sklearn import datasets  # here and elsewhere inside functions: importing it takes a second
+    from sklearn import datasets  # imported late, because the import takes a second
 
     X, y = getattr(datasets, f"load_{source}")(return_X_y=True)
     return Raw(lambda rows, width: X[rows, :width], X.shape[1], y, BUNDLED[source].note)

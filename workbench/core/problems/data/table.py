@@ -19,7 +19,7 @@ Indices = NDArray[np.intp]
 # bytes of a block: it fits in a processor's cache, so that memory stays small and passes are fast
 BLOCK_BYTES = 1 << 22
 HELD_OUT_STREAM = 7  # random stream of the held-out samples, for a data seed
-MAX_CLASSES = 1000  # max number of classes; more distinct values than this are a quantity
+MAX_CLASSES = 1000  # max number of classes; numbers with more distinct values are a quantity
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,10 @@ class Table:
     blocks: Callable[[], Iterator[tuple[Floats, Floats]]]
     truth: Floats | None = None
     names: Sequence[str] | None = None
-    trusted: bool = False  # known to be finite, so not searched for missing values
-    place: Callable[[Indices], str] | None = None  # place in the source's file of the first of some rows
+    # whether values are known to be finite, so that missing ones need not be searched for
+    trusted: bool = False
+    # returns the position of the first of the given rows in the source's file
+    place: Callable[[Indices], str] | None = None
     test: "Table | None" = None  # held-out samples, which are not in the training data
     image: tuple[int, int, int] | None = None  # channels, rows and columns, if a sample is an image
 
@@ -144,7 +146,7 @@ def check_columns(raw: Raw, test: Raw, options: Options) -> None:
 
 
 def _both_targets(raw: Raw, test: Raw, options: Options) -> tuple[Floats, int]:
-    """Convert the targets of both to numbers together, so that a class has one number."""
+    """Convert the targets of training and held-out samples together, so that a class has the same number in both."""
     known = len(raw.target)
     both = [np.asarray(part.target) for part in (raw, test)]
     kinds = {part.dtype.kind for part in both}
@@ -168,9 +170,9 @@ def held_out(
 ) -> NDArray[np.bool_]:
     """Draw the held-out samples, (samples,), stratified by class: each share is exact within one sample.
 
-    `y`: (samples,), classes numbered from 0; `classes` 0: regression. Classes that a share would leave empty are
-    drawn first. Raises `DataError` if a class has only one sample, or would have none for training. Also if one of two
-    classes would have no held-out sample.
+    `y`: (samples,), classes numbered from 0; `classes` 0: regression. Classes that a share would leave empty are drawn
+    first. Raises `DataError` if a class has only one sample, or would have none for training. Also raises it if one of
+    two classes would have no held-out sample.
 
     >>> held_out(np.array([0, 1, 1, 0, 1, 1]), 2, 3, seed=0).sum()
     np.int64(3)
@@ -275,7 +277,7 @@ def _labels(
             raise DataError(f"source: the target of {options.source!r} in {place(row)} {why}")
     try:
         labels, codes = np.unique(values, return_inverse=True)
-    except TypeError:  # kinds without a common order
+    except TypeError:  # values of different types have no common order
         labels, codes = np.unique(values.astype(str), return_inverse=True)
     if labels.dtype.kind == "O" and not all(isinstance(v, int | float | Decimal) for v in labels):
         return labels, codes, False

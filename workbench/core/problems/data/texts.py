@@ -27,18 +27,18 @@ class TextColumns:
 
     names: tuple[str, ...]
     numbers: Floats = field(default_factory=lambda: np.empty((0, 0)))  # (rows, columns that are numbers)
-    numeric: list[int] = field(default_factory=list)  # places of these columns
-    texts: dict[int, list[str]] = field(default_factory=dict)  # texts of columns, by place
+    numeric: list[int] = field(default_factory=list)  # indices of these columns
+    texts: dict[int, list[str]] = field(default_factory=dict)  # index of a column -> its texts
     lines: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     odd: dict[int, tuple[int, str]] = field(
         default_factory=dict
-    )  # line of the first value that is not a number, by place
+    )  # index of a column -> line and text of its first value that is not a number
 
 
 def read_columns(path: Path, keep: Sequence[int]) -> TextColumns:
     """Read a table once: columns of `keep` as text, and all but the first of `keep`, the target, as numbers.
 
-    A column that is not numbers is in `odd`. Raises what `text_table` raises.
+    Columns with other values than numbers are in `odd`. Raises the errors of `text_table`.
     """
     shared: dict[str, str] = {}
     with text_table(path) as table:
@@ -71,7 +71,10 @@ def _blocks(rows: Iterator[tuple[int, list[str]]], size: int) -> Iterator[list[t
 
 
 def _numbers(fields: Sequence[str]) -> tuple[Any, int | None]:
-    """Convert fields to numbers, missing ones to NaN, and return also the place of the first that is not a number."""
+    """Convert fields to numbers, missing ones to NaN.
+
+    Return also the index of the first that is not a number, or None.
+    """
     joined = "".join(fields)
     if joined.isascii() and "_" not in joined:  # Python would accept 1_000 and digits of all scripts
         try:

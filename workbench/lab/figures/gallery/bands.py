@@ -16,7 +16,8 @@ from workbench.lab.figures.labels import axis, result, setting, upper
 from workbench.lab.figures.lines import Curve, about, draw, scale_y
 from workbench.lab.figures.style import Theme, log_ticks, new_figure, scheme_style
 
-# logarithmic axis for values that span more than this factor, since ratios matter more than differences then
+# above this ratio of largest to smallest value, an axis is logarithmic, because ratios then matter more than
+# differences
 _MAX_LINEAR_RATIO, _MAX_LINEAR_RATIO_TIME = 20.0, 6.0
 _TIMES = ("time", "round_time", "time_to")
 
@@ -40,7 +41,7 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     x = _abscissa(summary, by) if x is None else x
     if x not in by:
         raise unknown_name("x", x, by)
-    # Schemes on the x axis keep their styles: each one is a line with one point.
+    # if schemes are on the x axis, each one is a line with one point, so that it has its style
     curves = list(_curves(summary, x, [name for name in by if name != x or x == "scheme"]))
     numbers = all(_is_number(value) for curve in curves for value in curve.x)
     of = str(summary.attrs["of"])
@@ -96,7 +97,7 @@ def _curves(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Curve]
 
 
 def _everywhere(group: pd.DataFrame, x: str, values: pd.Series[Any]) -> pd.DataFrame:
-    """Return the rows of a group; one whose scheme lacks the parameter is the same at all its values, at both ends."""
+    """Return the rows of a group. If its scheme lacks the parameter, its value is drawn at both ends of the axis."""
     if len(group) != 1 or not len(values) or not group[x].isna().all() or not all(map(_is_number, values)):
         return group
     ends = sorted({float(values.min()), float(values.max())})

@@ -112,7 +112,9 @@ def _over_rounds(figure: go.Figure, shown: Recorded, unit: Unit) -> None:
 
 
 def extremes(times: Array) -> tuple[int, int]:
-    """Return the indices of the workers that straggle most and least. Without stragglers, the mean time counts.
+    """Return the indices of the workers that straggle most and least.
+
+    Without stragglers, they are ordered by mean time.
 
     >>> extremes(np.array([[1.0, 9.0, 1.1], [1.0, 9.0, 1.1]]))
     (1, 0)
@@ -166,7 +168,7 @@ def _distribution(figure: go.Figure, measured: ClusterProfile, theme: str, unit:
 
 
 def survival(times: Array) -> tuple[Array, Array]:
-    """Return selected times, and for each one the share of all times that are at least as long.
+    """Return selected times and, for each one, the share of all times that are at least as long.
 
     >>> survival(np.array([2.0, 1.0]))[1].tolist()
     [1.0, 0.5]
@@ -188,11 +190,11 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     lengths, up, down = by_length(measured.recorded)
     panel, unit = {"row": 2, "col": 2}, time_unit(float(np.median(up[:, 2])))
     directions = [("answers", BLUE, "circle", 1.0, up), ("models", GREEN, "square", 1.12, down)]
-    # models of a simulated cluster may take no time at all
+    # models of a simulated cluster may take no time
     directions = [direction for direction in directions if direction[-1].any()]
     for name, color, symbol, shift, quantiles in directions:
         marker = {"color": color, "symbol": symbol, "size": 9}
-        beside = lengths * shift  # both directions side by side
+        beside = lengths * shift  # x positions, so that both directions are side by side
         _dots(figure, panel, beside, quantiles.T * unit.scale, 4, name=name, marker=marker)
     port, low, high = measured.fitted.port, float(lengths.min()), float(lengths.max())
     x = np.geomspace(low, high, 60) if low < high else lengths[:1]

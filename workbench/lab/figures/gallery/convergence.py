@@ -30,7 +30,8 @@ from workbench.lab.figures.style import CLEAR, Theme, log_scale, log_ticks, mark
 
 MAX_POINTS = 2000
 MARKERS_PER_CURVE = 8
-# logarithmic axis for values that span more than this factor, since ratios matter more than differences then
+# above this ratio of largest to smallest value, an axis is logarithmic, because ratios then matter more than
+# differences
 _MAX_LINEAR_RATIO_X, MAX_LINEAR_RATIO_Y = 6.0, 20.0
 
 
@@ -56,7 +57,7 @@ def convergence(
     ['CR']
     """
     series = named(traces)
-    column(series[0].trace, metric)  # before it is used in the title
+    column(series[0].trace, metric)  # checked before it is used in the title
     abscissa(series[0].trace, x)
     log = log_x([s.trace for s in series], x)
     note = mark_note(s.trace.experiment.scheme for s in series)
@@ -106,7 +107,7 @@ def _curves(
 
 def _curve(s: Series, metric: str, x: str, log: bool, phase: float) -> go.Scatter:
     xs, ys = points(s.trace, metric, x, log)
-    # Other points have transparent markers, since a legend shows a trace's first colour, and its mean size and opacity.
+    # Points without a marker get a transparent one, because a legend shows a trace's first colour, and its mean size.
     colors = np.where(marked(xs, log, phase), s.style.color, CLEAR)
     return go.Scatter(
         x=xs,

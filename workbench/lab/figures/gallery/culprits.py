@@ -43,6 +43,6 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
     )
     figure.update_xaxes(title_text="share of the steps' time", tickformat=".0%", rangemode="tozero")
     figure.update_yaxes(autorange="reversed", showgrid=False)
-    if not shown:  # an empty axis would have arbitrary numbers
+    if not shown:  # without bars, the axis gets a fixed range instead of arbitrary numbers
         figure.update_xaxes(range=[0, 1]).update_yaxes(showticklabels=False, ticks="")
     return figure

@@ -28,7 +28,7 @@ from workbench.lab.figures.style import (
 )
 
 MAX_RANKS = 300
-MIN_HEIGHT_PX = 400  # as high as its legend
+MIN_HEIGHT_PX = 400  # min height in px, which is that of the legend
 _MAX_LABELLED_RANKS = 40  # max number of ranks for which every row has a label
 
 

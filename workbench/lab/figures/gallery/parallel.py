@@ -68,7 +68,7 @@ def _axis(name: str, column: pd.Series[Any]) -> dict[str, Any]:
 
 
 def _numbers(values: Array, log: bool) -> dict[str, Any]:
-    """Return the values of an axis and its ticks: every value if there are few that lie apart, else powers of ten."""
+    """Return the values of an axis and its ticks: all values if they are few and far apart, else powers of ten."""
     shown, few = np.log10(values) if log else values, np.unique(values)
     places = np.log10(few) if log else few
     apart = len(few) < 2 or np.diff(places).min() * _MAX_LABELLED_VALUES * 2 >= np.ptp(places)

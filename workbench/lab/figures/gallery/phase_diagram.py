@@ -15,9 +15,8 @@ from workbench.lab.figures.style import Theme, marks, new_figure, palette, schem
 
 Words = NDArray[np.object_]
 TIE = "tie"
-_COLOR_SHARE = (
-    0.75  # share of the scheme's colour in a cell; the rest is the background's, so that text is readable
-)
+# share of the scheme's colour in a cell; the rest is the background's, so that text is readable
+_COLOR_SHARE = 0.75
 
 
 def phase_diagram(
@@ -114,7 +113,7 @@ def _hovers(contest: SchemeGrid) -> Words:
     texts: Words = np.full(contest.winner.shape, "", dtype=object)
     for i, alpha in enumerate(contest.alphas):
         for j, latency in enumerate(contest.latencies):
-            order = np.argsort(contest.seconds[i, j])  # NaN is last
+            order = np.argsort(contest.seconds[i, j])  # NaN is sorted last
             times = [f"{contest.names[k]}: {_time(contest.seconds[i, j, k])}" for k in order]
             texts[i, j] = "<br>".join([f"α = {alpha}, latency {quantity_of(latency)}", *times])
     return texts

@@ -27,8 +27,8 @@ from workbench.lab.figures.style import (
 )
 
 MAX_BARS = 14
-MAX_TICKS = 6  # labels of a linear axis at most
-MIN_SHOWN_SHARE = 0.005  # share of wins from which on it is written
+MAX_TICKS = 6  # max number of labels of a linear axis
+MIN_SHOWN_SHARE = 0.005  # min share of wins that is written
 COLORS = {"computing": GREY, "stragglers": VERMILLION, "latency": ORANGE, "transfers": BLUE}
 
 

@@ -26,9 +26,8 @@ from workbench.lab.figures.style import (
     time_unit,
 )
 
-MAX_EQUAL_RATIO = (
-    1.01  # rounds count as equally long if the longest takes at most this factor times the shortest
-)
+# rounds count as equally long if the longest takes at most this factor times the shortest
+MAX_EQUAL_RATIO = 1.01
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -65,7 +64,7 @@ def round_times(
     figure.add_traces([_box(row, unit) for row in rows])
     figure.add_traces([_mean(row, unit, theme) for row in rows])
     order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(rows)]}
-    # All boxes in one call, because plotly validates everything in each call, and a slider waits for it.
+    # all boxes are added in one call, because plotly validates the whole figure in each call, and a slider waits for it
     return figure.update_layout(
         xaxis={"title": {"text": f"time per round ({unit.name})"}, "tickformat": "~g", **_scale(rows, unit)},
         yaxis={**order, "showgrid": False, "ticks": "", "range": [-0.6, len(rows) - 0.4]},
@@ -83,7 +82,7 @@ def _scale(rows: Sequence[_Row], unit: Unit) -> dict[str, object]:
         return {"type": "linear", "rangemode": "tozero"}
     if high > MAX_EQUAL_RATIO * low:
         return {"type": "log", **log_ticks(low, high)}
-    # otherwise rounding errors would determine the axis
+    # if all rounds are equally long, rounding errors would otherwise determine the axis
     ends = np.array([low, high]) * unit.scale * [2 / 3, 3 / 2]
     return {"type": "log", "nticks": 10, "range": np.log10(ends).tolist()}
 
@@ -137,7 +136,7 @@ def _mean(row: _Row, unit: Unit, theme: str) -> go.Scatter:
 def _mean_text(row: _Row) -> dict[str, object]:
     unit = time_unit(
         float(row.seconds.mean())
-    )  # one unit per row, since means may differ by orders of magnitude
+    )  # each row has its own unit, because means may differ by orders of magnitude
     text = f"mean {row.seconds.mean() * unit.scale:.3g} {unit.name}"
     place = {"xref": "paper", "x": 1.01, "xanchor": "left", "y": row.label, "yref": "y"}
     return {"text": text, **place, "showarrow": False, "font": {"size": 16}}

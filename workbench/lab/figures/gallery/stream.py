@@ -26,10 +26,10 @@ from workbench.lab.figures.style import (
     palette,
 )
 
-MAX_ROUNDS = 400  # max number of drawn rounds; if there are more, the newest
-MAX_NUMBERED_ROWS = 12  # max number of rows, or of rounds, for which each has a number
-MAX_CELLS = 2500  # max number of workers times rounds for which single rounds are drawn
-MAX_BLOCKS = 25  # max number of blocks of rounds that are drawn instead
+MAX_ROUNDS = 400  # max number of drawn rounds; of more rounds, the newest are drawn
+MAX_NUMBERED_ROWS = 12  # max number of rows, or of rounds, up to which each one has a number
+MAX_CELLS = 2500  # max product of workers and rounds up to which single rounds are drawn
+MAX_BLOCKS = 25  # otherwise, max number of blocks of rounds that are drawn
 MIN_SHARE = 0.01  # min share that is written at the end of an axis
 
 
@@ -113,7 +113,7 @@ def _states(table: Stream, shown: NDArray[np.uint8], begin: int, theme: Theme) -
 
 
 def _shares(table: Stream, there: slice, theme: Theme) -> list[Any]:
-    """Return a heat map of shares over blocks of rounds: states of single rounds would be too small to be seen."""
+    """Return a heat map of shares over blocks of rounds, for runs with too many rounds to show their states."""
     late, grid = table.late[there], table.grid[there]
     some = bool(late.any())
     values = late if some else (grid == COMPUTES).mean(axis=2)
@@ -133,7 +133,7 @@ def _shares(table: Stream, there: slice, theme: Theme) -> list[Any]:
 
 
 def _legend(looks: Mapping[str, str]) -> list[Any]:
-    """Return a square in the legend for each name with its colour."""
+    """Return legend entries: a coloured square for each name."""
     squares = {name: {"color": color, "symbol": "square", "size": 13} for name, color in looks.items()}
     return [
         go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker)

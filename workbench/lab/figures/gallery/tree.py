@@ -92,7 +92,7 @@ def _stubs(plan: Plan, layout: Layout) -> tuple[Array, Array]:
     """Draw three short lines below each node whose children are not drawn."""
     if layout.radial:
         return np.zeros(0), np.zeros(0)
-    # Other nodes are like their siblings.
+    # a node that represents other siblings looks like them
     alike = np.where(layout.rank == REST_NODE, np.roll(layout.rank, 1), layout.rank)
     children, inner = plan.children, set(layout.edges[:, 0].tolist())
     tops = [place for place, rank in enumerate(alike.tolist()) if children[rank] and place not in inner]
@@ -178,7 +178,7 @@ def strips_of(plan: Plan, ranks: int) -> Strips:
     strips = Strips(rank[first], plan.bounds[part[first]], plan.bounds[part[last] + 1], coefficient[first])
     if len(first) <= MAX_STRIPS:
         return strips
-    whole = strips.rank < strips.rank[MAX_STRIPS]  # draw all data of a rank, or none
+    whole = strips.rank < strips.rank[MAX_STRIPS]  # of each rank, all data or none are drawn
     return Strips(*(column[whole] for column in strips))
 
 

@@ -1,4 +1,4 @@
-"""Results before a run: forecasts of every scheme, and the fastest scheme as the setting varies."""
+"""Results before a run: forecasts of every scheme, and the fastest scheme over a grid of settings."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from workbench.lab.widgets.forms.setup import Setup, Shape, judge, with_shape
 
 # max number of computing times drawn for a forecast (rounds times workers), because a slider waits for it
 DRAWS_PER_FORECAST = 4_000
-MIN_FORECAST_ROUNDS, MAX_FORECAST_ROUNDS = 8, 100  # rounds of a forecast
+MIN_FORECAST_ROUNDS, MAX_FORECAST_ROUNDS = 8, 100  # min and max number of rounds of a forecast
 LATENCIES = (0.0, *(float(x) for x in np.geomspace(1e-5, 1.0, 11).round(9)))  # s
 MAX_ALPHAS = 8
 CONTEST_ROUNDS = 24
@@ -71,9 +71,8 @@ def _holds(known: Ahead, e: Experiment, rounds: int) -> bool:
     """Return whether a result is still valid for an experiment. A file of recorded times may have changed."""
     if known.forecast is None or len(known.forecast.seconds) != rounds:
         return False
-    same = (
-        known.experiment == e and known.experiment.built_scheme == e.built_scheme
-    )  # the scheme's class may have been replaced
+    # compared, because the class of the scheme may have been replaced
+    same = known.experiment == e and known.experiment.built_scheme == e.built_scheme
     return same and known.experiment.delays == e.delays and not hasattr(e.delays, "path")
 
 
@@ -85,7 +84,7 @@ def _ahead(name: str, e: Experiment, rounds: int) -> Ahead:
 
 
 def alphas_of(shape: Shape) -> list[int]:
-    """Return the numbers of stragglers to try: all of a parent's few children, or an even selection."""
+    """Return the numbers of stragglers to try: all numbers if a parent has few children, else an even selection."""
     most = shape.children - 1
     return sorted({round(s) for s in np.linspace(0, most, min(MAX_ALPHAS, most + 1))})
 

@@ -7,7 +7,7 @@ from workbench.core.base import text
 from workbench.core.experiment import Experiment
 from workbench.lab.notebooks import shipped
 
-NOTEBOOK = shipped("notebooks/run.ipynb")  # an absolute path: the command works in any folder
+NOTEBOOK = shipped("notebooks/run.ipynb")  # an absolute path, so that the command works in any folder
 
 
 def yaml_of(experiment: Experiment) -> str:

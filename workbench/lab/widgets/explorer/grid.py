@@ -14,7 +14,7 @@ from workbench.lab.figures.style import scheme_style
 from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.explorer.headings import heading
 
-SENT_DIGITS = 6  # number of sent digits of a number
+SENT_DIGITS = 6  # number of significant digits of numbers that are sent to the page
 _ALWAYS = (
     "run",
     "scheme",
@@ -53,7 +53,7 @@ class Column(TypedDict):
 class Grid(anywidget.AnyWidget):
     """Grid of rows that are sorted, filtered and selected in the page. `selected_rows`: selected rows, from 0.
 
-    `asked`: the user's view: search, filters, order, length.
+    `asked`: search text, filters, order and length that the user has chosen.
 
     >>> grid = Grid()
     >>> grid.draw(pd.DataFrame({"run": ["a", "b"], "time": [1 / 3, None]}), ["time", "run"])
@@ -77,7 +77,7 @@ class Grid(anywidget.AnyWidget):
         super().__init__()
         self.on_message: dict[
             str, Callable[..., None]
-        ] = {}  # kind of a message -> what receives its other fields
+        ] = {}  # kind of a message -> function that receives its other fields
         self.on_msg(self._received)
 
     def _received(self, _: object, content: dict[str, Any], buffers: object) -> None:

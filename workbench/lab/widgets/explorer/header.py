@@ -18,11 +18,11 @@ class Tools(anywidget.AnyWidget):
     """Buttons of the settings: show or hide them (on wide pages), undo, redo, reset."""
 
     _esm = t.Unicode(script("tools")).tag(sync=True)
-    undo = t.Unicode().tag(sync=True)  # what an undo would change; empty: nothing
+    undo = t.Unicode().tag(sync=True)  # text about the change that an undo would make; empty if there is none
     redo = t.Unicode().tag(sync=True)
     folded = t.Bool().tag(
         sync=True
-    )  # whether settings are in one line above the picture, however wide the page
+    )  # whether the settings are in one line above the picture even on wide pages
 
     def __init__(self, controls: Controls) -> None:
         super().__init__()

@@ -25,16 +25,9 @@ MAX_LISTED_RUNS = 10**6  # max number of runs whose errors are listed
 BAR_AFTER_S, DRAW_SHARE = 1.0, 0.2  # s until progress is shown; share of the time for drawing
 Line = dict[str, Any]  # a row of the table
 _FIRST_COLUMNS = ("scheme", "state", "when", "run")
-_FIXED_COLUMNS = (
-    "scheme",
-    "state",
-    "when",
-    "workers",
-    "rounds_done",
-    "time",
-    "loss",
-)  # also where nothing fills them
-RESULTS = ("time", "loss")  # columns whose means are offered first
+# columns that are offered even if they are empty
+_FIXED_COLUMNS = "scheme", "state", "when", "workers", "rounds_done", "time", "loss"
+RESULTS = ("time", "loss")  # results whose means are offered first
 _COLUMNS = (
     "workers",
     "straggler_fraction",
@@ -70,7 +63,7 @@ class RunsGrid(Pane):
         """Handle a change of the selected rows."""
 
     def _filled(self) -> None:
-        """Handle a change of the columns."""
+        """Handle a newly filled table, whose columns may have changed."""
 
     def _aims(self) -> w.Text:
         """Return the field of the target."""
@@ -92,7 +85,7 @@ class RunsGrid(Pane):
         return [name for name in names if name in _FIXED_COLUMNS or _filled(self.runs.table.get(name))]
 
     def pick(self, names: Sequence[str]) -> None:
-        """Show these columns, or without any the usual ones."""
+        """Show these columns. If there are none, show the usual ones."""
         self.picked = tuple(names)
         self._draw()
 
@@ -122,7 +115,7 @@ class RunsGrid(Pane):
             columns = [name for name in self.picked or self.usual if name in table]
             target = "" if self.runs.target is None else f"{self.runs.metric} {self.runs.target:g}"
             self.grid.draw(shown, columns, rows, self.picked, target)
-            self._marked()  # some may be gone
+            self._marked()  # some of the selected runs may no longer exist
             states = table["state"].value_counts().items() if len(table) else ()
             counts = ", ".join(f"{n:,} {state}" for state, n in states)
             where = str(self.runs.root.absolute()) if self.runs.root else "memory"

@@ -57,7 +57,7 @@ class RunsTable(RunsViews):
     The search takes words. Filters take ranges and texts for any column. Notes are written into the runs' folders.
 
     runs: result of `wb.runs`, or a folder. show: shows runs that are started here (default: a live plot below).
-    use: takes over the settings of a run. Without it, the action is not offered.
+    use: function that takes over the settings of a run. Without it, the action is not offered.
 
     >>> import tempfile, workbench as wb
     >>> folder = tempfile.mkdtemp()
@@ -82,7 +82,7 @@ class RunsTable(RunsViews):
         self.grid.actions = [each for each in MENU if use is not None or each["key"] != "use"]
         folded = [self._words(), self._means(), self._exports(), self._confirm()]
         above = [Sheet(), self.message, self._bar(), *folded, self.bar, self.grid, self.note]
-        # What was requested is above the curves, which are always shown.
+        # forms and results that the user requested are above the curves, which are always shown
         self.children = [
             *above,
             self.found,
@@ -189,7 +189,7 @@ class RunsTable(RunsViews):
 
     @contextmanager
     def _asking_for_trust(self) -> Iterator[None]:
-        """Offer the checkbox for trust after a run that names code was rejected."""
+        """If a run that names code is rejected in this context, offer the checkbox for trust."""
         try:
             yield
         except SettingError:
@@ -264,7 +264,7 @@ class RunsTable(RunsViews):
         self, rows: Sequence[Line], notes: Callable[[Line], dict[str, Any]], done: str = "written"
     ) -> None:
         for run_row in rows:
-            # a run of a sweep without a folder: its notes are in the folder above
+            # notes on a run of a sweep are stored in the run's own folder, above the folder of the trace
             folder = Path(run_row["folder"])
             describe(folder if folder.is_dir() else folder.parent, **notes(run_row))
         self.again()

@@ -49,7 +49,7 @@ class Tab(Pane):
         """Update the tab after a change of the settings."""
 
     def over(self) -> None:
-        """Update the tab when all shown runs have ended."""
+        """Update the tab after all shown runs have ended."""
 
     def opened(self) -> None:
         """Update the tab when the user opens it."""
@@ -65,9 +65,9 @@ class ExplorerState:
     def __init__(self, controls: Controls, folder: str | Path) -> None:
         self.controls, self.folder = controls, Path(folder)
         self.experiments: list[Experiment] = []  # experiments that can be run with the current settings
-        self.setup: Setup | None = None  # settings of the controls, where some of them are valid
-        self.reason = ""  # why some of them are not valid
-        self.front: Callable[[Tab], None] = lambda tab: None  # shows a tab
+        self.setup: Setup | None = None  # settings of the controls if at least one scheme's are valid
+        self.reason = ""  # why other schemes' settings are invalid
+        self.front: Callable[[Tab], None] = lambda tab: None  # function that shows a tab
         self._lock = RLock()  # callbacks come from several threads
         self.tabs = [cls(self) for cls in sorted(Tab.catalogue.values(), key=lambda cls: cls.place)]
 

@@ -162,7 +162,7 @@ class Controls(w.VBox):
         self.schemes.take(state.schemes)
 
     def _move(self, shape: Shape, workers: int) -> None:
-        """Give all schemes the parameters of a tree shape."""
+        """Give all schemes the parameters that belong to a shape."""
         self.schemes.show(with_shape(self.setup(), shape, workers).entries)
 
     def set_alpha_and_latency(self, stragglers: int, latency: float) -> None:
@@ -208,7 +208,7 @@ class Controls(w.VBox):
         return [replace(v, experiment=None, reason=wrong) if wrong and v.experiment else v for v in found]
 
     def _of_shape(self, entry: Entry, name: str) -> bool:
-        """Return whether a scheme's parameter has the value from the shape, so that the shape has to be changed."""
+        """Return whether a scheme's parameter has the value of the common shape, so that the shape is at fault."""
         shape, workers = self.shapes.shape(), self.shapes.form.shown()["workers"]
         if shape is None or not isinstance(workers, int):
             return True
@@ -254,7 +254,7 @@ def _place(
 ) -> None:
     """Show a reason at the field where the user can fix it: in the form of the scheme, or in a shared one.
 
-    `of_shape`: whether a parameter of the scheme has the value of the shape.
+    `of_shape`: whether the invalid parameter of the scheme has its value from the common shape.
     """
     form, name, reason = verdict.form, verdict.field, verdict.reason
     if form == "scheme_args":

@@ -16,7 +16,7 @@ from workbench.lab.widgets.forms.form import Form
 from workbench.lab.widgets.forms.setup import SHARED_FIELDS, Entry, reaches
 from workbench.lab.widgets.forms.summaries import own_text
 
-MAX_DETAILS = 3  # parameters beside a scheme's name
+MAX_DETAILS = 3  # max number of parameters that are shown beside a scheme's name
 OWN = Field(
     "own",
     "differs in",
@@ -52,7 +52,7 @@ class EntryForm(w.VBox):
         self.add_class("wb-entry")
 
     def _say(self) -> None:
-        """Show what is not that of the other schemes."""
+        """Show a summary of the values that differ from those of the other schemes."""
         own = self.entry().own
         lines = [line for line in self.form.entries if line.kind in ("whole", "number") and not line.minor]
         values = [(line.label, self.form.values[line.name]) for line in lines[:MAX_DETAILS]]
@@ -80,7 +80,10 @@ class EntryForm(w.VBox):
             self.form.reach(reaches(self.scheme, self.form.shown(), workers))
 
     def entry(self) -> Entry:
-        """Return the entry in the form. Text that is not a mapping becomes a field that no experiment has."""
+        """Return the entry in the form.
+
+        Text that is not a mapping becomes an unknown field, which the check then reports.
+        """
         values = self.form.read()
         own = values.pop("own", None) or {}
         own = {str(name): value for name, value in own.items()} if isinstance(own, dict) else {"own": own}
@@ -102,7 +105,7 @@ def _menu() -> Field:
 
 
 class Entries(w.VBox):
-    """Schemes that are compared. `wanted` returns the entry of a scheme that is to be added."""
+    """Schemes that are compared. `wanted`: returns the entry for a scheme that the user adds."""
 
     def __init__(self, changed: Callable[[], None], wanted: Callable[[str], Entry]) -> None:
         self._changed, self._wanted = changed, wanted
@@ -135,7 +138,7 @@ class Entries(w.VBox):
             close(form)
 
     def renew(self) -> bool:
-        """Offer the schemes that exist now, with new forms for redefined ones. Return whether there were such."""
+        """Offer the schemes that exist now, with new forms for redefined ones. Return whether any was redefined."""
         if (choices := _menu()) != self.further.entries[0]:
             self.further.reshape([choices], {"scheme": ""})
         old = [form for form in self.forms if not form.newest]

@@ -24,7 +24,7 @@ SPANS = {
     "bytes/s": (1e4, 1e10),
     "floats/s": (1e5, 1e12),
 }
-_SLIDER_DECADES = 3.0  # decades of a slider around the default, if the unit has no range
+_SLIDER_DECADES = 3.0  # number of decades of a slider, centred at the default, if the unit has no range
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Field:
     default: str = ""
     empty: bool = False
     choices: tuple[str, ...] = ()  # options; for text, suggestions
-    labels: tuple[str, ...] = ()  # labels of the options, if they differ
+    labels: tuple[str, ...] = ()  # labels of the options, if they differ from the options
     low: float | None = None
     high: float | None = None
     log: bool = False
-    minor: bool = False  # shown on demand
+    minor: bool = False  # whether the field is shown only on demand
 
 
 def fields_of(cls: type[Settings]) -> list[Field]:
@@ -94,7 +94,7 @@ def nested_of(
 def lines_of(
     cls: type[Settings], texts: Mapping[str, str], prefix: str = "", default: Settings | None = None
 ) -> list[Field]:
-    """Return the rows of a form. Those of nested settings follow their kind, with dotted names.
+    """Return the rows of a form. Rows of nested settings follow the row of their kind, and have dotted names.
 
     >>> from workbench.core.contract.optimisers import Nesterov
     >>> [line.name for line in lines_of(Nesterov, {"schedule.kind": "exponential"})][2:]
@@ -207,7 +207,7 @@ def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(default, int) or spec.get("unit") == "samples":
             return {}
         return {"low": least, "high": max(12.0, 4.0 * default)}
-    # Several decades, of the unit's range or around the default. The left end is 0 if that is valid.
+    # the slider spans the unit's range, or several decades around the default; its left end is 0 if that is valid
     low, high = SPANS.get(spec.get("unit", ""), (0.0, 0.0))
     if default and not low <= default <= high:
         low, high = default * 10**-_SLIDER_DECADES, default * 10**_SLIDER_DECADES

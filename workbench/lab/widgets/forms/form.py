@@ -38,7 +38,7 @@ class Form(anywidget.AnyWidget):
     title = t.Unicode().tag(sync=True)
     opened = t.Bool(True).tag(sync=True)
     colour = t.Unicode().tag(sync=True)  # colour of the mark before the title
-    detail = t.Unicode().tag(sync=True)  # after the title: the values in a few words
+    detail = t.Unicode().tag(sync=True)  # text after the title that summarises the values
     fields: t.List[dict[str, Any]] = t.List().tag(sync=True)
     values: t.Dict[str, str] = t.Dict().tag(sync=True)
     reasons: t.Dict[str, str] = t.Dict().tag(sync=True)
@@ -58,8 +58,8 @@ class Form(anywidget.AnyWidget):
     def _typed(self, _: object, content: dict[str, Any], buffers: object) -> None:
         """Store a text that the user typed.
 
-        A message keeps its place before a later click on Run. A change of a trait would not, since the page
-        delays it while the kernel handles an earlier one.
+        It is sent as a message, which arrives before a later click on Run. A change of a trait could arrive later,
+        because the page delays it while the kernel handles an earlier change.
         """
         if content.get("kind") != "typed":
             return

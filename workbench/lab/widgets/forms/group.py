@@ -22,7 +22,7 @@ class Fold(anywidget.AnyWidget):
     _esm = t.Unicode(script("fold")).tag(sync=True)
     title = t.Unicode().tag(sync=True)
     value = t.Unicode().tag(sync=True)  # summary of the settings
-    opened = t.Bool().tag(sync=True)  # on wide pages
+    opened = t.Bool().tag(sync=True)  # whether the group is open on wide pages
     bad = t.Bool().tag(sync=True)  # whether a field of the group is invalid
 
 

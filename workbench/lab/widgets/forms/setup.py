@@ -85,7 +85,7 @@ class Setup:
 
 
 def _fields_of(catalogue: Catalogue[Any], name: Any) -> Collection[str] | None:
-    """Return the fields of a class, or None if no class has this name, which the experiment reports."""
+    """Return the fields of a class, or None if no class has this name: the experiment then reports the error."""
     try:
         return cast(Collection[str], catalogue.get_class(name).model_fields)
     except SettingError:
@@ -115,7 +115,7 @@ def _check_spec(spec: Mapping[str, Any]) -> Verdict:
 
 
 def field_at_fault(sentence: str) -> tuple[str, str]:
-    """Return the form and the field that begin a sentence.
+    """Return the form and the field that an error sentence begins with.
 
     >>> field_at_fault("optimiser_args.schedule.warmup = -1: take 0 or more")
     ('optimiser_args', 'schedule.warmup')
@@ -144,7 +144,7 @@ def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
 
 
 def _late(shape: Shape, among: int) -> int:
-    """Return the share alpha of a number, rounded as for gradient coding in paper 1. Of several, it is never all."""
+    """Return the share alpha of `among` workers, rounded as for gradient coding in paper 1, but never all."""
     if among == shape.children:
         return shape.stragglers
     return max(0, min(round(shape.alpha * among), among - 1))
@@ -159,7 +159,7 @@ def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int
     names = schemes.get(scheme).model_fields
     found = {name: workers for name in names if name in INTEGER_FIELDS}
     if "stragglers" in names:
-        # over several rounds, all may be late; in a single round, at least one is not
+        # schemes with a window tolerate that all are late at times; in other schemes at least one is not late
         spared = 0 if "window" in names else 1
         found["stragglers"] = max(0, decoded_together(names, args, workers) - spared)
     return found
@@ -218,7 +218,7 @@ def setup_of(experiments: Sequence[Experiment]) -> Setup:
 
 
 def _own(fields: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields in which an experiment differs from the common ones; its own optimiser has its own values."""
+    """Return the fields in which an experiment differs from the common ones."""
     own = {name: fields[name] for name in common if fields[name] != common[name]}
     if "optimiser" in own:
         own.pop("optimiser_args", None)

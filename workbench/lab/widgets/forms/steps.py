@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-MERGED_S = (
-    2.0  # s within which changes of the same fields count as one step, such as those of a moving slider
-)
+# s within which changes of the same fields count as one step, such as those of a moving slider
+MERGED_S = 2.0
 MAX_STEPS = 200
 
 

@@ -31,7 +31,7 @@ def of_schemes(names: Sequence[str]) -> str:
 
 
 def of_choice(form: ChoiceForm) -> str:
-    """Return the chosen class, and one of its changed numbers, preferably one without a unit.
+    """Return the chosen class and one of its changed values, preferably a number without a unit.
 
     >>> from workbench.core.contract.delays import delay_models
     >>> of_choice(ChoiceForm("", "kind", delay_models(), "pareto"))

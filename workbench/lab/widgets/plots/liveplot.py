@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     from workbench.lab.widgets.plots.sweepplot import SweepPlot
 
 POLL_INTERVAL_S = 0.1  # s between polls of the runs
-MAX_RESENT_ROWS = 500  # max rows that are sent again because their losses came late
+MAX_RESENT_ROWS = 500  # max number of rows that are sent again because their losses were computed later
 HEIGHT_PX = 480  # px
 FINAL_STATES = ("finished", "stopped", "failed")
 _SUMS = ("bytes", "samples")  # columns that are shown as cumulative sums
 
 
 class Part(NamedTuple):
-    """Rows of one run from row `first` on, as sent to the page. Bytes and samples are cumulative."""
+    """Rows of one run from row `first` on, as they are sent to the page. Bytes and samples are cumulative."""
 
     first: int
     columns: Rows
 
 
 class LivePlot(Drawn):
-    """Metric versus wall clock, rounds, bytes or samples of runs that are under way.
+    """Live plot of a metric against wall clock, rounds, bytes or samples, for active and finished runs.
 
     >>> import workbench as wb
     >>> runs = wb.start_all([wb.Experiment(scheme=s, workers=12, rounds=5) for s in ("UMW", "CR")])
@@ -62,13 +62,13 @@ class LivePlot(Drawn):
     curves: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, color, dash, symbol, width of each
     changes: t.List[dict[str, Any]] = t.List().tag(sync=True)  # changes of scheme: curve, first round, reason
     status: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, state, note, share, begins of each
-    edition = t.Int().tag(sync=True)  # increased when other runs are shown
+    edition = t.Int().tag(sync=True)  # number that increases when other runs are shown
     active = t.Bool().tag(sync=True)  # whether there are runs to stop
     x = t.Enum(list(AXES), "time").tag(sync=True)
     y = t.Unicode("loss").tag(sync=True)
     scale_x = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
     scale_y = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
-    target = t.Float(None, allow_none=True).tag(sync=True)  # value of a line that can be dragged
+    target = t.Float(None, allow_none=True).tag(sync=True)  # value of the target line, which can be dragged
     metrics = t.Dict({"loss": metric_words("loss")}).tag(sync=True)  # name -> label
     # suffixes of metrics that increase as the model improves
     rising = t.List(list(RISING_METRICS)).tag(sync=True)
@@ -130,7 +130,7 @@ class LivePlot(Drawn):
         return not self.active
 
     def close(self) -> None:
-        """Close it; its runs go on, but are no longer followed."""
+        """Close the plot. Its runs continue, but are no longer followed."""
         self._gone = True
         self._done.clear()
         super().close()
@@ -146,7 +146,8 @@ class LivePlot(Drawn):
         while not over and not self._gone:
             under_way = next((run for run in self.runs if run.state not in FINAL_STATES), None)
             if under_way is not None:
-                under_way.wait(POLL_INTERVAL_S)  # so that its end is shown at once
+                # waits for the first run that is active, so that its end is shown at once
+                under_way.wait(POLL_INTERVAL_S)
             if self._gone:
                 return
             with self._lock:
@@ -204,9 +205,9 @@ class _Sent:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.rows = 0
-        self.settled = 0  # number of rows that are not read again before the end
-        self.known = 0  # number of losses among the later rows
-        self.sums = dict.fromkeys(_SUMS, 0.0)  # sums over the rows that are not read again
+        self.settled = 0  # number of first rows that are not read again before the run ends
+        self.known = 0  # number of known losses in the rows after these
+        self.sums = dict.fromkeys(_SUMS, 0.0)  # sums over the rows that are not read again, by column
         self.holes = self.closed = False
 
     def news(self) -> Part | None:
@@ -249,10 +250,9 @@ class _Sent:
         """Return the run's entry in the table under the curves."""
         run = self.run
         share: float | None = max(self.rows, 0) / run.experiment.rounds
-        begins = (
-            not share and run.state not in FINAL_STATES
-        )  # the bar moves without a length until the first round
-        if begins and run.state == "running":  # None: the share is unknown
+        # until the first round, the bar is animated without a length
+        begins = not share and run.state not in FINAL_STATES
+        if begins and run.state == "running":  # the share is None if it is unknown
             share = run.stage
         shown = None if share is None else round(share, 3)
         note = f"{run.note}; now {changes[-1].after}" if (changes := run.changes) else run.note
@@ -302,7 +302,7 @@ def watch(runs: "Run | Sequence[Run] | SweepRun") -> "LivePlot | SweepPlot":
     shown = [runs] if isinstance(runs, Run) else runs
     if not isinstance(shown, Sequence):
         from workbench.lab.batch.background import (
-            SweepRun,  # sweeps import papermill, which plots of runs do not need
+            SweepRun,  # imported late, because sweeps import papermill, which plots of runs do not need
         )
         from workbench.lab.widgets.plots.sweepplot import SweepPlot
 

@@ -26,7 +26,7 @@ class Player(Plot):
     _css = t.Unicode(style()).tag(sync=True)
     moments: t.List[list[object]] = t.List().tag(sync=True)  # [time (s), text] in order
     end = t.Float(0.0).tag(sync=True)  # s
-    unit = t.Float(1.0).tag(sync=True)  # factor from seconds to the axis
+    unit = t.Float(1.0).tag(sync=True)  # factor by which seconds are multiplied for the axis
     unit_name = t.Unicode("s").tag(sync=True)
 
     def play(self, trace: Trace, round: int) -> None:

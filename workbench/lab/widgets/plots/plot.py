@@ -18,7 +18,7 @@ from IPython.display import HTML, display
 from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.assets import library, script, style
 
-PAUSE_S = 0.001  # s in which the kernel's sending thread runs before the next figure is made
+PAUSE_S = 0.001  # pause, s, in which the kernel's thread for sending runs before the next figure is made
 WITHOUT_KERNEL = "as it was when last shown; run the cell to use it"  # tooltip of an image without a kernel
 Draw = Callable[[Theme], go.Figure]
 Click = dict[str, Any]
@@ -27,8 +27,9 @@ Click = dict[str, Any]
 class Drawn(anywidget.AnyWidget):
     """Base of all drawing widgets. The page may request plotly.js, and reports its theme."""
 
-    page = t.Unicode().tag(sync=True)  # "light" or "dark", set by the page; "": no page yet
-    still = t.Bool().tag(sync=True)  # whether the kernel requests images of it
+    # theme, "light" or "dark", set by the page; "" as long as no page shows the widget
+    page = t.Unicode().tag(sync=True)
+    still = t.Bool().tag(sync=True)  # whether the page sends images of the plot to the kernel
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
@@ -75,7 +76,7 @@ class Plot(Drawn):
     _css = t.Unicode(style()).tag(sync=True)
     figure = t.Unicode().tag(sync=True)  # JSON
     label = t.Unicode().tag(sync=True)  # label for screen readers
-    serial = t.Int().tag(sync=True)  # increased with each figure
+    serial = t.Int().tag(sync=True)  # number that increases with each figure
 
     def __init__(self, draw: Draw | None = None, **traits: Any) -> None:
         super().__init__(**traits)

@@ -30,8 +30,8 @@ from workbench.lab.widgets.plots.plot import Drawn, Stills
 from workbench.mpi.running.real import attach
 
 POLL_INTERVAL_S = 0.1  # s between polls of the run
-RESTART_GAP_S = 2.0  # s by which event times fall back when their clock has restarted
-MIN_REST_S = 0.03  # min s for other threads of this process, however long a poll takes
+RESTART_GAP_S = 2.0  # if event times go back by more than this, s, their clock has restarted
+MIN_REST_S = 0.03  # min pause between polls for other threads of this process, s
 MAX_MESSAGE_BYTES = 2**20  # max bytes of one message
 FINAL_STATES = ("finished", "stopped", "failed")
 
@@ -163,7 +163,7 @@ class StreamPlot(Drawn):
             self._columns(0)
         else:
             self._look()
-            self._columns(len(self.stream))  # removes the round that was under way
+            self._columns(len(self.stream))  # also removes the unfinished round from the page
         self.status, self.active = f"{self.run.state}: {self.run.note}", False
 
     def _columns(self, first: int, begun: NDArray[np.uint8] | None = None) -> None:
@@ -210,7 +210,8 @@ class Rounds(Pane):
         self.stream, self.player = StreamPlot(), Player()
         self.stream.on_pick(self.look_into)
         self.round = 0
-        super().__init__([self.stream])  # the player loads plotly.js, which blocks the page for a second
+        # without the player at first, because it loads plotly.js, which blocks the page for a second
+        super().__init__([self.stream])
         if run is not None:
             self.show(run)
 

@@ -54,7 +54,7 @@ class SweepPlot(Pane):
 
     def __init__(self, sweep: SweepRun) -> None:
         self.sweep = sweep
-        self._choosing = False  # the list of groups is being renewed
+        self._choosing = False  # whether the list of groups is being renewed by this object
         self.table: Runs | None = None
         self.progress: Progress = sweep.progress()
         search = read_plan(sweep.folder).get("sweep", {}).get("search") or {}
@@ -111,7 +111,10 @@ class SweepPlot(Pane):
 
     @guarded
     def look(self) -> None:
-        """Show the current state. If there are more runs, and there is time for it, read the table."""
+        """Show the current state.
+
+        If more runs are done, read the table, unless reading has taken too much of the time.
+        """
         self.progress = p = self.sweep.progress()
         share = None if p.state in ("starting", "stopping") else p.share
         self.bar.value = progress("progress of the sweep", str(p), share, p.found)
@@ -196,7 +199,7 @@ def _hosts(p: Progress) -> str:
 
 
 def group_labels(means: pd.DataFrame, x: str | None) -> list[str]:
-    """Return the group of every mean: its values of all columns except the one on the axis.
+    """Return the label of every mean's group: its values of all grouping columns except the one on the axis.
 
     >>> means = pd.DataFrame({"scheme": ["GC", "GC"], "link.latency": [0.1, 0.2], "workers": [4, 4]})
     >>> means.attrs["by"] = ["scheme", "workers", "link.latency"]

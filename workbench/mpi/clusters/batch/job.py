@@ -38,7 +38,7 @@ class JobSpec:
     folder: str
     command: tuple[str, ...]
     nodes: int
-    tasks: int  # per node
+    tasks: int  # number of tasks per node
     path: str = ""  # folder with the package, if the job's Python does not have it
 
 
@@ -99,15 +99,15 @@ class Job:
     """State of one job, as the batch system lists it."""
 
     number: str
-    state: str  # RUNNING, PENDING, ...
+    state: str  # state, such as RUNNING or PENDING
     why: str = ""  # why the job waits, in the batch system's words
-    left: float = float("inf")  # s until its time limit
+    left: float = float("inf")  # s until the job's time limit
     used: float = 0.0  # seconds since the job's start
     nodes: int = 0
     cores: int = 0  # sum over all nodes
     names: str = ""  # names of its nodes, to be expanded by `BatchCluster.node_names`
     start: str = ""  # when it started or is expected to start, if known
-    hopeless: str = ""  # fields to change, if the job can never start
+    hopeless: str = ""  # fields of the cluster's file to change if the job can never start, else empty
 
     @property
     def waits(self) -> bool:

@@ -47,7 +47,8 @@ from workbench.mpi.launch.processes import RANKS_MODULE, SUPERVISOR_MODULE, this
 from workbench.mpi.launch.reports import Finding, HostState, Outputs, ProgressCallback, Status, no_progress
 from workbench.mpi.launch.site import Site
 
-CACHE_VARIABLES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # by which ranks find the folder of prepared data
+# environment variables by which ranks find the folder of prepared data
+CACHE_VARIABLES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")
 # Script for bash, followed by a folder and a command. It writes the command's output on this node, then its exit code.
 HOST_COMMAND = 'n=$(uname -n); "$@" >"$0/$n.out" 2>&1; echo "$?" >"$0/$n.code"'
 
@@ -81,10 +82,10 @@ class BatchCluster(Cluster):
     """
 
     system: ClassVar[str]  # name of the batch system
-    submit_command: ClassVar[tuple[str, ...]]  # followed by the path of the script
+    submit_command: ClassVar[tuple[str, ...]]  # command line to which the path of the script is appended
     trial_options: ClassVar[tuple[str, ...]] = ()  # options of the submit command that only check the script
-    cancel_command: ClassVar[str]  # followed by the number of the job
-    # (pattern of a message, field to change), see `job.refusal`
+    cancel_command: ClassVar[str]  # command to which the number of the job is appended
+    # pairs of a message's pattern and the field to change, see `job.refusal`
     refusals: ClassVar[tuple[tuple[str, str], ...]] = ()
     longest_name: ClassVar[int] = 200  # max characters of a job's name
 
@@ -309,7 +310,8 @@ class Login(Site):
     @override
     def owner(self, fields: dict[str, Any], home: Path) -> BatchPool:
         job = str(fields["job"])
-        if not re.fullmatch(r"[0-9][\w.-]*", job):  # the number becomes a word of command lines
+        # checked, because the number becomes an argument of command lines
+        if not re.fullmatch(r"[0-9][\w.-]*", job):
             raise SettingError(f"{home / OWNER}: job = {job!r}: is not the number of a job")
         return self._pool(Path(fields["pool"]), 0, job)
 
@@ -344,7 +346,7 @@ class Login(Site):
         for path in self.cluster.pools.glob(f"*/{NUMBER_PATTERN}"):
             if self.cluster.look_up(read_text(path)).final:
                 shutil.rmtree(path.parent, ignore_errors=True)
-        # Remove what a client on another machine has brought here.
+        # remove package, data and runs that a client on another machine has copied to the shared folder
         if os.environ.get("XDG_CACHE_HOME") == self.cluster.folder:
             Host().do_clear(b"")
 

@@ -21,7 +21,7 @@ from workbench.mpi.launch.reports import ProgressCallback, no_progress
 from workbench.mpi.launch.site import RunOwner
 from workbench.mpi.launch.task import Task
 
-# More files in a pool's folder: the script, the job's number, the path of the newest run's folder.
+# additional files in a pool's folder: the script, the job's number, the path of the newest run's folder
 SCRIPT, NUMBER_PATTERN, RUN = "job.sh", "job", "run"
 CANCEL_TIMEOUT_S = 90.0  # s; the batch system waits for a job's processes to end, and then cleans up
 POLL_INTERVAL_S = 0.2  # s between checks of the pool's folder while the job waits in the queue
@@ -94,7 +94,7 @@ class BatchPool(FolderPool):
             while self.alive and self.job_status.job().waits and not self.files.log.exists():
                 progress(self.up_note, 0, 0)
                 time.sleep(POLL_INTERVAL_S)
-            # The log may exist before the cached status of the job is renewed.
+            # queried again, because the log may exist before the cached status is renewed
             self.job_status.job(fresh=True)
             super().await_ready(progress)
         except BaseException:

@@ -10,7 +10,7 @@ from workbench.core.base.errors import ClusterError, quoted, reason
 from workbench.mpi.clusters.batch.job import Job
 from workbench.mpi.launch.processes import awaited
 
-COMMAND_TIMEOUT_S = 120.0  # s for one command; a busy controller answers late
+COMMAND_TIMEOUT_S = 120.0  # s in which a command must end; it is long because busy controllers answer late
 FIRST_INTERVAL_S, RUNNING_INTERVAL_S, WAITING_INTERVAL_S = 1.0, 5.0, 15.0  # s between queries of a job
 INTERVAL_FACTOR = 1.3  # growth of the interval with each query
 POLL_INTERVAL_S = 0.5  # s between queries while waiting for a job's end
@@ -74,7 +74,8 @@ class JobStatusCache:
     ) -> None:
         self.number = number
         self.trouble = ""  # error of the last query, "" if it succeeded
-        self.never: str | None = None  # why the job can never start, once two queries agree on it
+        # why the job can never start, after two successive queries with this result
+        self.never: str | None = None
         self._look_up, self._cancel = look_up, cancel
         self._every, self._asked = FIRST_INTERVAL_S, float("-inf")
         self._known = Job(number, "PENDING")
@@ -105,7 +106,7 @@ class JobStatusCache:
             try:
                 self._cancel(self.number)
             except CommandRejected:
-                if not self.job(fresh=True).over:  # the job ended meanwhile
+                if not self.job(fresh=True).over:  # unless the job has ended in the meantime
                     raise
         if not self.await_end(seconds):
             raise ClusterError(

@@ -30,8 +30,8 @@ from workbench.mpi.launch.reports import ProgressCallback, no_progress
 OWN, INNER, HEAD_HOST, WORKERS_HOST = "key", "inner", "host_head", "host_workers"
 CONFIG, KNOWN = "ssh_config", "known_hosts"
 POLL_INTERVAL_S = 5.0  # s between two polls
-REACH_TIMEOUT_S = 900.0  # s until all machines have to be reached
-ANSWER_TIMEOUT_S = 900.0  # s for one answer
+REACH_TIMEOUT_S = 900.0  # s within which all machines must be reachable
+ANSWER_TIMEOUT_S = 900.0  # max time to wait for an answer of the head, s
 _END = "/var/lib/cloud/scripts/per-boot/workbench-end"
 _SCHEDULED = "/run/systemd/shutdown/scheduled"
 
@@ -77,7 +77,7 @@ def write_access(folder: Path, user: str, address: str, head: str, workers: Sequ
     known = [f"head,{address},{head} {public(folder, HEAD_HOST)}\n"]
     known += [f"{worker} {public(folder, WORKERS_HOST)}\n" for worker in workers]
     common = _common(user, _quoted(folder / OWN), _quoted(folder / KNOWN))
-    # ProxyJump cannot pass on a path with a space in it.
+    # not ProxyJump, which does not support paths with spaces
     jump = f"ssh -F {shlex.quote(str(folder / CONFIG)).replace('%', '%%')} -W [%h]:%p head"
     through = f"Host {' '.join(workers)}\n  ProxyCommand {jump}\n" if workers else ""
     _write(folder / KNOWN, "".join(known))
@@ -141,7 +141,7 @@ def _unready(folder: Path, workers: Sequence[str]) -> list[str]:
     answer = _ssh(folder, f"{look} || echo head; {every}", b"")
     if answer.returncode:
         return ["head"]
-    # The head's login may print something as well.
+    # other words are ignored, because the head's login script may print text
     return [word for word in answer.stdout.decode(errors="replace").split() if word in ("head", *workers)]
 
 

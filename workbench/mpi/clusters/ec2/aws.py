@@ -26,7 +26,7 @@ _LOGIN = "log in first, with `aws login`, `aws sso login` or `aws configure`"
 _NETWORK = "is there a network, and a proxy that lets requests through?"
 _NO_ANSWER = "AWS cannot be asked (it answered with a page, or nothing: is there a proxy?)"
 _SETTINGS = "look at the cluster's file and at AWS's own settings"
-# Parts of the names of errors that are about the login.
+# parts of the names of AWS's errors that concern the login
 _OF_LOGIN = ("Credential", "Login", "SSO", "Token", "Profile", "MFA", "Metadata")
 
 
@@ -42,7 +42,7 @@ def client(service: str, region: str) -> Any:
         why = "install the extra ec2 into this environment (pip install 'straggler-workbench[ec2]')"
         raise ClusterError(f"boto3: not found; {why}") from None
     with errors_as_sentences():
-        # Calls that EC2 throttles are retried. Calls that start machines have a token, so they start them once.
+        # throttled calls are repeated; calls that start machines have a token, so repeating them starts nothing twice
         again = Config(retries={"mode": "standard", "total_max_attempts": 8})
         return boto3.session.Session(region_name=region).client(service, config=again)
 
@@ -71,7 +71,7 @@ def errors_as_sentences() -> Iterator[None]:
         from botocore import exceptions as errors
         from botocore.parsers import ResponseParserError
     except ImportError:
-        yield  # `client` reports what is missing
+        yield  # a missing package is reported by `client`
         return
     try:
         yield

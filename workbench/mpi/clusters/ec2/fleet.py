@@ -22,13 +22,14 @@ from workbench.mpi.clusters.ec2.requests import (
 from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
 MACHINES_PER_CALL = 100  # max machines in one call, as EC2's documentation advises
-ANSWERS_PER_PAGE = 500  # answers on one page
+ANSWERS_PER_PAGE = 500  # number of entries on one page of a list
 POLL_INTERVAL_S = 5.0  # s between two polls
 END_TIMEOUT_S = 900.0  # s for machines to end
 Machine = dict[str, Any]  # a machine as EC2 describes it
-_FINAL_ERRORS = {"UnauthorizedOperation", "OperationNotPermitted"}  # errors for which waiting does not help
+# AWS errors for which repeating does not help
+_FINAL_ERRORS = {"UnauthorizedOperation", "OperationNotPermitted"}
 
-# Kinds of resources besides machines: EC2's word for it, key of its list, key of its identifier.
+# kinds of resources besides machines -> EC2's name, key of its list, key of its identifier
 _LEFTOVERS = {
     "volume": ("volume", "Volumes", "VolumeId"),
     "interface": ("network_interface", "NetworkInterfaces", "NetworkInterfaceId"),
@@ -95,7 +96,8 @@ class Fleet:
         while looks:
             if left := self.left():
                 alive = len(left.get("machine", []))
-                most, looks = max(most, alive), 2  # poll twice more, since new resources may be listed late
+                # polled twice more, because new resources may be listed late
+                most, looks = max(most, alive), 2
                 progress("ending machines", most - alive, most)
                 with errors_as_sentences():
                     refused = self._delete_what_is_possible(left)
@@ -117,7 +119,7 @@ class Fleet:
         for ids in slices(left.get("spot request", []), MACHINES_PER_CALL):
             cancel = partial(ec2.cancel_spot_instance_requests, SpotInstanceRequestIds=ids)
             deeds.append(("spot requests", cancel))
-        if "machine" not in left:  # machines use the rest
+        if "machine" not in left:  # other resources can be deleted only when no machine uses them
             for sort, (word, _, identity) in _LEFTOVERS.items():
                 delete = getattr(ec2, f"delete_{word}")
                 deeds += [(each, partial(delete, **{identity: each})) for each in left.get(sort, [])]

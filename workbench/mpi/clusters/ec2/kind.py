@@ -59,7 +59,7 @@ class Ec2(Ec2Settings):
             login = getpass.getuser()
         except (OSError, KeyError):  # some containers have no user name
             login = "user"
-        letters = re.sub(r"[^a-z0-9-]", "-", login.lower())[:40]  # letters that a tag may have
+        letters = re.sub(r"[^a-z0-9-]", "-", login.lower())[:40]  # only characters that a tag may have
         return Fleet(f"{self.owner or letters}/{self.name}", self.region)
 
     def up(self, progress: ProgressCallback = no_progress) -> None:
@@ -217,7 +217,7 @@ class Ec2(Ec2Settings):
             return Status(rows, note=f"not up, but there are: {left}" if left else nothing)
         if self.workers and notes.complete and {state(m) for m in found} == {"running"}:
             known = {row.host: row.note for row in rows}
-            seen = super().status(progress).hosts  # measured by ssh: ranks, cores and memory
+            seen = super().status(progress).hosts  # ranks, cores and memory, as measured through ssh
             rows = tuple(replace(host, note=host.note or known.get(host.host, "")) for host in seen)
         hours = max(min(time.time(), notes.deadline) - notes.created, 0.0) / 3600
         burst = [m["InstanceId"] for m in found if bursts(m["InstanceType"])]

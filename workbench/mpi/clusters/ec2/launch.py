@@ -19,7 +19,7 @@ from workbench.mpi.launch.reports import ProgressCallback
 
 START_TIMEOUT_S = 900.0  # s for machines to start
 DOWN_ATTEMPTS = 3  # attempts to end the machines of a failed `up`
-SETTLE_TIMEOUT_S = 60.0  # s in which EC2 may not find what it has just created
+SETTLE_TIMEOUT_S = 60.0  # max time, s, during which EC2 may not find resources that it has just created
 _UNKNOWN_YET = {"InvalidGroup.NotFound", "InvalidKeyPair.NotFound"}
 
 

@@ -15,14 +15,16 @@ from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2.aws import client, errors_as_sentences, slices
 
-DISK, ADDRESS = "disk", "address"  # keys besides the machine types: $ per GB and month, $ per hour
+# keys of prices besides the machine types: disk in $ per GB and month, address in $ per hour
+DISK, ADDRESS = "disk", "address"
 HOURS_PER_MONTH = 28 * 24.0  # h of the shortest month, which gives a disk's highest price per hour
 END_DELAY_H = 0.1  # h that a machine may take to end after its time
 STANDARD: Literal["standard"] = "standard"
 """A machine without CPU credits gets slow, not expensive. It then straggles, so the setting is recorded."""
-LOW_CREDITS = 1.0  # credits; one credit is a minute of a whole core
+LOW_CREDITS = 1.0  # balance up to which credits count as low; one credit is a minute of a whole core
 _METRICS_PER_CALL = 500  # max metrics in one query to CloudWatch
-_BALANCE_WINDOW = timedelta(minutes=20)  # a balance comes every five minutes, with a delay
+# time span of the query; balances appear every five minutes, with a delay
+_BALANCE_WINDOW = timedelta(minutes=20)
 _LIST = "us-east-1"  # region of the endpoint for all price lists
 _LINUX = {"operatingSystem": "Linux", "preInstalledSw": "NA", "tenancy": "Shared", "capacitystatus": "Used"}
 
@@ -134,7 +136,8 @@ def _look_up(pricing: Any, what: str, region: str) -> Price | None:
     filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in fields.items()]
     pages = pricing.get_paginator("get_products").paginate(ServiceCode=service, Filters=filters)
     products = [json.loads(product) for page in pages for product in page["PriceList"]]
-    if what == ADDRESS:  # the list also has idle addresses and whole blocks
+    # the price list also contains idle addresses and blocks of addresses, which are skipped
+    if what == ADDRESS:
         facts = [(each, each.get("product", {}).get("attributes", {})) for each in products]
         products = [each for each, known in facts if "InUse" in str(known.get("usagetype", ""))]
     unit = "GB-Mo" if what == DISK else "Hrs"

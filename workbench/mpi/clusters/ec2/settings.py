@@ -11,7 +11,7 @@ from workbench.core.base.settings import setting, unknown_name
 from workbench.mpi.clusters.base import Cluster, Word, matching
 from workbench.mpi.clusters.ec2.prices import STANDARD, Bill, bursts, prices
 
-# Fleets of the papers. Paper 1's master was a t2.micro too, but 1 GiB does not hold 156 connections and a run.
+# Fleets of the papers. The master of paper 1 was a t2.micro, too, but its 1 GiB is too little for 156 connections.
 PRESETS: dict[str, dict[str, Any]] = {
     "codedreduce-84": {"workers": 84, "worker_type": "t2.micro", "head_type": "m5.large"},
     "codedreduce-156": {"workers": 156, "worker_type": "t2.micro", "head_type": "m5.large"},
@@ -85,7 +85,8 @@ class Ec2Settings(Cluster):
     def _of_preset(cls, data: Any) -> Any:
         """Fill in the values of a preset where none are given."""
         chosen = data.get("preset") if isinstance(data, dict) else None
-        if chosen is not None and chosen not in list(PRESETS):  # a list is not hashable
+        # compared with a list, because the value may not be hashable
+        if chosen is not None and chosen not in list(PRESETS):
             raise unknown_name("preset", chosen, list(PRESETS))
         return {**PRESETS[chosen], **data} if chosen else data
 

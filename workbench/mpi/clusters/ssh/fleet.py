@@ -1,4 +1,4 @@
-"""Fleet of hosts that are reached at the same time: their problems, the facts that runs need, and their data."""
+"""Several hosts, to which work is sent in parallel: find problems, collect facts that runs need, copy data."""
 
 import ipaddress
 import time
@@ -15,10 +15,10 @@ from workbench.mpi.launch.mpiexec import MEGABYTES_PER_RANK, files_needed
 from workbench.mpi.launch.prepared import has, send
 from workbench.mpi.launch.reports import Finding, ProgressCallback, no_progress, unreached
 
-MAX_OPENING_CONNECTIONS = 32  # max connections opened at the same time
-MAX_CLOCK_SKEW_S = 2.0  # s that wall clocks may differ by
+MAX_OPENING_CONNECTIONS = 32  # max number of connections that are opened at the same time
+MAX_CLOCK_SKEW_S = 2.0  # max difference of wall clocks, s
 EXCHANGES = 3
-MIN_FREE_GIB = 0.25  # GiB that have to be free on every host
+MIN_FREE_GIB = 0.25  # min free disk space on every host, GiB
 Facts = dict[str, Any]  # result of `Host.do_facts`, with `skew` in s
 
 
@@ -99,7 +99,7 @@ class Survey:
         found = []
         known = Counter(place for place in places if place in self.facts)
         for host, ranks in known.items():
-            # The head's mpiexec has one daemon on each other host.
+            # the head's mpiexec keeps a connection to one daemon on each other host
             daemons = len(known) - 1 if host == places[0] else 0
             files, limit = files_needed(ranks, daemons), self.facts[host]["files"]
             if limit is not None and limit < files:

@@ -55,7 +55,7 @@ _LINE = re.compile(r"(?P<host>\S+)(?:\s+slots\s*=?\s*(?P<slots>\d+))?")
 
 
 def _subnet(text: str) -> str:
-    ipaddress.ip_network(text)  # its ValueError is the message
+    ipaddress.ip_network(text)  # raises a ValueError with the message
     return text
 
 
@@ -174,7 +174,8 @@ class Ssh(Cluster):
 
     def ssh_config(self) -> Path:
         """Return the configuration file for ssh, written if needed. Its options precede the user's."""
-        lines = ["BatchMode yes", "StrictHostKeyChecking yes", "UpdateHostKeys no"]  # BatchMode: never ask
+        # BatchMode means that ssh never asks the user
+        lines = ["BatchMode yes", "StrictHostKeyChecking yes", "UpdateHostKeys no"]
         lines += [f"ConnectTimeout {max(int(self.timeout), 1)}", "LogLevel ERROR"]
         # s between keep-alive messages; max number without an answer
         lines += ["ServerAliveInterval 5", "ServerAliveCountMax 4"]
@@ -255,7 +256,7 @@ class Ssh(Cluster):
 
     @property
     def _noted(self) -> Path:
-        """Path of a small file that stores the time of `up`."""
+        """Path of the file that stores the time of `up`."""
         return user_state_path("straggler-workbench") / "up" / f"{self.name}.json"
 
     @property
@@ -320,7 +321,7 @@ class Head(Site):
 
     @cached_property
     def fleet(self) -> Fleet:
-        """Other hosts."""
+        """All hosts except this one (the head), with the gateways to them."""
         cluster = self.cluster
         return Fleet(
             {member.host: cluster.gateway_to(member.host) for member in cluster.others}, cluster.cache
@@ -361,9 +362,9 @@ class Head(Site):
             mpiexec.find_mpiexec(),
             *("--with-ft", "ulfm", "-n", str(ranks)),
             *("--hostfile", str(Path(pool) / HOSTFILE), "--map-by", "seq"),
-            # No tree of daemons: every host is reached from the head, with the head's own settings.
+            # no tree of daemons, so that every host is reached from the head, with the head's ssh settings
             *("--prtemca", "plm_ssh_args", ssh, "--prtemca", "plm_ssh_no_tree_spawn", "1"),
-            # A silent connection does not end a run.
+            # so that a silent connection does not end a run
             *("--prtemca", "oob_tcp_keepalive_time", "0"),
             *(nets if subnets else []),
             *(word for name in names for word in ("-x", name)),

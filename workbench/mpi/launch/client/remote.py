@@ -39,7 +39,7 @@ GREETING_INTERVAL_S = 20.0  # s between messages that keep the agent alive
 
 @dataclass(frozen=True)
 class RemoteSite(Site):
-    """Site on another machine: an agent there does everything, as the site of that machine."""
+    """Site on another machine, where an agent executes the methods of that machine's own site."""
 
     name: str  # name of the cluster, for messages
     gateway: Gateway  # connection to the machine
@@ -108,18 +108,19 @@ class RemoteRun(RunOwner):
     ) -> None:
         self.site, self.folder, self.fields, self.mirror, self.connection = site, folder, fields, mirror, link
         self._there = True
-        self._broken: float | None = None  # time since which the connection is broken
+        self._broken: float | None = None  # time at which the connection broke, or None
         self._tried = 0.0
         self._why: str | None = None
 
     def look(self) -> None:
-        """Fetch what is new, unless it was fetched just now or the machine cannot be reached."""
+        """Fetch new data, unless they were fetched just now or the machine cannot be reached."""
         if not self.mirror.due or (self.mirror.home / ENDED).exists():
             return
         try:
             while self._fetch():
                 pass
-            if not self._there:  # fetch the last models and the checkpoint, however long that takes
+            # the run has ended there: fetch the last models and the checkpoint, without a limit of time
+            if not self._there:
                 self.mirror.hurry()
                 while self._fetch():
                     pass
@@ -131,7 +132,7 @@ class RemoteRun(RunOwner):
             self._there = time.monotonic() - self._broken <= GIVE_UP_AFTER_S and self._there
 
     def _fetch(self) -> bool:
-        """Ask once. Return whether the machine has more at once."""
+        """Fetch one answer. Return whether the machine has more data already."""
         link = self._link()
         stop = (self.mirror.home / STOP).exists()
         news = self.mirror.question()
@@ -153,7 +154,7 @@ class RemoteRun(RunOwner):
 
     @property
     @override
-    def is_alive(self) -> bool:  # at the last poll
+    def is_alive(self) -> bool:  # as of the last poll
         return self._there
 
     @override
@@ -185,7 +186,7 @@ class RemotePool(Pool):
         threading.Thread(target=self._greet, name="workbench-greeting", daemon=True).start()
 
     def _greet(self) -> None:
-        """Keep the agent alive, since it takes silence for a lost client."""
+        """Send a message that keeps the agent alive, because a silent client counts as lost."""
         while not self._over.wait(GREETING_INTERVAL_S):
             with contextlib.suppress(ClusterError):
                 self.link.ask("name")

@@ -85,12 +85,12 @@ class FolderPool(Pool, RunOwner):
 
     @property
     def start_patience(self) -> float:
-        """Seconds without a further process after which a start fails. A queue may need more."""
+        """Seconds without a new rank after which a start fails. Kinds with a queue wait longer."""
         return 60.0 + SECONDS_PER_RANK * self.ranks
 
     @property
     def up_note(self) -> str:
-        """Text on what the start waits for."""
+        """Text that describes what the start waits for."""
         return "starting processes"
 
     @property
@@ -123,7 +123,7 @@ class FolderPool(Pool, RunOwner):
         while not self.files.ready:
             if not self.alive:
                 raise ClusterError(self.why_not())
-            if self.files.up > up:  # ranks still come, however slowly
+            if self.files.up > up:  # the deadline moves as long as further ranks come up
                 up, until = self.files.up, time.monotonic() + self.start_patience
             if time.monotonic() > until:
                 see = self.files.kept_log()

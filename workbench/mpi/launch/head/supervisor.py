@@ -35,12 +35,11 @@ from workbench.mpi.launch.poolfolder import PROGRESS_PREFIX, PoolFolder, kept_in
 from workbench.mpi.launch.processes import die_with_parent, end_daemons
 
 END_TIMEOUT_S = 5.0  # s between TERM and KILL
-MAX_RANKS_THAT_COMPILE = (
-    16  # max ranks that compile modules themselves; for more, that is done once in advance
-)
+# max number of ranks that compile modules themselves; for more ranks, modules are compiled once in advance
+MAX_RANKS_THAT_COMPILE = 16
 HOST_POLL_INTERVAL_S = 0.5  # s between polls of other hosts
-MAX_CONNECTION_TRIES = 2  # attempts; a broken connection is made once more
-CLEANUP_TIMEOUT_S = 25.0  # s that all hosts together have for the cleanup
+MAX_CONNECTION_TRIES = 2  # max number of attempts per connection, so that a broken one is made once more
+CLEANUP_TIMEOUT_S = 25.0  # max time for the cleanup of all hosts together, s
 NEW_USER, NEW_NET = 0x10000000, 0x40000000  # flags of unshare, see sched.h
 SET_FLAGS, UP, RUNNING = 0x8914, 0x1, 0x40  # flags of interfaces, see ioctls.h and if.h
 COMPILE = "import mpi4py; mpi4py.rc.initialize = False; import workbench.mpi.launch.rank.serving"
@@ -61,8 +60,8 @@ class HostMonitor:
     gateways: list[dict[str, Any]]
     daemon: str
     ending: threading.Event = field(default_factory=threading.Event)
-    lost: set[int] = field(default_factory=set)  # ranks
-    gone: list[str] = field(default_factory=list)  # hosts
+    lost: set[int] = field(default_factory=set)  # ranks that died
+    gone: list[str] = field(default_factory=list)  # hosts that were lost
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -128,7 +127,8 @@ class Supervisor:
         signal.signal(signal.SIGTERM, lambda *_: self.ending.set())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.environ.update(self.settings.get("environment", {}))
-        if self.settings.get("alone"):  # keep in one folder what mpiexec and the ranks leave on this machine
+        # all files of mpiexec and the ranks on this machine are in one folder, which can be removed
+        if self.settings.get("alone"):
             os.environ.update(kept_in(shared(self.pool.path)))
         with self.pool.log.open("ab", buffering=0) as log:
             forked = self.settings.get("alone") and sys.platform == "linux"

@@ -85,7 +85,7 @@ class Host:
         }
 
     def do_name(self, data: bytes) -> dict[str, Any]:
-        """Return the host's own name, which its ranks report as well."""
+        """Return the name that the host has for itself, and that its ranks report."""
         return {"name": socket.gethostname()}
 
     def do_time(self, data: bytes) -> dict[str, Any]:

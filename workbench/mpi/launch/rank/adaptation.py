@@ -33,14 +33,14 @@ class Adaptation:
 
     def __init__(self, controller: AdaptiveController, setup: Setup, mailbox: Mailbox) -> None:
         self.controller, self.mailbox, self.rounds, floats = controller, mailbox, setup.rounds, setup.floats
-        self.change: Change | None = None  # decided change of scheme, made after this round
+        self.change: Change | None = None  # change of scheme that was decided, and is made after this round
         mailbox.ledger.came = lambda rank, size, *when: controller.received(rank, size / floats, *when)
 
     def committed(self, round: int, time: float, offset: float, complete: Callable[[], bool]) -> None:
         """Let the controller evaluate a round while others compute, or make a change that it has decided.
 
-        `time`: s since this start of the ranks. `offset`: s that the run took before. `complete`: whether all ranks
-        are alive.
+        `time`: s since this start of the ranks. `offset`: duration of the run before this start, s. `complete`: whether
+        all ranks are alive.
         """
         if self.change is not None:
             self.mailbox.run_deferred()

@@ -16,7 +16,8 @@ from workbench.mpi.engine.wire import Envelope
 from workbench.mpi.launch.processes import ProcessId
 
 EXCHANGES = 12
-EXCHANGE_TIMEOUT_S = 5.0  # s for one exchange; the rank may sleep when the first one comes
+# max time of one exchange, s; it is long because the rank may sleep when the first one arrives
+EXCHANGE_TIMEOUT_S = 5.0
 ControlMessage = tuple[int, dict[str, Any], bytes]  # sender, fields, bytes
 # Host -> (s that its clock is ahead of the master's, error in s)
 ClockOffsets = dict[str, tuple[float, float]]
@@ -65,7 +66,7 @@ def _reading_of(control: Control, rank: int, until: float) -> float | None:
 def answer(control: Control, messages: list[ControlMessage]) -> list[ControlMessage]:
     """Answer the clock requests of rank 0 until it ends them. Called by the other ranks.
 
-    `messages`: control messages that have come already. Return those after the end of the requests.
+    `messages`: control messages that were received before. Return those that follow the last request.
     """
     until = time.monotonic() + EXCHANGE_TIMEOUT_S
     while time.monotonic() < until:

@@ -50,7 +50,7 @@ class RankForkServer:
         signal.signal(signal.SIGTERM, lambda *_: mpiexec.terminate())
         prepare()
         gc.collect()
-        gc.freeze()  # collections in a rank leave these objects alone, so that their memory stays shared
+        gc.freeze()  # garbage collections in a rank skip these objects, so that their memory stays shared
         for end in (self.listener, self.wake):
             self.waiting.register(end, selectors.EVENT_READ)
         while mpiexec.poll() is None:
@@ -102,12 +102,12 @@ class RankForkServer:
         self.waiting.register(stub, selectors.EVENT_READ, pid)
 
     def _leave(self, environment: dict[bytes, bytes], stub: socket.socket, forkserver: int) -> None:
-        """Turn the forked process into what the stub would have become."""
+        """Give the forked process the environment and the folder of the stub, in whose place it becomes the rank."""
         signal.set_wakeup_fd(-1)
         for which in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(which, signal.SIG_DFL)
         die_with_parent()
-        if os.getppid() != forkserver:  # the fork server died before
+        if os.getppid() != forkserver:  # the fork server has died already
             os.kill(os.getpid(), signal.SIGKILL)
         for end in (self.listener, self.wake, self.alarm, stub, *self.stubs.values()):
             # inherited copies would keep the sockets open, and stubs would not see their rank end

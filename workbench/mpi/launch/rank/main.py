@@ -38,7 +38,10 @@ def main(folder: Path) -> None:
 
 
 def imported(preload: bool = False) -> ModuleType:
-    """Import the module that serves runs. `preload`: also do what each forked rank would do. MPI is not started."""
+    """Import the module that serves runs, without starting MPI.
+
+    `preload`: also do the preparations of a forked rank once.
+    """
     try:
         import_module("mpi4py").rc.initialize = False
         serving = import_module("workbench.mpi.launch.rank.serving")
@@ -52,7 +55,8 @@ def imported(preload: bool = False) -> ModuleType:
 
 if __name__ == "__main__":
     folder, *command = sys.argv[1:]
-    sys.path.append(os.getcwd())  # for modules of the user's: last, so that they hide nothing  # noqa: PTH109
+    # for modules of the user, which come last, so that they hide no other module
+    sys.path.append(os.getcwd())  # noqa: PTH109
     if command:
         faulthandler.register(signal.SIGUSR1)
         try:

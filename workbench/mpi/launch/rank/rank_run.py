@@ -97,10 +97,10 @@ class RankRun:
     setup: Setup
     learner: Learner
     watch: Watch
-    clock_offsets: float = 0.0  # s by which this host's clock is ahead of the master's
+    clock_offsets: float = 0.0  # seconds by which this host's clock is ahead of the master's
     record: RunRecorder | None = None
     asked: float = 0.0
-    progress: float = field(default_factory=time.monotonic)  # time at which the newest round was done
+    progress: float = field(default_factory=time.monotonic)  # time at which the newest round was completed
     zero: float | None = None
     ready: set[int] = field(default_factory=set)
     finished: set[int] = field(default_factory=set)
@@ -139,7 +139,7 @@ class RankRun:
         return None if controller is None else Adaptation(controller, self.setup, self.engine.mailbox)
 
     def _complete(self) -> bool:
-        """Return whether all ranks are alive, as far as this one can see."""
+        """Return whether this rank knows of no dead rank."""
         return not self.transport.dead and not self.control.dead
 
     def refused(self, sender: int, round: int, reason: str) -> None:
@@ -269,7 +269,7 @@ class RankRun:
             self._copy_model()
         elif self.rank != MASTER:
             self.control.send(MASTER, {"what": "finished", "run": self.task.run})
-            self._await(lambda: False)  # until rank 0 ends the run
+            self._await(lambda: False)  # waits until rank 0 ends the run
 
     def _all_ready(self, others: range) -> bool:
         if self.control.dead:
@@ -353,7 +353,7 @@ def make_rank_run(
     if control.rank > task.workers:
         comm.Free()
         return None
-    if task.data is None:  # with prepared data, the host may not have this folder
+    if task.data is None:  # without prepared data, the host has the run folder; otherwise it may not have it
         os.chdir(task.cwd)
     (setup, learner), rank = unpacked(task), control.rank
     is_ring = setup.plan.committers != (MASTER,)
@@ -363,7 +363,8 @@ def make_rank_run(
     workers = None if among is None else comm.Create_group(among)
     rank_run = RankRun(task, control, places, comm, workers, setup, learner, watch, ahead)
     if setup.plan.children[rank]:
-        for code in setup.scheme.codes(task.workers):  # preparations must not slow down the first round
+        # done now, so that preparations do not slow down the first round
+        for code in setup.scheme.codes(task.workers):
             code.decode(tuple(range(len(code.matrix))))
     if rank == MASTER:
         rank_run.note_with(_record(task))

@@ -34,9 +34,10 @@ from workbench.mpi.launch.rank.clocks import answer, measured
 from workbench.mpi.launch.rank.rank_run import RankRun, RunFinished, RunStopped, make_rank_run
 from workbench.mpi.launch.task import Task, described
 
-FOLDER_TIMEOUT_S = 60.0  # s until a new folder is visible on a slow shared file system
+FOLDER_TIMEOUT_S = 60.0  # max time until a new folder is visible on a slow shared file system, s
 POLL_INTERVAL_S, LONG_POLL_INTERVAL_S, LONG_POLL_AFTER_S = 5e-3, 3e-2, 10.0  # s
-OVERSLEEP_PER_RANK_S = 2e-4  # s per rank on this host that a rank may oversleep while it waits for all
+# allowed delay of a rank's wake-up while it waits for all ranks, s per rank on this host
+OVERSLEEP_PER_RANK_S = 2e-4
 WAKEABLE_POLL_INTERVAL_S = 0.5  # s between polls of a rank that is woken for messages
 
 
@@ -71,7 +72,7 @@ def serve_master(pool: PoolFolder, control: Control) -> None:
     last = time.monotonic()
     while True:
         path = pool.next_task()
-        if pool.lost():  # a host is lost: waiting tasks go to a new pool
+        if pool.lost():  # a host is lost, so the pool ends, and waiting tasks are submitted to a new one
             break
         if path is not None:
             if not _serve_one(pool, path, control, places):
@@ -104,7 +105,7 @@ def _serve_one(pool: PoolFolder, path: Path, control: Control, places: Sequence[
     try:
         fields = read_json(path)
         arrays = read_bytes(Path(fields["folder"]) / ARRAYS)
-        path.unlink()  # taken: from now on, its state is in the run folder
+        path.unlink()  # rank 0 has the task now, and its state is in the run folder
     # The task was withdrawn just now, or its folder is not visible on this host yet
     except (OSError, ValueError):
         time.sleep(POLL_INTERVAL_S)

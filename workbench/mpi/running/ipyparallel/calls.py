@@ -18,7 +18,7 @@ from workbench.core.trace.layout import CHECKPOINT
 from workbench.mpi.launch.processes import ProcessId, awaited, is_alive
 from workbench.mpi.launch.site import RunOwner
 
-MAX_ENGINE_DELAY_S = 10.0  # s between the first and the last engine of a set that exists already
+MAX_ENGINE_DELAY_S = 10.0  # max time between the registrations of existing engines, s
 
 
 def patience(engines: int) -> int:
@@ -153,7 +153,7 @@ class Calls(RunOwner):
         return f"{why}; wb.interactive opens new engines{resume if saved else ''}"
 
     def _broken(self) -> str | None:
-        """Return the rank that ended neither with the run nor by its process's death, as text, or None."""
+        """Return the rank whose call ended too early although its process is alive, as text, or None."""
         for rank, result in enumerate(self.results):
             if result.ready() and (error := failure(result)) and not error.startswith("EngineError"):
                 return f"rank {rank} ({self.places[rank]}) was aborted ({error})"

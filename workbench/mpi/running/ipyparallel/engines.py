@@ -27,7 +27,7 @@ from workbench.mpi.launch.poolfolder import PoolFolder, kept_in, shared
 from workbench.mpi.launch.processes import die_with_parent_argv, end_ours, is_alive
 from workbench.mpi.running.ipyparallel.calls import patience, unsigned
 
-MEGABYTES_PER_ENGINE = 100  # measured: 67 for the engine and 31 for the process that watches it
+MEGABYTES_PER_ENGINE = 100  # measured memory: 67 MB for the engine, and 31 MB for the process that watches it
 # Files open at the same time, measured: 59, and 2 for each engine
 FILES_OF_CONTROLLER, FILES_PER_ENGINE = 80, 2
 HEARTBEAT_MS = 1000  # ms between the controller's heartbeats; an engine is registered after two of them
@@ -157,7 +157,7 @@ def _clear(folder: Path) -> None:
 def controller_arguments(engines: int, folder: str) -> list[str]:
     """Return the controller's arguments. Its timeouts are long, since many engines on few cores answer late."""
     return [
-        # Also in the environment, but here it identifies the controller's children
+        # the folder is also in the environment; here it identifies the controller's children
         f"--profile-dir={folder}",
         "--IPController.enable_curve=True",
         f"--IPController.registration_timeout={patience(engines)}",
@@ -174,7 +174,7 @@ def settings(engines: int, folder: str) -> Any:
         "PYTHONDONTWRITEBYTECODE": "",  # unset, because launchers can only add to the kernel's environment
         **mpiexec.environment(),
         **kept_in(shared(Path(folder))),
-        "IPYTHONDIR": folder,  # not the user's folder, whose start-up files are for other purposes
+        "IPYTHONDIR": folder,  # not the user's folder, so that the user's start-up files are not executed
     }
     config = Config()
     config.LocalControllerLauncher.environment = options

@@ -37,7 +37,7 @@ from workbench.mpi.running.ipyparallel.engines import EngineCluster
 from workbench.mpi.running.real import RealRun, start_real
 
 POLL_INTERVAL_S = 0.03  # s
-LEAVE_TIMEOUT_S = 5.0  # s that the ranks have to leave a run that has ended
+LEAVE_TIMEOUT_S = 5.0  # max time in which ranks must leave a run that has ended, s
 
 
 def interactive(workers: int, client: Any = None, progress: bool = True) -> Interactive:
@@ -106,7 +106,7 @@ class Interactive:
         atexit.register(self.close)
         try:
             if client is None:  # new engines
-                # Folder of run folders; an error should come before the engines start
+                # made now, so that an error is raised before the engines start
                 made_cache_folder("runs")
                 self.engine_cluster = keeper = EngineCluster(workers + 1)
                 self._end.callback(keeper.close)

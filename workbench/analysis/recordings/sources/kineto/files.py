@@ -19,7 +19,7 @@ from workbench.core.base.settings import SettingError
 ENDING = re.compile(r"(\.trace)?\.json(\.gz)?$")
 HANDLER_ENDING = re.compile(
     r"(\.\d+)?\.pt\.trace\.json(\.gz)?$"
-)  # names by tensorboard_trace_handler have .TIME before it
+)  # tensorboard_trace_handler adds .TIME before this ending
 HEAD_BYTES = 2**20
 MAX_QUOTED = 80  # max characters of a name or value in an error
 GZIP = b"\x1f\x8b"
@@ -34,7 +34,7 @@ _MODULE = re.compile(r"nn\.Module: (.+)")  # in profiles with with_stack=True
 _ANNOTATION, _OPERATORS, _KERNEL = "user_annotation", ("cpu_op", "operator"), "kernel"
 _BACKEND = r"(?:nccl|gloo|mpi|ucc|xccl|hccl)"
 _COLLECTIVE = r"\w*(?:reduce|broadcast|gather|scatter|all_?to_?all|barrier|send|recv|coalesced)"
-# by category: the profiler's names of operations of torch.distributed and of kernels of the backends
+# names that the profiler gives to operations of torch.distributed and to kernels of the backends, by category
 _TITLE = re.compile(rf"{_BACKEND}:{_COLLECTIVE}")
 _OPERATION = re.compile(rf"record_param_comms|_?c10d(?:_functional(?:_autograd)?)?::|{_TITLE.pattern}")
 _DEVICE_KERNEL = re.compile(r"(?:void )?(?:nccl|rccl|msccl)[A-Z]")
@@ -114,7 +114,7 @@ class TraceFile:
 
     @property
     def named_rank(self) -> int | None:
-        """N of "rankN" in the name, or None if there is not exactly one such number."""
+        """Number N of "rankN" in the name, or None unless there is exactly one such number."""
         found = set(_RANK.findall(self.label))
         return int(found.pop()) if len(found) == 1 else None
 
@@ -141,7 +141,8 @@ class _Events:
 
     def __init__(self, path: Path, events: list[Any]) -> None:
         self.path = path
-        self.steps: list[tuple[int, int, float, float]] = []  # number, place in the file, start, end or NaN
+        # number of the step, index of its event, start, end or NaN
+        self.steps: list[tuple[int, int, float, float]] = []
         self.operators: list[Operation] = []
         self.kernels: list[Operation] = []
         self.titles: list[Operation] = []
@@ -282,7 +283,7 @@ def has_events(path: Path) -> bool:
                 head = unpacked.read(HEAD_BYTES)
     except (OSError, EOFError, zlib.error, SettingError):
         return False
-    return b'"traceEvents"' in head.replace(b"\0", b"")  # UTF-16 too
+    return b'"traceEvents"' in head.replace(b"\0", b"")  # removing zero bytes makes UTF-16 readable
 
 
 def _bytes(path: Path) -> bytes:
@@ -304,7 +305,7 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise SettingError(f"path = {str(path)!r}: is empty")
     text = raw.decode(
         json.detect_encoding(raw), errors="replace"
-    )  # names only may have characters of other encodings
+    )  # wrong encodings occur in names only, so invalid characters are replaced
     check_json_size(text, path)
     try:
         fields = json.loads(text, strict=False)

@@ -39,10 +39,10 @@ class Phases:
         return max(waited, 0.0) * SECONDS_PER_MICROSECOND
 
     def _alone(self, modules: list[Operation]) -> list[tuple[float, str, float]]:
-        """Return when each module began, its name, and its seconds without exchange and the modules within it."""
+        """Return the start, the name and the seconds of each module, without exchange and the modules within it."""
         found: list[tuple[float, str]] = []
         seconds: list[float] = []
-        open_: list[tuple[float, int]] = []  # time of its end, place in `found`
+        open_: list[tuple[float, int]] = []  # enclosing modules: time of the end, index in `found`
         for each in sorted(modules, key=_order):
             while open_ and open_[-1][0] <= each.start:
                 open_.pop()

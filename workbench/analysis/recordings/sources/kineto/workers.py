@@ -41,7 +41,7 @@ def _check_one_process(path: Path, worker: int | str, before: TraceFile, after: 
 
 
 def _offsets(path: Path, ours: dict[int | str, list[TraceFile]]) -> list[int]:
-    """Return the offsets of step numbers for each worker's windows, in order: 0 unless step numbers repeat."""
+    """Return the number to add to the steps of each window, in order. It is 0 unless step numbers repeat."""
     most = max(map(len, ours.values()))
     if all(len(numbers) == len(set(numbers)) for numbers in map(_numbers, ours.values())):
         return [0] * most
@@ -77,7 +77,7 @@ def _workers(path: Path, files: list[TraceFile]) -> list[int | str]:
 
 
 def _named(files: list[TraceFile]) -> list[int | str] | None:
-    """Return workers by the names of files, None if the names do not contain them."""
+    """Return the ranks from the names of the files, or None if the names do not contain them."""
     ranks = [rank for file in files if (rank := file.named_rank) is not None]
     if ranks:
         return list(ranks) if len(ranks) == len(files) else None
@@ -94,7 +94,7 @@ def _named(files: list[TraceFile]) -> list[int | str] | None:
 
 
 def _varying(labels: list[str]) -> list[int]:
-    """Return the numbers of the names if they differ in one number only, else an empty list.
+    """Return the number that varies if the names differ in one number only, else an empty list.
 
     >>> _varying(["trace2_of_12", "trace10_of_12"]), _varying(["a1", "b2"])
     ([2, 10], [])

@@ -24,7 +24,7 @@ class History(Tab):
 
     def parts(self) -> list[w.Widget]:
         self.box = w.VBox()
-        self.table: Any = None  # loaded when it is opened
+        self.table: Any = None  # table of runs, made when the tab is first opened
         self._wanted, self._lock = False, RLock()  # runs end in other threads, also while the table is loaded
         self.session = SessionRuns()
         places = [
@@ -71,7 +71,7 @@ class History(Tab):
             self._again()
 
     def _again(self) -> None:
-        """Read the chosen folder, once the tab has been opened."""
+        """Read the chosen folder again if the tab has been opened before."""
         if self._wanted:
             self.opened()
 

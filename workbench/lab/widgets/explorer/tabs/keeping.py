@@ -1,4 +1,4 @@
-"""Export of figures, data and settings, and saved runs."""
+"""Tab to save runs, and to export figures, data and settings."""
 
 import re
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ class Keeping(Tab):
         self.opened()
 
     def changed(self) -> None:
-        """Write the current settings, once the tab has been opened."""
+        """Show the current settings as text if the tab has been opened before."""
         if self.setting.options:
             self._settings()
 

@@ -105,7 +105,7 @@ class Lateness(Tab):
             self.button.disabled = False
         self.text.value = card
         self.map.show(lambda theme: figures.lateness(recording, theme))
-        if isinstance(found, Diagnosis):  # averages have no costs
+        if isinstance(found, Diagnosis):  # results from averages have no costs to draw
             self._offer(what, found)
             self.costs.show(lambda theme: figures.culprits(found, theme))
 

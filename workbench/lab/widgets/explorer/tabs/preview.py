@@ -22,7 +22,7 @@ from workbench.lab.widgets.forms.setup import Setup, Shape, with_shape
 from workbench.lab.widgets.plots.forecasts import Forecasts
 from workbench.lab.widgets.plots.plot import Click, Plot, low
 
-Situation = tuple[Setup, Shape, int]  # setup, its shape, the number of workers
+Situation = tuple[Setup, Shape, int]  # settings, their shape, number of workers
 VIEWS = {"Who holds what": tree, "Code": code}
 TIMES, CONTEST = "Time per round", "Shortest rounds"
 MAX_HEIGHT_PX = 520  # max height of a picture, px, so that a small screen shows all of it
@@ -39,7 +39,7 @@ class Preview(Tab):
         self.times, self.picture, self.detail = Forecasts(), Plot(), Plot()
         views = [TIMES, *VIEWS, CONTEST]
         self.view = w.ToggleButtons(options=views, description="Figure", style={"button_width": "auto"})
-        self._picture = next(iter(VIEWS))  # the last choice that was not the forecasts
+        self._picture = next(iter(VIEWS))  # the last chosen view other than the forecasts
         self.entry = w.Dropdown(description="Scheme")
         seen(False, self.detail)
         self._map = _Map(self._show_map, self.report)
@@ -198,7 +198,7 @@ class _Map:
 
 
 def _whatever_the_place(setting: Situation) -> object:
-    """Return a setting without its stragglers and its latency, which are the axes of the diagram."""
+    """Return a hashable setting without stragglers and latency, which are the axes of the diagram."""
     setup, shape, workers = setting
     bare = with_shape(setup, shape.replace(stragglers=0), workers)
     link = {**(bare.common.get("link") or {}), "latency": 0.0}

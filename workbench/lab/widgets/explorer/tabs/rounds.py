@@ -33,9 +33,8 @@ class Stream(Tab):
             return
         self.runs = list(runs)
         self.menu.options = list(zip(labels(self.runs), range(len(self.runs)), strict=True))
-        self.menu.value = (
-            len(self.runs) - 1
-        )  # show the newest run, because the menu selects nothing by itself
+        # an empty menu selects nothing, so the newest run is shown
+        self.menu.value = len(self.runs) - 1
         self._show()
 
     over = opened

@@ -23,12 +23,10 @@ from workbench.lab.widgets.explorer.tables import speeds
 from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench.mpi import clusters
 
-ANSWERS_PER_S = 25_000  # answers of workers that are simulated in a second, about
-DOUBTED_S, DOUBTED_ROUND_S = (
-    1800.0,
-    86_400.0,
-)  # s of computing, and of a round, beyond which the user is asked
-DOUBT_ROUNDS = 3  # rounds of the forecast for that
+ANSWERS_PER_S = 25_000  # approximate number of workers' answers that are simulated per second
+# s of computing, and s of a round, from which on the user is asked first
+DOUBTED_S, DOUBTED_ROUND_S = 1800.0, 86_400.0
+DOUBT_ROUNDS = 3  # number of rounds of the forecast for this question
 ENGINE_LABELS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
 
 
@@ -73,7 +71,7 @@ class Running(Tab):
 
     @guarded
     def start(self) -> None:
-        """Start all schemes with the chosen engine; what would take very long is asked first."""
+        """Start all schemes with the chosen engine. If they would take very long, ask the user first."""
         self.report("")
         text = doubt(self.desk.experiments, self.engine.value)
         self.doubt.value = sentence(text)
