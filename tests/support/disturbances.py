@@ -30,11 +30,6 @@ def engines() -> list[psutil.Process]:
     return [one for one in psutil.Process().children(recursive=True) if "ipyparallel.engine" in _command(one)]
 
 
-def workers() -> list[psutil.Process]:
-    """Return the worker processes of an executor of this process."""
-    return [one for one in psutil.Process().children() if any("loky" in word for word in _command(one))]
-
-
 def _command(process: psutil.Process) -> list[str]:
     with suppress(psutil.Error):
         return process.cmdline()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.disturbances import DEAD_AFTER_BEATS, Disturber, assert_same, engines, workers
+from tests.support.disturbances import DEAD_AFTER_BEATS, Disturber, assert_same, engines
 from tests.support.sweep_runs import QUICK
 from workbench.lab.batch import Sweep, sweep
 from workbench.lab.batch import engines as module
@@ -19,18 +19,19 @@ PLAN = Sweep(base={**QUICK, "rounds": 400}, seeds=16)
 SHARDED = Sweep(base={**QUICK, "workers": 40, "rounds": 100}, seeds=400, notebooks=False)
 
 
-def rounds_of(plan: Sweep, undisturbed: Path, folder: Path, kind: str, times: int, kills: float) -> None:
+def rounds_of(plan: Sweep, undisturbed: Path, folder: Path, times: int, kills: float) -> None:
     """Repeat a sweep under disturbances until there were enough of them, and compare each with the undisturbed one."""
-    found = engines if kind == "ipyparallel" else workers
     done: list[str] = []
     for seed in count():
-        with Disturber(found, times - len(done), seed, kills) as disturber:
-            summary = sweep(plan, folder / str(seed), executor={"kind": kind, "engines": 2}, progress=False)
+        with Disturber(engines, times - len(done), seed, kills) as disturber:
+            summary = sweep(
+                plan, folder / str(seed), executor={"kind": "ipyparallel", "engines": 2}, progress=False
+            )
         done += disturber.done
         print(f"seed {seed}: {', '.join(disturber.done)}; {summary}", flush=True)
         assert not summary.failed
         assert_same(undisturbed, folder / str(seed))
-        assert awaited(lambda: not found(), 60.0)
+        assert awaited(lambda: not engines(), 60.0)
         if len(done) >= times:
             return
 
@@ -54,12 +55,8 @@ def soon_dead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_notebooks_on_engines_that_are_killed_and_paused(undisturbed: Path, tmp_path: Path) -> None:
-    rounds_of(PLAN, undisturbed, tmp_path, "ipyparallel", DISTURBANCES, kills=0.5)
+    rounds_of(PLAN, undisturbed, tmp_path, DISTURBANCES, kills=0.5)
 
 
 def test_shards_on_engines_that_are_killed_and_paused(undisturbed_shards: Path, tmp_path: Path) -> None:
-    rounds_of(SHARDED, undisturbed_shards, tmp_path, "ipyparallel", DISTURBANCES // 5, kills=0.5)
-
-
-def test_shards_on_processes_that_are_killed(undisturbed_shards: Path, tmp_path: Path) -> None:
-    rounds_of(SHARDED, undisturbed_shards, tmp_path, "processes", DISTURBANCES // 5, kills=0.5)
+    rounds_of(SHARDED, undisturbed_shards, tmp_path, DISTURBANCES // 5, kills=0.5)
