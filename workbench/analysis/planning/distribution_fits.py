@@ -244,8 +244,10 @@ def _likelihood(length: Array, states: int) -> float:
 def evidence_of_states(spells: Sequence[int]) -> float:
     """Return the logarithm of the likelihood ratio of `slow_states` to one slow state, for lengths of spells.
 
-    >>> evidence_of_states([3, 3, 3, 4]) > 3, evidence_of_states([1, 4, 9])
-    (True, 0.0)
+    >>> evidence_of_states([3, 3, 3, 4]) > 3, evidence_of_states([1, 4, 9]), evidence_of_states([])
+    (True, 0.0, 0.0)
     """
+    if not spells:
+        return 0.0
     length = np.array(spells, dtype=float)
     return _likelihood(length, slow_states(spells)[0]) - _likelihood(length, 1)
