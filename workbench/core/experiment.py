@@ -152,8 +152,7 @@ class Experiment(Settings):
         samples = self.problem_spec.count()
         if self.batch is None:
             return None
-        # checked again, because the number of samples may have been unknown before
-        _check_batch(self, self.batch, samples)
+        _check_batch(self, self.batch, samples)  # again: the number of samples may have been unknown before
         return BatchSampler(samples, self.batch, self.seed)
 
     @property
@@ -349,10 +348,7 @@ class _UnknownFault(Fault):
 
 
 def _known_or(unknown: type[KindFamily], build: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that builds settings.
-
-    If their class needs code that may not run, it builds `unknown` instead.
-    """
+    """Return a function that builds settings, or `unknown` if their class needs code that may not run."""
 
     def described(value: Any) -> Any:
         with limited() as now:

@@ -312,17 +312,11 @@ class Observed:
 
     @property
     def crammed(self) -> bool:
-        """Whether all ranks are on the master's host and its cores are full.
-
-        Messages then take time from the workers.
-        """
+        """Whether all ranks are on the master's host and fill its cores. Messages then delay the workers."""
         return self.full and not self.apart
 
     def seconds(self, port: PortFit, master: float) -> Array:
-        """Return the times of the workers' tasks, (rounds, workers), s.
-
-        `master`: seconds of a round that the master itself computes.
-        """
+        """Return the times of the tasks, (rounds, workers), s. `master`: s of a round that it computes itself."""
         latency, transfer = port.by_worker(self.width * self.floats, self.sent.shape[1])
         charged = latency + transfer if port.downloads else 0.0
         if port.download_delays is not None:  # the time of each model is known, and not only the usual one

@@ -54,10 +54,8 @@ from workbench.core.forecasting import Forecast, settled
 from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
-FORECAST_ROUNDS = 64  # number of rounds of a forecast by which candidates are compared
-FORECAST_SEEDS = 4  # number of seeds of such a forecast
-# max ratio of a round time to the best exact scheme's; an unbiased estimate cannot compensate for more
-MAX_ROUNDS_RATIO = 1.1
+FORECAST_ROUNDS, FORECAST_SEEDS = 64, 4  # rounds and seeds of a forecast by which candidates are compared
+MAX_ROUNDS_RATIO = 1.1  # max ratio of a round time to the best exact scheme's, for an unbiased estimate
 MAX_BATCH_ROUNDS = 8  # max ratio of the rounds with mini-batches to those with full gradients
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 
@@ -192,9 +190,8 @@ class _Search:
     metric: str = "loss"
     deadline: float = float("inf")  # end of the search on the monotonic clock, s
     refusals: list[Refusal] = field(default_factory=list)
-    simulable: dict[str, list[Candidate]] = field(
-        default_factory=dict
-    )  # scheme -> inexact candidates, the shortest round first
+    # scheme -> inexact candidates, the shortest round first
+    simulable: dict[str, list[Candidate]] = field(default_factory=dict)
 
     def refuse(self, name: str, reason: str) -> None:
         """Refuse a scheme, perhaps with its parameters."""

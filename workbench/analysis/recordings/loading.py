@@ -112,12 +112,10 @@ def load(
         read = f"cannot be read{f' as {kind.title}' if kind else ''} ({error})"
         raise SettingError(f"path = {str(file)!r}: {read}") from None
     facts = {"title": kind.title, "file": str(file)}
-    # other tables are files of the user, without a public origin
-    if kind.name != "table" or _place(file.name, kind):
+    if kind.name != "table" or _place(file.name, kind):  # other tables are files of the user
         facts |= {"where": kind.where, "licence": kind.licence}
     facts |= _notes(rows)
-    # if the path is ".", the name of the folder is used
-    name = (file.name or file.resolve().name).split(".")[0]
+    name = (file.name or file.resolve().name).split(".")[0]  # of the folder, if the path is "."
     return Recording.of_rows(rows, name, kind.units, **facts)
 
 

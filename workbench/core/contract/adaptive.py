@@ -223,16 +223,14 @@ class AdaptiveController:
         self.stored = StoredParts(self.configurations[0].plan)
         self.times = Times(self.workers)
         self.sends: Array = np.zeros(self.workers)  # last measured time of sending a model, per worker, s
-        # round -> each worker's seconds, and samples done in these seconds
-        self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}
+        self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}  # round -> seconds and samples of workers
         self.began: dict[int, tuple[float, float]] = {}  # round -> its start and end, s
         self.free = 0.0  # when the last message had passed the port, s
         self.costs: list[Array] = []  # for each round: forecast times of all candidates, s
         # of the run's own rounds: forecast time, s, and gradient committed, in full gradients
         self.spent = self.got = 0.0
         self.left: int | None = None  # index of the candidate that was used before the last change
-        # certain loss of time by the last change, and by all changes before it, s
-        self.loss = self.lost = 0.0
+        self.loss = self.lost = 0.0  # certain loss of time by the last change, and by all before it, s
         self.moved = 0.0  # cost of the last change itself, s
         self.elapsed = 0.0  # time of the rounds so far, s
         self.experts = [Expert(history, 0) for history in HISTORY_ROUNDS]
@@ -292,9 +290,8 @@ class AdaptiveController:
         took, done = self.seen.get(round, (least, np.zeros(self.workers, dtype=int)))
         self.times.add(np.where(done >= loads, took, np.nan), least, loads)
         self.stretch += 1
-        # new estimates of the workers' times also change the forecasts of earlier rounds
         again = ROUNDS_PER_RECHECK if self.stretch in MAX_CHECKS else 1
-        first = max(0, len(self.times.rows) - again)
+        first = max(0, len(self.times.rows) - again)  # new estimates change the forecasts of earlier rounds
         self._forecast(first, self.times.rates(first))
         self.elapsed += end - begin
         if self.left is not None:
@@ -353,8 +350,9 @@ class AdaptiveController:
         if first.spent + MARGIN_ROUNDS * typical < self.heard.spent:
             self.heard = first
         if self.lost + max(self.loss, 0.0) > EXPLORATION_SHARE * self.elapsed:
-            # the exploration budget is used up, so the expert with the longest history is followed
-            self.heard = self.experts[-1]
+            self.heard = self.experts[
+                -1
+            ]  # that with the longest history, as the exploration budget is used up
         to = self.heard.at
         if to == self.at:
             return None

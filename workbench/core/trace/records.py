@@ -46,15 +46,13 @@ from workbench.core.trace.layout import (
 )
 
 LIVE_COLUMNS = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
-# max share of the time for writing checkpoints, so that long models or slow disks lead to fewer checkpoints
-MAX_CHECKPOINT_SHARE = 0.05
+MAX_CHECKPOINT_SHARE = 0.05  # max share of the time in which checkpoints are written
 SCHEME_CHANGED = "turned"  # reason for the end of a segment after which the run continues with another scheme
 WATCH_INTERVAL_S = 0.1  # s between checks whether the run is followed
 EVENTS_PER_BATCH = 20_000  # max number of events that are passed on at a time
 EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead", "fault")
 MAX_WRITE_DELAY_S = 0.02  # max time from the end of a round until it is written, s
-# min bytes of a long model: rounds with long models are written one by one, because several would take milliseconds
-LONG_MODEL_BYTES = 2**14
+LONG_MODEL_BYTES = 2**14  # rounds with models of more bytes are written one by one
 
 
 class RunRecorder:
@@ -109,8 +107,7 @@ class RunRecorder:
 
     def flush(self) -> None:
         """Write all finished rounds. Raise `RunError` if that fails."""
-        # answers are written before rows, so that readers of a row find its answers
-        if self.arrivals is not None and self.answers:
+        if self.arrivals is not None and self.answers:  # before rows, so that their readers find them
             self.arrivals(self.answers)
             self.answers.clear()
         self._drain(MODELS, GRADIENTS, ROWS)  # rows are written last, so that readers of a row find its model
@@ -146,8 +143,7 @@ class RunRecorder:
         held = {"model": np.asarray(model), "round": np.array(self.round), **states, **begun}
         if self.steps is not None and len(self.steps):
             held["steps"] = self.steps
-        # the hash comes first, because a damaged archive may end early
-        return to_bytes({"sum": sum_of(held), **held})
+        return to_bytes({"sum": sum_of(held), **held})  # a damaged archive may end after the hash
 
     def stop_wanted(self) -> bool:
         """Return whether the end of the run was requested."""
@@ -219,8 +215,7 @@ def reopen(folder: Path, rounds: int, floats: int) -> None:
     Raises `SettingError`, and changes nothing, if files lack rounds (`check_long_enough`).
     """
     check_long_enough(folder, rounds, floats)
-    # run.json is removed first, because without hashes the folder would count as one of an older version
-    for name in (RUN, SUMS):
+    for name in (RUN, SUMS):  # in this order: a folder without hashes would count as one of an older version
         (folder / name).unlink(missing_ok=True)
 
 
@@ -359,8 +354,7 @@ class LiveEventReader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / STREAM
         self.read: dict[str, int] = {}  # number of rows that were read, by file
-        # if the folder is read-only, events exist only if another reader has requested them
-        with suppress(OSError):
+        with suppress(OSError):  # a read-only folder has events only if another reader has requested them
             self.folder.mkdir(exist_ok=True)
 
     def __call__(self) -> dict[str, NDArray[Any]]:
@@ -439,16 +433,14 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
             os.truncate(folder / name, 8 * width * rounds)
     for path in (folder / ARRIVALS).glob("*.i64"):
         rows = _arrivals(path)
-        # values of later rounds are cut off, because they will be written again
-        with atomic_write(path) as out:
+        with atomic_write(path) as out:  # without later rounds, which will be written again
             out.write(rows[rows[:, 0] < rounds].tobytes())
     _note_stretch(folder, rounds)
     if ledgers_path(folder).is_file():
         ledgers_path(folder).rename(_set_aside(folder))
     for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:
         path.unlink(missing_ok=True)
-    # live events are removed, because their times refer to the start of the previous segment
-    unwatched(folder)
+    unwatched(folder)  # times of live events refer to the start of the previous segment
     return float(read_rows(folder)[-1, LIVE_COLUMNS.index("time")]) if rounds else 0.0
 
 
@@ -489,8 +481,7 @@ def _read(path: Path, width: int, first: int, count: int | None = None) -> Array
         return np.zeros((0, width))
     whole = path.stat().st_size // (8 * width) - first
     rows = max(0, whole if count is None else min(whole, count))
-    # there may be fewer values, if the file is being cut at this moment
-    found = _numbers(path, np.float64, rows * width, 8 * width * first)
+    found = _numbers(path, np.float64, rows * width, 8 * width * first)  # fewer, if the file is being cut
     return found[: len(found) // width * width].reshape(-1, width)
 
 
