@@ -19,7 +19,7 @@ from plotly.offline import get_plotlyjs
 import workbench as wb
 from tests.support.browser.jupyterlab import Noise
 from tests.support.every_figure import EVERY
-from tests.support.sampled_cases import sampled_indices
+from tests.support.sampled_cases import sampled_indices, sampled_test
 from workbench.analysis.tables.table import Runs
 from workbench.lab.figures import SchemeGrid
 from workbench.lab.figures.fit import page_script
@@ -125,6 +125,7 @@ FIGURES = {**EVERY, **ODD}
 SOME = tuple(sorted(FIGURES)[i] for i in sorted(sampled_indices("fitted figures", len(FIGURES), 6)))
 
 
+@sampled_test("fitted figures", 0, 2, 1)
 @pytest.mark.parametrize(
     "names", [SOME, pytest.param(tuple(FIGURES), marks=pytest.mark.slow)], ids=["some", "every"]
 )
@@ -163,6 +164,7 @@ def test_figure_follows_the_width_of_its_page(page: Page, tmp_path: Path, noise:
     assert noise.errors == []
 
 
+@sampled_test("fitted figures", 1, 2, 1)
 def test_report_is_whole_on_phones_and_screens(
     page: Page, tmp_path: Path, noise: Noise, screens: Path
 ) -> None:

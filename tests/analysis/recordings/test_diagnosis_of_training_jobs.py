@@ -25,7 +25,7 @@ CASES = [
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("job", sampled_cases("training jobs", 2, CASES), ids=str)
+@pytest.mark.parametrize("job", sampled_cases("training jobs", 1, CASES), ids=str)
 def test_diagnosis_names_the_rank_that_sleeps(job: Job, tmp_path: Path) -> None:
     run(job, tmp_path)
     found = measured(job, tmp_path)

@@ -18,6 +18,7 @@ import workbench as wb
 from tests.support.clusters.slurm_machine import SlurmMachine
 from tests.support.clusters.ssh_hosts import Host, Hosts, missing, standing, write_yaml
 from tests.support.disturbances import engines
+from tests.support.sampled_cases import sampled_test
 from tests.support.sweep_runs import QUICK, wait_for, write
 from workbench.analysis.tables.status import Status
 from workbench.cli.batch import sweep as command_sweep
@@ -40,6 +41,7 @@ def checked(folder: Path, plan: Sweep = PLAN) -> None:
     assert all(trace.replay().same(trace) for trace in table.traces())
 
 
+@sampled_test("sweeps on executors", 4, 6, 2)
 def test_sweep_on_engines_of_this_machine(tmp_path: Path) -> None:
     sweep(PLAN, tmp_path, executor={"kind": "ipyparallel", "engines": 2}, progress=False)
     checked(tmp_path)
@@ -75,6 +77,7 @@ def pair(tmp_path: Path) -> Iterator[Hosts]:
         assert left, [host.commands() for host in hosts.hosts]
 
 
+@sampled_test("sweeps on executors", 5, 6, 2)
 @pytest.mark.xdist_group("hosts")
 def test_sweep_on_two_hosts_without_a_shared_file_system(pair: Hosts, tmp_path: Path) -> None:
     plan = PLAN.replace(executor={"kind": "ipyparallel", "cluster": str(write_yaml(pair)), "engines": 2})

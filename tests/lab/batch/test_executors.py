@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 import workbench as wb
+from tests.support.sampled_cases import sampled_test
 from tests.support.sweep_runs import MAIN, QUICK, SLOW_ROUNDS, wait_for
 from workbench.analysis.tables.status import Status, attempts
 from workbench.core.base.errors import RunError
@@ -63,6 +64,7 @@ def test_sweep_on_threads_equals_the_local_one(undisturbed: Summary, tmp_path: P
         assert str(home / "trace") in (home / NOTEBOOK).read_text()
 
 
+@sampled_test("sweeps on executors", 0, 6, 2)
 def test_sweep_file_names_processes_and_resume_uses_them(undisturbed: Summary, tmp_path: Path) -> None:
     plan = PLAN.replace(executor={"kind": "processes", "engines": 2})
     first = sweep(plan, tmp_path / "s", only=PLAN.items()[0].name, progress=False)
@@ -95,6 +97,7 @@ def killed() -> Iterator[list[int]]:
     thread.join()
 
 
+@sampled_test("sweeps on executors", 1, 6, 2)
 def test_sweep_runs_again_what_a_killed_worker_had(killed: list[int], tmp_path: Path) -> None:
     plan = Sweep(base={**QUICK, "rounds": SLOW_ROUNDS}, seeds=4)
     summary = sweep(plan, tmp_path / "s", executor={"kind": "processes", "engines": 2}, progress=False)
@@ -181,6 +184,7 @@ def _stop_once_begun(folder: Path) -> None:
     (folder / STOP).write_text("")
 
 
+@sampled_test("sweeps on executors", 2, 6, 2)
 def test_background_sweep_shows_its_hosts(tmp_path: Path) -> None:
     plan = Sweep(base={**QUICK, "rounds": 20 * SLOW_ROUNDS}, seeds=1, executor={"kind": "processes"})
     begun = start(plan, tmp_path / "s", pictures=False)
@@ -237,6 +241,7 @@ def test_walltime_leaves_runs_missing(tmp_path: Path) -> None:
     assert "resume: workbench sweep" in str(summary)
 
 
+@sampled_test("sweeps on executors", 3, 6, 2)
 @pytest.mark.skipif(
     shutil.which("unshare") is None or os.geteuid() != 0, reason="another host name needs root"
 )
