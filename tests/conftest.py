@@ -65,6 +65,9 @@ def remove_user_defined_classes() -> Iterator[None]:
         widgets.Widget.close_all()
 
 
+# files of user-defined classes, which would stay registered if they were imported for their doctests
+collect_ignore = ["support/ddp/plugin_scheme.py", "support/stochastic_problem.py"]
+
 # The slowest groups mostly wait. They are started first, so that they do not delay the end.
 LONGEST_GROUPS = ("browser", "mpi", "hosts", "site", "pages", "book", "wheel", "additions")
 

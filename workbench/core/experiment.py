@@ -201,7 +201,7 @@ class Experiment(Settings):
         """Scheme, problem, optimiser, delay model and faults, and settings nested in these, or in the link.
 
         >>> [type(part).__name__ for part in Experiment(scheme="UMW").parts]
-        ['UMW', 'LogisticArgs', 'GradientDescent', 'ShiftedExponential', 'ConstantSchedule', 'Constant']
+        ['UMW', 'LogisticArgs', 'GradientDescent', 'ShiftedExponential', 'ConstantSchedule', 'Constant', 'Constant']
         """
         own = [self.built_scheme, self.problem_spec, self.build_optimiser(), self.delays, *self.faults]
         return [*own, *(inner for part in [*own, self.link] for inner in KindFamily.nested_in(part))]

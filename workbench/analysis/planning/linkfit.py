@@ -362,7 +362,7 @@ def differing(found: Sequence[Messages], port: PortFit) -> list[tuple[int, ...]]
     workers = found[0].sent.shape[1]
     alike = np.ones((workers, workers), dtype=bool)
     whole = [np.maximum(m.end - m.sent, 1e-9) for m in found]
-    for times in [*whole, *(transits(m, port.latency) for m in found)]:
+    for times in [*whole, *(np.maximum(transits(m, port.latency), 1e-9) for m in found)]:
         spread = np.log(times)
         typical = np.median(spread, axis=0)
         # standard error of a median of normal values
@@ -380,7 +380,7 @@ def transits(messages: Messages, latency: Array | float) -> Array:
     `latency`: that of all senders, or of each, (senders,), s.
     """
     waited = np.maximum(end_before(messages) - messages.sent - latency, 0.0)
-    return np.maximum(messages.end - messages.sent - waited, 1e-9)
+    return np.maximum(messages.end - messages.sent - waited, 0.0)
 
 
 def _port_off(messages: Messages, latency: Array | float, transfer: Array | float) -> Array:

@@ -37,9 +37,9 @@ def _not_available(*_: Any) -> Any:
 class SampledTimes:
     """Drawn times of some rounds: the input of a scheme's `round_times`.
 
-    `seconds`, `send`, `links`, `models` and `progress` are drawn. `link`, `floats` (p), `decode_rate` (floats/s) and
-    `samples` are those of the experiment. `tie_order`: order of simultaneous arrivals. `state`: state after the rounds
-    before.
+    `seconds`, `send`, `links`, `models`, `model_of` and `progress` are drawn. `link`, `floats` (p), `decode_rate`
+    (floats/s) and `samples` are those of the experiment. `tie_order`: order of simultaneous arrivals. `state`: state
+    after the rounds before.
 
     Self-paced schemes (see `Compute.draw`) use `first_round`, `load_seconds`, `send_seconds` and `tie_order_of` in
     place of `seconds` and `send`. Schemes whose rounds overlap use `total_rounds` and `block`.

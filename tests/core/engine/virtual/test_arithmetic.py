@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 
 import workbench as wb
-from tests.support import stochastic_problem
 from tests.support.strategies import CASES, experiments
 from workbench.core.base.types import Array
 
-DRAWN = f"{Path(stochastic_problem.__file__)}:DrawnArgs"
+DRAWN = f"{Path(__file__).parents[3] / 'support' / 'stochastic_problem.py'}:DrawnArgs"
 # schemes that can be simulated with coefficients
 CARRIED = [name for name in CASES if not wb.schemes.get(name).numeric]
 STEP = 1e-3
