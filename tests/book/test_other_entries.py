@@ -22,7 +22,7 @@ from workbench_book.ec2_traces import ABSENT
 from workbench_book.verdicts import of_column, of_result
 
 import workbench as wb
-from tests.support.sampled_cases import sampled_test
+from tests.support.sampled_cases import sampled_cases, sampled_test
 from workbench.core.presets.codedreduce import presets
 
 CLUSTER = Constants(
@@ -172,7 +172,9 @@ def test_shuffling_helps_if_both_holders_may_be_slow(quick: Setting) -> None:
     assert ahead is not True
 
 
-@pytest.mark.parametrize(("name", "missed"), [("mmc-fig1a", 1), ("mmc-fig1b", 0)])
+@pytest.mark.parametrize(
+    ("name", "missed"), sampled_cases("figure 1 of MMC", 1, [("mmc-fig1a", 1), ("mmc-fig1b", 0)])
+)
 def test_mmc_figure_1(name: str, missed: int, quick: Setting, found_before: Path) -> None:
     """GC-MMC-2 is as fast as LCC only with the hybrid rule, which the paper does not state."""
     result = find(name, quick, found_before)[-1].result

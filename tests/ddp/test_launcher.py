@@ -37,7 +37,7 @@ EXACT = {
 }
 
 
-@sampled_test("jobs of torchrun", 0, 4, 2)
+@sampled_test("jobs of torchrun", 0, 5, 1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "cyclic")) for name in EXACT]
 )
@@ -66,7 +66,7 @@ def test_other_schemes_train_and_all_ranks_end_equal(name: str, tmp_path: Path) 
     assert losses[-1] < losses[0]
 
 
-@sampled_test("jobs of torchrun", 1, 4, 2)
+@sampled_test("jobs of torchrun", 1, 5, 1)
 def test_job_with_a_killed_rank_does_all_steps_and_ends_with_status_0(tmp_path: Path) -> None:
     done = torchrun(
         tmp_path, *GC, *ALWAYS, "--folder", str(tmp_path / "log"), fault="rank=2 kill=3 pace=0.1", steps=20
@@ -97,7 +97,7 @@ def test_killed_rank_is_started_again_and_takes_part(tmp_path: Path) -> None:
     assert max(int(row["step"]) for row in rows if row["worker"] == "1") > 3
 
 
-@sampled_test("jobs of torchrun", 2, 4, 2)
+@sampled_test("jobs of torchrun", 2, 5, 1)
 @pytest.mark.parametrize("scheme", [GC, pytest.param(INEXACT["local"], marks=pytest.mark.slow)])
 def test_late_rank_drops_rounds_and_takes_the_newest_state(scheme: tuple[str, ...], tmp_path: Path) -> None:
     log = tmp_path / "log"
@@ -142,7 +142,7 @@ DISAGREE = {
 }
 
 
-@sampled_test("jobs of torchrun", 3, 4, 2)
+@sampled_test("jobs of torchrun", 3, 5, 1)
 @pytest.mark.parametrize(
     "fault", [pytest.param(fault, marks=[pytest.mark.slow] * (i > 0)) for i, fault in enumerate(DISAGREE)]
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ddp.torchrun import JOB_TIMEOUT_S, environment
+from tests.support.sampled_cases import sampled_test
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.mpi
@@ -55,6 +56,7 @@ def losses(*command: str) -> list[float]:
     return [float(text) for text in re.findall(r"loss (\S+)", done.stdout)]
 
 
+@sampled_test("jobs of torchrun", 4, 5, 1)
 def test_five_lines_differ_and_both_scripts_train(tmp_path: Path) -> None:
     plain, coded = scripts()
     new = set(coded.splitlines()) - set(plain.splitlines())

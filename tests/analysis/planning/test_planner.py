@@ -315,6 +315,7 @@ def test_plan_simulates_approximate_schemes_to_the_same_loss() -> None:
             assert trace.columns["time"][there] == pytest.approx(choice.seconds, rel=0.3)
 
 
+@sampled_test("steps of the planner", 0, 2)
 def test_plan_treats_dsgd_of_whole_shards_as_exact() -> None:
     """D-SGD with whole shards has the models of every exact scheme. D-Adam differs, even with the full gradient."""
     options = {**LEARNT, "effort": 5e10}  # effort for several batch sizes of D-Adam
@@ -334,6 +335,7 @@ def test_plan_treats_dsgd_of_whole_shards_as_exact() -> None:
     assert not wb.schemes.get("D-SGD")(worker_batch=3).is_exact
 
 
+@sampled_test("steps of the planner", 1, 2)
 def test_plan_gives_every_scheme_a_step_and_an_optimiser() -> None:
     """SGD sums N - S of N answers, so its step is about N / (N - S) times the exact one.
 

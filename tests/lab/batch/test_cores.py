@@ -99,7 +99,11 @@ def _of_engines() -> list[psutil.Process]:
 @two_cores
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    ("executor", "kernels"), [(None, _local), ({"kind": "processes", "engines": 2}, _of_engines)]
+    ("executor", "kernels"),
+    [
+        (None, _local),
+        pytest.param({"kind": "processes", "engines": 2}, _of_engines, marks=pytest.mark.slow),
+    ],
 )
 def test_pools_of_real_runs_have_cores_of_their_own(
     executor: Any, kernels: Callable[[], list[psutil.Process]], tmp_path: Path
