@@ -66,7 +66,13 @@ def remove_user_defined_classes() -> Iterator[None]:
 
 
 # files of user-defined classes, which would stay registered if they were imported for their doctests
-collect_ignore = ["support/ddp/plugin_scheme.py", "support/stochastic_problem.py"]
+USER_FILES = ("plugin_scheme.py", "stochastic_problem.py")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Ignore files that tests only load by path."""
+    return True if collection_path.name in USER_FILES else None
+
 
 # The slowest groups mostly wait. They are started first, so that they do not delay the end.
 LONGEST_GROUPS = ("browser", "mpi", "hosts", "site", "pages", "book", "wheel", "additions")
