@@ -117,10 +117,9 @@ def test_pools_of_real_runs_have_cores_of_their_own(
         observer.over.set()
         observer.join()
     assert str(summary).endswith("4 done")
-    pairs = [seen.values() for seen in observer.seen if len(seen) == 2]
-    bound = [
-        pair for pair in pairs if all(len(cores) == 1 for cores in pair)
-    ]  # a new kernel is not bound yet
-    assert bound
-    assert all(one != other for one, other in bound)
+    # ranks of earlier tests, and new ones that are not bound yet, may use all cores
+    bound = [[cores for cores in seen.values() if len(cores) == 1] for seen in observer.seen]
+    pairs = [found for found in bound if len(found) == 2]
+    assert pairs
+    assert all(one != other for one, other in pairs)
     assert len(wb.runs(tmp_path / "s").done) == 4
