@@ -29,6 +29,18 @@ from workbench_lectures.offline.pages import write
 
 import workbench as wb
 from tests.support.browser.jupyterlab import CHROMIUM, RUN_CELL, Lab, Server, browser, jupyter
+from tests.support.browser.response_times import (
+    CURVE,
+    DRAG,
+    DRAWN,
+    FILTER,
+    FILTERED,
+    FIRST,
+    FRAMES,
+    MOVES,
+    SLIDE,
+    STOP,
+)
 from tests.support.browser.student import Student
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
@@ -41,19 +53,6 @@ e = wb.Experiment(scheme="CR", scheme_args={"children": 3, "layers": 2, "straggl
 run = wb.start(e, engine="mpi")
 wb.watch(run)""",
 }
-# JavaScript: move a slider, wait until the plot is drawn and painted again, and return the ms.
-SLIDE = """([slider, value, plot]) => new Promise((resolve, reject) => {
-  setTimeout(() => reject("the figure is not drawn again"), 60_000);
-  const before = plot.dataset.drawn, began = performance.now();
-  const seen = new MutationObserver(() => {
-    if (plot.dataset.drawn === before) return;
-    seen.disconnect();
-    requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began)));
-  });
-  seen.observe(plot, { attributes: true });
-  slider.value = value;
-  slider.dispatchEvent(new Event("input", { bubbles: true }));
-})"""
 STREAM = """import workbench as wb
 tree = {"children": 12, "layers": 2, "stragglers": 2}
 e = wb.Experiment(scheme="CR", workers=156, scheme_args=tree, rounds=20_000, problem="unit",
@@ -69,121 +68,6 @@ wb.stream(wb.start(e, engine="mpi"))""",
 REAL = """import workbench as wb
 tree = {"children": 4, "layers": 3, "stragglers": 1}
 e = wb.Experiment(scheme="CR", scheme_args=tree, workers=84, rounds=20_000)"""
-# JavaScript: return frames and rounds per second, and the rounds by which the page is behind the run at the end.
-DRAWN = """(seconds) => new Promise((resolve) => {
-  const canvas = document.querySelector(".wb-stream canvas"), note = document.querySelector(".wb-stream .wb-note");
-  const now = () => ["frames", "rounds"].map((name) => Number(canvas.dataset[name] ?? 0));
-  const first = now(), began = performance.now();
-  setTimeout(() => {
-    const passed = (performance.now() - began) / 1000;
-    const known = Number(/round (\\d+)/.exec(note.textContent)?.[1]);
-    resolve([...now().map((value, i) => (value - first[i]) / passed), Math.max(0, known - now()[1])]);
-  }, 1000 * seconds);
-})"""
-# JavaScript: wait for the first round on the screen. Return its time, s, and the positions of the progress bar, each
-# with the time since which it had it: [s, x, y, width, height].
-FIRST = """(limit) => new Promise((resolve, reject) => {
-  const began = Date.now() / 1000, places = [];
-  const look = () => {
-    const now = Date.now() / 1000, row = document.querySelector(".wb-status tr");
-    const box = row?.querySelector(".wb-track")?.getBoundingClientRect();
-    const place = box?.width ? [box.x, box.y, box.width, box.height] : null;
-    if (place && String(place) !== String(places.at(-1)?.slice(1))) places.push([now, ...place]);
-    const points = document.querySelector(".wb-plot[data-points]")?.dataset.points;
-    if (/round \\d+ of/.test(row?.innerText ?? "") && Number(points) > 0) return resolve([now, places]);
-    if (now - began > limit) return reject(`no round on screen after ${limit} s: ${row?.innerText}`);
-    requestAnimationFrame(look);
-  };
-  look();
-})"""
-# JavaScript: return the times of the screenshots in which the progress bar differs from the previous one.
-MOVES = """async ([pictures, places]) => {
-  const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true }), moves = [];
-  let known;
-  for (const [time, data] of pictures) {
-    const place = places.findLast(([since]) => since <= time)?.slice(1).map(Math.round);
-    if (!place) continue;
-    const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
-    pen.drawImage(await createImageBitmap(new Blob([bytes]), ...place), 0, 0);
-    const now = pen.getImageData(0, 0, place[2], place[3]).data;
-    const differs = now.reduce((sum, value, i) => sum + Math.abs(value - (known?.[i] ?? 0)), 0);
-    if (differs > 2 * now.length) moves.push(time); // more than JPEG compression changes
-    known = now;
-  }
-  return moves;
-}"""
-FRAMES = """(seconds) => new Promise((resolve) => {
-  const plot = document.querySelector(".wb-plot[data-frames]"), first = Number(plot.dataset.frames);
-  const began = performance.now();
-  setTimeout(() => resolve(1000 * (Number(plot.dataset.frames) - first) / (performance.now() - began)), 1000 * seconds);
-})"""
-STOP = """() => new Promise((resolve, reject) => {
-  setTimeout(() => reject("not stopped after a minute"), 60_000);
-  const began = performance.now(), button = document.querySelector(".wb-stop");
-  const timer = setInterval(() => {
-    if (![...document.querySelectorAll(".wb-status tr")].every((row) => row.className === "wb-stopped")) return;
-    clearInterval(timer);
-    resolve(performance.now() - began);
-  }, 2);
-  button.click();
-})"""
-
-# JavaScript: move a slider to a value in every animation frame. Return the frames in which the figure was not there,
-# and the number of figures that were drawn until a second after the last move.
-DRAG = """([slider, plot, values]) => new Promise((resolve) => {
-  let missing = 0, ended = 0;
-  const drawn = new Set(), left = [...values];
-  const look = () => {
-    missing += !plot.isConnected || !plot.offsetHeight || !plot.querySelector("svg, canvas");
-    drawn.add(plot.dataset.drawn);
-    if (left.length) {
-      slider.value = left.shift();
-      slider.dispatchEvent(new Event("input", { bubbles: true }));
-      ended = performance.now();
-    } else if (performance.now() - ended > 1000) return resolve([missing, drawn.size - 1]);
-    requestAnimationFrame(look);
-  };
-  look();
-})"""
-# JavaScript: click Run, and return the ms until a curve of the new runs is drawn.
-CURVE = """() => new Promise((resolve, reject) => {
-  setTimeout(() => reject("no curve after a minute"), 60_000);
-  const began = performance.now(), plot = document.querySelector(".wb-plot[data-frames]");
-  if (plot) plot.dataset.points = 0;
-  const timer = setInterval(() => {
-    const points = document.querySelector(".wb-plot[data-points]")?.dataset.points;
-    if (!(Number(points) > 0) || !document.querySelector(".wb-status .wb-running, .wb-status .wb-finished")) return;
-    clearInterval(timer);
-    requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began)));
-  }, 2);
-  document.querySelector(".wb-top .wb-starts").click();
-})"""
-
-# JavaScript: type into the last field of a kind, wait for the new number of rows and for two frames; return the ms.
-FILTER = """([field, text]) => new Promise((resolve, reject) => {
-  setTimeout(() => reject("the table is not filtered"), 60_000);
-  const box = [...document.querySelectorAll(field)].at(-1), began = performance.now();
-  const seen = new MutationObserver(() => {
-    seen.disconnect();
-    requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began)));
-  });
-  const info = document.querySelector(".wb-runs .wb-bar [role=status]");
-  seen.observe(info, { childList: true, characterData: true, subtree: true });
-  box.value = text;
-  box.dispatchEvent(new Event("input", { bubbles: true }));
-})"""
-# Adds the filter that was typed, and waits likewise.
-FILTERED = """() => new Promise((resolve, reject) => {
-  setTimeout(() => reject("the table is not filtered"), 60_000);
-  const began = performance.now();
-  const seen = new MutationObserver(() => {
-    seen.disconnect();
-    requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began)));
-  });
-  const info = document.querySelector(".wb-runs .wb-bar [role=status]");
-  seen.observe(info, { childList: true, characterData: true, subtree: true });
-  document.querySelector(".wb-filter button").click();
-})"""
 SEARCH = ".wb-runs input[type=search]"
 FIRST_ROUND_TIMEOUT_S = 150  # s to wait for the first round of 84 real workers
 RUNS_IN_TABLE, EXECUTED_RUNS = 10_000, 20  # number of runs; the other ones are copies of the executed ones

@@ -56,16 +56,18 @@ def test_more_cores_than_there_are_is_an_error_before_the_first_run(tmp_path: Pa
 
 
 class Observer(threading.Thread):
-    """Thread that records the cores of the ranks below each kernel of this process."""
+    """Thread that records the cores of the ranks below each new kernel of this process."""
 
     def __init__(self, kernels: Callable[[], list[psutil.Process]]) -> None:
         super().__init__(daemon=True)
         self.kernels, self.over = kernels, threading.Event()
         self.seen: list[dict[int, set[int]]] = []
+        self.earlier = {kernel.pid for kernel in kernels()}  # of other tests, whose ranks are kept warm
 
     def run(self) -> None:
         while not self.over.wait(0.05):
-            now = {kernel.pid: _cores_of_ranks(kernel) for kernel in self.kernels()}
+            new = [kernel for kernel in self.kernels() if kernel.pid not in self.earlier]
+            now = {kernel.pid: _cores_of_ranks(kernel) for kernel in new}
             self.seen.append({pid: cores for pid, cores in now.items() if cores})
 
 
@@ -117,9 +119,10 @@ def test_pools_of_real_runs_have_cores_of_their_own(
         observer.over.set()
         observer.join()
     assert str(summary).endswith("4 done")
-    # ranks of earlier tests, and new ones that are not bound yet, may use all cores
-    bound = [[cores for cores in seen.values() if len(cores) == 1] for seen in observer.seen]
-    pairs = [found for found in bound if len(found) == 2]
+    pairs = [seen for seen in observer.seen if len(seen) == 2]
     assert pairs
-    assert all(one != other for one, other in pairs)
+    for seen in pairs:
+        one, other = seen.values()
+        assert (len(one), len(other)) == (1, 1)
+        assert one != other
     assert len(wb.runs(tmp_path / "s").done) == 4

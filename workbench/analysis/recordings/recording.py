@@ -105,7 +105,7 @@ class Recording:
         return [str(name) for name in pd.unique(self.frame["recording"])]
 
     def job(self, name: str | None = None) -> Recording:
-        """Return one job of several. Raise `SettingError` with their names if there is no such job."""
+        """Return one job of several. Raise `SettingError` with their names if the job does not exist."""
         if name is None and len(self.names) == 1:
             return self
         if not isinstance(name, str) or name not in self.names:

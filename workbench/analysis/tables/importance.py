@@ -31,7 +31,7 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
 
     A result that is the same in all runs gives an empty table.
 
-    Raises `SettingError` if fewer than three runs have that result, or there is no such column.
+    Raises `SettingError` if fewer than three runs have that result, or the column does not exist.
 
     >>> import tempfile, workbench as wb
     >>> folder = tempfile.mkdtemp()

@@ -222,7 +222,7 @@ def read(place: Place, target: float | None = None, metric: str = "loss") -> Row
         rounds = _rounds(place.folder)
         if why := incomplete(e, run, len(rounds["time"])):
             return Row("damaged", why, chosen, follows, notes)
-        if not len(rounds["time"]):  # the run was stopped before its first round, so there is no trace
+        if not len(rounds["time"]):  # the run has no trace, as it was stopped before its first round
             then = "wb.resume resumes it" if (place.folder / TASK).is_file() else "run it again"
             return Row("stopped", f"stopped before its first round; {then}", chosen, follows, notes, lasts)
         when = {} if target is None else reached(place, target, metric)

@@ -88,7 +88,7 @@ class Runs:
     def diff(self, one: str | int, other: str | int) -> pd.DataFrame:
         """Return the differences of two runs, settings first: one row per column of the table, one column per run.
 
-        one, other: value of the column `run`, or number of the row. Raises `SettingError` if there is no such run.
+        one, other: value of the column `run`, or number of the row. Raises `SettingError` if the run does not exist.
         """
         import pandas as pd
 

@@ -233,7 +233,7 @@ def path_of(value: object, field: str) -> Path:
 
 
 def user_path(value: object, field: str) -> Path:
-    """Return the path that a user gave, with ~ expanded. Raises `SettingError` if there is no such home folder."""
+    """Return the path that a user gave, with ~ expanded. Raises `SettingError` if that home does not exist."""
     try:
         return path_of(value, field).expanduser()
     except RuntimeError:

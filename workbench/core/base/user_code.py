@@ -151,7 +151,7 @@ def _imported(name: str, field: str) -> Any:
 def class_of(name: str, field: str) -> type:
     """Return a class of a user file, such as ``"mine.py:Half"``. A changed file is run again.
 
-    Raises `SettingError` if there is no such file or class. If the file cannot be run, the message has its line.
+    Raises `SettingError` if the file or the class does not exist. If the file cannot be run, the message has its line.
     """
     found = _in_file(name, field, "class")
     if not isinstance(found, type):

@@ -76,7 +76,7 @@ def baselines(children: int, layers: int, stragglers: int, **common: Any) -> tup
     >>> [e.scheme for e in baselines(3, 2, 1, rounds=5)]
     ['UMW', 'GC', 'RAR', 'SGD', 'CR']
     """
-    # raises `SettingError` if there is no such tree
+    # raises `SettingError` if no such tree exists
     CR(children=children, layers=layers, stragglers=stragglers)
     workers = tree_size(children, layers)
     late = min(round(Fraction(stragglers, children) * workers), workers - 1)

@@ -6,7 +6,6 @@ as its ranks, inherit its cores.
 
 from __future__ import annotations
 
-import getpass
 import os
 import platform
 import tempfile
@@ -43,8 +42,8 @@ def take(count: int, given_up: Callable[[], bool] = lambda: False) -> OwnCores |
     Raises `SettingError` if this process may not use as many cores.
     """
     usable = check(count)
-    folder = private_folder(Path(tempfile.gettempdir()) / f"workbench-cores-{getpass.getuser()}")
-    while not given_up():
+    folder = private_folder(Path(tempfile.gettempdir()) / f"workbench-cores-{os.getuid()}")
+    while not given_up():  # `Lock.take` waits some tenths of a second for a lock that is held
         for first in range(0, len(usable) - count + 1, count):
             cores = usable[first : first + count]
             if (locks := _locks([folder / str(core) for core in cores])) is not None:

@@ -122,7 +122,7 @@ def sweep(
     - `pictures`: put a PNG beside every figure once all runs are over, which takes about a second per run.
     - `trust`: run code that an earlier sweep's folder names and that somebody else has written or changed; needed once.
     - `executor`: a `concurrent.futures.Executor`, a function that makes one, or the fields of `executor:` in a SWEEP
-      file. It replaces the plan's; Without either, runs are executed in kernels of this process, `jobs` at a time.
+      file. It replaces the plan's. Without either, runs are executed in kernels of this process, `jobs` at a time.
     - `walltime`: seconds from now until the executor's engines end. A run that would take longer is not begun.
 
     Raises `SettingError` before the first run, if a run of the plan is invalid, or if too few files may be open.

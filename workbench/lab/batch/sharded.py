@@ -185,8 +185,8 @@ def restored(
 ) -> Path:
     """Make the folder, the notebook and the page of a run in shards from its settings. Return the page's folder.
 
-    `run`: FOLDER/NAME. `own`, `allowed`: the user's code, as for kernels. Raises `SettingError` if there is no such
-    run, and `RunError` if its rounds are not the same bits.
+    `run`: FOLDER/NAME. `own`, `allowed`: the user's code, as for kernels. Raises `SettingError` if the run does
+    not exist, and `RunError` if its rounds are not the same bits.
     """
     path = path_of(run, "run")
     folder, name = path.parent.resolve(), path.name

@@ -187,7 +187,7 @@ class Connection:
         return answer
 
     def _next_message(self) -> tuple[dict[str, Any], bytes]:
-        """Return the next message. There is no time limit before its beginning, because the work may take long."""
+        """Return the next message. Its beginning is awaited without a limit, because the work may take long."""
         select.select([self._out], [], [])
         message, data = read_message(self._out, self.gateway.patience)
         progress = message.get("progress", ["", 0, 0])
