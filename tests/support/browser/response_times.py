@@ -72,7 +72,7 @@ STOP = """() => new Promise((resolve, reject) => {
   button.click();
 })"""
 # Move a slider to a value in every animation frame. Return the frames in which the figure was not there,
-# And the number of figures that were drawn until a second after the last move.
+# and the number of figures that were drawn until a second after the last move.
 DRAG = """([slider, plot, values]) => new Promise((resolve) => {
   let missing = 0, ended = 0;
   const drawn = new Set(), left = [...values];
