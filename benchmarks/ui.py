@@ -126,7 +126,7 @@ def explorer(page: Page, server: Server, root: Path, tries: int) -> None:
 def curves(page: Page, server: Server, root: Path, tries: int) -> None:
     """Measure the explorer with 12 workers: from Run to the first curve, and Stop, simulated and on real ranks."""
     print("the explorer, 12 workers, five schemes; goals: Run to the first curve 1.5 s, Stop 0.5 s")
-    source = "import workbench as wb\nwb.explore([e.replace(rounds=100_000) for e in wb.baselines(3, 2, 1)])"
+    source = "import workbench as wb\nwb.explore([e.replace(rounds=20_000) for e in wb.baselines(3, 2, 1)])"
     (root / "curves.ipynb").write_text(nbformat.writes(notebook(source)))
     Lab(page, server, "curves.ipynb").run_all()
     page.locator('[role=figure][aria-label*="Time per round"] .wb-forecast[data-drawn]').wait_for()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sampled_cases import rotated
 from tools.layers import (
     BESIDE,
     FOR_SCHEMES,
@@ -311,6 +312,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return added_to(tmp_path_factory.mktemp("clone"), ROWS)
 
 
+@rotated
 @pytest.mark.xdist_group("additions")
 @pytest.mark.parametrize("what", [row.what for row in ROWS])
 def test_architecture_additions_need_one_file(what: str, together: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from workbench.core.base.older import renamed
 from workbench.mpi import clusters
 
@@ -59,6 +60,7 @@ def test_corpus_run_is_attached(copy: Path) -> None:
     assert run.result().same(wb.Trace.load(copy / "folders/mpi"))
 
 
+@rotated
 @pytest.mark.mpi
 def test_corpus_stopped_run_is_resumed(copy: Path) -> None:
     before = wb.Trace.load(copy / "folders/stopped")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sampled_cases import rotated
+
 pytest_plugins = ["pytester"]
 
 TESTS = """
@@ -19,6 +21,7 @@ def test_fails(where): assert False
 """
 
 
+@rotated
 def test_last_failed_finds_a_test_of_a_group(pytester: pytest.Pytester) -> None:
     pytester.makeconftest((Path(__file__).parent / "conftest.py").read_text())
     pytester.makepyfile(TESTS)

@@ -17,7 +17,7 @@ import papermill
 import pytest
 
 import workbench as wb
-from tests.support.sampled_cases import sampled_test
+from tests.support.sampled_cases import rotated, sampled_test
 from tests.support.synthetic_recordings import recording
 from workbench.core.base.user_code import name_of
 from workbench.lab import notebooks
@@ -101,6 +101,7 @@ def test_quickstart_notebook_starts_with_the_explorers_example() -> None:
     assert names["common"] == {**EXAMPLE, "seed": 0}
 
 
+@rotated
 @pytest.mark.usefixtures("warm")
 def test_coding_or_not_notebook_shows_its_maps(tmp_path: Path) -> None:
     table = tmp_path / "times.csv"

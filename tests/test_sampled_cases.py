@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sampled_cases import sampled_cases, sampled_indices, sampled_test
+from tests.support.sampled_cases import rotated, sampled_cases, sampled_indices, sampled_test
 
 pytest_plugins = ["pytester"]
 
@@ -50,6 +50,7 @@ def test_sampled_indices_are_a_function_of_the_seed_and_reach_every_case() -> No
     assert set().union(*(sampled_indices("some", 9, 2, seed=seed) for seed in range(60))) == set(range(9))
 
 
+@rotated
 @pytest.mark.parametrize(("seed", "workers"), [(None, "0"), (20261125, "2")])
 def test_rotate_is_printed_and_repeats_the_failures(
     seed: int | None, workers: str, pytester: pytest.Pytester

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.browser.jupyterlab import free_port
+from tests.support.sampled_cases import rotated
 from workbench.lab import notebooks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -97,6 +98,7 @@ def test_the_wheel_carries_what_the_clone_has(installed: Installed) -> None:
     assert not [name for name in names if "/tests/" in name or "_checkpoints" in name]
 
 
+@rotated
 def test_wheel_runs_without_the_checkout(installed: Installed) -> None:
     ours = "workbench, workbench_book, workbench_lectures"
     says = f"import {ours}; print(*(each.__file__ for each in ({ours})))"
@@ -111,6 +113,7 @@ def test_wheel_help(installed: Installed, text: tuple[str, ...]) -> None:
     assert "Usage:" in installed.python("-m", "workbench", *text, "--help")
 
 
+@rotated
 def test_wheel_run(installed: Installed) -> None:
     installed.run("workbench", "run", "--workers", "4", "--scheme", "UMW", "--rounds", "5", "-o", "first")
     assert (installed.cwd / "first" / "spec.json").is_file()
@@ -133,6 +136,7 @@ def test_wheel_quickstart(installed: Installed) -> None:
     assert "Written:" in installed.python("-m", "workbench.lab.batch.quickstart")
 
 
+@rotated
 def test_wheel_lab_serves_the_copied_notebooks(installed: Installed) -> None:
     port = free_port()
     texts = [str(installed.prefix / "bin" / "workbench"), "lab", "mine", "--no-browser", "--port", str(port)]

@@ -15,6 +15,7 @@ from workbench_book.cada import COSTS, MEANT, PUBLISHED, STATED, costs, experime
 from workbench_book.cada_sweep import SWEPT, Sweep, at, claim, claims_of, holding, limit, until
 from workbench_book.verdicts import of_result
 
+from tests.support.sampled_cases import rotated
 from workbench.core.running.start import run
 
 UNITS = (0.01, 0.1, 1.0)
@@ -138,6 +139,7 @@ def test_a_shorter_run_has_the_same_rounds(quick: Setting) -> None:
     assert until(e.replace(rounds=8), 1e-9) == dict.fromkeys(COSTS, float("inf"))
 
 
+@rotated
 def test_the_sweep_reaches_from_nobody_lazy_to_lazy(quick: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a small sweep, the first unit has as many messages per round as the limit. The last unit has fewer."""
     monkeypatch.setattr(cada_sweep, "QUICK_UNITS", (1e-9, 0.3))

@@ -24,6 +24,7 @@ from workbench_book.measured import (
 from workbench_book.verdicts import all_of
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from workbench.core.presets.codedreduce import presets
 from workbench.core.running import start as runner
 
@@ -152,6 +153,7 @@ def first(found_before: Path) -> dict[str, book.Result]:
     return {each.entry.name: each.result for each in found if each.result}
 
 
+@rotated
 def test_codedreduce_figure_9a(first: dict[str, book.Result]) -> None:
     """Exact schemes need equally many rounds. At equal error they therefore differ by their times per round."""
     result = first["fig9a"]

@@ -22,7 +22,7 @@ from workbench_book.ec2_traces import ABSENT
 from workbench_book.verdicts import of_column, of_result
 
 import workbench as wb
-from tests.support.sampled_cases import sampled_cases, sampled_test
+from tests.support.sampled_cases import rotated, sampled_cases, sampled_test
 from workbench.core.presets.codedreduce import presets
 
 CLUSTER = Constants(
@@ -39,6 +39,7 @@ def test_misprints_are_shown_by_their_computation(name: str, quick: Setting) -> 
     assert not any("no misprint" in m.where for m in result.misprints)
 
 
+@rotated
 def test_cegc_table_3(quick: Setting, found_before: Path) -> None:
     result = find("table3", quick, found_before)[-1].result
     assert result is not None
@@ -189,6 +190,7 @@ def test_mmc_figure_1(name: str, missed: int, quick: Setting, found_before: Path
             assert line.values["events"] == pytest.approx(line.values["exact"], rel=0.15)
 
 
+@rotated
 def test_codedreduce_figure_13(quick: Setting) -> None:
     """UMW and GC agree with the paper, and RAR does not.
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 import workbench as wb
 from tests.support.browser.explorer_user import ROWS, User
 from tests.support.browser.jupyterlab import NOTEBOOKS, PACED, RUN_CELL, Lab, Noise, Server, nameless
-from tests.support.sampled_cases import sampled_test
+from tests.support.sampled_cases import rotated, sampled_test
 
 pytestmark = pytest.mark.browser
 
@@ -50,6 +50,7 @@ def user(page: Page, server: Server, root: Path) -> tuple[Lab, User]:
     return lab, user
 
 
+@rotated
 def test_explorer_before_a_run(
     user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:
@@ -290,6 +291,7 @@ def save_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], P
     assert not (root / "runs" / "stopped-early").exists()
 
 
+@rotated
 @pytest.mark.mpi  # these ranks belong to the kernel, so no other test has started them
 def test_explorer_stops_real_runs_at_once(
     user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
@@ -331,6 +333,7 @@ def test_explorer_as_a_voila_page(
     assert noise.ours() == []
 
 
+@rotated
 def test_explorer_trains_with_batches_to_a_held_out_accuracy(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:

@@ -18,7 +18,7 @@ from workbench_book.page import html
 import workbench as wb
 from tests.support.browser.jupyterlab import Lab, Noise, Server
 from tests.support.every_figure import EVERY
-from tests.support.sampled_cases import sampled_indices, sampled_test
+from tests.support.sampled_cases import rotated, sampled_indices, sampled_test
 from workbench.lab.batch.page import write_page, write_script
 from workbench.lab.figures.page import PALETTES, dark_style
 
@@ -124,6 +124,7 @@ PLOT = """from workbench.lab.widgets import Plot
 Plot(lambda theme: wb.figures.gantt(trace, theme=theme))"""
 
 
+@rotated
 def test_figure_in_jupyterlab_has_no_upload_button_and_follows_the_theme(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:

@@ -19,6 +19,7 @@ from playwright.sync_api import Page
 from tests.support.browser.explorer_user import User
 from tests.support.browser.jupyterlab import CONNECTED, Lab, Noise, Server
 from tests.support.browser.layout import faults, grounds
+from tests.support.sampled_cases import rotated
 
 pytestmark = pytest.mark.browser
 
@@ -108,6 +109,7 @@ def test_layout_in_jupyterlab_beside_the_file_browser(
     assert noise.errors == []
 
 
+@rotated
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_banner_of_a_kernel_that_was_shut_down(
     dark: bool, page: Page, server: Server, write: object, screens: Path, alone: None
@@ -156,6 +158,7 @@ def address(tmp_path: Path) -> Iterator[str]:
         served.wait(30)
 
 
+@rotated
 def test_layout_of_the_explorer_as_a_page_on_a_phone(
     page: Page, noise: Noise, address: str, screens: Path, alone: None
 ) -> None:

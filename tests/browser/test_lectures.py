@@ -25,7 +25,7 @@ from tests.support.browser.student import (
     first_slider,
 )
 from tests.support.lecture_settings import SCRIPTS
-from tests.support.sampled_cases import sampled_cases, sampled_test
+from tests.support.sampled_cases import rotated, sampled_cases, sampled_test
 
 pytestmark = pytest.mark.browser
 
@@ -47,6 +47,7 @@ def cell(name: str, source: str) -> int:
     return next(i for i, each in enumerate(notebook.cells) if each.source.endswith(source))
 
 
+@rotated
 def test_figures_of_a_lecture_are_whole(page: Page, server: Server) -> None:
     voila(page, server, "3-why-a-tree")
     page.locator("[role=figure] .wb-plot[data-drawn]").first.wait_for()
@@ -244,6 +245,7 @@ def served(tmp_path: Path, cache: Path) -> Iterator[tuple[psutil.Process, str]]:
             server.wait(30)
 
 
+@rotated
 def test_lectures_command_requires_the_token(
     served: tuple[psutil.Process, str], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:

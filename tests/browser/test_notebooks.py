@@ -11,6 +11,7 @@ from playwright.sync_api import Page
 
 from tests.support.browser.forked_kernels import FRESH
 from tests.support.browser.jupyterlab import NOTEBOOKS, Lab, Noise, Server
+from tests.support.sampled_cases import rotated
 
 pytestmark = pytest.mark.browser
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.browser
 LATER = ("01-quickstart", "04-plan", "06-who-is-late", "07-coding-or-not", "08-training", "run")
 
 
+@rotated
 def test_engines_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:

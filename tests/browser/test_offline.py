@@ -26,7 +26,7 @@ from workbench_lectures.titles import info_of
 from tests.support.browser.jupyterlab import NOTEBOOKS, Noise
 from tests.support.browser.student import NAMELESS, OVERFLOW, Student, first_slider
 from tests.support.lecture_settings import SCRIPTS
-from tests.support.sampled_cases import sampled_cases
+from tests.support.sampled_cases import rotated, sampled_cases
 
 pytestmark = [
     pytest.mark.browser,
@@ -80,6 +80,7 @@ def shared(context: BrowserContext, page: Page, noise: Noise) -> Iterator[tuple[
     context.set_offline(False)
 
 
+@rotated
 @pytest.mark.parametrize("name", OPENED)
 def test_offline_lecture_works_from_a_folder(
     name: str, tmp_path: Path, shared: tuple[Page, Noise, list[str]], screens: Path
@@ -118,6 +119,7 @@ def test_offline_lecture_works_from_a_folder(
     assert {url.split(":")[0] for url in asked} <= {"file", "blob", "data"}
 
 
+@rotated
 def test_offline_lectures_are_linked_by_list_and_keys(
     tmp_path: Path, shared: tuple[Page, Noise, list[str]]
 ) -> None:

@@ -12,6 +12,7 @@ from workbench_lectures import coding_or_not, contest, contest_table
 from workbench_lectures.contest import ANSWERS, COSTS, FAMILIES, LEVELS, PROBLEMS, TIMED, WORKERS
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from workbench.core.contract.problem import Request
 
 
@@ -58,6 +59,7 @@ def test_contest_shows_schemes_that_did_the_same_as_one(kept: pd.DataFrame) -> N
             assert "SGD" in found.set_index("scheme")["same"]["Backup"]
 
 
+@rotated
 def test_contest_numbers_equal_a_computation(kept: pd.DataFrame) -> None:
     grid, chosen = contest.SchemeGrid("logistic"), contest.contenders(["UMW", "CR", "GC", "Backup"])
     results = grid.results(contest.synthetic("bursts", 5.0), 0.02, chosen)
@@ -71,6 +73,7 @@ def test_contest_numbers_equal_a_computation(kept: pd.DataFrame) -> None:
         np.testing.assert_allclose(same["seconds"].iloc[0], row["seconds"], rtol=1e-3)
 
 
+@rotated
 def test_contest_waits_for_the_slowest_share() -> None:
     """Without stragglers and with free messages, a full round takes the time of the largest share."""
     still = {"kind": "constant", "shift": 1.0 / contest.unit("logistic")}
@@ -108,6 +111,7 @@ def test_contest_tie_is_within_the_seeds() -> None:
     assert (found["mean"] < found["high"]).all()
 
 
+@rotated
 def test_contest_codes_are_those_with_redundancy() -> None:
     assert ("wait for all", "CR") in contest.contenders(["CR"])
     assert contest.contenders(["no such scheme"]) == []

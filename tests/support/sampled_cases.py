@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 DEFAULT_SEED = 0
+ROTATED = 3
 Test = TypeVar("Test", bound=Callable[..., None])
 _seed = DEFAULT_SEED
 
@@ -45,3 +46,9 @@ def _slow(case: Any) -> Any:
 def sampled_test(name: str, index: int, of: int, count: int = 1) -> Callable[[Test], Test]:
     """Decorate a test that is the `index`-th of `of` similar ones. All but `count` of them are marked slow."""
     return lambda test: test if index in sampled_indices(name, of, count) else pytest.mark.slow(test)
+
+
+def rotated(test: Test) -> Test:
+    """Decorate an expensive test without similar ones. `make test` runs one in `ROTATED` of these, and draws them."""
+    name = f"{test.__module__} {test.__qualname__}"
+    return test if 0 in sampled_indices(name, ROTATED, 1) else pytest.mark.slow(test)

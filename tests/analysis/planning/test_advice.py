@@ -9,10 +9,12 @@ import pytest
 
 import workbench as wb
 from tests.support.plans import advise, learnt, measured
+from tests.support.sampled_cases import rotated
 from workbench.analysis.planning.advice import Trial, name_of
 from workbench.core.base.settings import SettingError
 
 
+@rotated
 def test_plan_headline_agrees_with_order_and_wins() -> None:
     """If one choice is faster on average, and another one more often, both are named."""
     once = learnt("UMW", "SGD", "D-SGD", "D-Adam")

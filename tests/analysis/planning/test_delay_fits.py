@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.sampled_cases import rotated
 from workbench.analysis.planning.delay_fits import (
     FITS,
     FittedModel,
@@ -47,6 +48,7 @@ def best(times: Array) -> FittedModel:
     return fitted_models(times)[0]
 
 
+@rotated
 @FEW_EXAMPLES
 @given(shift=SCALES, spread=st.floats(0.3, 3.0), seed=SEEDS)
 def test_refit_recovers_a_shifted_exponential(shift: float, spread: float, seed: int) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.sampled_cases import rotated
 from workbench.analysis.planning.delay_fits import drawn, fitted_models, redrawn, refit
 from workbench.analysis.planning.distribution_fits import (
     correlated,
@@ -113,6 +114,7 @@ def test_fit_recovers_fritchmans_slow_states(states: int, seed: int) -> None:
     assert found.p_slow == pytest.approx(0.1, rel=0.2)
 
 
+@rotated
 @pytest.mark.parametrize("states", [2, 3, 4])
 def test_spells_of_even_length_are_judged_fritchmans(states: int) -> None:
     """Their distance and correlations are about those of a Markov chain with spells of one mean length."""

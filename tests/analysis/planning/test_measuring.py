@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from workbench.analysis.planning.delay_fits import drawn
 from workbench.analysis.planning.linkfit import PortFit
 from workbench.analysis.planning.measurements import Fitted
@@ -422,6 +423,7 @@ def test_profile_refuses_impossible_requests_before_starting(options: dict[str, 
         profile(**options)
 
 
+@rotated
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_profile_measures_real_ranks(tmp_path: Path) -> None:

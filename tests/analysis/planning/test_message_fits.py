@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from workbench.analysis.planning.linkfit import link_text
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.profile import ClusterProfile
@@ -41,6 +42,7 @@ def ratios(truth: wb.Experiment, profile: ClusterProfile) -> list[float]:
     return [profile.forecast(e, 200).mean / wb.forecast(e, 200).mean for e in every]
 
 
+@rotated
 @pytest.mark.parametrize(("name", "off"), [("download_delays", 0.05), ("delays", 0.25)])
 def test_profiles_contain_the_delays_of_messages(name: str, off: float) -> None:
     """Answers wait for the port as well, so that their delays are known less exactly than those of models.

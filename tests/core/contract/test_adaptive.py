@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from workbench.core.contract import adaptive
 from workbench.core.contract.adaptive import HISTORY_ROUNDS, Expert
 from workbench.core.contract.configurations import Configuration, StoredParts
@@ -142,6 +143,7 @@ def test_adaptive_learns_times_that_do_not_follow_the_load() -> None:
     assert simulated.times[-1] < 1.5 * best
 
 
+@rotated
 def test_adaptive_exploration_costs_a_bounded_share_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """In rare rounds a worker takes twelve times as long, which a code hides.
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from workbench.analysis.planning.profile import scaled, with_fixed
 from workbench.core.base.settings import SettingError
 from workbench.core.checking.delays import PROPERTIES
@@ -110,6 +111,7 @@ def test_forecasts_equal_the_engine_with_every_delay_model(
     )
 
 
+@rotated
 @FEW_EXAMPLES
 @given(shape=st.floats(0.7, 4), k=st.integers(1, 6))
 def test_survival_gives_the_mean_of_order_statistics(shape: float, k: int) -> None:

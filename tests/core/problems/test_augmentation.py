@@ -19,6 +19,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch
 from torch import nn
 
+from tests.support.sampled_cases import rotated
+
 STEP = 0.05
 CHANGED = {"flip": True, "crop": 2}
 
@@ -126,6 +128,7 @@ def test_repeated_jobs_are_augmented_by_job() -> None:
     np.testing.assert_allclose(wb.run(e).model, wb.run(e, numeric=True).model, rtol=1e-9, atol=1e-12)
 
 
+@rotated
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.usefixtures("cache")

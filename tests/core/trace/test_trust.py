@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.support import foreign_folders
+from tests.support.sampled_cases import rotated
 from tests.support.user_plugins import FILE
 from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Description, described
@@ -129,6 +130,7 @@ def test_load_shows_but_does_not_execute_a_name_in_a_spec(place: str, home: Path
     assert not Path("ran").exists()
 
 
+@rotated
 def test_runs_table_shows_a_spec_without_executing_it(run: Path) -> None:
     for _ in range(2):  # the second time from the cache
         (row,) = wb.runs(run.parent, progress=False).table.to_dict("records")

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import workbench as wb
-from tests.support.sampled_cases import sampled_test
+from tests.support.sampled_cases import rotated, sampled_test
 from tests.support.sweep_runs import DEATHS, QUICK, wait_for
 from workbench.analysis.tables.status import Status, write_plan
 from workbench.cli.main import cli
@@ -98,6 +98,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SweepRun]:
     sweep.wait(60)
 
 
+@rotated
 def test_start_accepts_a_stop_while_starting(tmp_path: Path) -> None:
     plan = {"base": QUICK, "cases": [{}, {"seed": 1}]}
     sweep = wb.batch.start(plan, tmp_path / "new", pictures=False)
@@ -109,6 +110,7 @@ def test_start_accepts_a_stop_while_starting(tmp_path: Path) -> None:
     assert sweep.state == "done"
 
 
+@rotated
 def test_sweep_run_is_attached_stopped_and_resumed_from_elsewhere(begun: SweepRun) -> None:
     other = wb.batch.attach(begun.folder)
     assert other.progress().total == 4  # before any run

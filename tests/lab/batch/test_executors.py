@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.support.sampled_cases import sampled_test
+from tests.support.sampled_cases import rotated, sampled_test
 from tests.support.sweep_runs import MAIN, QUICK, SLOW_ROUNDS, wait_for
 from workbench.analysis.tables.status import Status, attempts
 from workbench.core.base.errors import RunError
@@ -51,6 +51,7 @@ def same(one: Path, other: Path) -> None:
     assert not (other / ATTEMPTS).exists()
 
 
+@rotated
 def test_sweep_on_threads_equals_the_local_one(undisturbed: Summary, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as executor:
         summary = sweep(PLAN, tmp_path / "s", executor=executor, progress=False)

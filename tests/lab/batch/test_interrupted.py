@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from tests.support.sweep_runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
 from workbench.analysis.tables.status import Status
 
@@ -35,6 +36,7 @@ def finished(folder: Path, *text: str) -> str:
     return out
 
 
+@rotated
 def test_sweep_marks_only_the_run_of_a_killed_kernel_as_failed(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     plan = write(tmp_path / "plan.yaml", base={**QUICK, "rounds": SLOW_ROUNDS}, grid={"seed": [0, 1]})
@@ -52,6 +54,7 @@ def test_sweep_marks_only_the_run_of_a_killed_kernel_as_failed(tmp_path: Path) -
     assert [len(trace.rounds) for trace in wb.runs(folder).traces()] == [SLOW_ROUNDS]
 
 
+@rotated
 def test_sweep_interrupted_by_ctrl_c_keeps_finished_runs(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     cases = [{}, *({"rounds": SLOW_ROUNDS, "seed": seed} for seed in range(2))]
@@ -95,6 +98,7 @@ def test_sweep_interrupted_by_ctrl_c_before_the_first_kernel(tmp_path: Path) -> 
     assert psutil.wait_procs(others, timeout=120)[1] == []
 
 
+@rotated
 def test_sweep_killed_by_sigkill_leaves_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     plan = write(tmp_path / "plan.yaml", base={**QUICK, "rounds": 10 * SLOW_ROUNDS})

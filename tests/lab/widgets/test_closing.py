@@ -15,6 +15,7 @@ import pytest
 from ipywidgets.widgets.widget import _instances
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from tests.support.widget_messages import types
 from workbench.lab.widgets import closing
 from workbench.lab.widgets.explorer.explorer import explore
@@ -37,6 +38,7 @@ def run_cell(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return begin
 
 
+@rotated
 def test_closing_an_explorer_whose_cell_is_run_12_times(
     run_cell: Callable[..., None], tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 import workbench as wb
 from tests.support.clusters.ssh_hosts import Hosts, write_yaml
+from tests.support.sampled_cases import rotated
 from workbench.cli.main import cli
 from workbench.mpi import clusters
 
@@ -36,6 +37,7 @@ def packages(hosts: Hosts) -> list[Path]:
     return [path for host in hosts.hosts for path in host.home.glob(".cache/straggler-workbench/packages/*")]
 
 
+@rotated
 def test_cluster_up_run_and_down(two: Hosts) -> None:
     path = write_yaml(two, price=0.5)
     first, second = (host.address for host in two.hosts)
@@ -55,6 +57,7 @@ def test_cluster_up_run_and_down(two: Hosts) -> None:
     assert "is not up" in called("status", path).stdout
 
 
+@rotated
 def test_cluster_check_reports_each_host(two: Hosts, tmp_path: Path) -> None:
     """The second host has another NumPy, the third one is missing, and the fourth one has another host key."""
     first, second = two.hosts
@@ -120,6 +123,7 @@ def test_cluster_check_reports_a_missing_python(two: Hosts) -> None:
     assert "the path of its Python" in done.output
 
 
+@rotated
 def test_cluster_up_interrupted_by_ctrl_c_leaves_nothing(two: Hosts, state: Path) -> None:
     path = write_yaml(two)
     two.hosts[1].limit(1e6)  # bits per second: copying the package takes a while

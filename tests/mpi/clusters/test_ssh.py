@@ -14,7 +14,7 @@ import pytest
 import workbench as wb
 from tests.support.clusters.ssh_hosts import Hosts, write_yaml
 from tests.support.clusters.ssh_runs import SCHEMES, experiment, started, until
-from tests.support.sampled_cases import sampled_cases
+from tests.support.sampled_cases import rotated, sampled_cases
 from workbench.core.trace import records
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import attach, resume
@@ -50,6 +50,7 @@ def test_ssh_run_arrivals_reproduce_every_model(two: Hosts) -> None:
     assert np.array_equal(replay_arrivals(run.home), models)
 
 
+@rotated
 def test_ssh_run_links_order_the_schemes_as_the_simulator(two: Hosts) -> None:
     """All workers are behind a link of 8 Mbit/s, so the bytes that the master receives determine the order."""
     path = write_yaml(
@@ -89,6 +90,7 @@ FAULTS = [{"worker": 1, "round": 2}, {"worker": 3, "round": 3, "kind": "exit"}]
 DYING: dict[str, Any] = {"rounds": 10, "delays": {"kind": "shifted_exponential", "shift": 1e-2, "rate": 1e4}}
 
 
+@rotated
 def test_ssh_run_survives_deaths_on_another_host(two: Hosts) -> None:
     trace = started(two, experiment("GC", {"stragglers": 2}, faults=FAULTS, **DYING)).result()
     assert len(trace.rounds) == 10
@@ -105,6 +107,7 @@ def test_ssh_run_names_too_many_deaths(two: Hosts) -> None:
     assert (lost.value.parent, lost.value.missing) == (0, (1, 2, 3))
 
 
+@rotated
 def test_ssh_run_is_stopped_and_resumed(two: Hosts) -> None:
     e = experiment("UMW", {}, rounds=120)
     run = started(two, e)
@@ -122,6 +125,7 @@ def test_ssh_run_is_stopped_and_resumed(two: Hosts) -> None:
     np.testing.assert_allclose(trace.model, wb.run(e).model, rtol=1e-9)
 
 
+@rotated
 def test_ssh_run_is_attached_after_its_client_died(two: Hosts, tmp_path: Path) -> None:
     e = experiment("UMW", {}, rounds=60)
     script = (

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.sampled_cases import rotated
 from workbench.mpi.launch import mpiexec
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
@@ -92,6 +93,7 @@ def test_mpiexec_ignores_a_surrounding_job(tmp_path: Path, job: str) -> None:
     assert (code, text) == (0, "written to out")
 
 
+@rotated
 def test_mpiexec_of_engines_ignores_a_surrounding_job(tmp_path: Path) -> None:
     every = {name: value for fields in JOBS.values() for name, value in fields.items()}
     assert call([sys.executable, "-c", ENGINES], tmp_path, **every) == (0, "hosts 1 rounds 3")
@@ -111,6 +113,7 @@ def test_mpiexec_environment_omits_variables_of_jobs(prefix: str, rest: str) -> 
     assert found["PMIX_PREFIX"] == "/opt/openmpi"
 
 
+@rotated
 def test_mpiexec_error_log_is_kept(tmp_path: Path) -> None:
     """A setting of the user prevents mpiexec from starting."""
     code, text = call(
@@ -126,6 +129,7 @@ def test_mpiexec_error_log_is_kept(tmp_path: Path) -> None:
     assert log.parent.stat().st_mode & 0o077 == 0
 
 
+@rotated
 @pytest.mark.parametrize("limit", [24, 36])
 def test_mpiexec_reports_too_few_open_files(tmp_path: Path, limit: int) -> None:
     code, text = call(REAL, tmp_path, f"ulimit -n {limit}")
@@ -135,6 +139,7 @@ def test_mpiexec_reports_too_few_open_files(tmp_path: Path, limit: int) -> None:
     )
 
 
+@rotated
 def test_mpiexec_raises_the_soft_limit_of_open_files(tmp_path: Path) -> None:
     assert call([*REAL, "-o", "out"], tmp_path, "ulimit -Sn 36") == (0, "written to out")
 

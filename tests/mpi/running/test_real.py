@@ -15,7 +15,7 @@ import pytest
 
 import workbench as wb
 from tests.support.fault_injection import damaging
-from tests.support.sampled_cases import sampled_cases
+from tests.support.sampled_cases import rotated, sampled_cases
 from workbench.core.trace import records
 from workbench.core.trace.layout import STREAM
 from workbench.core.trace.stream import Stream
@@ -202,6 +202,7 @@ def test_real_run_events_end_after_they_begin(emulate: Any) -> None:
     assert (sent["end"] >= sent["start"]).all()
 
 
+@rotated
 def test_real_run_late_workers_equal_the_simulator(tmp_path: Path) -> None:
     """Four workers are fast.
 

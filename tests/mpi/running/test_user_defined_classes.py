@@ -8,6 +8,7 @@ import pytest
 
 import workbench as wb
 from tests.support.notebook_cells import CHECKS, THROUGH, assert_script_passes, program
+from tests.support.sampled_cases import rotated
 from tests.support.user_plugins import FILE
 from workbench.core.base.settings import SettingError
 
@@ -74,6 +75,7 @@ def test_user_defined_class_that_changed_is_refused(mine: Path, tmp_path: Path) 
     assert wb.attach(str(folder)).result().same(trace)
 
 
+@rotated
 def test_user_defined_classes_of_a_cell_through_a_run_life_cycle(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert_script_passes(program(CHECKS + THROUGH, cluster="local", folder=str(folder)))

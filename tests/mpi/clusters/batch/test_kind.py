@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 import workbench as wb
 from tests.support.clusters.batch_runs import PATIENCE, SPEC, UMW, Machine, ended, going, job_of, until
 from tests.support.clusters.slurm_machine import NODES, TASKS
+from tests.support.sampled_cases import rotated
 from workbench.cli.main import cli
 from workbench.mpi import clusters
 from workbench.mpi.clusters.batch.kind import BatchCluster
@@ -38,6 +39,7 @@ def processes(folder: Path) -> list[str]:
     return [line for line in found if str(folder) in line and "workbench.mpi.launch" in line]
 
 
+@rotated
 def test_batch_run_equals_the_simulator(lab: Callable[..., str]) -> None:
     e = wb.Experiment(
         **{**SPEC, "scheme": "CR", "scheme_args": {"children": 2, "layers": 2, "stragglers": 1}, "rounds": 80}
@@ -77,6 +79,7 @@ def test_batch_command_line(machine: Machine, lab: Callable[..., str], tmp_path:
     assert machine.settled() == []
 
 
+@rotated
 def test_batch_status_shows_nodes(lab: Callable[..., str]) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
     ended(run)
@@ -114,6 +117,7 @@ def test_batch_run_continues_without_a_killed_rank(lab: Callable[..., str]) -> N
     np.testing.assert_allclose(trace.model, wb.run(run.experiment).model, rtol=1e-9)
 
 
+@rotated
 def test_batch_cancelled_job_is_reported_and_its_run_resumed(
     machine: Machine, lab: Callable[..., str]
 ) -> None:
@@ -249,6 +253,7 @@ watched(run, progress=False)
 """
 
 
+@rotated
 def test_batch_queued_job_is_cancelled_by_ctrl_c(
     machine: Machine, lab: Callable[..., str], taken: str
 ) -> None:
@@ -286,6 +291,7 @@ def test_batch_idle_job_ends_by_itself(machine: Machine, lab: Callable[..., str]
     until(lambda: not set(machine.jobs()) - before)
 
 
+@rotated
 def test_batch_down_leaves_nothing(machine: Machine, shared: Path, lab: Callable[..., str]) -> None:
     run = going(lab())
     assert processes(shared)

@@ -17,6 +17,7 @@ from tests.support.clusters import login_host
 from tests.support.clusters.batch_runs import SPEC, UMW, Machine, ended, going, until
 from tests.support.clusters.login_host import LoginHost
 from tests.support.clusters.slurm_machine import NODES, TASKS
+from tests.support.sampled_cases import rotated
 from workbench.mpi import clusters
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import attach, start_real
@@ -48,6 +49,7 @@ def folder_of(file: str) -> Path:
     return Path(json.loads(Path(file).read_text())["folder"])
 
 
+@rotated
 def test_login_host_run_is_mirrored_during_the_job(machine: Machine, far: Callable[..., str]) -> None:
     POOLS.close()
     cluster = far()

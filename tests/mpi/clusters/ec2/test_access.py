@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from tests.support.clusters.ssh_hosts import HOME
+from tests.support.sampled_cases import rotated
 from workbench.core.base.errors import ClusterError
 from workbench.mpi.clusters.ec2 import access
 from workbench.mpi.clusters.ec2 import notes as ec2_notes
@@ -201,6 +202,7 @@ def test_ec2_access_to_workers_is_through_the_head(fleet: Machines) -> None:
         assert (found.stdout, found.returncode) == ("reached\n", 0), found.stderr
 
 
+@rotated
 @needs_machines
 def test_ec2_access_as_an_ssh_cluster(fleet: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = fleet.keys

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.sampled_cases import rotated
 from workbench.mpi.clusters import LOCAL, load
 from workbench.mpi.clusters.ssh import Ssh
 from workbench.mpi.launch.client.remote import RemotePool, RemoteSite
@@ -38,6 +39,7 @@ def pool() -> Iterator[RemotePool]:
         found.close()
 
 
+@rotated
 @pytest.mark.mpi
 @pytest.mark.parametrize("up", [False, True])
 def test_remote_pool_close_ends_an_agent_that_is_cut_off(pool: RemotePool, up: bool) -> None:
