@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,20 @@ def test_live_plot_shows_an_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None
         run.finish()
     assert plot.wait(60)
     assert [each["state"] for each in plot.status] == ["finished"] * len(runs)
+
+
+def test_live_plot_follows_runs_that_are_shown_while_the_end_of_others_is_told() -> None:
+    first, second = (Slow(trace) for trace in TRACES[:2])
+    told, go_on = Event(), Event()
+    plot = LivePlot([first])
+    plot.when_over(lambda: told.set() or go_on.wait(60))  # such as a table that reads folders
+    first.finish()
+    assert told.wait(60)
+    plot.show([second])
+    go_on.set()
+    second.finish()
+    assert plot.wait(60)
+    assert [each["state"] for each in plot.status] == ["finished"]
 
 
 def test_live_plot_sends_rows_once() -> None:

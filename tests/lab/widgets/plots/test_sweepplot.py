@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -48,6 +49,32 @@ def test_sweep_plot_shows_results_and_failures(folder: Path) -> None:
     assert plot.plot.label == "What decides the messages"
     assert plot.message.value == ""
     assert any(isinstance(part, Sheet) for part in plot.children)  # Enter presses its buttons
+
+
+def test_sweep_plot_follows_a_sweep_that_is_resumed_while_its_end_is_drawn(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, seen, gates = SweepPlot.look, [Event(), Event()], [Event(), Event()]
+    turns = iter(zip(seen, gates, strict=True))
+
+    def slow(plot: SweepPlot) -> None:
+        look(plot)
+        now, gate = next(turns)
+        now.set()
+        gate.wait(60)
+
+    monkeypatch.setattr(SweepPlot, "look", slow)
+    plot = SweepPlot(wb.batch.attach(folder))
+    monkeypatch.setattr(plot.sweep, "resume", lambda trust: None)
+    first = plot._thread
+    assert seen[0].wait(60)
+    plot.resume_button.click()
+    gates[0].set()
+    first.join(60)
+    assert seen[1].wait(60)
+    assert not plot._over.is_set()
+    gates[1].set()
+    assert plot.wait(60)
 
 
 def test_sweep_plot_offers_groups_that_a_legend_cannot_hold(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ class LivePlot(Drawn):
         self._sent: list[_Sent] = []
         self._lock = RLock()
         self._thread: Thread | None = None
+        self._following = False  # whether a thread will look at the shown runs again
         self._done: list[Callable[[], None]] = []
         self._gone = False  # whether it was closed
         if runs:
@@ -96,7 +97,9 @@ class LivePlot(Drawn):
                 self.edition += 1
                 self.active = any(run.state not in FINAL_STATES for run in self.runs)
             self._look()
-            if self.active and (self._thread is None or not self._thread.is_alive()):
+            # a thread that has seen the end of earlier runs may still call `when_over`
+            if self.active and not self._following:
+                self._following = True
                 self._thread = Thread(target=self._follow, name="workbench-live-plot", daemon=True)
                 self._thread.start()
         if not self.active:
@@ -151,10 +154,10 @@ class LivePlot(Drawn):
             if self._gone:
                 return
             with self._lock:
+                self._following = False  # stays so if an exception ends this thread
                 over = all(run.state in FINAL_STATES for run in self.runs)
                 self._look()
-                if over:
-                    self.active = False
+                self.active = self._following = not over
         self._tell()
 
     def _tell(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from html import escape
-from threading import Event, Thread
+from threading import Event, Lock, Thread, current_thread
 
 import ipywidgets as w
 import pandas as pd
@@ -78,20 +78,20 @@ class SweepPlot(Pane):
         self.children = [
             self.message, Sheet(), self.bar, self.hosts, every, self.note, self.plot, self.failures,
         ]  # fmt: skip
-        self._over, self._read, self._took = Event(), -1, 0.0
+        self._over, self._read, self._took, self._lock = Event(), -1, 0.0, Lock()
         self._begin()
 
     def _begin(self) -> None:
-        self._over.clear()
-        self._thread = Thread(target=self._follow, name="workbench-sweep", daemon=True)
+        with self._lock:
+            self._over.clear()
+            self._thread = Thread(target=self._follow, name="workbench-sweep", daemon=True)
         self._thread.start()
 
     @guarded
     def _resume(self) -> None:
         self.sweep.resume(trust=trusted(self.trust))
         self.report("")
-        if not self._thread.is_alive():
-            self._begin()
+        self._begin()  # the earlier thread may have seen the end, and ends
 
     def _ipython_display_(self) -> None:
         """Display the widget, with a static image of the figure for readers without a kernel."""
@@ -104,10 +104,13 @@ class SweepPlot(Pane):
     def _follow(self) -> None:
         while True:
             self.look()
-            if self.progress.state in FINAL_STATES:
-                break
+            with self._lock:
+                if self._thread is not current_thread():
+                    return
+                if self.progress.state in FINAL_STATES:
+                    self._over.set()
+                    return
             time.sleep(POLL_INTERVAL_S)
-        self._over.set()
 
     @guarded
     def look(self) -> None:
