@@ -45,6 +45,7 @@ BASE = {
 
 
 SMALL_ROUNDS = 15  # about 20 ms
+WARM_RUNS = 100  # runs of a first sweep, after which the growth of memory is measured
 
 
 class Cost(NamedTuple):
@@ -111,6 +112,9 @@ def small(count: int, jobs: int) -> None:
     experiments = [item.experiment for item in islice(plan.items(), min(count, 500))]
     before = own(experiments[::2], jobs, computed, 10)
     with TemporaryDirectory() as root:
+        swept(
+            plan.model_copy(update={"seeds": WARM_RUNS}), Path(root) / "first", jobs
+        )  # imports what sweeps need
         idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         whole = swept(plan, Path(root) / "sweep", jobs)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle
@@ -119,7 +123,7 @@ def small(count: int, jobs: int) -> None:
     print(
         f"{count} runs in shards, -j {jobs}: {whole.clock:.1f} s, {whole.clock * jobs / clock:.2f} times their own,"
         f" processors {whole.used / used:.2f} times: {1e3 * clock / count:.1f} ms a run (after the sweep"
-        f" {after.clock / before.clock:.2f} of before); the sweep's memory grew by {grown / count:.2f} KiB a run",
+        f" {after.clock / before.clock:.2f} of before); the sweep's memory grew by {grown / 1024:.0f} MiB",
         flush=True,
     )
 
