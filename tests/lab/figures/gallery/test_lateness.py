@@ -10,7 +10,7 @@ import workbench as wb
 from tests.support.synthetic_recordings import healthy, recording
 from workbench.analysis.recordings.card import LATE_RATIO
 from workbench.core.base.settings import SettingError
-from workbench.lab.figures.gallery.lateness import MAX_STEPS
+from workbench.lab.figures.gallery.lateness import MAX_CELLS, MIN_COLUMNS
 
 
 def test_lateness_is_time_over_the_median_of_the_step() -> None:
@@ -32,14 +32,22 @@ def test_lateness_scale_has_ticks_around_one(latest: float) -> None:
     assert -heat.zmax <= marks[0] <= marks[-1] <= heat.zmax
 
 
-def test_lateness_shows_the_maximum_of_merged_steps() -> None:
-    times = healthy(2 * MAX_STEPS + 1, 3, np.random.default_rng(0))
-    times[1001, 2] = 50.0
+@pytest.mark.parametrize(("steps", "workers"), [(4001, 3), (100, 84), (60, 200)])
+def test_lateness_columns_are_means_of_steps_if_single_ones_are_too_small_to_see(
+    steps: int, workers: int
+) -> None:
+    times = healthy(steps, workers, np.random.default_rng(0))
+    times[steps // 2 :, 2] *= 8.0
     figure = wb.figures.lateness(recording(times))
-    z = np.asarray(figure.data[0].z, float)
-    assert z.shape[1] <= MAX_STEPS
-    assert np.isclose(np.nanmax(z), np.log2(50 / np.median(times[1001])))
-    assert "the latest of 3 steps" in figure.layout.title.subtitle.text
+    columns = np.asarray(figure.data[0].customdata, float)
+    width = int(figure.layout.title.subtitle.text.partition("the mean of ")[2].split()[0])
+    assert columns.shape == (workers, -(-steps // width))
+    assert columns.shape[1] <= max(MIN_COLUMNS, MAX_CELLS // workers)
+    ratio = times / np.median(times, axis=1, keepdims=True)
+    np.testing.assert_allclose(
+        columns[:, -2], ratio[-(-steps // width) * width - 2 * width :][:width].mean(axis=0)
+    )
+    assert columns[2, -1] > 4 > columns[2, 0]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -9,15 +9,16 @@ from workbench.analysis.recordings.card import LATE_RATIO
 from workbench.analysis.recordings.recording import Recording
 from workbench.lab.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
 
-MAX_STEPS = 2000  # max number of columns; in longer recordings, a column is the latest of several steps
-
+MAX_CELLS = 2500  # max product of workers and columns; with more steps, a column is the mean of several
+MIN_COLUMNS = 25  # number of columns that are drawn for any number of workers
 MAX_LOG_RATIO = 3.0  # binary logarithm of the ratio at which the colours end
 
 
 def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
     """Draw each worker's time over the median of the step, with steps from left to right.
 
-    `recording`: recording of one job. If it is long, a column shows the maximum over several steps.
+    `recording`: recording of one job. If single steps would be too small to see, a column shows the mean over several
+    steps.
 
     Raises `SettingError` for several jobs at once, or an unknown theme.
 
@@ -28,11 +29,13 @@ def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
     """
     table = recording.table()
     ratio = table.to_numpy(float) / np.nanmedian(table.to_numpy(float), axis=1, keepdims=True)
-    width = -(-len(table) // MAX_STEPS)
+    workers = ratio.shape[1]
+    width = -(-len(table) // max(MIN_COLUMNS, MAX_CELLS // workers))
     starts = np.arange(0, len(table), width)
-    shown = np.fmax.reduceat(ratio, starts, axis=0).T
-    workers = len(shown)
-    each = "" if width == 1 else f" · each column is the latest of {width} steps"
+    known = np.add.reduceat(np.isfinite(ratio).astype(float), starts, axis=0)
+    sums = np.add.reduceat(np.nan_to_num(ratio), starts, axis=0)
+    shown = np.divide(sums, known, out=np.full_like(sums, np.nan), where=known > 0).T
+    each = "" if width == 1 else f" · each column is the mean of {width} steps"
     late = float(np.mean(ratio[np.isfinite(ratio)] > LATE_RATIO))
     text = (
         f"{workers} workers, {len(table)} steps · {late:.1%} of the times over {LATE_RATIO:g} medians{each}"
@@ -50,8 +53,10 @@ def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
     bar = {"title": {"text": "time over the step's median", "side": "right"}, "tickvals": ticks}
     bar |= {"ticktext": [_times(t) for t in ticks]}
     scale = [[0.0, BLUE], [0.5, palette(theme).neutral], [1.0, VERMILLION]]
-    place = {"x": table.index.to_numpy()[starts], "y": [str(worker) for worker in table.columns]}
-    hover = "worker %{y}<br>step %{x}<br>%{customdata:.3g} times the median<extra></extra>"
+    steps = np.add.reduceat(table.index.to_numpy(float), starts) / np.diff([*starts, len(table)])
+    place = {"x": steps, "y": [str(worker) for worker in table.columns]}
+    where = "step %{x}" if width == 1 else f"{width} steps around %{{x:.0f}}"
+    hover = f"worker %{{y}}<br>{where}<br>%{{customdata:.3g}} times the median<extra></extra>"
     look = {"zmin": -top, "zmax": top, "colorscale": scale, "colorbar": bar, "hovertemplate": hover}
     figure.add_heatmap(z=z, **place, customdata=shown, **look)
     figure.update_xaxes(title_text="step", showgrid=False)
