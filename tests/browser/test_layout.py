@@ -114,7 +114,7 @@ def test_layout_in_jupyterlab_beside_the_file_browser(
 def test_banner_of_a_kernel_that_was_shut_down(
     dark: bool, page: Page, server: Server, write: object, screens: Path, alone: None
 ) -> None:
-    """It is shown without a click, and figures keep their theme."""
+    """It is shown without a click, figures keep their theme, and its button brings the explorer back."""
     assert callable(write)
     lab = Lab(page, server, write("import workbench as wb\nexplorer = wb.explore('fig8')\nexplorer"))
     me, banner, bad = User(page), page.locator(".wb-tools .wb-banner"), list[str]()
@@ -132,6 +132,9 @@ def test_banner_of_a_kernel_that_was_shut_down(
         page.screenshot(path=screens / f"banner-{size[0]}-{'dark' if dark else 'light'}.png")
     lab.dark(False)
     assert not bad, "\n".join(bad)
+    banner.get_by_role("button").click()
+    banner.wait_for(state="hidden")
+    me.drawn("Time per round")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ const SHAPES = { side: "M2.5 3h11v10h-11zM6.5 3v10", undo: "M6 3 3 6l3 3M3 6h6a4
 /** Restart the kernel and run all cells, as the notebook's own button does; a page of its own is loaded again. */
 function again({ target }) {
   const button = target.closest(".jp-NotebookPanel")?.querySelector('[data-command="notebook:restart-run-all"]');
-  if (button) button.click();
+  if (button) button.dispatchEvent(new MouseEvent("mousedown", { bubbles: true, button: 0 })); // it ignores clicks
   else location.reload();
 }
 
@@ -38,6 +38,7 @@ function render({ model, el }) {
     if (gone && alive) ended();
     alive ||= Boolean(kernel) && !gone;
   };
+  look(); // the kernel may end before the next look
   const timer = setInterval(look, LOOK);
   el.append(banner, side, undo, redo, reset, element("span", { className: "wb-grow" }));
   const show = () => {
