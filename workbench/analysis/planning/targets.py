@@ -1,17 +1,17 @@
-"""Number of rounds that a scheme needs to reach a loss, at a step chosen for it, simulated on the virtual clock.
+"""Number of rounds that a scheme needs to a loss, with a step size chosen for it, simulated on the virtual clock.
 
 All exact schemes visit the same models, so one set of trajectories is enough for all. The commits of an inexact
-scheme depend on which workers are late, and the requests of an adaptive one on the models. These run on the cluster's
-own delays, over several seeds, on as many of the samples as `effort` allows.
+scheme depend on which workers are late, and the requests of an adaptive one on the models. Both are simulated with the
+cluster's own delays, over several seeds, on as many of the samples as `effort` allows.
 
-Steps are chosen by the same rule for all. Exact schemes use the step among `EXACT_STEPS`, in units of the automatic
-step, that reaches the loss in the fewest rounds. Inexact ones start from that step, times the factor that makes their
-estimate unbiased. (It is N/(N-S) for SGD, which commits the plain sum of N-S of N answers.) They try it times each of
-`INEXACT_STEPS`. In asynchronous schemes, a commit has fewer answers than there are workers. Steps are multiplied by the
-ratio of the two numbers, and rounds are divided by it.
+Step sizes are chosen by the same rule for all. Exact schemes use the step size among `EXACT_STEPS`, in units of the
+automatic one, that reaches the loss in the fewest rounds. Inexact ones start from that step size, times the factor
+that makes their estimate unbiased. (It is N/(N-S) for SGD, which commits the plain sum of N-S of N answers.) They try
+its product with each of `INEXACT_STEPS`. In asynchronous schemes, a commit has fewer answers than there are workers.
+Step sizes are multiplied by the ratio of the two numbers, and rounds are divided by it.
 
-Data dependent schemes cannot share passes over the data, so they try fewer steps. These are `LAZY_STEPS` around the
-best step of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try
+Data dependent schemes cannot share passes over the data, so they try fewer step sizes. These are `LAZY_STEPS` around
+the best one of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try
 `OWN_STEPS` around their `own_step`.
 """
 
@@ -56,16 +56,16 @@ LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # steps of data dependent
 SMALL_STEPS = tuple(2.0 ** (-k / 2) for k in range(4, 9))
 # steps of schemes that commit averages of models, as multiples of `Scheme.own_step`
 OWN_STEPS = tuple(2.0**k for k in range(3, -3, -1))
-STEP_SEEDS = 2  # seeds on which a step is chosen
+STEP_SEEDS = 2  # number of seeds on which a step size is chosen
 MAX_MISSED_SHARE = 0.1  # max share of the seeds that may miss the loss
-MAX_RETRIES = 3  # max retries with smaller steps, if more seeds miss it
+MAX_RETRIES = 3  # max retries with smaller step sizes, if more seeds miss it
 MIN_BATCHES = 4  # min mini-batches of an epoch: with fewer, the noise of gradients is too small
 REFERENCE_SCHEME = "UMW"
 
 
 @dataclass(frozen=True)
 class Target:
-    """Loss or other metric to reach, and the rounds that an exact scheme takes to it, at its best step."""
+    """Loss or other metric to reach, and the rounds that an exact scheme takes to it, with its best step size."""
 
     rounds: int
     longest: int = 0  # max rounds for which an inexact scheme is simulated
@@ -216,7 +216,7 @@ def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
 
 
 def reduced(e: Experiment, samples: int) -> Experiment:
-    """Return the experiment on fewer samples, with workers that take as long as for all of them.
+    """Return the experiment on fewer samples, with workers that take as long as for all samples.
 
     The size of a mini-batch does not change.
     """
@@ -253,7 +253,7 @@ def _gone_through(e: Experiment, samples: int) -> float:
 
 
 def price(e: Experiment, aim: Target) -> tuple[float, float]:
-    """Return the effort (matrix entries) of choosing an inexact scheme's step, and of simulating it under one seed."""
+    """Return the effort (matrix entries) of choosing an inexact scheme's step size, and of one simulation of it."""
     rounds = USUAL_ROUNDS_RATIO * aim.rounds
     numeric, aim = e.built_scheme.numeric, stretched(aim, e)
     steps, seeds = (
@@ -263,7 +263,7 @@ def price(e: Experiment, aim: Target) -> tuple[float, float]:
 
 
 def tried_by(e: Experiment) -> tuple[float, ...]:
-    """Return the steps to try for a data dependent scheme, relative to the central one."""
+    """Return the step sizes to try for a data dependent scheme, relative to the central one."""
     return LAZY_STEPS if e.built_scheme.own_step(1.0) is None else OWN_STEPS
 
 
@@ -275,23 +275,23 @@ def portion(e: Experiment) -> float:
 
 
 def stretched(aim: Target, e: Experiment) -> Target:
-    """Return the target for the same number of answers: more rounds if a commit has fewer answers."""
+    """Return the target with as many rounds as give the same number of answers: more if a commit has fewer answers."""
     rounds, longest = (round(count / portion(e)) for count in (aim.rounds, aim.longest))
     return replace(aim, rounds=rounds, longest=longest)
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Simulations of an inexact scheme to a target, at steps chosen for it.
+    """Simulations of an inexact scheme to a target, with step sizes chosen for it.
 
-    `centre`: step around which others are tried, over the automatic one; None: the experiment's own is used. In all
-    methods, `experiments` are one experiment under several seeds, on the cluster.
+    `centre`: step size around which others are tried, as a multiple of the automatic one. None: the experiment's own
+    is used. In all methods, `experiments` are one experiment under several seeds, on the cluster.
     """
 
     aim: Target
     centre: float | None = None
-    # Results that later calls use again: (seed, rounds) -> simulated commits and times; (seed, step) -> rounds to the
-    # target and their seconds.
+    # Cached results: (seed, rounds) -> simulated commits and times; (seed, step size) -> rounds to the target, and
+    # their seconds.
     played: dict[tuple[int, int], tuple[Coefficients, Timeline]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -300,7 +300,10 @@ class Trials:
     )
 
     def need(self, experiments: Sequence[Experiment], times: float | None = None) -> RoundsNeeded:
-        """Return rounds under every seed, NaN if it misses the target; without `times` the step is chosen first."""
+        """Return the rounds under every seed, NaN if it misses the target.
+
+        Without `times`, the step size is chosen first.
+        """
         small = [reduced(e, self.aim.samples) for e in experiments]
         step = times or (None if self.centre is None else self._chosen(small[:STEP_SEEDS], self.centre))
         for _ in range(MAX_RETRIES):
@@ -326,11 +329,13 @@ class Trials:
         return stepped(e.build_optimiser(), times, self.aim.smoothness)
 
     def _chosen(self, small: Sequence[Experiment], centre: float) -> float:
-        """Return the step with the shortest time to the target, or the smallest step if none reaches it."""
+        """Return the step size with the shortest time to the target, or the smallest one if none reaches it."""
         if small[0].built_scheme.numeric:
             for steps in (tried_by(small[0]), SMALL_STEPS):
                 tried, seconds = [centre * k for k in steps], np.zeros(0)
-                for k in tried:  # a step that takes longer than an earlier one is not simulated to its end
+                for (
+                    k
+                ) in tried:  # a step size that takes longer than an earlier one is not simulated to its end
                     limit = float(np.nanmin([*seconds, np.inf]))
                     seconds = np.append(seconds, self._numeric(small[0], k, limit)[1])
                 if not np.isnan(seconds).all():
@@ -347,7 +352,8 @@ class Trials:
         return min(-(-round(USUAL_ROUNDS_RATIO * self.aim.rounds) // every) * every, self.aim.longest)
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
-        """Return steps around the unbiased one, and mean seconds to the target with each (NaN if a seed misses it)."""
+        """Return step sizes around the unbiased one, and mean seconds to the target with each (NaN if a seed misses
+        it)."""
         played = [self._played(e, longest) for e in small]
         times = [np.array(timeline.times) for _, timeline in played]
         tried, rounds = self._steps(small, [c for c, _ in played], times)
@@ -355,14 +361,14 @@ class Trials:
         return tried, np.mean(ends, axis=1)
 
     def _played(self, e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
-        """Return the commits of a scheme in `rounds` rounds, and their times. They do not depend on the step."""
+        """Return the commits of a scheme in `rounds` rounds, and their times. They do not depend on the step size."""
         key = e.seed, rounds
         if key not in self.played:
             self.played[key] = _timeline(e, rounds)
         return self.played[key]
 
     def tried(self, experiments: Sequence[Experiment]) -> tuple[list[float], Array]:
-        """Return steps around the unbiased one, and rounds to the target for each step and seed, (steps, seeds).
+        """Return step sizes around the unbiased one, and the rounds to the target for each, (step sizes, seeds).
 
         It is for schemes that are not data dependent. Rounds are NaN if the target is missed.
         """
@@ -379,7 +385,7 @@ class Trials:
         assert self.centre is not None
         e = small[0]
         tried = [self.centre * _unbiasing(e, commits) * k for k in INEXACT_STEPS]
-        if lag := e.plan.versions - 1:  # gradients of older models need smaller steps
+        if lag := e.plan.versions - 1:  # gradients of older models need smaller step sizes
             tried += [k * delayed_step(lag) for k in tried]
         return tried, self._reached(small, tried, commits, times)
 
@@ -390,11 +396,11 @@ class Trials:
         commits: Sequence[Coefficients],
         times: Sequence[Array] = (),
     ) -> Array:
-        """Return rounds to the target for each step and commit sequence, in one pass over the data per round.
+        """Return rounds to the target for each step size and commit sequence, in one pass over the data per round.
 
         Seeds with different mini-batches do not share passes. `times`: ends of the rounds under every seed, s. With
-        them, a step is given up once its mean time must exceed that of a step that reached the target, and its rounds
-        are NaN.
+        them, a step size is given up once its mean time must exceed that of one that reached the target. Its rounds
+        are then NaN.
         """
         race = Race(self._loss, self.aim.metric, np.full((len(steps), len(small)), np.nan), times)
         problems = [e.build_problem() for e in small]
@@ -467,7 +473,7 @@ class Trials:
 
 
 class _Over(Exception):
-    """Signal that a simulation can end."""
+    """Signal that a simulation can end before its last round."""
 
 
 def _timeline(e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:

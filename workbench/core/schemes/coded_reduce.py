@@ -142,7 +142,7 @@ class CR(Scheme):
         return local
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
-        """Return the samples per worker, computed from the sizes alone (milliseconds for a million workers)."""
+        """Return the samples of each worker, from sizes alone, which takes milliseconds for a million workers."""
         n, holds = self.children, (self.code().matrix != 0).astype(np.int64)
         rest, loads = np.array([samples]), []
         for layer in range(1, self.layers + 1):
