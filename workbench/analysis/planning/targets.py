@@ -352,8 +352,7 @@ class Trials:
         return min(-(-round(USUAL_ROUNDS_RATIO * self.aim.rounds) // every) * every, self.aim.longest)
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
-        """Return step sizes around the unbiased one, and mean seconds to the target with each (NaN if a seed misses
-        it)."""
+        """Return step sizes around the unbiased one, and mean seconds to the target (NaN if a seed misses it)."""
         played = [self._played(e, longest) for e in small]
         times = [np.array(timeline.times) for _, timeline in played]
         tried, rounds = self._steps(small, [c for c, _ in played], times)

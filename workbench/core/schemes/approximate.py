@@ -138,7 +138,8 @@ class Shuffled(Approximate):
     """Approximate scheme whose code rows can be reassigned to other workers in every round, by every node itself."""
 
     shuffle: Literal["none", "random", "cyclic"] = setting(
-        "none", "how rows of the code change workers every round: not at all, at random, or by one place"
+        "none",
+        "how rows of the code are reassigned to workers every round: not at all, at random, or by one place",
     )
     code_seed: int = setting(0, "seed of the code's and of the shuffling's random numbers", ge=0)
 

@@ -226,16 +226,13 @@ class _Model(NamedTuple):
 
     round: int
     arrives: Array  # time when it reaches each worker, s
-    seconds: Callable[
-        [NDArray[np.int64]], Array
-    ]  # number of answers that each worker has begun -> seconds of its next piece
+    seconds: Callable[[NDArray[np.int64]], Array]  # answers begun by each worker -> seconds of its next piece
     transit: Array  # seconds from the end of the work to the arrival at the port
     ties: Array
     transfer: Array  # seconds on the port
 
     def answers(self, ready: Array) -> Array:
-        """Return arrival at the port, tie-break and transfer time, (workers, 3), of answers computed at the times
-        `ready`."""
+        """Return arrival at the port, tie-break and transfer time of answers, (workers, 3), from the times `ready`."""
         return np.stack([ready + self.transit, self.ties, self.transfer], axis=1)
 
 
@@ -251,8 +248,7 @@ class _Jobs(NamedTuple):
     def done(
         self, at: _Underway, begun: NDArray[np.bool_]
     ) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
-        """Return when each worker is free, its number of begun answers, and its newest model, after the `begun`
-        jobs."""
+        """Return when each worker is free, its count of begun answers, and its newest model, after the jobs `begun`."""
         who, free, newest = self.workers[begun], at.free.copy(), at.newest.copy()
         np.maximum.at(free, who, self.ready[begun])
         np.maximum.at(newest, who, self.rounds[begun])
