@@ -53,10 +53,10 @@ class Phases:
     `computing`: computing time by possible cause (see `split`). If it has causes, `phases` lists the excess of waiting
     over its usual value separately. If work differs between workers, times are those with the mean work of a step.
 
-    `probes` (probes, workers): seconds of a message to the next worker, if links were probed.
-    `exchange` (steps,): time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
-    additional time because work differs. `least` (steps,): min time that its processors need. `inner` (steps,
-    workers): the part of own seconds between an exchange in the forward pass and the last exchange of the step.
+    `probes` (probes, workers): seconds of a message to the next worker, if links were probed. `exchange` (steps,):
+    time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,): additional time because
+    work differs. `least` (steps,): min time that its processors need. `inner` (steps, workers): own seconds between an
+    exchange in the forward pass and the last exchange of the step.
     """
 
     names: list[str]
@@ -127,7 +127,7 @@ class Phases:
 
     @property
     def tested(self) -> dict[str, Array]:
-        """Seconds by cause that are tested: all that workers take by themselves, and the parts of their computing."""
+        """Seconds by cause that are tested: all that workers take by themselves, and their computing by cause."""
         return {**self.computing, COMPUTE: self.own_seconds}
 
     def without(self, cause: Cause) -> Array:
@@ -215,8 +215,8 @@ class Phases:
         """Return the cause of some workers' lateness: the phase in which they exceed the median most.
 
         The cause is a layer if it explains most of the additional computing. If all layers were slower by the same
-        factor, the other layers would have their part of the additional time. The layer must explain more than half of
-        the time beyond that.
+        factor, the other layers would have their share of the additional time. The layer must explain more than half
+        of the time beyond that.
         """
         over = {what: float(excess_over_median(times)[:, who].mean()) for what, times in self.phases.items()}
         layers = {what: over.pop(what) for what in self.phases if what not in (COMPUTE, WAITING, LINK)}
@@ -236,7 +236,7 @@ def _in_parts(seconds: Array, inner: Array) -> Array:
 
 
 def layer_name(phase: str) -> str:
-    """Return the name of a part of the computing: "layer NAME", or that of a phase of a training step.
+    """Return the name of a phase of computing: "layer NAME", or that of a phase of a training step.
 
     >>> layer_name("compute: encoder"), layer_name("compute: backward")
     ('layer encoder', 'the backward pass')

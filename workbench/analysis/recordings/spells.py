@@ -1,6 +1,6 @@
 """Spells of lateness: tests whether a worker is late in consecutive steps by more than chance, and in which steps.
 
-The test compares the ranks of all times, so that it needs no delay model. Autocorrelation is estimated from the other
+The test uses only the order of all times, so that it needs no delay model. Autocorrelation is estimated from the other
 workers.
 """
 
@@ -38,7 +38,7 @@ PRIOR_GAPS = 6  # prior weight of the expected size of gaps, as a number of gaps
 MAX_SPACINGS = 20  # max number of gaps below a gap, from which its expected size is estimated
 # min share of late steps for a spell that has ended, with many workers and with few
 ENDED_SHARE, ENDED_SHARE_FEW = 0.2, 0.25
-FEW_WORKERS = 6  # up to this number of workers, other workers may have no burst by chance
+FEW_WORKERS = 6  # up to this number, the others may by chance have had no burst: ENDED_SHARE_FEW
 # a window up to the end is preferred if it has at least this share of the largest statistic
 NEAR_MAXIMUM_SHARE = 0.9
 
@@ -46,7 +46,7 @@ NEAR_MAXIMUM_SHARE = 0.9
 def spell_p_values(times: Array, parts: Array | None = None, members: Sequence[Sequence[int]] = ()) -> Array:
     """Return a p-value for each worker: is it late in a spell of steps, of any length and place?
 
-    `times`: (steps, workers). `parts`, `members`: if a column is a host, the times of its workers and their places
+    `times`: (steps, workers). `parts`, `members`: if a column is a host, the times of its workers and their columns
     there.
 
     The statistic is a likelihood ratio of ranks, averaged over all spells and six alternatives (Lehmann's). Spells up
@@ -139,7 +139,9 @@ def variance_inflation(series: Array) -> float:
 
 
 def _wave_levels(series: Array) -> tuple[Array, Array]:
-    """Return mean powers of the lowest 1, 2, ... frequencies, relative to that of all, and these numbers."""
+    """Return mean powers of the lowest 1, 2, ... frequencies, relative to that of all, and the number of terms of each
+    mean.
+    """
     power = (dct(series - series.mean(axis=0), norm="ortho", axis=0)[1:] ** 2).sum(axis=1)
     if power.sum() <= 1e-18 * (series**2).sum():
         return np.ones(len(power)), np.full(len(power), np.inf)

@@ -33,7 +33,8 @@ class Decoding(NamedTuple):
 class Span(NamedTuple):
     """Set of rows of a code that suffices to decode.
 
-    The vectors of decoding weights of these rows are `particular + c @ null`, for any c."""
+    The vectors of decoding weights of these rows are `particular + c @ null`, for any c.
+    """
 
     rows: NDArray[np.int64]  # (r,)
     particular: Array  # (m, r)

@@ -175,7 +175,8 @@ class HSGD(PlainSteps):
     def _weights(self, node: Node, level: int) -> tuple[float, float]:
         """Return the weights of a worker and of its group in an average.
 
-        These are their numbers of samples, or of workers if they have no samples."""
+        These are their numbers of samples, or of workers if they have no samples.
+        """
         size = self.levels[level][1] if level < len(self.levels) else node.plan.workers
         first = 1 + (node.rank - 1) // size * size
         samples = float(node.plan.stored[first : first + size].sum())

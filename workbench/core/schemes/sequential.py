@@ -57,7 +57,8 @@ class Bursts:
     def follows(self, r: int, late: Late) -> bool:
         """Return whether the pattern of late workers is tolerated.
 
-        At most lambda workers are late in W rounds, and no late worker was late B to W - 1 rounds before."""
+        At most lambda workers are late in W rounds, and no late worker was late B to W - 1 rounds before.
+        """
         of = self.late
         recent = late.union(*(of.get(k, late) for k in range(r + 1 - self.window, r)))
         before = (of.get(k, frozenset()) for k in range(r + 1 - self.window, r + 1 - self.burst))
