@@ -137,7 +137,7 @@ def called(row: pd.Series[Any]) -> str:
 
 
 def label(row: pd.Series[Any]) -> str:
-    """Return the text of a bar: the scheme, schemes that did the same, its settings, and its share of the data."""
+    """Return the text of a bar: the scheme, schemes with the same times, its settings, and its share of the data."""
     same = f" = {row['same']}" if row["same"] else ""
     data = "" if float(row["share"]) == 1.0 else f" on {float(row['share']):g} of the data"
     return f"{called(row)}{same} <i>{row['settings']}</i>{data}"

@@ -90,7 +90,7 @@ def seen(knobs: WhoIsLate, theme: Theme = "light") -> go.Figure:
 
 
 def entries(knobs: WhoIsLate) -> Sequence[Experiment]:
-    """Return experiments that wait for all workers, and that use a code for the late ones."""
+    """Return two experiments with the same delays: UMW waits for all workers, and GC tolerates the late ones."""
     delay_model = {
         "kind": "heterogeneous",
         "slow": knobs.late / knobs.workers,

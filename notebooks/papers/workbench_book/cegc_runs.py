@@ -162,7 +162,7 @@ def find_auc(setting: Setting) -> Result:
     rounds = setting.pick(40, 150)
     args, data, caption = _data(setting)
     first = experiment(10, Choice(1, 0, 1), rounds, setting.seed, **_learning(args))
-    quality = run(first).columns["test_auc"]  # of all schemes, since they are exact
+    quality = run(first).columns["test_auc"]  # the same for all schemes, since they are exact
     setting.report(1, 1)
     curves, specs, claims = {}, {}, []
     for n in WORKERS:

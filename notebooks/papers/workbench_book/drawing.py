@@ -192,9 +192,9 @@ def banded(
     y: str,
     caption: str,
 ) -> Picture:
-    """Draw bands (least, middle, largest) against a number on logarithmic axes; `marks`: published values.
+    """Draw a band (least, middle, largest) for each label against `x`, on logarithmic axes.
 
-    Values of 0 or infinity are left out: the band ends there.
+    `marks`: published values by label. Points with a value of 0 or infinity are left out.
     """
     finite = np.concatenate([np.ravel(each) for each in found.values()] + [np.array([*marks.values(), 1.0])])
     ends = _ends([finite])

@@ -234,7 +234,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     for (who, columns), gain in zip(players.items(), share.T, strict=True):
         shared_causes = {cause.what: cause for cause in causes if {*cause.workers} == {*columns}}
         what = parts.why(columns)
-        # this part is named by the cause that was tested
+        # a cause that was not tested is replaced by the one that was
         if what in parts.computing and what not in shared_causes:
             what = next(iter(shared_causes), what)
         if shared_causes:

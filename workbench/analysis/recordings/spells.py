@@ -139,8 +139,9 @@ def variance_inflation(series: Array) -> float:
 
 
 def _wave_levels(series: Array) -> tuple[Array, Array]:
-    """Return mean powers of the lowest 1, 2, ... frequencies, relative to that of all, and the number of terms of each
-    mean.
+    """Return the mean powers of the lowest 1, 2, ... frequencies, relative to that of all.
+
+    The second array has the number of terms of each mean.
     """
     power = (dct(series - series.mean(axis=0), norm="ortho", axis=0)[1:] ** 2).sum(axis=1)
     if power.sum() <= 1e-18 * (series**2).sum():

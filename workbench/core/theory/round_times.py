@@ -42,8 +42,8 @@ def cr_time(
     A relay sends when its own work is done and the first n - s messages of its children have passed its port. Sibling
     subtrees are independent, so that the distribution is computed layer by layer from the leaves.
 
-    Returns E[T_CR], s. With transfer > 0, children may be up to 64 (400 in one layer). Our own; paper 1 gives
-    the limit for many children (theorem 2, `cr_time_bounds`).
+    Returns E[T_CR], s. With transfer > 0, children may be up to 64 (400 in one layer). The recursion is our own; paper
+    1 gives the limit for many children (theorem 2, `cr_time_bounds`).
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ def _ring(workers: int, drawn: int) -> Layout:
 
 
 def _branch(plan: Plan) -> NDArray[np.int64]:
-    """Return the layout of the master's first children, the first one's children, and so on.
+    """Return the nodes of one branch: the master's first children, the children of the first one, and so on.
 
     In each layer, a last node represents the other siblings. The result has ranks, indices of their parents, the number
     of ranks that each node represents, and layers: (4, nodes).

@@ -1,6 +1,6 @@
 """Transfer of what is new in a run folder on another machine into the local one.
 
-Rows, models and the like are only appended to. Missing bytes are requested by their offset, so it does no harm if a
+Files of rows, models and the like only grow. Missing bytes are requested by their offset, so it does no harm if a
 piece is sent twice. Small files are replaced as a whole: a checkpoint after the rounds that it depends on, and
 ended.json last. Rows are requested immediately. Models and checkpoints get a limited share of the time, so that
 followers do not slow down the run's network.
@@ -37,7 +37,7 @@ class DeltaRequest:
         """Return, on the other machine, the new pieces and their bytes in one string."""
         ended = _stamp(folder / ENDED)  # read before the other files, which are complete if it exists
         whole = self.all or bool(ended)
-        # Read before the growing files, which then have all rounds of the checkpoint.
+        # read before the growing files, so that these have all rounds of the checkpoint
         saved = self._replaced(folder, [CHECKPOINT] if whole else [])
         # Models are read before rows. If a row is read before its model exists, the model is in the next reply.
         names = [*GROWING_FILES, *_arrivals(folder)] if whole else []

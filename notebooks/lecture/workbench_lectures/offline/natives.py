@@ -115,7 +115,10 @@ def codes() -> dict[str, Any]:
 
 
 def trees() -> dict[str, Any]:
-    """Return the samples that each worker of a regular tree stores."""
+    """Return the number of samples of each worker and the model size, for every tree of the sliders.
+
+    `digits` has the number of samples and the model size of the digits.
+    """
     fields = bandwidth.Bandwidth.entries()
     top = {line.name: int(line.high or 0) for line in fields if line.kind == "whole"}
     found = {}

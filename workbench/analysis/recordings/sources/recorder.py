@@ -65,7 +65,7 @@ def read(path: Path) -> pd.DataFrame:
     for phase in EXCHANGES:
         if not any(
             each.steps[phase].any() for each in ranks
-        ):  # then ranks do not wait, or their waiting was not recorded
+        ):  # then ranks do not wait, or it was not recorded
             frame = frame[frame["phase"] != phase].reset_index(drop=True)
     if frame.empty:
         raise SettingError(
