@@ -50,7 +50,7 @@ ACROSS = {
     "tail": "mean of what is added at random to a share",
 }
 MOST_LEVELS = max(map(len, LEVELS.values()))  # number of columns of the widest map
-RACE = 40  # commits of the watched run, or as many answers
+RACE = 40  # commits of the watched run; asynchronous schemes run for as many answers
 
 
 MEASURED = {"logistic": "test accuracy", "least squares": "test loss", "network": "test accuracy"}
@@ -273,7 +273,7 @@ def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: CodingOrNot) -> list[Experiment]:
-    """Return the best of every family in the cell."""
+    """Return the best scheme of every family in the cell."""
     best = cell(knobs.problem, knobs.law, knobs.column, knobs.message).drop_duplicates("family")
     return [_entry(knobs, row) for _, row in best.iterrows()]
 

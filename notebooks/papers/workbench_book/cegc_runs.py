@@ -69,7 +69,10 @@ def experiment(n: int, choice: Choice, rounds: int, seed: int, **fields: Any) ->
 
 
 def find_times(setting: Setting) -> Result:
-    """Compute mean times of the chosen codes with table 3's constants, since the paper does not state its cluster's."""
+    """Compute mean times of the chosen codes with table 3's constants.
+
+    The paper does not state the constants of its cluster.
+    """
     rounds = setting.pick(2000, 20000)
     lines, bars, claims = [], {}, []
     specs: dict[str, Any] = {}

@@ -21,7 +21,10 @@ from workbench_lectures.runs import DIGITS, DIGITS_SAMPLES
 
 FOLDER = Path(__file__).parent / "js"
 LIBRARY = ("python", "theory", "rounds")
-ROUNDS, WORKERS = 20, 258  # largest chart of a round in a lecture
+ROUNDS, WORKERS = (
+    20,
+    258,
+)  # numbers of rounds and workers with stored draws, enough for every chart of a lecture
 
 
 def source(name: str) -> str:
