@@ -184,10 +184,10 @@ def screened(
 def misfit(cluster: ClusterProfile, c: Candidate) -> float:
     """Return the error of the cluster's delay model for a candidate, as a standard error of the time's logarithm.
 
-    It is the root of the sum of two variances: between the forecasts by the model and by recorded times, and between
-    blocks of recorded rounds. The sampling errors are subtracted, because predictions contain them already. With more
-    than two blocks, the second variance is scaled from the normal to Student's quantile, because few blocks hardly
-    determine it.
+    It is the root of the sum of two variances. One is between the forecasts by the model and by recorded times, the
+    other one between blocks of recorded rounds. The sampling errors are subtracted, because predictions contain them
+    already. With more than two blocks, the second variance is scaled from the normal to Student's quantile, because
+    few blocks hardly determine it.
     """
     bare = cluster.replayed()
     there = bare.forecast_of(bare.placed(c.experiment, c.task), c.task, MISFIT_ROUNDS, c.experiment.seed)

@@ -58,7 +58,7 @@ class GradientCode:
     """
 
     matrix: Array  # (messages, parts); a code with several coordinates per message: (messages, parts * m)
-    stragglers: int  # any so many missing rows are tolerated
+    stragglers: int  # number of missing rows that are tolerated, whichever they are
     # what the weighted sum of the rows should be: (columns,) or (m, columns); None = all ones
     target: Array | None = None
     spans: tuple[Span, ...] = ()
