@@ -121,7 +121,7 @@ class RunnerUp(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """Check of a forecast by a short real run of the first choice: mean seconds of a round, and its rounds."""
+    """Check of a forecast by a short real run of the first choice: mean seconds of a round, and number of rounds."""
 
     measured: float
     predicted: float

@@ -47,14 +47,14 @@ MAX_NUMBERS = 2e10  # max number of data matrix entries that all simulations tog
 NUMBERS_PER_CALL = 5e4
 # number of matrix entries that could be processed in the time of a worker's round on the virtual clock
 NUMBERS_PER_EVENT = 1.5e4
-# steps of exact schemes, as multiples of the automatic step
+# step sizes of exact schemes, as multiples of the automatic one
 EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))
-# steps of inexact schemes, as multiples of the step that makes their estimate unbiased
+# step sizes of inexact schemes, as multiples of the one that makes their estimate unbiased
 INEXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-4, 2))
-LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # steps of data dependent schemes
-# steps of data dependent schemes, if none of `LAZY_STEPS` reaches the loss
+LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # step sizes of data dependent schemes
+# step sizes of data dependent schemes, if none of `LAZY_STEPS` reaches the loss
 SMALL_STEPS = tuple(2.0 ** (-k / 2) for k in range(4, 9))
-# steps of schemes that commit averages of models, as multiples of `Scheme.own_step`
+# step sizes of schemes that commit averages of models, as multiples of `Scheme.own_step`
 OWN_STEPS = tuple(2.0**k for k in range(3, -3, -1))
 STEP_SEEDS = 2  # number of seeds on which a step size is chosen
 MAX_MISSED_SHARE = 0.1  # max share of the seeds that may miss the loss
@@ -72,9 +72,9 @@ class Target:
     loss: float | None = None  # None: nothing was simulated, and the rounds are the given ones
     samples: int = 0  # number of samples in the simulations
     source: str = "theory: same models as every exact scheme"
-    # best step of exact schemes, as a multiple of the automatic one; None: the experiment's own step
+    # best step size of exact schemes, as a multiple of the automatic one; None: that of the experiment
     times: float | None = None
-    smoothness: float = 1.0  # smoothness of the simulated problem; the automatic step is its inverse
+    smoothness: float = 1.0  # smoothness of the simulated problem; its inverse is the automatic step size
     metric: str = "loss"  # metric of the value in `loss`
 
 
@@ -86,7 +86,7 @@ class RoundsNeeded:
     # (seeds,) ratio of a simulated round's time to a forecast one: below 1 if the forecast is an upper bound
     pace: Array
     optimiser: Optimiser
-    # chosen step, as a multiple of the automatic one; None: the experiment has its own step
+    # chosen step size, as a multiple of the automatic one; None: that of the experiment
     times: float | None
     source: str
 
@@ -101,12 +101,12 @@ def reference(
     metric: str = "loss",
     samples: int | None = None,
 ) -> Target:
-    """Simulate exact schemes: return the target, the step that reaches it, and the number of rounds.
+    """Simulate exact schemes. Return the target, the step size that reaches it, and the number of rounds.
 
-    `wanted`: the target. With None it is the value of the best step after `rounds` rounds, less the share `tolerance`
-    of its change. `tuned`: choose the step, else use the experiment's own. `samples`: number of samples to
-    simulate; None: as many as the effort allows.
-    Raises `SettingError` for an unknown metric, and for a target that is not reached in `rounds` rounds.
+    `wanted`: the target. With None it is the value of the best step size after `rounds` rounds, less the share
+    `tolerance` of its change. `tuned`: choose the step size, else use that of the experiment. `samples`: number of
+    samples to simulate; None: as many as the effort allows. Raises `SettingError` for an unknown metric, and for a
+    target that is not reached in `rounds` rounds.
     """
     exact = e.replace(scheme=REFERENCE_SCHEME, scheme_args={}, rounds=rounds)
     steps = len(EXACT_STEPS) if tuned else 1
@@ -142,9 +142,10 @@ def reference(
 
 
 def centre(e: Experiment, aim: Target) -> float | None:
-    """Return the step with which full gradients reach the target in the fewest rounds.
+    """Return the step size with which full gradients reach the target in the fewest rounds.
 
-    The step is a multiple of the automatic step of the experiment's optimiser. None if no step reaches the target.
+    It is a multiple of the automatic step size of the experiment's optimiser. Return None if no step size reaches the
+    target.
     """
     assert aim.loss is not None
     small = reduced(e.replace(scheme=REFERENCE_SCHEME, scheme_args={}), aim.samples)
@@ -155,7 +156,7 @@ def centre(e: Experiment, aim: Target) -> float | None:
 
 
 def leaves_step_open(e: Experiment) -> bool:
-    """Return whether the step of the experiment's optimiser is not given, so that it can be chosen.
+    """Return whether the step size of the experiment's optimiser is not given, so that it can be chosen.
 
     >>> leaves_step_open(Experiment(optimiser="sgd", optimiser_args={"momentum": 0.9}))
     True
@@ -167,7 +168,7 @@ def leaves_step_open(e: Experiment) -> bool:
 
 
 def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Optimiser:
-    """Return the optimiser with its automatic step multiplied by `times`. With None, it is unchanged."""
+    """Return the optimiser with `times` times its automatic step size. With None, it is unchanged."""
     return optimiser if times is None else optimiser.scaled(times, smoothness)
 
 

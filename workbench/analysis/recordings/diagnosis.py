@@ -160,7 +160,7 @@ def diagnose(
     Parameters
     ----------
     what
-        A recording, a run, or the path of one. A job of ByteDance's kind is modelled operation by operation. Flight
+        A recording, a run, or the path of one. A job in ByteDance's format is modelled operation by operation. Flight
         recorder dumps give a `Hang`, the ranks for which a hanging job waits; summaries of averages give `Averages`.
     seed
         Seed of the draws for bands and p-values.

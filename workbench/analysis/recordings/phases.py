@@ -190,7 +190,10 @@ class Phases:
         return found
 
     def repaired(self, even: Array) -> Array:
-        """Return the seconds of every step if its workers took `even`, at least the time that its processors need."""
+        """Return the seconds of every step if its workers took `even` seconds.
+
+        Workers take at least the time that their processors need.
+        """
         return np.minimum(np.maximum(even + self.exchange, self.least), self.lasting())
 
     def shares(self, over: Array, even: Array) -> tuple[Array, Array, Array]:
@@ -231,7 +234,11 @@ class Phases:
 
 
 def _in_parts(seconds: Array, inner: Array) -> Array:
-    """Return the seconds of the slowest worker before the exchange in the forward pass plus after it, (steps,)."""
+    """Return the seconds of a step that has an exchange in its forward pass, (steps,).
+
+    They are the sum of the slowest worker's seconds before the exchange and of the slowest worker's seconds after
+    it.
+    """
     return np.asarray(inner.max(axis=1) + (seconds - inner).max(axis=1))
 
 

@@ -76,8 +76,8 @@ def _edge_weights(edges: Ints, totals: Array) -> Array:
     """Return weights of the edges whose sum at each vertex is its total, from the leaves of a spanning forest upwards.
 
     A tree edge gets the rest that its lower vertex still needs. The root is then left with the alternating sum of the
-    totals below. In a bipartite component that is 0. Otherwise one edge that closes an odd cycle gets half of it
-    first.
+    totals below. In a bipartite component this sum is 0. In any other component, one edge that closes an odd cycle
+    gets half of this sum first.
     """
     forest, up, depth = _forest(edges, len(totals))
     sign = 1.0 - 2.0 * (depth % 2)

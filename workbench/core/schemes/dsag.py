@@ -306,6 +306,4 @@ class _Underway(NamedTuple):
     port: float  # time when the last message taken has passed the port, s
     at_hand: int  # number of messages that have passed the port already, and that the next round uses
     newest: NDArray[np.int64]  # round of the model that each worker began with last, (workers,)
-    models: tuple[
-        _Model, ...
-    ] = ()  # earlier models that a worker may still begin with, if their times are drawn
+    models: tuple[_Model, ...] = ()  # earlier models that a worker may still begin with

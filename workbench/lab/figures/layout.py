@@ -29,7 +29,7 @@ class Layout(NamedTuple):
 
     @property
     def radial(self) -> bool:
-        """Whether the tree is drawn around the master."""
+        """Whether the nodes are drawn around the master, as for rings and large trees."""
         return self.ring or len(self.rank) - 1 > MAX_LAYERED_WORKERS
 
 
