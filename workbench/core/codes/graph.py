@@ -65,7 +65,7 @@ class GraphCode:
     def decode(self, answered: tuple[int, ...]) -> Decoding:
         """Return least-squares weights of these answers.
 
-        The time is linear in the graph, times the logarithm of its depth.
+        The time is linear in the size of the graph, times the logarithm of its depth.
         """
         rows = np.asarray(answered, dtype=np.int64)
         totals = self.totals(rows)

@@ -10,7 +10,7 @@ same iterates. The same is true of augmentation (see `augmentation`).
 
 `batch_norm` = "local" is the exception. Gradients then use the statistics of the pass that computes them, which has
 the samples of one message of one worker. Evaluations use statistics that are measured first, at the same model, on
-training samples ("precise BN", Wu and Johnson 2021). Both are equal on the two engines. No scheme is exact.
+training samples ("precise BN", Wu and Johnson 2021). The results are equal on the two engines. No scheme is exact.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""CodedReduce, CR: gradient coding on a regular tree. Relays decode, add their own part and send the sum on.
+"""CodedReduce, CR: gradient coding on a regular tree.
 
-A. Reisizadeh, S. Prakash, R. Pedarsani, A. S. Avestimehr, "CodedReduce: A fast and robust framework for gradient
-aggregation in distributed learning", section III-A: CompAlloc, Allocate, Execute.
+Relays decode, add their own gradient and send the sum to their parent. A. Reisizadeh, S. Prakash, R. Pedarsani, A. S.
+Avestimehr, "CodedReduce: A fast and robust framework for gradient aggregation in distributed learning", section III-A:
+CompAlloc, Allocate, Execute.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from workbench.core.base.files import atomic_write
 from workbench.core.base.reading import open_regular, read_bytes
 from workbench.core.trace.layout import ARRIVALS, CHECKPOINT, ENDED, GRADIENTS, LEDGERS, MODELS, ROWS
 
-BYTES_PER_PIECE = 2**20  # max bytes of one file in one answer
-POLL_INTERVAL_S = 0.15  # s between questions
+BYTES_PER_PIECE = 2**20  # max bytes of one file in one reply
+POLL_INTERVAL_S = 0.15  # s between requests
 MAX_LARGE_FILES_SHARE = 0.1  # max share of the time for files other than rows
 GROWING_FILES, WHOLE_FILES = (MODELS, GRADIENTS), (CHECKPOINT, LEDGERS)
 
@@ -101,7 +101,7 @@ class Mirror:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for another question."""
+        """Whether it is time for another request."""
         return time.monotonic() - self.asked > POLL_INTERVAL_S
 
     def hurry(self) -> None:
@@ -115,7 +115,7 @@ class Mirror:
         return asdict(self.deltas)
 
     def take(self, answer: dict[str, Any], data: bytes) -> None:
-        """Write the files of an answer. Raises OSError if they cannot be written."""
+        """Write the files of a reply. Raises OSError if they cannot be written."""
         now, at = time.monotonic(), 0
         if self.deltas.all:
             self.free = now + (now - self.asked) * (1 / MAX_LARGE_FILES_SHARE - 1)
