@@ -45,11 +45,11 @@ class GraphCode:
         """Return the sum of the best weights of these answers for each part, (parts,).
 
         In a component of the surviving graph with an odd cycle, the sum is 1. A bipartite component has l vertices on
-        one side and r on the other. There the sum is 1 - (l - r) / (l + r) on the first side, and 1 + (l - r) / (l + r)
-        on the other. Both cases follow from the double cover. For each edge between u and v, it has one from u to the
-        copy of v and one from v to the copy of u. In the double cover, a bipartite component is two components, and one
-        with an odd cycle is one. All sums are 2 c / (o + c), where the component of a vertex has o originals and c
-        copies.
+        one side and r on the other. There the sum is 1 - (l - r) / (l + r) on the first side, and 1 + (l - r) / (l +
+        r) on the other. Both cases follow from the double cover. For each edge between u and v, the cover has an edge
+        from u to the copy of v and an edge from v to the copy of u. In the double cover, a bipartite component is two
+        components, and one with an odd cycle is one. All sums are 2 c / (o + c), where the component of a vertex has o
+        originals and c copies.
         """
         from scipy.sparse import coo_array  # here, so that importing the workbench stays quick
         from scipy.sparse.csgraph import connected_components

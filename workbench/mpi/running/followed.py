@@ -109,7 +109,7 @@ class FollowedRun(Run):
         return self
 
     def _write_unstarted(self) -> None:
-        """End a run that was stopped before the ranks had it, with the rounds that it has."""
+        """End a run that was stopped before the ranks received it, and keep its earlier rounds."""
         if ended(self.home) is None:
             task, committers = read_json(self.home / TASK), self.experiment.plan.committers
             ledgers = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]

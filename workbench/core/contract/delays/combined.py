@@ -81,7 +81,7 @@ class Combined(DelayModel):
     def sending(self, draw: Array, share: float) -> Array | None:
         """Return each worker's sending seconds.
 
-        They are 0 if its component has no sending times, and None if no component has any.
+        A worker's time is 0 if its component has no sending times. The result is None if no component has any.
         """
         which, draws = self.split(draw)
         sent = [part.sending(own, share) for part, own in zip(self.parts.values(), draws, strict=True)]
