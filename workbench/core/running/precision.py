@@ -80,7 +80,7 @@ def _better(scheme: Scheme, workers: int, width: int, code: GradientCode) -> str
 
 
 def _instead(scheme: Scheme, workers: int, width: int, code: GradientCode) -> tuple[float, ...]:
-    """Return the digits that a code's alternative loses, such as "code = 'cyclic'"; none if it is not a setting."""
+    """Return the digits that a code's alternative (such as "code = 'cyclic'") loses; none if it is not a setting."""
     name, equals, value = code.instead.partition(" = ")
     if not equals:  # the text names only a direction ("fewer stragglers"); `_nearest` finds the value
         return ()

@@ -31,10 +31,10 @@ class ISGC(Approximate):
     """Gradient coding for any number of answers: answers with disjoint parts, divided by the share of covered parts.
 
     A commit estimates the sum over all parts. On average over the sets of late workers, every part has the weight 1.
-    For this, the search for a largest set starts from an answer that is drawn in every round, as in `ray_gc.py`. (The
-    other program always starts from the first.) With the hybrid placement, this also needs groups of c workers. In
-    larger groups, some parts get far less weight than others. Parts have equal weights, even if they differ by a
-    sample.
+    For this, the search for a largest set starts from an answer that is drawn in every round, as in the authors'
+    `ray_gc.py`. (Their other program always starts from the first answer.) With the hybrid placement, equal weights
+    also need groups of c workers. In larger groups, some parts get far less weight than others. Parts have equal
+    weights, even if they differ by a sample.
 
     >>> ISGC().loads(workers=6, samples=60).tolist()
     [20, 20, 20, 20, 20, 20]

@@ -35,8 +35,7 @@ STREAM = "stream"
 LEDGERS, ENDED = "ledgers.npz", "ended.json"
 LEDGERS_1_0 = "books.npz"  # the name of LEDGERS in version 1.0
 
-# Files of the folder of a sweep.
-# file of a sweep and its runs, in order; lock of the process that works on it
+# Files of the folder of a sweep: its description with its runs, in order; lock of the process that works on it
 PLAN, SWEEP_LOCK = "sweep.json", ".lock"
 # file with the state of a search; file with the output of a sweep in a separate process
 SEARCH_STATE, SWEEP_LOG = "found.json", "sweep.log"

@@ -62,7 +62,7 @@ class Task(ABC):
 
     @abstractmethod
     def lost(self, why: str, begun: bool) -> Iterable[Task]:
-        """Return the tasks to submit in its place, after a process of the executor or the executor itself died."""
+        """Return the tasks to submit in place of this one, after its process or the whole executor died."""
 
     @abstractmethod
     def left(self, begun: bool) -> None:
