@@ -186,7 +186,7 @@ def _seven_times() -> Claim:
 
 
 def _reached() -> Claim:
-    """Check on all trees of the figures that CR tolerates the most stragglers for a load that GC has as well."""
+    """Check on all trees of the figures that CR tolerates a larger share of stragglers than GC at the same load."""
     pairs = []
     for n, depth, s in TREES:
         workers = theory.cr_workers(n, depth)

@@ -62,9 +62,9 @@ def fit_work(
 
     `errors`: relative standard errors of the times. Every subset of the terms is fitted by least squares of the
     relative errors, with nonnegative costs. The fits are averaged with the weights of Bayes' criterion (Kass and
-    Raftery, JASA 90, 1995). Otherwise sampling error would be fitted as a slope, which matters most for models smaller
-    than all measured ones. The part of the residuals that exceeds the errors is added to the fitted times (James and
-    Stein).
+    Raftery, JASA 90, 1995). With the best fit alone, sampling error would be fitted as a slope, which matters most for
+    models smaller than all measured ones. The part of the residuals that exceeds the errors is added to the fitted
+    times (James and Stein).
 
     >>> loads = [(1, 5), (10, 5), (1, 50), (10, 50)]
     >>> fit_work(*zip(*loads), [2 + s * p * 0.1 for s, p in loads])[0]

@@ -38,7 +38,8 @@ PRIOR_GAPS = 6  # prior weight of the expected size of gaps, as a number of gaps
 MAX_SPACINGS = 20  # max number of gaps below a gap, from which its expected size is estimated
 # min share of late steps for a spell that has ended, with many workers and with few
 ENDED_SHARE, ENDED_SHARE_FEW = 0.2, 0.25
-FEW_WORKERS = 6  # up to this number, the others may by chance have had no burst: ENDED_SHARE_FEW
+# up to this number of workers, ENDED_SHARE_FEW is used, because the others may by chance have had no burst
+FEW_WORKERS = 6
 # a window up to the end is preferred if it has at least this share of the largest statistic
 NEAR_MAXIMUM_SHARE = 0.9
 
@@ -211,9 +212,10 @@ def burst_p_value(late: NDArray[np.bool_], length: int) -> float:
 def late_spells(times: Array, memory: float = 1.0) -> list[tuple[int, int]]:
     """Return the spells of a worker's lateness: first step and step after the last. The first one is the onset.
 
-    `times`: logarithms of its times over the others' usual one, (steps,). `memory`: factor by which autocorrelation
-    inflates the variance of a mean. Viterbi's algorithm decides which steps are late: the likelihood of two levels,
-    with a penalty for each change, is largest. Without spells the worker is late in single steps, or never.
+    `times`: logarithms of the worker's times divided by the others' usual time, (steps,). `memory`: factor by which
+    autocorrelation inflates the variance of a mean. Viterbi's algorithm chooses the late steps that maximise the
+    likelihood of two levels, with a penalty for each change. Without spells the worker is late in single steps, or
+    never.
 
     >>> late_spells(np.repeat([0.0, 1.0, 0.0], [30, 20, 40]) + 0.1 * np.sin(np.arange(90)))
     [(30, 50)]
