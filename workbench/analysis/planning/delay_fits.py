@@ -45,9 +45,8 @@ MAX_DISTANCE, MAX_CORRELATION_GAP, MAX_TAIL_RATIO = 0.1, 0.3, 1.5  # a delay mod
 TAIL_QUANTILE = 0.99
 # number of bootstrap samples for the standard error of a median, and its min value
 REDRAWS, MIN_RELATIVE_ERROR = 40, 1e-3
-MIN_GROUP_ERRORS = (
-    4.0  # the model `groups` is preferred if the correlation is above this many standard errors
-)
+# the model `groups` is preferred if the correlation is above this many standard errors
+MIN_GROUP_ERRORS = 4.0
 MIN_LIKELIHOOD_RATIO = 20.0  # likelihood ratio above which several slow states are preferred to one
 MIN_SLOW_FACTOR = 1.3  # min ratio of the times in the slow and the fast state
 # rounds and workers that are drawn from a delay model to evaluate it

@@ -16,9 +16,8 @@ MIN_TASK_SHARE = 0.1  # min ratio of that range to the usual time of a worker's 
 MIN_SECONDS = 1e-9  # times of messages are at least this, s
 # kinds without a state from round to round, and without differences between workers
 MESSAGE_KINDS = ("shifted_exponential", "pareto", "lognormal", "gamma", "weibull")
-MAX_EXTRA_WAITS = (
-    0.05  # lengths are used if their share of waiting messages is at most this much above the least
-)
+# lengths are used if their share of waiting messages is at most this much above the least
+MAX_EXTRA_WAITS = 0.05
 MAX_GAP_RATIO = (
     1.05  # max ratio of the time between the ends of two messages to a transfer, if the second waited
 )

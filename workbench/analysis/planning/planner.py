@@ -56,9 +56,8 @@ from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
 FORECAST_ROUNDS, FORECAST_SEEDS = 64, 4  # rounds and seeds of a forecast by which candidates are compared
-MAX_ROUNDS_RATIO = (
-    1.1  # inexact schemes are simulated up to this ratio of their round time to the best exact one's
-)
+# inexact schemes are simulated up to this ratio of their round time to the best exact one's
+MAX_ROUNDS_RATIO = 1.1
 MAX_BATCH_ROUNDS = 8  # max ratio of the rounds with mini-batches to those with full gradients
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 

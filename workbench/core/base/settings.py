@@ -171,9 +171,8 @@ class Settings(BaseModel, metaclass=Described):
     @classmethod
     def fields(cls) -> list[dict[str, Any]]:
         """Describe every field as a plain dict: name, type, default, unit, range, choices, description."""
-        properties = _PROPERTIES.get(
-            cls
-        )  # cached, because pydantic needs milliseconds for them, and a slider waits
+        # cached, because pydantic needs milliseconds for them, and a slider waits
+        properties = _PROPERTIES.get(cls)
         if properties is None:
             properties = _PROPERTIES[cls] = cls.model_json_schema()["properties"]
         return [{"name": name, **deepcopy(spec)} for name, spec in properties.items()]

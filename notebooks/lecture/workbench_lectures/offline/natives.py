@@ -21,10 +21,8 @@ from workbench_lectures.runs import DIGITS, DIGITS_SAMPLES
 
 FOLDER = Path(__file__).parent / "js"
 LIBRARY = ("python", "theory", "rounds")
-ROUNDS, WORKERS = (
-    20,
-    258,
-)  # numbers of rounds and workers with stored draws, enough for every chart of a lecture
+# numbers of rounds and workers with stored draws, enough for every chart of a lecture
+ROUNDS, WORKERS = 20, 258
 
 
 def source(name: str) -> str:

@@ -17,14 +17,8 @@ from workbench.core.contract.optimisers.base import Scheduled, State, Updated, m
 from workbench.core.contract.optimisers.schedules import inverse_time, stepwise
 from workbench.core.contract.problem import Problem
 
-FIRST_STEPS = (
-    1.0,
-    4.0,
-    8.0,
-    16.0,
-    32.0,
-    64.0,
-)  # first step sizes that `tune` tries, in units of 1 / smoothness
+# first step sizes that `tune` tries, in units of 1 / smoothness
+FIRST_STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 OFFSET_ROUNDS = (300.0, 3000.0)  # values of c2 that `tune` tries, rounds
 TUNED_RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # learning rates that `tune` tries, in units of the default
 NEARBY_STEPS = tuple(
