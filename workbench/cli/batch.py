@@ -93,9 +93,9 @@ def sweep(
 @click.argument("run", metavar="FOLDER/RUN", type=_PATH)
 @option("--trust", is_flag=True, help="Run the code that a sweep's folder names; asked for once.")
 def restore(run: Path, trust: bool) -> None:
-    """Make folder, notebook and page of a RUN from its settings, in a sweep without notebooks.
+    """Compute a RUN of a sweep with `notebooks: false` again, and make its folder, notebook and page.
 
-    Its rounds must be those of the sweep, bit by bit.
+    Its rounds must equal those of the sweep, bit by bit.
     """
     click.echo(batch.restore(run, trust) / PAGE)
 

@@ -1,4 +1,4 @@
-"""Command group `workbench cluster`: list, check, start and end clusters, and show what runs on them."""
+"""Command group `workbench cluster`: list, check, start and end clusters, and show the ranks on them."""
 
 from collections.abc import Callable
 from typing import TypeVar

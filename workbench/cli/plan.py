@@ -111,8 +111,8 @@ def plan(
 ) -> None:  # fmt: skip
     """Rank all schemes and their parameters on the cluster of PROFILE, for the problem of SPEC.
 
-    Each scheme is compared with the optimiser and the step that suit it best. An optimiser in SPEC other than gd, or
-    parameters of one, are kept.
+    Each scheme is compared with the optimiser and the step size that suit it best. An optimiser in SPEC other than gd,
+    or parameters of one, are kept.
     """
     from workbench.analysis.planning.planner import plan as choose
 
@@ -138,9 +138,10 @@ def plan(
 
 
 def plan_fields(spec: Path | None, trust: bool = False) -> dict[str, Any]:
-    """Return problem, optimiser, workers, rounds and batch of a SPEC. The planner chooses scheme, delays and link.
+    """Return problem, optimiser, workers, rounds and batch of a SPEC.
 
-    A SPEC written by `Experiment.write` has every field, so gd without parameters counts as not chosen.
+    The planner chooses the scheme, and has delays and link from the profile. A SPEC written by `Experiment.write` has
+    every field, so gd without parameters counts as not chosen.
     """
     if spec is None:
         return {}

@@ -1,4 +1,4 @@
-"""Commands that start nothing: list what exists, forecast an experiment, and report the errors of its code."""
+"""Commands that start no run: lists of schemes, presets and the like, forecasts, and the digits that a code loses."""
 
 import math
 from pathlib import Path

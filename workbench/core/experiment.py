@@ -152,7 +152,7 @@ class Experiment(Settings):
         samples = self.problem_spec.count()
         if self.batch is None:
             return None
-        _check_batch(self, self.batch, samples)  # again: the number of samples may have been unknown before
+        _check_batch(self, self.batch, samples)  # again, because the number of samples may have been unknown
         return BatchSampler(samples, self.batch, self.seed)
 
     @property
@@ -275,7 +275,7 @@ class Experiment(Settings):
         return with_batches(problem_from(self.problem_spec, self.plan), self.sampler)
 
     def shape(self) -> tuple[int, int]:
-        """Return the number of samples d and of parameters p, for which only the size of the data is read."""
+        """Return the number of samples d and of parameters p, for which only the sizes of the data are read."""
         args = self.problem_spec
         return args.count(), args.size(self.plan if self.problem == "unit" else None)
 
@@ -398,7 +398,7 @@ class Description(Experiment):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """Replace the checks of `Experiment`, which need the code, by none."""
+        """Check nothing, because the checks of `Experiment` need the code."""
         return self
 
     @property
@@ -408,7 +408,7 @@ class Description(Experiment):
 
     @property
     def names_code(self) -> bool:
-        """Whether it names code that was not run. Otherwise one of its names is unknown."""
+        """Whether the experiment names code that was not run. Otherwise one of its names is unknown."""
         return self._code
 
     @property

@@ -21,7 +21,7 @@ CONNECT_INTERVAL_S = 0.1  # s between two attempts
 
 @dataclass(frozen=True)
 class Environment:
-    """Contents of this environment variable for one rank.
+    """Contents of the environment variable for one rank.
 
     `address`: path of the master's socket, "store" if torchrun's store has its host and port, or "" without a master.
     """

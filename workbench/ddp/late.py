@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-MAX_PAUSE_EXCHANGES = 8  # max exchanges that a rank waits for a state, if it was late after its last states
+MAX_PAUSE_EXCHANGES = (
+    8  # max exchanges that a rank waits for a state, if it was late again after earlier ones
+)
 
 
 class LateRanks:
     """Ranks that wait for a state.
 
-    A rank that is late after each state waits for more exchanges before the next one. Each state costs time of the
-    rank that sends it, and all other ranks wait for that rank.
+    A rank that is late again after it took a state waits for more exchanges before it gets the next state. Each state
+    costs time of the rank that sends it, and all other ranks wait for that rank.
 
     `period`: steps between two exchanges. `until`: number of steps that the state for a rank must have, by rank.
 

@@ -3,8 +3,8 @@
 One thread for each connection receives and sends. A rank sends an answer and waits for the commit. So the master sends
 only to ranks that wait, and a late rank delays no other rank. The answer of a late rank is dropped. If it missed one
 exchange, the rank takes its commit. If it missed more, another rank sends its state after the next exchange, and the
-late rank continues from that state. A rank that is late after each state waits for more exchanges before the next one.
-The master itself stores no model.
+late rank continues from that state. A rank that is late again after it took a state waits for more exchanges before it
+gets the next state. The master itself stores no model.
 """
 
 from __future__ import annotations

@@ -39,7 +39,9 @@ def rule(name: str, args: Mapping[str, Any], ranks: int) -> ExchangeRule:
 
 
 def has_rule(scheme: type[Scheme]) -> bool:
-    """Return whether scripts can use a scheme. The rule of a base does not fit a program that replaces the base's.
+    """Return whether scripts can use a scheme.
+
+    A rule that is inherited does not fit a scheme that replaces the inherited program.
 
     >>> [has_rule(schemes.get(name)) for name in ("Backup", "PGC", "CR")]
     [True, False, False]

@@ -1,4 +1,4 @@
-"""Serves the master in threads of a launcher, on a socket file of this host or on its network interface."""
+"""Master of a job, served in threads of a launcher, on a socket file of this host or on its network interface."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def pack(state: Any) -> bytes:
 
 
 def unpack(values: bytes | memoryview) -> Any:
-    """Return the state of `pack`."""
+    """Return the state that `pack` has packed."""
     line = next(re.finditer(b".*", values))  # the line of JSON, without a copy of the values
     head, rest, tensors = json.loads(line[0]), memoryview(values)[line.end() + 1 :], []
     for dtype, shape in head["tensors"]:

@@ -1,7 +1,7 @@
 """Location of the notebooks, working copies of them, and execution without a network port.
 
-Dependencies of notebooks import a grammar of internet addresses, which takes a second to build. Here it is built only
-at its first use.
+Packages that notebooks need import a grammar of internet addresses, which takes a second to build. Here it is built
+only at its first use.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Approximate(Knobs):
 
     @property
     def slow_ones(self) -> NDArray[np.bool_]:
-        """Return which workers are slow in the run, (n,), as the delay model draws them."""
+        """Whether each worker is slow in the run, (n,), as the delay model draws it."""
         return DelayStream(self.delays, self.draw, self.workers).draw(0)[1] > 0
 
     def experiment(self, shuffle: str, **more: Any) -> Experiment:
@@ -173,7 +173,7 @@ def parts(knobs: Approximate, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: Approximate) -> list[Experiment]:
-    """Return a scheme that waits for all workers, and schemes that do not, with and without shuffling."""
+    """Return UMW, which waits for all workers, and an approximate scheme without and with shuffling."""
     return [knobs.run("UMW"), knobs.experiment("none"), knobs.experiment("random")]
 
 

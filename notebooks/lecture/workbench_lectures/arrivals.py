@@ -1,4 +1,4 @@
-"""Rounds and seconds of a scheme at one step until a training loss, on the virtual clock."""
+"""Rounds and seconds that a scheme with one step size needs to a training loss, on the virtual clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVALUATIONS = 5  # number of losses whose mean is compared with the target
 
 @dataclass(frozen=True)
 class Arrived:
-    """End of a run at the target: rounds and seconds (NaN if missed), and the metric of held-out samples there."""
+    """Rounds and seconds of a run to the target, and the metric of held-out samples there; NaN if it was missed."""
 
     rounds: float = float("nan")
     seconds: float = float("nan")

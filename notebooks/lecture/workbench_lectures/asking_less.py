@@ -95,7 +95,7 @@ def trace(knobs: AskingLess, scheme: str) -> Trace:
 
 
 def asked_of(found: Trace) -> Array:
-    """Return which workers were asked, (workers, rounds), 0 or 1: the model was sent to these."""
+    """Return 1 where a worker was asked in a round, since the model was sent to it, and else 0: (workers, rounds)."""
     events = found.events[(found.events["rank"] == MASTER) & (found.events["bytes"] > 0)]
     table = np.zeros((found.experiment.workers, len(found.rounds)))
     table[events["to"].to_numpy() - 1, events["round"].to_numpy()] = 1.0
@@ -176,7 +176,7 @@ def implied() -> int:
 
 
 def gap(knobs: AskingLess) -> float:
-    """Return the least number of rounds between two requests of a worker with that smoothness."""
+    """Return the least number of rounds between two requests of a worker whose smoothness is `SMOOTHNESS`."""
     return round(1 / theory.cada_selected([SMOOTHNESS], knobs.c, knobs.max_age), 9)
 
 

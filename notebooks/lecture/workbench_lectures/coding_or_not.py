@@ -50,7 +50,7 @@ ACROSS = {
     "tail": "mean of what is added at random to a share",
 }
 MOST_LEVELS = max(map(len, LEVELS.values()))  # number of columns of the widest map
-RACE = 40  # commits of the watched run, or as many answers
+RACE = 40  # commits of the watched run; asynchronous schemes run for as many answers
 
 
 MEASURED = {"logistic": "test accuracy", "least squares": "test loss", "network": "test accuracy"}
@@ -137,7 +137,7 @@ def called(row: pd.Series[Any]) -> str:
 
 
 def label(row: pd.Series[Any]) -> str:
-    """Return the text of a bar: the scheme, schemes that did the same, its settings, and its share of the data."""
+    """Return the text of a bar: the scheme, schemes with the same times, its settings, and its share of the data."""
     same = f" = {row['same']}" if row["same"] else ""
     data = "" if float(row["share"]) == 1.0 else f" on {float(row['share']):g} of the data"
     return f"{called(row)}{same} <i>{row['settings']}</i>{data}"
@@ -273,7 +273,7 @@ def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: CodingOrNot) -> list[Experiment]:
-    """Return the best of every family in the cell."""
+    """Return the best scheme of every family in the cell."""
     best = cell(knobs.problem, knobs.law, knobs.column, knobs.message).drop_duplicates("family")
     return [_entry(knobs, row) for _, row in best.iterrows()]
 

@@ -1,8 +1,8 @@
 """Coding or not? Seconds of every scheme to one training loss, on three problems, with and without mini-batches.
 
 All runs are on the virtual clock, on the same data, stragglers and link. Every scheme is tuned in the same way: its
-parameters, the size of its mini-batch (`SHARES` of the data) and its step are those with the least mean seconds on
-`TUNED` seeds, and it is timed on `TIMED` others. Schemes that need not hear from all workers choose from the same
+parameters, the size of its mini-batch (`SHARES` of the data) and its step size are those with the least mean seconds
+on `TUNED` seeds, and it is timed on `TIMED` others. Schemes that need not wait for all workers choose from the same
 numbers of answers, `ANSWERS`. Most take plain gradient steps. Those with their own optimiser (`OWN`) keep it, and form
 a family of their own: what AdamW or momentum gain, any code may gain too.
 
@@ -71,8 +71,8 @@ LEVELS: dict[str, tuple[float, ...]] = {
 TUNED, TIMED = 2, 10  # number of seeds for tuning, and for timing
 EXACT_STEPS = tuple(
     2.0 ** (k / 2) for k in range(-2, 13)
-)  # steps of exact schemes, as multiples of the automatic step
-STEPS = (0.35, 0.7, 1.0, 1.4)  # steps of other schemes, as multiples of the best exact one
+)  # step sizes of exact schemes, as multiples of the automatic one
+STEPS = (0.35, 0.7, 1.0, 1.4)  # step sizes of other schemes, over the best one of exact schemes
 FEW_STEPS = (0.35, 0.7, 1.0)  # the same, for data-dependent schemes
 OWN_STEPS = (
     0.25,
@@ -80,7 +80,7 @@ OWN_STEPS = (
     1.0,
     2.0,
     4.0,
-)  # steps of schemes with their own optimiser, as multiples of its default rate
+)  # step sizes of schemes with their own optimiser, as multiples of its default rate
 LONGEST = 4  # max rounds, as a multiple of those of an exact scheme
 SLOWEST = 3.0  # a scheme is left out if it takes more than this multiple of the time of UMW
 FAMILIES: dict[str, tuple[str, ...]] = {  # family -> its schemes, as far as they exist
@@ -172,7 +172,7 @@ class Result:
 
 @dataclass(frozen=True)
 class _Try:
-    """Setting of a scheme at one step: its experiment, the optimiser, and whether its models depend on the delays."""
+    """Setting of a scheme with one step size: experiment, optimiser, and share of the data in a mini-batch."""
 
     e: Experiment
     optimiser: Optimiser
@@ -191,7 +191,7 @@ class SchemeGrid:
 
     @cached_property
     def smoothness(self) -> float:
-        """Smoothness of the problem, whose inverse is the automatic step."""
+        """Smoothness of the problem, whose inverse is the automatic step size."""
         return self._base(1.0).build_problem().smoothness()
 
     @cached_property
@@ -207,7 +207,10 @@ class SchemeGrid:
 
     @cached_property
     def exact(self) -> dict[float, tuple[float, int]]:
-        """Best step of exact schemes (multiple of the automatic one) and their mean rounds, by share of the data."""
+        """Best step size of exact schemes and their mean rounds, by share of the data.
+
+        The step size is a multiple of the automatic one.
+        """
         found = {}
         for share in SHARES:
             e, longest = self._base(share), int(LONGEST * ROUNDS / share)
@@ -226,7 +229,7 @@ class SchemeGrid:
         return experiment({"kind": "constant"}, 0.0, self.problem, share)
 
     def results(self, delays: dict[str, Any], cost: float, chosen: Sequence[Contender]) -> Iterator[Result]:
-        """Return every scheme at its best setting."""
+        """Yield every scheme at its best setting."""
         seeds = range(TUNED, TUNED + TIMED)
         for family, name in chosen:
             tries = [t for share in SHARES for t in self._tries(family, name, delays, cost, share)]
@@ -263,7 +266,7 @@ class SchemeGrid:
     def _tries(
         self, family: str, name: str, delays: dict[str, Any], cost: float, share: float
     ) -> Iterator[_Try]:
-        """Yield the settings of a scheme with their steps, the best of which is chosen together with the setting."""
+        """Yield the settings of a scheme, each with every step size that is tried."""
         cls = schemes.get(name)
         for args in settings(name):
             e = self._fitting(name, args, delays, cost, share, family)
@@ -302,7 +305,7 @@ class SchemeGrid:
         return e.build_optimiser().scaled(times * scale, self.smoothness)
 
     def _with_rate(self, e: Experiment, own: Optimiser) -> Experiment:
-        """Return local SGD with the step as the rate of its workers, so that models are averaged."""
+        """Return local SGD whose workers use the step size as their rate, so that a commit averages models."""
         if e.scheme != "LocalSGD":
             return e
         return e.replace(scheme_args={**e.scheme_args, "rate": own.model_dump()["step"]})
@@ -335,7 +338,7 @@ class SchemeGrid:
         return replace(found, seconds=seconds)
 
     def _commits(self, e: Experiment, longest: int) -> Coefficients:
-        """Return the commits of a scheme, which are equal for all of its steps."""
+        """Return the commits of a scheme, which are equal for all step sizes."""
         key = repr((e, longest))
         if getattr(self, "_newest", ("",))[0] != key:
             commits = Coefficients(e.plan, e.sampler)

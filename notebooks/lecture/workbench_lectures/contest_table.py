@@ -16,7 +16,7 @@ from workbench.core.base.types import Array
 NUMBERS = Path(__file__).with_name("coding_or_not.csv")
 OWN = "own optimiser"
 CODES = ("exact code", "inexact code")
-EQUAL = 1e-6  # max relative difference of the seconds of schemes that did the same
+EQUAL = 1e-6  # max relative difference of seconds that count as equal
 
 
 def read(path: Path = NUMBERS) -> pd.DataFrame:
@@ -42,8 +42,8 @@ def band(seconds: Array) -> tuple[float, float, float]:
 def ranked(cell: pd.DataFrame) -> pd.DataFrame:
     """Rank the schemes of one cell that reach the loss; `tie`: not distinguishable from the fastest by these seeds.
 
-    The seeds are the same for all, so differences are taken seed by seed. A scheme that did the same as another of
-    its family under every seed is shown as that other: `same` has the names of such schemes.
+    The seeds are the same for all, so differences are taken seed by seed. If two schemes "k of n" take the same time
+    under every seed, only the first is shown. `same` has the names of the others.
     """
     found = cell[[bool(np.isfinite(s).all()) for s in cell["seconds"]]].copy()
     found = found.assign(same=_same(found))
@@ -56,7 +56,10 @@ def ranked(cell: pd.DataFrame) -> pd.DataFrame:
 
 
 def _same(found: pd.DataFrame) -> list[str]:
-    """Return for each row the schemes of its family that did the same, or "-" if an earlier row lists it."""
+    """Return, for each row, the later schemes with the same times under every seed, or "-" if an earlier row names it.
+
+    Only the family "k of n" is compared.
+    """
     names, families, seconds = (found[each].tolist() for each in ("scheme", "family", "seconds"))
     texts, shown = [""] * len(found), list[int]()
     for k, mine in enumerate(seconds):

@@ -15,8 +15,8 @@ from workbench.lab.figures.gallery.phase_diagram import mixed
 from workbench.lab.figures.style import BLUE, VERMILLION
 
 WIDTH, HEIGHT, EDGE = 144, 90, 4  # px
-MAX_POINTS = 60  # of a line
-MAX_CELLS = 24  # rows or columns of a heat map
+MAX_POINTS = 60  # max points of a line
+MAX_CELLS = 24  # max rows or columns of a heat map
 NEUTRAL = "#D3D7DC"
 
 
@@ -75,7 +75,7 @@ def _plane(figure: go.Figure, trace: Any) -> Array:
 
 
 def _numbers(values: Any) -> Array:
-    """Return values as numbers: names by their places."""
+    """Return values as numbers. Names are replaced by their positions."""
     found = np.asarray(values).ravel()
     if found.dtype.kind in "OUS":
         return np.unique(found.astype(str), return_inverse=True)[1].astype(float)

@@ -39,9 +39,10 @@ class LectureInfo(NamedTuple):
 
 
 def info_of(notebook: Path, script: Script[Any] | None = None) -> LectureInfo:
-    """Return the entry of a lecture's notebook; its minutes are those of its words, figures and run.
+    """Return the entry of a lecture's notebook. Its minutes are those of its words, figures and run.
 
-    `script`: the lecture's, for the sentence, the picture of its first figure and the number of exercises.
+    `script`: script of the lecture, from which the sentence, the picture of the first figure and the number of
+    exercises are taken.
     """
     cells = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4).cells  # type: ignore[no-untyped-call]
     prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")

@@ -42,7 +42,7 @@ class WhoIsLate(Knobs):
 
 @lru_cache(maxsize=64)
 def recording(workers: int, late: int, factor: float, often: float) -> Recording:
-    """Simulate a job: all workers vary a little, and some are late, from the second one on."""
+    """Simulate a job: times of all workers vary a little, and `late` workers (2, 4, 6, ...) are late in some steps."""
     rng = np.random.default_rng(0)
     times = 1 + 0.05 * rng.exponential(size=(STEPS, workers))
     slow = np.isin(np.arange(workers), 1 + np.arange(late) * 2 % (workers - 1))
@@ -90,7 +90,7 @@ def seen(knobs: WhoIsLate, theme: Theme = "light") -> go.Figure:
 
 
 def entries(knobs: WhoIsLate) -> Sequence[Experiment]:
-    """Return experiments that wait for all workers, and that use a code for the late ones."""
+    """Return two experiments with the same delays: UMW waits for all workers, and GC tolerates the late ones."""
     delay_model = {
         "kind": "heterogeneous",
         "slow": knobs.late / knobs.workers,
@@ -111,7 +111,7 @@ def alone(knobs: WhoIsLate) -> float:
 
 
 def first(knobs: WhoIsLate) -> float:
-    """Return the cost of the slower of two late workers, in times of a worker that is not late.
+    """Return the cost of the slower of two late workers, over the time of a worker that is not late.
 
     The slower one takes `factor`, and the other one exceeds 1 by half as much.
     """

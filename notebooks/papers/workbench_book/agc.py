@@ -22,7 +22,7 @@ from workbench_book.values import Line, Misprint, Picture, Result
 N, S = 8, 2
 P_SLOW, P_SS, P_AS = 0.3, 0.8, 0.01
 PUBLISHED = {"FRC": 1.976, "CRC": 0.5173}
-# on real processes: factor on all times, so that the deadline is 0.2 s instead of 2 s; seeds per scheme
+# on real processes: divisor of all times, so that the deadline is 0.2 s instead of 2 s; number of seeds per scheme
 SPED_UP, REAL_RUNS = 10.0, 4
 CALL = f"({N}, {S}, {P_SLOW}, {P_SS}, {P_AS})"
 
@@ -142,7 +142,7 @@ def _picture(lines: list[Line]) -> Picture:
 
 
 def find_misprints(setting: Setting) -> Result:
-    """Compute all of them."""
+    """Check all misprints of the paper."""
     return Result(misprints=[_frc(), _crc(setting), _ahead(), _terms(), _theorem_2()], seed=setting.seed)
 
 
@@ -206,7 +206,7 @@ def _terms() -> Misprint:
 def _theorem_2() -> Misprint:
     """Check that |A A+ - 1| is undefined as printed, and that the sum over r needs larger r if n mod s > 0.
 
-    It is a matrix minus a vector.
+    The former subtracts a vector from a matrix.
     """
     n, s = 8, 3
     errors = theory.crc_errors(n, s)

@@ -18,7 +18,7 @@ EC2_WORKERS, LATEST = 20, 1.5  # number of workers; deadline as a multiple of th
 
 
 def ec2(setting: Setting) -> tuple[dict[str, Any], float, str, str]:
-    """Return delays, deadline, their source, and why their possible gain is small."""
+    """Return delays and deadline, a sentence about the delays, and a reason why shuffling may gain little."""
     if setting.traces is None:
         factor = {"slow": P_SLOW, "slow_straggles": P_SS, "active_straggles": P_AS, "factor": 10.0}
         model = {"kind": "heterogeneous", "shift": 1 / 16, **factor}
@@ -49,6 +49,6 @@ def boston(setting: Setting) -> tuple[str, dict[str, Any], str, str]:
 
 
 def diabetes() -> tuple[str, dict[str, Any], str, str]:
-    """Return the same for figure 2b."""
+    """Return problem and arguments, a sentence about the data of figure 2b, and their name for captions."""
     text, short = standins.DIABETES, "scikit-learn's diabetes set, two classes (real)"
     return "logistic", {"data": standins.diabetes_halves(), "intercept": True}, f"Real: {text}.", short

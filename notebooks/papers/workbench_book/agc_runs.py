@@ -87,7 +87,10 @@ Make = Callable[[str, str, int], Experiment]
 
 @dataclass(frozen=True)
 class Study:
-    """Data of a panel. `losses`: training loss minus the minimum, (seeds, rounds + 1), by pair."""
+    """Data of a panel. `losses`: training loss minus `least`, (seeds, rounds + 1), by pair.
+
+    `least`: loss close to the minimum.
+    """
 
     make: Make
     losses: Losses
@@ -96,9 +99,10 @@ class Study:
 
 
 def studied(make: Make, schemes: Sequence[str], setting: Setting) -> Study:
-    """Run every scheme with and without shuffling over some seeds, and the first rounds of one seed on real processes.
+    """Run every scheme with and without shuffling over some seeds, and some rounds on real processes.
 
-    Slow workers are drawn once per seed. The minimum is the loss of full gradients after 20 times as many rounds.
+    Real processes run fewer rounds of the first seed. Slow workers are drawn once per seed. Losses are relative to
+    that of full gradients after 20 times as many rounds.
     """
     pairs = [(scheme, shuffle) for scheme in schemes for shuffle in SHUFFLES]
     seeds = setting.pick(8, 40)

@@ -47,15 +47,15 @@ STATED, MEANT = (RUNS[3].label, RUNS[4].label)
 
 
 def experiments(setting: Setting, unit: float = UNIT) -> Iterator[tuple[str, Experiment]]:
-    """Return all runs of the figure by label. D-SGD has the automatic step.
+    """Return all runs of the figure by label. D-SGD has the automatic step size.
 
-    The paper's step 2.6 is for data with another scale. `unit`: unit of the paper's c, as a multiple of L^2.
+    The paper's step size 2.6 is for data with another scale. `unit`: unit of the paper's c, as a multiple of L^2.
     """
     return on(data_of(setting)[0], setting, unit)
 
 
 def on(data: dict[str, Any], setting: Setting, unit: float = UNIT) -> Iterator[tuple[str, Experiment]]:
-    """Return the same experiments on given data."""
+    """Return all runs of the figure by label, on given data."""
     smoothness = _experiment(RUNS[1], data, setting).build_problem().smoothness()
     for each in RUNS:
         scaled = each.args if each.c is None else {**each.args, "c": each.c * unit * smoothness**2}

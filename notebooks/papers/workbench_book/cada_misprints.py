@@ -12,7 +12,7 @@ GROUPED = {name: int(value) for name, value in PUBLISHED["G-CADA"].items() if na
 
 
 def find(setting: Setting) -> Result:
-    """Compute all of them."""
+    """Check all misprints of the paper."""
     return Result(misprints=[_groups(), _class_zero(), _age()], seed=None)
 
 

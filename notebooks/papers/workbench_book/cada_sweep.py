@@ -180,7 +180,9 @@ def claims_of(sweep: Sweep) -> list[Claim]:
 
 
 def limit(label: str, cost: str) -> float:
-    """Return CADA's cost of a round over G-CADA's for c = 0: all are asked in every round, (12) to (22) with full sets.
+    """Return CADA's cost of a round over G-CADA's for c = 0, where all workers are asked in every round.
+
+    The costs are those of equations (12) to (22) with full sets.
 
     >>> round(limit(STATED, "time"), 2), limit(STATED, "communication"), limit(MEANT, "communication")
     (6.77, 1.6, 1.5)

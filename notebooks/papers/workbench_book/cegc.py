@@ -89,7 +89,7 @@ def _measured(setting: Setting) -> Measured:
 
 
 def measured_like(experiments: Mapping[str, Experiment], base: str, setting: Setting) -> Measured:
-    """Return experiments for real processes, with times divided so that a round of `base` takes 0.1 s."""
+    """Measure experiments on real processes, with times divided so that a round of `base` takes 0.1 s."""
     chosen, divided = sped_up(experiments, 0.1, base)
     return measure(chosen, setting, divided)
 

@@ -40,7 +40,10 @@ TABLE_2 = {  # straggler W1: weights of f2, ..., f5 for both coordinates
 
 
 def find(s: int, m: int, setting: Setting) -> Result:
-    """Compare the printed code with the polynomials of section 3, decode every set, and check the digits of a run."""
+    """Compare the printed code with the polynomials of section 3, and decode all sets of answers.
+
+    The digits of a run are checked as well.
+    """
     code = example(m)
     printed = np.array(PRINTED_A if m == 1 else PRINTED_B, dtype=float)
     ours = _like(code, printed)

@@ -69,7 +69,10 @@ def experiment(n: int, choice: Choice, rounds: int, seed: int, **fields: Any) ->
 
 
 def find_times(setting: Setting) -> Result:
-    """Compute mean times of the chosen codes with table 3's constants, since the paper does not state its cluster's."""
+    """Compute mean times of the chosen codes with table 3's constants.
+
+    The paper does not state the constants of its cluster.
+    """
     rounds = setting.pick(2000, 20000)
     lines, bars, claims = [], {}, []
     specs: dict[str, Any] = {}
@@ -162,7 +165,7 @@ def find_auc(setting: Setting) -> Result:
     rounds = setting.pick(40, 150)
     args, data, caption = _data(setting)
     first = experiment(10, Choice(1, 0, 1), rounds, setting.seed, **_learning(args))
-    quality = run(first).columns["test_auc"]  # of all schemes, since they are exact
+    quality = run(first).columns["test_auc"]  # the same for all schemes, since they are exact
     setting.report(1, 1)
     curves, specs, claims = {}, {}, []
     for n in WORKERS:

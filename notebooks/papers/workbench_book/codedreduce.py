@@ -61,7 +61,7 @@ def find_curves(name: str, setting: Setting) -> Result:
     used = small(preset) if setting.quick else preset
     used = used.replace(seed=setting.seed)
     setting.report(0, 3)
-    with warnings.catch_warnings():  # steps that are too large are tried, and give an infinite loss
+    with warnings.catch_warnings():  # step sizes that are too large are tried, and give an infinite loss
         warnings.simplefilter("ignore", RuntimeWarning)
         tuned = tune(used)
     setting.report(1, 3)
@@ -98,7 +98,7 @@ def _result(lines: list[Line], run: Sequence[Experiment], found: Measured, setti
 
 
 def small(preset: Preset, rounds: int = 60) -> Preset:
-    """Return less data for training, with the same computing and transfer times.
+    """Return the preset with less data for training, and with the same computing and transfer times.
 
     Samples and parameters are divided evenly among the workers, so that rounding of loads or of the ring's slices
     does not change the times.

@@ -15,7 +15,7 @@ from workbench_book.values import Misprint, Result
 
 
 def find(setting: Setting) -> Result:
-    """Compute all of them."""
+    """Check all misprints of the paper."""
     found = [
         _tree(),
         _features(setting),

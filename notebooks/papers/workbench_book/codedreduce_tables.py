@@ -122,7 +122,7 @@ def _resiliencies() -> Iterator[Line]:
 def ring_resiliency(workers: int) -> float:
     """Return the share of workers that a ring tolerates.
 
-    SGD without that many workers ends every round when the ring does.
+    It is the largest share that SGD can ignore so that its rounds are as long as those of the ring.
     """
     e = Experiment(scheme="RAR", workers=workers, rounds=20, problem="unit", problem_args={"samples": workers},
                    delays={"kind": "exponential", "mean": 1.0})  # fmt: skip
@@ -157,7 +157,7 @@ def communicating(
 
 
 def gain(e: Experiment) -> float:
-    """Return the mean number of simultaneous messages: their serial time over the round's.
+    """Return the mean number of simultaneous messages: their times in sum, over the time of the round.
 
     >>> gain(communicating("GC", {"stragglers": 1}, 10)), gain(communicating("RAR", workers=10))
     (1.0, 10.0)
@@ -186,7 +186,7 @@ def _seven_times() -> Claim:
 
 
 def _reached() -> Claim:
-    """Check on all trees of the figures that CR tolerates the most stragglers for a load that GC has as well."""
+    """Check on all trees of the figures that CR tolerates a larger share of stragglers than GC at the same load."""
     pairs = []
     for n, depth, s in TREES:
         workers = theory.cr_workers(n, depth)
@@ -228,7 +228,9 @@ def find_example(setting: Setting) -> Result:
 
 
 def shown(scheme: CR, rank: int) -> Array:
-    """Return a node's weights of the fifths of D^T(1,1), (5,), over the fifth's own, or NaN if not one number.
+    """Return a node's weights of the fifths of D^T(1,1), (5,), relative to the weights in D^T(1,1).
+
+    A weight is NaN if it differs within a fifth.
 
     >>> shown(CR(children=3, layers=2, stragglers=1, matrix=B), RANKS["(2,1)"]).tolist()
     [0.0, 0.0, 0.5, 1.0, 0.0]
@@ -301,7 +303,7 @@ def _run_of(scheme: CR, setting: Setting) -> Experiment:
 
 
 def _same_model(e: Experiment) -> Claim:
-    """Check the model with drawn stragglers, through messages."""
+    """Check that a run with drawn stragglers and real vectors in messages gives the model of plain gradient descent."""
     coded = run(e, numeric=True, events=False)
     plain = run(e.replace(scheme="UMW", scheme_args={}), events=False)
     off = float(np.abs(coded.model - plain.model).max() / np.abs(plain.model).max())

@@ -82,7 +82,7 @@ def numbers(
 ) -> Picture:
     """Draw the paper's numbers and ours, line by line, on one axis, which may be logarithmic.
 
-    `heads`: headings of columns that are not the usual ones, as in a `Result`.
+    `heads`: headings of columns that differ from the usual ones, as in a `Result`.
     """
     columns = [c for c in COLUMNS if any(c in line.values for line in lines)]
 
@@ -192,9 +192,9 @@ def banded(
     y: str,
     caption: str,
 ) -> Picture:
-    """Draw bands (least, middle, largest) against a number on logarithmic axes; `marks`: published values.
+    """Draw a band (least, middle, largest) for each label against `x`, on logarithmic axes.
 
-    Values of 0 or infinity are left out: the band ends there.
+    `marks`: published values by label. Points with a value of 0 or infinity are left out.
     """
     finite = np.concatenate([np.ravel(each) for each in found.values()] + [np.array([*marks.values(), 1.0])])
     ends = _ends([finite])
@@ -292,7 +292,10 @@ def heat(
 def bars(
     parts: Mapping[str, Mapping[str, float]], title: str, axis: str, caption: str, base: float = 0.0
 ) -> Picture:
-    """Draw horizontal bars, one group per outer name. With a positive base, bars start there on a logarithmic axis."""
+    """Draw horizontal bars, one group per outer key of `parts`.
+
+    With a positive base, bars start there on a logarithmic axis.
+    """
     inner = list(dict.fromkeys(name for each in parts.values() for name in each))
     values = [v for each in parts.values() for v in each.values()]
     scale: dict[str, Any] = {"type": "linear"}

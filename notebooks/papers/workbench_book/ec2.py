@@ -31,7 +31,7 @@ from workbench_book.ec2_model import (
 from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
-EXPLAINED = "fig9a"  # CR's 27 over GC
+EXPLAINED = "fig9a"  # figure with CR's speedup of 27 over GC
 
 
 def find(setting: Setting) -> Result:
@@ -85,7 +85,7 @@ def _lines(name: str, constants: Constants, rounds: int, seed: int) -> list[Line
 def _crowding(stated: Constants, crowded: Constants, rounds: int, seed: int) -> Claim:
     """Return a claim on whether the paper's own model can give the published speedups over GC.
 
-    Its largest possible one cannot.
+    Even its largest possible speedup is smaller.
     """
     only = without(Constants(spread=1.0, transfer=1.0), ("stragglers", "latency"))
     limit = ratios(presets[EXPLAINED], Constants(1e-12, 1.0, 0.0, only.transfer, 0.0, False), 1, seed)["GC"]

@@ -29,10 +29,11 @@ from workbench.core.presets.codedreduce import SHIFT_S_PER_SAMPLE, Preset, prese
 SAMPLES_OF = 5000.0  # number of features for which the constants are given
 FITTED_ON = ("fig8", "fig9a", "fig9c", "fig11b")
 TESTED_ON = ("fig2", "fig9b", "fig10", "fig11a", "fig11c", "fig12")
-# Published speedups are at equal error. These schemes and CR take the same steps, so theirs are also ratios of times
-# per round, which a cluster's constants give; SGD takes others, and its speedup has the number of rounds in it.
+# Published speedups are at equal error. These schemes and CR take the same steps, so their speedups are also ratios of
+# times per round, which a cluster's constants give. SGD takes other steps, so its speedup depends on the number of
+# rounds as well.
 SAME_STEPS = ("UMW", "GC", "RAR")
-LOGS = (-18.0, 5.0)  # the search is limited to exp of these
+LOGS = (-18.0, 5.0)  # limits of the search, as logarithms of the constants
 STARTS = (
     (1.0, 6e-3, 6e-3, 0.02),
     (10.0, 1e-2, 1e-2, 0.03),
@@ -102,11 +103,11 @@ def speedups(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     )
 
 
-FITTED = speedups(FITTED_ON)  # pairs to which the constants were fitted: these can neither agree nor differ
+FITTED = speedups(FITTED_ON)  # pairs to which the constants were fitted; for these, agreement has no meaning
 
 
 def column(figure: str, scheme: str) -> str:
-    """Return "fitted" or "tested": whether a number from the fitted constants was fitted itself.
+    """Return "fitted" if the constants were fitted to this speedup, else "tested".
 
     >>> column("fig9a", "GC"), column("fig9a", "SGD"), column("fig9b", "GC")
     ('fitted', 'tested', 'tested')
@@ -134,7 +135,7 @@ def fit(
     """Fit the constants to the figures in `names`: least squares of logs, over forecasts, by Nelder-Mead.
 
     The forecasts of all trials use the same draws. The objective is therefore smooth in the constants up to the order
-    of arrivals. `evaluations`: of each of the three starts.
+    of arrivals. `evaluations`: max evaluations from each of the three starting points.
     """
     from scipy.optimize import minimize
 

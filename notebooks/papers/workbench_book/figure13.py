@@ -76,7 +76,7 @@ def find(setting: Setting) -> Result:
 def learning(preset: Preset, setting: Setting) -> tuple[Preset, str, str]:
     """Return the five experiments as trained here, a sentence about them, and a name of the data for captions.
 
-    Their size depends on whether PyTorch, CUDA and CIFAR-10 are available.
+    The size of data and model depends on whether PyTorch, CUDA and CIFAR-10 are available.
     """
     problem = "cnn" if find_spec("torch") is not None else "softmax"
     real = not setting.quick and at_hand(CIFAR, setting)
@@ -100,7 +100,7 @@ def learning(preset: Preset, setting: Setting) -> tuple[Preset, str, str]:
 
 
 def _stepped(e: Experiment, whole: bool) -> Experiment:
-    """Return the experiment with the paper's steps, c1 / (t + c2) for SGD, or with AMSGrad for short runs."""
+    """Return the experiment with the paper's step sizes, c1 / (t + c2) for SGD, or with AMSGrad for short runs."""
     if not whole:
         return e.replace(optimiser="amsgrad", optimiser_args={"rate": RATES[e.problem]})
     if e.optimiser == "gd":

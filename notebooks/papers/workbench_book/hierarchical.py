@@ -14,7 +14,7 @@ STEP, STALL, STEPS = (
     0.055,
     1.0,
     8,
-)  # s of a step, s that a straggler adds, steps between averages over all workers
+)  # s of a training step, s that a straggler adds, training steps between averages over all workers
 RATES = {64: 0.02, 128: 0.01, 256: 0.01}  # share of stragglers in a step, by number of workers
 LEVELS: dict[int, dict[str, tuple[tuple[int, int], ...]]] = {
     64: {"2-8,4-32,8-64": ((2, 8), (4, 32)), "4-32,8-64": ((4, 32),)},
@@ -46,7 +46,10 @@ def experiment(workers: int, scheme: str, args: dict[str, object], steps: int, s
 
 
 def speedups(workers: int, steps: int, seed: int) -> dict[str, float]:
-    """Return the time of synchronous SGD over that of each configuration, and of local SGD with 2, 4 and 8 steps."""
+    """Return the time of synchronous SGD over that of each configuration.
+
+    Local SGD with 2, 4 and 8 steps is included.
+    """
     base = float(forecast(experiment(workers, "UMW", {}, steps, seed)).seconds.sum())
     found = {
         f"HSGD {name}": ("H-SGD", {"local_steps": STEPS, "levels": levels})

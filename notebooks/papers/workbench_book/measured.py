@@ -2,7 +2,7 @@
 
 A cluster of 84 or 156 machines is not available, so trees are smaller, and times are divided such that a round takes
 some hundredths of a second. Drawn computing and link times are added to the real ones. Measurements are compared with
-the same rounds on the virtual clock, both multiplied back where times were only divided.
+the same rounds on the virtual clock. If times were only divided, both are multiplied by the divisor again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Measured:
     divided: float = 1.0
 
     def specs(self) -> dict[str, Experiment]:
-        """Measured experiments, by label."""
+        """Return the measured experiments, by label."""
         return {f"{label}, measured": trace.experiment for label, trace in self.real.items()}
 
     def values(self, label: str, of: Callable[[Trace], float]) -> dict[str, float]:
@@ -60,7 +60,7 @@ class Measured:
         return {column: self.divided * value for column, value in self.values(label, per_round).items()}
 
     def ratio(self, label: str, base: str) -> dict[str, float]:
-        """Return the mean time of a round over that of another label."""
+        """Return the mean time of a round of one label over that of the label `base`."""
         over = self.values(base, per_round)
         return {column: value / over[column] for column, value in self.values(label, per_round).items()}
 
@@ -71,17 +71,16 @@ def measure(experiments: Mapping[str, Experiment], setting: Setting, divided: fl
     Parameters
     ----------
     experiments
-        By label; their delays and links are emulated, so take scaled ones (`scaled`, `sped_up`).
+        Experiments by label. Their delays and links are emulated, so they should be scaled (see `scaled`, `sped_up`).
     setting
-        Its `measure` says whether real runs are wanted.
+        Options of the book. Without `measure`, nothing is run.
     divided
-        What their times were divided by.
+        Divisor by which the times of the experiments were divided.
 
     Returns
     -------
     Measured
-        Where `ENGINES` has no "mpi", or the machine cannot run it, there are no runs and the note
-        says why.
+        If there is no engine "mpi", or this machine cannot run it, there are no runs, and `note` has the reason.
     """
     if not setting.measure:
         return Measured(SWITCHED_OFF)
@@ -128,7 +127,7 @@ def joint_note(parts: Sequence[Measured]) -> str:
 
 
 def _listed(numbers: Sequence[int]) -> str:
-    """Join with commas and an "and".
+    """Join numbers with commas and "and".
 
     >>> _listed([10, 15, 20])
     '10, 15 and 20'

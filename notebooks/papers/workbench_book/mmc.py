@@ -104,14 +104,14 @@ def find_times(setting: Setting) -> Result:
 
 
 def per_round(trace: Trace) -> float:
-    """Return the mean messages of a round."""
+    """Return the mean number of messages in a round."""
     return float(np.mean(trace.columns["messages"]))
 
 
 def find_messages(setting: Setting) -> Result:
     """Count messages until the round ends, if finished clusters are stopped and if all continue to the end."""
     lines = []
-    real = setting.facts["mmc-fig1a"]["messages"]  # messages of the same runs
+    real = setting.facts["mmc-fig1a"]["messages"]  # messages of the real runs of figure 1a
     for more, when_done in (("", "stop"), (", going on", "go on")):
         for label, expected in forecasts(setting, when_done).items():
             if when_done == "stop" or label in GO_ON:
@@ -147,7 +147,7 @@ def forecasts(setting: Setting, when_done: str) -> dict[str, Forecast]:
 
 
 def messages_of(setting: Setting) -> dict[str, float]:
-    """Return the mean messages per round, if all workers continue to the end."""
+    """Return the mean number of messages per round, if all workers continue to the end."""
     return {label: expected.messages for label, expected in forecasts(setting, "go on").items()}
 
 
@@ -228,7 +228,7 @@ def _picture(lines: list[Line], title: str, axis: str, caption: str) -> Picture:
 
 
 def find_misprints(setting: Setting) -> Result:
-    """Compute all of them."""
+    """Check all misprints of the paper."""
     return Result(misprints=[_needed(), _speed()], seed=setting.seed)
 
 

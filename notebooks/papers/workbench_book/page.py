@@ -39,11 +39,11 @@ def write(outcomes: Sequence[Outcome], setting: Setting, path: Path) -> Path:
     Parameters
     ----------
     outcomes
-        What was found, in the order of the book.
+        Entries with their results, in the order of the book.
     setting
-        What it was found with; the page says so.
+        Options with which they were computed. The page shows them.
     path
-        The file; its folder is made if need be.
+        File of the page. Its folder is created if it does not exist.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def html(outcomes: Sequence[Outcome], setting: Setting) -> str:
 
 
 def _settings() -> dict[str, Any]:
-    """Return what all figures share: styles, and the configuration of plotly.js."""
+    """Return the settings that all figures share: styles, and the configuration of plotly.js."""
     import plotly.io as pio
 
     from workbench.core.base.page import CONFIG

@@ -30,20 +30,20 @@ def find(
     Parameters
     ----------
     name
-        An entry's, or "all".
+        Name of an entry, or "all".
     setting
-        Quick or full, seed, data, real runs.
+        Options of the book.
     folder
-        The book's; finished entries are kept in it and used again while their inputs are the same.
+        Folder of the book. Finished entries are stored there, and used again while their inputs are the same.
     fresh
         Compute cached entries again.
     progress
-        Show a bar with the time left.
+        Show a progress bar with the remaining time.
 
     Returns
     -------
     list of Outcome
-        One for each; an entry that fails does not stop the others.
+        One outcome for each entry. An entry that fails does not stop the others.
 
     Raises
     ------
@@ -128,20 +128,20 @@ def reproduce(
     Parameters
     ----------
     name
-        An entry's (`workbench_book.names`), or "all".
+        Name of an entry (see `workbench_book.names`), or "all".
     setting
-        See `Setting`; the full form by default.
+        Options of the book, by default those of the full form.
     folder
-        Where the page and what is kept go.
+        Folder for the page and for finished entries.
     fresh, progress
         As in `find`.
-    said
-        Takes the sentence that says where the page is.
+    message
+        Function that is called with the path of the page, in a sentence.
 
     Returns
     -------
     list of Outcome
-        One for each entry computed or taken over.
+        One outcome for each entry, computed or from the cache.
 
     Raises
     ------

@@ -27,12 +27,12 @@ PUBLISHED = {"M-SGC": 916.0, "SR-SGC": 1019.0, "GC": 1095.0, "UMW": 1321.0}  # s
 FIRST = "GC, first N-S"  # the usual GC, which stops waiting once it has enough answers
 SCHEMES = {"M-SGC": "M-SGC", "SR-SGC": "SR-SGC", "GC": "GC", FIRST: "GC", "UMW": "UMW"}  # label -> scheme
 PATIENT = ("M-SGC", "SR-SGC", "GC")  # labels of schemes with the wait rule
-# label -> its best parameters, and the seconds of whole runs, one per seed
+# label -> experiment with the scheme's best parameters, and the seconds of whole runs, one per seed
 Found = dict[str, tuple[Experiment, Array]]
 
 
 def experiment(label: str, spell: float, jobs: int, seed: int, mu: float = MU) -> Experiment:
-    """Return workers that are slow for 6 % of the time, in spells of a mean number of rounds."""
+    """Return an experiment whose workers are slow in 6 % of the rounds, in spells of mean length `spell`."""
     leave = 1.0 / spell
     return Experiment(
         scheme=SCHEMES[label],
@@ -61,7 +61,7 @@ def settings(label: str) -> Iterator[dict[str, Any]]:
 
 
 def race(spell: float, setting: Setting, mu: float = MU) -> Found:
-    """Run every scheme with the parameters that are best for one seed's stragglers, on those of other seeds."""
+    """Choose the best parameters of every scheme on the stragglers of one seed, and run it on those of other seeds."""
     jobs, seeds = setting.pick(60, 150), range(setting.seed + 1, setting.seed + 1 + setting.pick(10, 30))
     found: Found = {}
     for label in SCHEMES:

@@ -22,9 +22,9 @@ def _silent(done: int, total: int) -> None:
 class Setting:
     """Options of the book.
 
-    `traces`: the recorded EC2 traces, None where there are none. `download`: whether real data may be downloaded from
-    OpenML. `measure`: whether real runs are made. `facts`: results of entries that this one needs, by name.
-    `report(done, total)` is called with the progress of an entry.
+    `traces`: path of the recorded EC2 times, or None if there are none. `download`: whether real data may be
+    downloaded from OpenML. `measure`: whether real runs are made. `facts`: results of entries that this one needs, by
+    name. `report(done, total)` is called with the progress of an entry.
     """
 
     quick: bool = False
@@ -41,15 +41,15 @@ class Setting:
 
 
 def find_traces(given: str | Path | None = None) -> Path | None:
-    """Return the path of the recorded EC2 traces.
+    """Return the path of the recorded EC2 times, or None if there are none.
 
-    Looked for, in order: `given` (a file, or a folder with ec2_traces.csv), the environment variable
-    WORKBENCH_EC2_TRACES (the same), the folder `data` of the working directory. None where there is none.
+    These places are searched in order: `given` (a file, or a folder with ec2_traces.csv), the path in the environment
+    variable WORKBENCH_EC2_TRACES, and the folder `data` of the working directory.
 
     Raises
     ------
     SettingError
-        A path was given, by argument or variable, and there is no such file.
+        A path was given, by argument or by the variable, and there is no such file.
     """
     for field_, path in (("traces", given), (VARIABLE, os.environ.get(VARIABLE))):
         if path:

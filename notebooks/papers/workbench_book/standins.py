@@ -1,6 +1,6 @@
 """Replacements of data that need a network: made from bundled data, and named as replacements.
 
-Each is written once to the cache, as a .npy file with the target in its last column, which any problem reads.
+Each table is written once to the cache, as a .npy file with the target in its last column, which any problem reads.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def pixels(samples: int) -> Array:
 
 
 def regression_on_digits(samples: int) -> str:
-    """Return noiseless targets y = X theta, theta standard normal, on `pixels`, as in paper 3's experiment."""
+    """Return the path of `pixels` with noiseless targets y = X theta, theta standard normal, as in paper 3."""
 
     def make() -> Array:
         X = pixels(samples)
@@ -62,7 +62,7 @@ def regression_on_digits(samples: int) -> str:
 
 
 def coloured_digits(samples: int) -> str:
-    """Return images of ten classes, 3 x 32 x 32.
+    """Return the path of images of ten classes, 3 x 32 x 32.
 
     An image is a digit of 24 x 24 in a random colour, at a random place, on noise.
     """
@@ -90,7 +90,10 @@ def _digits(zoom: float) -> tuple[Array, Array]:
 
 
 def access(samples: int, columns: int) -> str:
-    """Return nine categories per request as `columns` columns of 0 and 1, with pairs. Most requests are granted."""
+    """Return the path of requests with nine categories and their pairs, as `columns` columns of 0 and 1.
+
+    Most requests are granted.
+    """
 
     def make() -> Array:
         rng = np.random.default_rng(3)
@@ -117,7 +120,7 @@ def access(samples: int, columns: int) -> str:
 
 
 def diabetes_halves() -> str:
-    """Return the bundled diabetes data with two classes."""
+    """Return the path of the bundled diabetes data with two classes."""
 
     def make() -> Array:
         from sklearn.datasets import load_diabetes

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from workbench.core.base.text import plain
 from workbench.core.experiment import Experiment
 
-SWEEP = "sweep"  # judged like a column: lines with `swept`
+SWEEP = "sweep"  # name of the lines with `swept`, which are compared like a column
 COLUMNS = {  # column of numbers -> heading, in this order
     "ours": "virtual clock, stated settings",
     "per_round": "virtual clock, time per round only",
@@ -33,9 +33,9 @@ Kind = Literal["simulated", "computed", "real"]  # computed: by formulas; real: 
 class Line:
     """One number of a figure or table: the paper's, and ours in one or more columns.
 
-    `published` is None where the paper prints none. `errors` holds standard errors of columns. `by` names what
-    computes our number: a call, or the label of a spec. `swept` has our numbers at every value of a constant that the
-    paper does not state; a verdict then depends on all of them.
+    `published` is None if the paper prints no number. `errors`: standard errors by column. `by`: the call, or the
+    label of the spec, that computes our number. `swept`: our numbers at every value of a constant that the paper does
+    not state. A verdict then depends on all of them.
 
     >>> Line("UMW", 6.6, {"ours": 6.9}).ratio("ours")
     1.0454545454545456
@@ -59,7 +59,7 @@ class Line:
 class Claim:
     """Statement of a paper's text, and whether it holds here. None: the numbers do not decide.
 
-    `reworded`: a wording that holds if the paper's does not.
+    `reworded`: a wording that holds, if the paper's wording does not.
     """
 
     text: str
@@ -82,7 +82,7 @@ class Misprint:
 
 @dataclass(frozen=True)
 class Picture:
-    """Figure in both themes: plotly's `data`, and the differences of the dark theme. `kind`: of its numbers."""
+    """Figure in both themes: plotly's `data`, and the differences of the dark theme. `kind`: kind of its numbers."""
 
     caption: str
     data: Sequence[Any]
@@ -96,10 +96,10 @@ class Picture:
 class Result:
     """All results of an entry.
 
-    `columns` names the judged columns, the first one first. `heads` has headings of columns whose constants are not
-    those of the paper. `reasons` says per column why numbers differ. `baseline` is a further value for comparing
-    orders (CR's own 1 among speedups of CR). `facts` are numbers for other entries, `specs` experiments by label,
-    `data` a description of the data.
+    `columns`: columns that are compared with the paper. The first one decides the verdict of the entry. `heads`:
+    headings of columns whose constants are not those of the paper. `reasons`: reasons why numbers differ, by column.
+    `baseline`: a further value for comparing orders (CR's own 1 among speedups of CR). `facts`: numbers for other
+    entries. `specs`: experiments by label. `data`: description of the data.
     """
 
     lines: Sequence[Line] = ()
@@ -147,7 +147,7 @@ def printed(value: float | None) -> str:
 
 
 def number(value: float | None, error: float | None = None) -> str:
-    """Format four digits, with the standard error if there is one.
+    """Format a number with four digits, and its standard error if there is one.
 
     >>> number(1234.5678), number(0.5, 0.01), number(None)
     ('1235', '0.5 ± 0.01', '')

@@ -40,11 +40,11 @@ def compare(
     Parameters
     ----------
     published, ours
-        The same quantities in the same order; a NaN of ours never agrees.
+        The same quantities in the same order. NaN in `ours` never agrees.
     baseline
-        A further quantity that both have in common, such as the 1 of the reference among ratios.
+        A further quantity that has this value in both, such as the 1 of the reference among ratios.
     reason
-        Why they differ, for the verdict's words.
+        Reason why they differ, for the text of the verdict.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def _some(published: Sequence[float], ours: Sequence[float]) -> str:
 def same_order(pairs: Sequence[tuple[float, float]]) -> bool:
     """Return whether our numbers have the order of the published ones.
 
-    Near ties are ignored; where all are ties, there is no order.
+    Pairs of nearly equal published numbers are ignored. If all are nearly equal, there is no order.
 
     >>> same_order([(1.0, 10.0), (2.0, 11.0), (2.01, 10.9)]), same_order([(1.0, 10.0), (1.0, 70.0)])
     (True, False)
@@ -100,7 +100,7 @@ def of_column(result: Result, column: str) -> Verdict | None:
     """Return the verdict of one column of an entry, or None if it cannot be compared.
 
     Measurements at scaled settings are compared with the virtual clock at the same settings. Columns that were
-    fitted to the paper's numbers are not compared. A sweep is compared at each of its values.
+    fitted to the paper's numbers are not compared. A sweep is compared at each value of its constant.
     """
     if column == SWEEP:
         return of_sweep([line for line in result.lines if line.swept], result)
@@ -119,7 +119,7 @@ def of_column(result: Result, column: str) -> Verdict | None:
 
 
 def of_sweep(lines: Sequence[Line], result: Result) -> Verdict | None:
-    """Return the worst verdict over a sweep, with the count of each, or None without published numbers.
+    """Return the worst verdict over a sweep, with the count of each kind, or None without published numbers.
 
     >>> lines = [Line("a", 2.0, swept=(2.0, 9.0)), Line("b", 3.0, swept=(3.0, 8.0))]
     >>> of_sweep(lines, Result(lines=lines, reasons={"sweep": "it hangs on c"})).text
@@ -177,7 +177,7 @@ def of_result(result: Result) -> Verdict:
 
 
 def all_of(result: Result) -> list[tuple[str, Verdict]]:
-    """Return all verdicts of an entry by subject. The first one is that of the entry."""
+    """Return the verdicts of an entry and of its columns, by subject."""
     found = judged(result)
     first = of_result(result)
     if first in [verdict for _, verdict in found]:

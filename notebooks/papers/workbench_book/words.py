@@ -159,7 +159,7 @@ def words_table(heads: Sequence[str], rows: str) -> str:
 
 
 def misprints(found: Sequence[Misprint]) -> str:
-    """Return both numbers side by side, and the computation."""
+    """Return a table of misprints: the printed and the found value side by side, and the computation."""
     if not found:
         return ""
     rows = "".join(

@@ -18,7 +18,7 @@ from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 from workbench.mpi.running.real import start_real
 
-COST_LABELS = {  # name of a part of a round's time -> how sentences name it
+COST_LABELS = {  # cause that takes time in a round -> its name in sentences
     "computing": "computing",
     "stragglers": "waiting for stragglers",
     "latency": "latency, message after message",
@@ -26,7 +26,7 @@ COST_LABELS = {  # name of a part of a round's time -> how sentences name it
 }
 WARM_ROUNDS = 3  # number of first rounds of a real run that do not count
 MAX_TRIAL_RATIO = 1.5  # max ratio of measured and forecast rounds at which a forecast holds
-MAX_OVERRUN_SHARE = 0.05  # max share of overrun computations; above it, processes have too few cores
+MAX_OVERRUN_SHARE = 0.05  # max share of computing that takes longer than planned; above it, cores are too few
 MAX_EQUAL_RATIO = 1.02  # ratio of two times up to which they count as equal
 
 
@@ -36,8 +36,8 @@ class Choice:
 
     `seconds`: expected time to the target, averaged over the clusters that the measurement allows. Nine in ten runs
     should take between `low` and `high`. `sure`: share of the resampled predictions in which this choice wins. It wins
-    if it is the fastest, or within 2 % of the fastest and ranked before it. `experiment`: contains the optimiser and
-    the step of the comparison, and as many rounds as 95 % of the seeds need. `rounds`: mean number of rounds. `parts`:
+    if it is the fastest, or within 2 % of the fastest and ranked before it. `experiment`: with the optimiser and step
+    size of the comparison, and as many rounds as 95 % of the seeds need. `rounds`: mean number of rounds. `parts`:
     seconds of a round by cause, empty if not computed.
     """
 
@@ -57,7 +57,7 @@ class Choice:
 
     @property
     def step(self) -> str:
-        """Optimiser and step with which the choice is compared."""
+        """Optimiser and step size with which the choice is compared."""
         return " ".join(filter(None, [self.experiment.optimiser, self.experiment.build_optimiser().summary]))
 
     @property
@@ -78,7 +78,7 @@ class Choice:
 
     @property
     def dominant(self) -> str:
-        """Part that takes longest; empty if the parts are unknown."""
+        """Cause that takes most of a round's time; empty if unknown."""
         return max(self.parts, key=lambda name: self.parts[name]) if self.parts else ""
 
 
@@ -121,7 +121,7 @@ class RunnerUp(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """Check of a forecast by a short real run of the first choice: mean seconds of a round, and its rounds."""
+    """Check of a forecast by a short real run of the first choice: mean seconds of a round, and number of rounds."""
 
     measured: float
     predicted: float
@@ -142,7 +142,7 @@ class Trial(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether forecasts were right. `text`: the ratios. `why`: reason of large ratios; "" if there are none.
+    """Whether forecasts were right. `text`: the ratios. `why`: reason for large ratios; "" if there are none.
 
     A notebook shows it in colour.
 
@@ -325,8 +325,7 @@ class Advice:
         """One row per choice, by expected time.
 
         Columns: scheme, follows (what it was written after: paper, abstract or code), settings, step (optimiser and
-        step), exact, per_round, rounds, source, seconds, low, high,
-        sure, load, messages, bytes, dominant.
+        step size), exact, per_round, rounds, source, seconds, low, high, sure, load, messages, bytes, dominant.
         """
         numbers = [each.name for each in fields(Choice) if each.name not in ("experiment", "exact", "parts")]
         shown = ("step", "exact", *numbers, "dominant")
@@ -361,7 +360,7 @@ def _plain(value: Any) -> str:
 
 
 def _made_of(choice: Choice) -> str:
-    """Return the parts of a round's time as text, the largest first, as in the figure."""
+    """Return the shares of a round's time by cause as text, the largest first, as in the figure."""
     whole = sum(choice.parts.values())
     if whole <= 0:
         return "parts unknown"

@@ -1,4 +1,4 @@
-"""Parts of a round by cause: non-negative seconds that sum to the round's time."""
+"""Seconds of a round by cause, which are not negative and sum to the round's time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from workbench.analysis.planning.shapley import shapley
 from workbench.core.contract.delays import Constant
 from workbench.core.experiment import Experiment
 
-BREAKDOWN_ROUNDS = 24  # number of forecast rounds from which the parts of a round are computed
+BREAKDOWN_ROUNDS = 24  # number of forecast rounds from which the causes' seconds are computed
 QUIET_QUANTILE = 0.05  # quantile of a worker's times that counts as undisturbed
 
 
 def monotone_parts(
     first: str, factors: Sequence[str], seconds: Callable[[frozenset[str]], float]
 ) -> dict[str, float]:
-    """Return the part of each factor in the time with all factors. The part of `first` is the time without any factor.
+    """Return the seconds of `first` and of each factor; `first` gets the time without any factor.
 
-    All parts are at least 0, and they sum to the time with all factors. A scheme that does not wait for all workers
-    may be faster with stragglers than without. So a set's time is the largest of its subsets, at most the whole time.
+    `seconds`: time with a set of factors. All results are at least 0, and they sum to the time with all factors. A
+    scheme that does not wait for all workers may be faster with stragglers than without. So the time of a set is taken
+    as the largest over its subsets, and at most the time with all factors.
 
     >>> monotone_parts("computing", ["stragglers"], lambda on: 3.0 if on else 4.0)
     {'computing': 3.0, 'stragglers': 0.0}
@@ -41,8 +42,8 @@ def monotone_parts(
 def parts_of(cluster: ClusterProfile, c: Candidate, per_round: float) -> dict[str, float]:
     """Return the seconds of a round by cause: undisturbed computing, stragglers, latency and transfers.
 
-    `per_round`: predicted seconds of a round, to which the parts sum. The parts of latency and transfers are the
-    seconds that they add.
+    `per_round`: predicted seconds of a round, which the results sum to. Latency and transfers get the seconds that
+    they add.
     """
     e = c.experiment
     # a drawn time of one sample includes this start-up cost, in samples

@@ -45,8 +45,9 @@ MAX_DISTANCE, MAX_CORRELATION_GAP, MAX_TAIL_RATIO = 0.1, 0.3, 1.5  # a delay mod
 TAIL_QUANTILE = 0.99
 # number of bootstrap samples for the standard error of a median, and its min value
 REDRAWS, MIN_RELATIVE_ERROR = 40, 1e-3
-MIN_GROUP_ERRORS = 4.0  # standard errors of the correlation in groups that put groups before single workers
-MIN_LIKELIHOOD_RATIO = 20.0  # evidence that puts several slow states before one
+# the model `groups` is preferred if the correlation is above this many standard errors
+MIN_GROUP_ERRORS = 4.0
+MIN_LIKELIHOOD_RATIO = 20.0  # likelihood ratio above which several slow states are preferred to one
 MIN_SLOW_FACTOR = 1.3  # min ratio of the times in the slow and the fast state
 # rounds and workers that are drawn from a delay model to evaluate it
 COMPARED_ROUNDS, COMPARED_WORKERS = 60, 400
@@ -133,7 +134,7 @@ def fit_pareto(times: Array) -> Pareto:
 
 
 def fit_heterogeneous(times: Array) -> Heterogeneous | None:
-    """Fit paper 4's model: slow workers straggle often, others seldom; a mixture of two binomials over the workers."""
+    """Fit the model of paper 4, a mixture of two binomials over the workers: some straggle often, others seldom."""
     late = straggling(times)
     if late is None:
         return None
@@ -236,8 +237,8 @@ def straggling(times: Array) -> NDArray[np.bool_] | None:
 def slow_for_good(times: Array) -> Array | None:
     """Return the probability that each worker is slow in the sense of `Heterogeneous`, (workers,), or None.
 
-    None means that all workers may be equal. Two kinds need evidence: their likelihood must be larger by more than
-    the two additional parameters explain (Bayesian information criterion, over the workers).
+    None means that all workers may be equal. Two kinds of workers need evidence: their likelihood must be larger by
+    more than the two additional parameters explain (Bayesian information criterion, over the workers).
 
     >>> slow_for_good(np.where(np.arange(4) == 2, 5.0, 1.0) + np.zeros((9, 1))).round(3).tolist()
     [0.0, 0.0, 1.0, 0.0]
@@ -362,7 +363,7 @@ def fitted_models(times: Array) -> list[FittedModel]:
                 (not known.fits, known.distance + known.correlation_gap / 4 + 0.01 * parameters, known)
             )
     scores = {known.delays.kind: score for _, score, known in found}
-    better = {  # what the distance does not show: the order of rounds, and workers that are late together
+    better = {  # kind -> kinds that it goes before, because of what the distance does not show
         "fritchman": ["markov"] if _several_slow_states(times) else [],
         "groups": set(scores) - set(IN_ORDER) - {"groups"}
         if evidence_of_groups(times) > MIN_GROUP_ERRORS
@@ -404,10 +405,10 @@ def redrawn(
 ) -> Delays:
     """Draw a delay model of one kind for new workers, with the uncertainty that few measured workers leave.
 
-    The model is fitted to resampled workers. If some are permanently slow, resampling could never give a share that
-    was not measured. Their share is then drawn from Jeffreys' posterior of a binomial share. If workers are slow for
-    several rounds, the transition probabilities are drawn from the posteriors of their counts. The times of both states
-    then come from resampled rounds. `at`: two quantiles of these posteriors to use; default: drawn.
+    The model is fitted to resampled workers. If some are permanently slow, resampling could never give a share of them
+    that was not measured. The share is then drawn from Jeffreys' posterior of a binomial share. If workers are slow
+    for several rounds, the transition probabilities are drawn from the posteriors of their counts. The times of both
+    states then come from resampled rounds. `at`: two quantiles of these posteriors to use; default: drawn.
 
     >>> rng = np.random.default_rng(0)
     >>> redrawn(np.ones((9, 4)), "constant", rng).shift
@@ -450,7 +451,7 @@ def every_model(
 
 
 def ordered(kinds: Kinds, times: Sequence[Array], again: Sequence[Array]) -> list[Array]:
-    """Return the resampled times. If the order of rounds matters, return the original ones."""
+    """Return each load's resampled times `again`, or its original `times` if its kind needs the order of rounds."""
     each = [kinds] * len(times) if isinstance(kinds, str) else kinds
     return [t if kind in IN_ORDER else a for kind, t, a in zip(each, times, again, strict=True)]
 

@@ -145,7 +145,8 @@ def fit_groups(times: Array) -> Groups | None:
     """Fit workers that are delayed together: a lognormal factor for each group and round.
 
     Groups are workers whose times correlate, directly or through others. The factor of a group is the geometric mean of
-    its workers' times over their usual ones. None if no workers correlate, or a worker's rounds are too few.
+    its workers' times, each divided by the worker's usual time. Returns None if no workers correlate, or if a worker
+    has too few rounds.
     """
     found = correlated(times)
     if found is None:

@@ -15,10 +15,10 @@ from workbench.core.base.types import Array
 from workbench.core.contract.delays import Delays
 from workbench.core.contract.round_times import port_departures
 
-MAX_FIXED_RATIO = 1e4  # max ratio of the fixed cost to that of the samples; it represents any larger ratio
+MAX_FIXED_RATIO = 1e4  # max ratio of the fixed cost to that of the samples; larger ratios are replaced by it
 EXACT_RELATIVE_ERROR = 1e-6  # relative error of exact times
 MIN_LINK_RATIO = 1.25  # min ratio of message times of links that count as different
-# max ratio of the error of a fit with groups to that of a fit without, so that groups are kept
+# groups are kept if the fit with groups has at most this share of the error without groups
 MAX_ERROR_RATIO = 0.9
 # number of successive fits of a group's link, each of which starts with the latency of the previous one
 GROUP_FITS = 5
@@ -62,9 +62,9 @@ def fit_work(
 
     `errors`: relative standard errors of the times. Every subset of the terms is fitted by least squares of the
     relative errors, with nonnegative costs. The fits are averaged with the weights of Bayes' criterion (Kass and
-    Raftery, JASA 90, 1995). Otherwise sampling error would be fitted as a slope, which matters most for models smaller
-    than all measured ones. The part of the residuals that exceeds the errors is added to the fitted times (James and
-    Stein).
+    Raftery, JASA 90, 1995). With the best fit alone, sampling error would be fitted as a slope, which matters most for
+    models smaller than all measured ones. The part of the residuals that exceeds the errors is added to the fitted
+    times (James and Stein).
 
     >>> loads = [(1, 5), (10, 5), (1, 50), (10, 50)]
     >>> fit_work(*zip(*loads), [2 + s * p * 0.1 for s, p in loads])[0]
@@ -274,7 +274,7 @@ def fit_groups(found: Sequence[Messages], port: PortFit) -> PortFit:
 def _grouped(
     found: Sequence[Messages], port: PortFit, parts: Sequence[tuple[int, ...]], start: float
 ) -> PortFit:
-    """Return a link with a group for each part of the workers. Parts whose links agree are merged.
+    """Return a link with a group for each set of workers in `parts`. Sets whose links agree are merged.
 
     `start`: initial latency, as a share of the shortest time.
     """
@@ -354,8 +354,8 @@ def end_before(messages: Messages) -> Array:
 def differing(found: Sequence[Messages], port: PortFit) -> list[tuple[int, ...]]:
     """Return groups of workers, from 0, by the times of their messages; the largest group first.
 
-    Two workers differ if their typical times of one message length do, by `MIN_LINK_RATIO` and 4 standard errors. The
-    times are those from sending to receipt, and those without the wait for the port that the common latency implies.
+    Two workers differ if their typical times of one message length do, by `MIN_LINK_RATIO` and 4 standard errors. Two
+    times are compared: from sending to receipt, and that time without the wait for the port (`transits`).
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -377,7 +377,7 @@ def differing(found: Sequence[Messages], port: PortFit) -> list[tuple[int, ...]]
 def transits(messages: Messages, latency: Array | float) -> Array:
     """Return each message's time on its way and on the port, (rounds, senders), s, without waiting for the port.
 
-    `latency`: that of all senders, or of each, (senders,), s.
+    `latency`: one value for all senders, or one for each, (senders,), s.
     """
     waited = np.maximum(end_before(messages) - messages.sent - latency, 0.0)
     return np.maximum(messages.end - messages.sent - waited, 0.0)

@@ -50,8 +50,8 @@ MODEL_SIZES = (64, 1024, 4096)  # numbers of parameters in a calibration without
 SAMPLES_PER_WORKER = 64  # number of samples of a worker; loads with four times as many are measured as well
 MAX_DATA_BYTES = 64e6  # max bytes of the data of a calibration
 MAX_DATA_BYTES_LIKE = 512e6  # max bytes of the data of a calibration with `like`
-OPTIMISER_ARGS = {"step": 1e-9}  # so small that the model hardly changes
-# cores count as full from this share of their time on, because some idle while the master begins or ends a round
+OPTIMISER_ARGS = {"step": 1e-9}  # a step size with which the model hardly changes
+# Cores count as full if they compute for this share of the time. Some idle while the master begins or ends a round.
 FULL_CORE_SHARE = 0.6
 # ends of rounds, table of events, host of each rank, processor seconds of a round
 Outcome = tuple[Array, Any, list[str], float]
@@ -160,7 +160,7 @@ def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> l
 
 
 def star(workers: int, copies: int) -> dict[str, Any]:
-    """Return a star that awaits all answers, with each part on `copies` workers, as in coded schemes.
+    """Return the scheme of a star that awaits all answers, with each part on `copies` workers, as in coded schemes.
 
     Workers that store the same part share caches and memory of their host. With separate samples they would not.
     """
@@ -210,7 +210,7 @@ def _features(problem: str, args: dict[str, Any], floats: int) -> list[int]:
 
 
 def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
-    """Return a function that runs on real processes, with nothing emulated, and advances the bar."""
+    """Return a function that runs an experiment on real processes, with nothing emulated, and advances the bar."""
     before = 0
 
     def ran(e: Experiment) -> Outcome:
@@ -267,8 +267,8 @@ class Observed:
     """Times of a calibration's rounds, s: (rounds, workers), or (rounds,) for those of the master.
 
     A worker's time is from the end of the round before to its answer, less the fitted time of the link to send the
-    model. So it contains all other costs of a round (waking up, waiting for a core, the master's own work). So the
-    costs of a round are complete, without gaps between two measurements.
+    model. It therefore contains all other costs of a round (waking up, waiting for a core, the master's own work). No
+    time between two rounds is left out.
     """
 
     samples: float
@@ -284,7 +284,9 @@ class Observed:
     apart: bool = False  # whether clocks differ
     width: int = BYTES_PER_FLOAT  # bytes of a value in a message
     used: float = 0.0  # core seconds of a worker's task, including the master's work for it
-    crew: Sequence[tuple[NDArray[np.int64], float]] = ()  # of each host: its workers, and its number of cores
+    crew: Sequence[
+        tuple[NDArray[np.int64], float]
+    ] = ()  # for each host: its workers, and its number of cores
     full: bool = False  # whether the cores are full; then workers wait only for cores
 
     def drawn_again(self, rng: np.random.Generator) -> Observed:
@@ -316,10 +318,15 @@ class Observed:
         return self.full and not self.apart
 
     def seconds(self, port: PortFit, master: float) -> Array:
-        """Return the times of the tasks, (rounds, workers), s. `master`: s of a round that it computes itself."""
+        """Return the times of the tasks, (rounds, workers), s.
+
+        `master`: seconds of a round that the master computes.
+        """
         latency, transfer = port.by_worker(self.width * self.floats, self.sent.shape[1])
         charged = latency + transfer if port.downloads else 0.0
-        if port.download_delays is not None:  # the time of each model is known, and not only the usual one
+        if (
+            port.download_delays is not None
+        ):  # the sending time of each model is used, because these times vary
             charged = self.came - self.left
         whole = (self.end if self.crammed else self.done) - self.start[:, None] - charged + master
         return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))
@@ -424,7 +431,7 @@ def fit_all(
 def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     """Fit the master's port. If messages wait only for cores, the link cannot be measured.
 
-    Sending models takes time unless they arrive much faster than an answer would.
+    Sending models counts as taking time unless they arrive much faster than an answer would.
     """
     if all(each.crammed for each in found):
         return PortFit(downloads=False)

@@ -11,14 +11,15 @@ from workbench.analysis.planning.linkfit import Messages, PortFit, end_before
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import Delays
 
-MIN_SPREAD_RATIO = 1.0  # min range of a message's time, from 10 to 90 %, over its usual time
-MIN_TASK_SHARE = 0.1  # min range over the usual time of a worker's task, below which it hardly matters
+MIN_SPREAD_RATIO = 1.0  # min ratio of the range (10 to 90 %) of messages' times to their usual time
+MIN_TASK_SHARE = 0.1  # min ratio of that range to the usual time of a worker's task
 MIN_SECONDS = 1e-9  # times of messages are at least this, s
 # kinds without a state from round to round, and without differences between workers
 MESSAGE_KINDS = ("shifted_exponential", "pareto", "lognormal", "gamma", "weibull")
-MAX_EXTRA_WAITS = 0.05  # max share of messages that wait, beyond the least share of all lengths
+# lengths are used if their share of waiting messages is at most this much above the least
+MAX_EXTRA_WAITS = 0.05
 MAX_GAP_RATIO = (
-    1.05  # max ratio of the time between the ends of two messages to the transfer, if the second waited
+    1.05  # max ratio of the time between the ends of two messages to a transfer, if the second waited
 )
 
 
@@ -29,7 +30,7 @@ def with_delays(
     typical: float,
     near: PortFit | None = None,
 ) -> PortFit:
-    """Return a fitted link with delay models of answers and of models, where their times vary much.
+    """Return a fitted link, with delay models for answers, and for models sent down, if their times vary much.
 
     `models`: times of models to the workers, for each of `answers`, (rounds, workers), s. `typical`: usual seconds of a
     task. `near`: fit to similar messages, whose kinds of delay models are used. If answers vary, the common latency
@@ -46,7 +47,7 @@ def with_delays(
     varies[1] = varies[1] and port.downloads
     if not any(varies):
         return port
-    # answers set the common latency, so that their delays begin at the least of them
+    # the common latency becomes the least time of answers, so that their delays begin at 0
     least = float(ways[0].min()) if varies[0] else 0.0
     lower = max(least, -min([port.latency, *(group.latency for group in port.groups)]))
     groups = tuple(group.replace(latency=group.latency + lower) for group in port.groups)
@@ -67,8 +68,8 @@ def _down(port: PortFit, times: Array, bytes_: float) -> Array:
 def _up(port: PortFit, answers: Sequence[Messages]) -> Array:
     """Return the times of answers on the way beyond the latency of each worker's link, (answers,), s.
 
-    An answer that passed the port right after another one may have waited there, and is left out. Only the lengths at
-    which the fewest answers waited are used, so that those without a wait are not a selection.
+    An answer that passed the port right after another one may have waited there, and is left out. Only message lengths
+    at which few answers waited are used. At others, the answers that did not wait would be a biased sample.
     """
     rows, shares = [], []
     for each in answers:

@@ -1,4 +1,4 @@
-"""Notes for the reader of a plan: steps that were not chosen, sizes that were not measured, fewer samples."""
+"""Notes for the reader of a plan: step sizes not chosen by it, sizes that were not measured, fewer samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workbench.core.experiment import Experiment
 
 
 def step_notes(base: Experiment, effort: float) -> Iterator[str]:
-    """Yield a note if the steps were not chosen by the planner."""
+    """Yield a note if the step sizes were not chosen by the planner."""
     if not leaves_step_open(base):
         yield (
             f"optimiser_args = {base.optimiser_args}: all schemes are compared at these, as asked for; leave them out,"

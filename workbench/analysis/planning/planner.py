@@ -2,7 +2,8 @@
 
 A scheme provides parameters that are worth trying (`Scheme.candidates`) and its round times (`Scheme.round_times`).
 Nothing here depends on a particular scheme. A choice's time is that of a round times the rounds to a loss. All exact
-schemes need equally many rounds. Those of inexact ones are simulated, at separate steps (`planning.targets`).
+schemes need equally many rounds. The rounds of inexact ones are simulated, with their own step sizes
+(`planning.targets`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
 FORECAST_ROUNDS, FORECAST_SEEDS = 64, 4  # rounds and seeds of a forecast by which candidates are compared
-MAX_ROUNDS_RATIO = 1.1  # max ratio of a round time to the best exact scheme's, for an unbiased estimate
+# inexact schemes are simulated up to this ratio of their round time to the best exact one's
+MAX_ROUNDS_RATIO = 1.1
 MAX_BATCH_ROUNDS = 8  # max ratio of the rounds with mini-batches to those with full gradients
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 
@@ -91,7 +93,8 @@ def plan(
         Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, less `tolerance`.
     schemes, effort
         Names of schemes to consider (default: all). `effort`: max numbers of data that simulations process, those that
-        choose steps included. Every inexact scheme has the same share. 0: rank only exact schemes, at the usual step.
+        choose step sizes included. Every inexact scheme has the same share. 0: rank only exact schemes, with the
+        automatic step size.
     seconds
         Max time of the search, s; candidates that were not tried by then are refused. None: unlimited.
     machines, replay
@@ -194,7 +197,10 @@ class _Search:
     simulable: dict[str, list[Candidate]] = field(default_factory=dict)
 
     def refuse(self, name: str, reason: str) -> None:
-        """Refuse a scheme, perhaps with its parameters."""
+        """Record why something is refused.
+
+        `name`: scheme, configuration (scheme with parameters), or size of batches.
+        """
         self.refusals.append(Refusal(name, reason))
 
     def advice(
@@ -256,9 +262,9 @@ class _Search:
         return some
 
     def refined(self, all_: Resampling, found: Sequence[Candidate], aim: Target) -> list[Candidate]:
-        """Return the candidates and some between the best of each scheme and its neighbours, coarse to fine.
+        """Return the candidates, and further ones with parameters near the best of each scheme.
 
-        Schemes whose best candidate is far behind stay as they are.
+        Schemes whose best candidate is far behind get no further ones.
         """
         known_ones = list(found)
         front = FAR_BEHIND_RATIO * min((c.mean for c in found if not missed(c)), default=float("inf"))
@@ -299,7 +305,7 @@ class _Search:
     def like(self, best: Candidate, near: Sequence[dict[str, Any]], aim: Target) -> list[Candidate]:
         """Return candidates with other parameters of a candidate's scheme, without those that do not fit.
 
-        They are simulated if the candidate is, and exact if it is.
+        They are simulated if `best` is. Otherwise only exact ones are returned.
         """
         own, found = self.base.replace(optimiser=best.experiment.optimiser), list[Candidate]()
         for args in near:
@@ -341,7 +347,10 @@ class _Search:
     def aimed(
         self, found: list[Candidate], loss: float | None, tolerance: float, samples: int | None = None
     ) -> tuple[Target, list[Candidate]]:
-        """Choose the target. Return it, the exact candidates with their step, and other candidates worth simulating."""
+        """Choose the target.
+
+        Return it, the exact candidates with their step size, and other candidates worth simulating.
+        """
         exact, others = list[Candidate](), list[Candidate]()
         for c in found:  # an exact scheme with an optimiser of its own visits other models than the others
             (exact if c.exact and c.experiment.optimiser == self.base.optimiser else others).append(c)
@@ -380,7 +389,7 @@ class _Search:
         return chosen
 
     def large_enough(self, others: Sequence[Candidate], aim: Target) -> list[Candidate]:
-        """Return the candidates for which the samples of the simulations are enough."""
+        """Return the candidates whose schemes can run on the few samples of the simulations."""
         found = []
         for c in others:
             try:
@@ -401,7 +410,10 @@ class _Search:
         return able
 
     def with_trials(self, others: Sequence[Candidate], aim: Target) -> list[Candidate]:
-        """Return the candidates with their central step. Candidates whose optimiser misses the target are refused."""
+        """Return the candidates with the step size around which others are tried.
+
+        Candidates whose optimiser misses the target are refused.
+        """
         centres = {self.base.optimiser: aim.times}
         ready = []
         for c in others:

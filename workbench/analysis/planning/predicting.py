@@ -35,14 +35,14 @@ FAR_BEHIND_RATIO = 2.0  # max ratio of a choice's time to the best one's, so tha
 MAX_FORECAST_ROUNDS = 300  # max rounds of a forecast; rounds of longer runs take equally long on average
 FORECAST_ERROR_RATIO = 1.02  # a ratio of times up to this is within the error of a forecast
 MISFIT_ROUNDS = 64  # rounds of a forecast by recorded times
-# blocks of the record that are compared, and least rounds of each; with fewer rounds, its halves are
+# number of blocks of recorded rounds that are compared, and min rounds of a block; shorter records are halved
 MISFIT_BLOCKS, MIN_BLOCK_ROUNDS = 4, 8
 NOMINAL_COVERAGE = 0.9  # nominal coverage of the intervals
 COMPARED_SEEDS = 48  # number of seeds on each cluster for the difference of two choices
 # max number of choices that are compared under `COMPARED_SEEDS`, and max ratio of their time to the first
 MAX_COMPARED_CHOICES, COMPARED_RATIO = 8, 1.5
 MIN_CONFIDENCE = 0.95  # min probability that no choice is faster, for advice without a runner-up
-MIN_CLUSTER_SHARE = 2 / 3  # min share of the clusters on which a measurement of that size would decide
+MIN_CLUSTER_SHARE = 2 / 3  # a measurement is large enough if it decides on this share of the clusters
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ class Candidate:
     task: Task
     forecast: Forecast
     exact: bool
-    optimiser: Optimiser  # optimiser with its step
+    optimiser: Optimiser  # optimiser with its step size
     trials: Trials | None = None  # simulations of an inexact scheme
     seeds: int = 0  # number of seeds of its simulations
     # number of configurations of its scheme that may be simulated after the first ones; None: not limited
     more: int | None = None
     need: RoundsNeeded | None = None
     seconds: Array = field(default_factory=lambda: np.zeros(0))  # seconds to the target, (resamples,)
-    # seconds to the target by the time of the first round, (clusters, seeds)
+    # seconds to the target if every round takes as long as the first one, (clusters, seeds)
     table: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    misfit: float = 0.0  # standard error of the logarithm of the time that comes from the fitted delay model
+    misfit: float = 0.0  # standard error of the time's logarithm, due to the fitted delay model
 
     @property
     def name(self) -> str:
@@ -80,7 +80,7 @@ class Candidate:
         if not (self.table.size and self.experiment.delays.per_run):
             return float(self.seconds.mean())
         beyond = self.seconds - self.table.ravel("F")[: len(self.seconds)]
-        # because a few draws may miss rare events
+        # the larger of two variances, because a few draws may miss rare events
         spread = max(beyond.var(ddof=1), self.table.var(axis=1, ddof=1).mean())
         off, luck = float(beyond.mean()), float(spread) / len(beyond)
         weight = max(1 - luck / off**2, 0.0) if off else 0.0
@@ -131,7 +131,7 @@ class Resampling:
         return placed.model_copy(update={"seed": self.seed + 1 + k})
 
     def learnt(self, c: Candidate, seeds: int) -> Candidate:
-        """Return the candidate with its rounds under `seeds` seeds. Its step is chosen at the first call."""
+        """Return the candidate with its rounds under `seeds` seeds. Its step size is chosen at the first call."""
         assert c.trials is not None
         times = None if c.need is None else c.need.times
         need = c.trials.need([self.again(c, k) for k in range(seeds)], times)
@@ -166,7 +166,7 @@ class Resampling:
 def screened(
     all_: Resampling, found: Sequence[Candidate], progress: bool, deadline: float = float("inf")
 ) -> list[Candidate]:
-    """Return each candidate with its step and a few predictions. Rounds are NaN if it misses the target.
+    """Return each candidate with its step size and a few predictions. Rounds are NaN if it misses the target.
 
     After `deadline` (on the monotonic clock, s) only the candidates evaluated so far are returned, at least one.
     """
@@ -184,9 +184,10 @@ def screened(
 def misfit(cluster: ClusterProfile, c: Candidate) -> float:
     """Return the error of the cluster's delay model for a candidate, as a standard error of the time's logarithm.
 
-    It has two parts: the forecast by the model against one by recorded times, and the differences between blocks of
-    the record. The sampling error of each, which predictions contain, is subtracted. As few blocks hardly determine
-    their variance, Student's quantile replaces the normal one.
+    It is the root of the sum of two variances. One is between the forecasts by the model and by recorded times, the
+    other one between blocks of recorded rounds. The sampling errors are subtracted, because predictions contain them
+    already. With more than two blocks, the second variance is scaled from the normal to Student's quantile, because
+    few blocks hardly determine it.
     """
     bare = cluster.replayed()
     there = bare.forecast_of(bare.placed(c.experiment, c.task), c.task, MISFIT_ROUNDS, c.experiment.seed)
@@ -240,7 +241,7 @@ def missed(c: Candidate) -> bool:
 def sharpened(
     all_: Resampling, found: Sequence[Candidate], progress: bool, deadline: float = float("inf")
 ) -> list[Candidate]:
-    """Return the candidates, with all predictions for those near the front and for the best of every scheme.
+    """Return the candidates, with all predictions for those near the fastest and for the best of every scheme.
 
     After `deadline` (on the monotonic clock, s) only the first choice gets all predictions.
     """
@@ -255,7 +256,9 @@ def sharpened(
     }
     sharp = []
     with Bar("resampling", "candidate", len(found), progress) as bar:
-        for i, c in enumerate(found):  # one candidate after the other, so that its code is built once
+        for i, c in enumerate(
+            found
+        ):  # one candidate after the other, so that its gradient code is built once
             if c is first or (time.monotonic() <= deadline and id(c) in near):
                 c = c if c.trials is None else all_.learnt(c, _seeds(c, front))
                 c = c if missed(c) else all_.predicted(c, PREDICTION_SEEDS)
@@ -284,7 +287,7 @@ def _front(known: Sequence[Candidate]) -> list[int]:
 def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
     """Return a choice that may be faster than the first one. None if in 19 of 20 cases no choice is faster by over 2 %.
 
-    The difference of two choices has two parts. One is sampling error of runs, on any cluster. The other is the
+    The difference of two choices has two causes. One is sampling error of runs, on any cluster. The other is the
     difference between the clusters that the measurement allows, which a larger measurement would reduce.
     """
     first, *rivals = sorted((c for c in found if c.table.size), key=lambda c: c.mean)
@@ -305,13 +308,14 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
 
 
 def enough(took: Array) -> float:
-    """Return the factor for a measurement that decides, on two of three clusters, which choice is best to 2 %.
+    """Return how many times larger a measurement must be to decide which choice is best, to 2 %.
 
-    `took`: (choices, clusters). A measurement that is larger by a factor f leaves a smaller set of possible clusters:
-    their distance from the true one shrinks by the root of f. Distances are normal scores of the clusters' order along
-    the direction in which they differ most, so no delay model is assumed. A measurement is large enough if one choice
-    is within 2 % of the best on all clusters that remain possible. The direction depends on the differences between
-    choices. The factor is therefore moderate, because nearly equal choices need not be separated.
+    It decides so on two of three clusters. `took`: (choices, clusters). A measurement that is larger by a factor f
+    leaves a smaller set of possible clusters: their distance from the true one shrinks by the root of f. Distances are
+    normal scores of the clusters' order along the direction in which they differ most, so no delay model is assumed. A
+    measurement is large enough if one choice is within 2 % of the best on all clusters that remain possible. The
+    direction depends on the differences between choices. The factor is therefore moderate, because nearly equal
+    choices need not be separated.
     """
     logs = np.log(took)
     along = np.linalg.svd(logs - logs.mean(axis=1, keepdims=True), full_matrices=False)[2][0]

@@ -154,9 +154,9 @@ class ClusterProfile(Measurements):
         )
 
     def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
-        """Return the experiment on this cluster, like `experiment`, with the result of `task` passed in.
+        """Return the experiment on this cluster, as the method `experiment` does, for a task that is already known.
 
-        `fitted`: resampled fit.
+        `fitted`: fit to use instead of this profile's, such as a resampled one.
         """
         numbers = fitted or self.fitted
         delay_model = self.delays(task.load, task.floats, numbers)
@@ -296,7 +296,7 @@ def with_fixed(delay_model: Delays, fixed: float) -> Delays:
 def _each_part(delay_model: Delays, change: Callable[[Delays], Delays]) -> dict[str, Any]:
     """Apply a change to the delay models that a delay model contains. Return its changed fields.
 
-    Factors of groups stay.
+    The factors of `Groups` do not change.
     """
     found: dict[str, Any] = {}
     for name in type(delay_model).model_fields:

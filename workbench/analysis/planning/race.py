@@ -1,4 +1,4 @@
-"""Simulated steps of an optimiser against each other: each ends as soon as its result is certain."""
+"""Race between step sizes of an optimiser: the simulation of each ends as soon as its result is certain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def values_of(learnt: Learnt, metric: str) -> list[float]:
 
 @dataclass
 class Race:
-    """Trajectories of some steps under some seeds, each until it reaches the target or cannot be the quickest step.
+    """Trajectories of some step sizes under some seeds, until each has reached the target or cannot be the fastest.
 
     `rounds`: rounds to the target, (steps, seeds). `times`: ends of the rounds under every seed, s; may be empty.
     """
@@ -28,11 +28,11 @@ class Race:
     metric: str
     rounds: Array
     times: Sequence[Array] = ()
-    # trajectories that share passes over the data, the step and the seed of each that goes on, and its mini-batch
+    # trajectories that share passes over the data, step size and seed of each unfinished one, and size of mini-batches
     lanes: list[tuple[Trajectories, dict[int, tuple[int, int]], int | None]] = field(default_factory=list)
 
     def step(self, t: int) -> None:
-        """Compute round t of all trajectories that go on, and end those that have reached the target before it."""
+        """Compute round t of all unfinished trajectories, and end those that have reached the target before it."""
         for trajectories, cells, batch in self.lanes:
             for run, learnt in zip(list(cells), trajectories.step() if cells else (), strict=True):
                 first = self._first(learnt, batch) if t else None
@@ -52,7 +52,7 @@ class Race:
         return first_reached(values, self.target, self.metric, batch)
 
     def _give_up(self, t: int) -> None:
-        """End the steps whose mean time exceeds that of a step which has reached the target under every seed."""
+        """End the step sizes that are slower, on average, than one that has reached the target under every seed."""
         reached = np.isfinite(self.rounds)
         ends = np.stack(
             [

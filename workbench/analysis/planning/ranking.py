@@ -1,4 +1,4 @@
-"""Candidates as ranked choices: expected times, intervals, shares of wins, and the parts of a round."""
+"""Candidates as ranked choices: expected times, intervals, shares of wins, and the causes of a round's time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from workbench.analysis.planning.predicting import PREDICTION_SEEDS, Candidate
 from workbench.analysis.planning.profile import ClusterProfile
 from workbench.analysis.planning.targets import Target
 
-MAX_BREAKDOWNS = 10  # max number of schemes whose rounds are split into parts
+MAX_BREAKDOWNS = 10  # max number of schemes whose rounds are split by cause
 
 
 def ranked(cluster: ClusterProfile, found: Sequence[Candidate], aim: Target) -> list[Choice]:
-    """Return choices by expected time. The first choices of the best schemes get the parts of their rounds."""
+    """Return choices by expected time.
+
+    For the first choice of each of the best schemes, its rounds are split by cause.
+    """
     found = sorted(found, key=lambda c: c.mean)
     choices = [_choice(c, aim, sure) for c, sure in zip(found, _wins(found), strict=True)]
     explained = list(dict.fromkeys(c.scheme for c in choices))[:MAX_BREAKDOWNS]

@@ -1,8 +1,8 @@
 """Parameters chosen by trials: a scheme's by the time of a run, an optimiser's by the final loss.
 
 `search` is the search in the paper on sequential gradient coding: every configuration on the same delays, the fastest
-first. `tune` optimises steps as paper 1 does for SGD ("c1 and c2 were numerically optimized"). It does so for all
-schemes of a comparison, so that none wins by a better step.
+first. `tune` optimises step sizes as paper 1 does for SGD ("c1 and c2 were numerically optimized"). It does so for all
+schemes of a comparison, so that none wins by a better step size.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ def tune(
     budget: int | None = None,
     schedules: str | Mapping[str, Any] | Schedule | Iterable[Any] = (),
 ) -> list[Experiment]:
-    """Choose each optimiser's step, and its schedule: least final loss on the experiment's own stragglers.
+    """Choose each optimiser's step size and schedule, by the final loss on the experiment's own stragglers.
 
-    First, every step of the optimiser's grid is tried with every schedule. Then steps near the best are tried, until
-    they are no better or the budget is used up. A coarse grid alone would decide by chance which of two similar schemes
-    wins. The candidates of experiments on the same data share the passes over it, and exact schemes share their
-    results. Schemes whose commits depend on the step are simulated for each candidate. In local SGD, workers and
-    optimiser take the same candidate step, unless `scheme_args.rate` is given.
+    First, every step size of the optimiser's grid is tried with every schedule. Then step sizes near the best are
+    tried, until they are no better or the budget is used up. A coarse grid alone would decide by chance which of two
+    similar schemes wins. The candidates of experiments on the same data share the passes over it, and exact schemes
+    share their results. Schemes whose commits depend on the step size are simulated for each candidate. In local SGD,
+    workers and optimiser take the same candidate step size, unless `scheme_args.rate` is given.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def tune(
     Returns
     -------
     list
-        The experiments with the best step and schedule in `optimiser_args`, and the step of workers in `scheme_args`.
+        The experiments with the best step size and schedule in `optimiser_args`, and that of workers in `scheme_args`.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def _chosen(
 
 
 def _with(e: Experiment, optimiser: Optimiser) -> Experiment:
-    """Return the experiment with an optimiser. If the scheme has `with_step`, its workers take the same step."""
+    """Return the experiment with an optimiser. If the scheme has `with_step`, its workers take the same step size."""
     step = getattr(optimiser, "step", None)
     more = {} if step is None else e.built_scheme.with_step(step)
     return e.replace(
@@ -192,7 +192,7 @@ def _budget(
 def _grid(
     optimiser: Optimiser, smoothness: float, e: Experiment, among: Sequence[Schedule]
 ) -> list[Optimiser]:
-    """Return steps around 1 / smoothness, and smaller ones for gradients of older models, with each schedule."""
+    """Return optimisers with step sizes around 1 / smoothness and each schedule; more steps if gradients are stale."""
     found: list[Optimiser] = [*optimiser.candidates(smoothness)]
     if lag := e.plan.versions - 1:
         found += optimiser.candidates(smoothness / delayed_step(lag))
@@ -228,7 +228,7 @@ def _refined(
 
 
 def _key(optimiser: Optimiser) -> str:
-    """Return an optimiser's parameters as text, rounded, so that equal steps give equal text."""
+    """Return an optimiser's parameters as text, rounded, so that equal step sizes give equal text."""
     numbers = optimiser.model_dump(mode="json").items()
     return repr([(name, f"{x:.9g}" if isinstance(x, float) else x) for name, x in numbers])
 
@@ -238,7 +238,7 @@ def _later(bar: Bar, rounds: int, stage: int, t: int) -> None:
 
 
 def _run(e: Experiment) -> Commits | Experiment:
-    """Return the commits of every round, or the experiment, if these depend on the optimiser.
+    """Return the commits of every round, or the experiment itself if the commits depend on the optimiser.
 
     An exact scheme commits full gradients, mostly at the round's own model.
     """
@@ -251,7 +251,7 @@ def _run(e: Experiment) -> Commits | Experiment:
         arithmetic = Coefficients(e.plan, e.sampler)
         timeline(e, arithmetic, events=False)
         weights, shares = arithmetic.weights, arithmetic.shares
-    # Only the last loss is used.
+    # evaluated only after the last round, because only the last loss is used
     return Commits(e.build_optimiser(), weights, e.plan.sizes, e.rounds, shares)
 
 

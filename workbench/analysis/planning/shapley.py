@@ -18,7 +18,7 @@ Value = TypeVar("Value", float, Array)
 def shapley(factors: Sequence[Factor], value: Callable[[frozenset[Factor]], Value]) -> dict[Factor, Value]:
     """Return how much each factor adds to a value, averaged over all orders of switching the factors on.
 
-    The parts add up to the value with all factors less the value with none. `value` is called once for each subset.
+    The results add up to the value with all factors less the value with none. `value` is called once for each subset.
 
     >>> shapley(["a", "b"], lambda on: 1.0 + 2.0 * ("a" in on) + 4.0 * (len(on) == 2))
     {'a': 4.0, 'b': 2.0}

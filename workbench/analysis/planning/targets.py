@@ -1,17 +1,17 @@
-"""Number of rounds that a scheme needs to reach a loss, at a step chosen for it, simulated on the virtual clock.
+"""Number of rounds that a scheme needs to a loss, with a step size chosen for it, simulated on the virtual clock.
 
 All exact schemes visit the same models, so one set of trajectories is enough for all. The commits of an inexact
-scheme depend on which workers are late, and the requests of an adaptive one on the models. These run on the cluster's
-own delays, over several seeds, on as many of the samples as `effort` allows.
+scheme depend on which workers are late, and the requests of an adaptive one on the models. Both are simulated with the
+cluster's own delays, over several seeds, on as many of the samples as `effort` allows.
 
-Steps are chosen by the same rule for all. Exact schemes use the step among `EXACT_STEPS`, in units of the automatic
-step, that reaches the loss in the fewest rounds. Inexact ones start from that step, times the factor that makes their
-estimate unbiased. (It is N/(N-S) for SGD, which commits the plain sum of N-S of N answers.) They try it times each of
-`INEXACT_STEPS`. In asynchronous schemes, a commit has fewer answers than there are workers. Steps are multiplied by the
-ratio of the two numbers, and rounds are divided by it.
+Step sizes are chosen by the same rule for all. Exact schemes use the step size among `EXACT_STEPS`, in units of the
+automatic one, that reaches the loss in the fewest rounds. Inexact ones start from that step size, times the factor
+that makes their estimate unbiased. (It is N/(N-S) for SGD, which commits the plain sum of N-S of N answers.) They try
+its product with each of `INEXACT_STEPS`. In asynchronous schemes, a commit has fewer answers than there are workers.
+Step sizes are multiplied by the ratio of the two numbers, and rounds are divided by it.
 
-Data dependent schemes cannot share passes over the data, so they try fewer steps. These are `LAZY_STEPS` around the
-best step of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try
+Data dependent schemes cannot share passes over the data, so they try fewer step sizes. These are `LAZY_STEPS` around
+the best one of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try
 `OWN_STEPS` around their `own_step`.
 """
 
@@ -47,34 +47,34 @@ MAX_NUMBERS = 2e10  # max number of data matrix entries that all simulations tog
 NUMBERS_PER_CALL = 5e4
 # number of matrix entries that could be processed in the time of a worker's round on the virtual clock
 NUMBERS_PER_EVENT = 1.5e4
-# steps of exact schemes, as multiples of the automatic step
+# step sizes of exact schemes, as multiples of the automatic one
 EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))
-# steps of inexact schemes, as multiples of the step that makes their estimate unbiased
+# step sizes of inexact schemes, as multiples of the one that makes their estimate unbiased
 INEXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-4, 2))
-LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # steps of data dependent schemes
-# steps of data dependent schemes, if none of `LAZY_STEPS` reaches the loss
+LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # step sizes of data dependent schemes
+# step sizes of data dependent schemes, if none of `LAZY_STEPS` reaches the loss
 SMALL_STEPS = tuple(2.0 ** (-k / 2) for k in range(4, 9))
-# steps of schemes that commit averages of models, as multiples of `Scheme.own_step`
+# step sizes of schemes that commit averages of models, as multiples of `Scheme.own_step`
 OWN_STEPS = tuple(2.0**k for k in range(3, -3, -1))
-STEP_SEEDS = 2  # seeds on which a step is chosen
+STEP_SEEDS = 2  # number of seeds on which a step size is chosen
 MAX_MISSED_SHARE = 0.1  # max share of the seeds that may miss the loss
-MAX_RETRIES = 3  # max retries with smaller steps, if more seeds miss it
+MAX_RETRIES = 3  # max retries with smaller step sizes, if more seeds miss it
 MIN_BATCHES = 4  # min mini-batches of an epoch: with fewer, the noise of gradients is too small
 REFERENCE_SCHEME = "UMW"
 
 
 @dataclass(frozen=True)
 class Target:
-    """Loss or other metric to reach, and the rounds that an exact scheme takes to it, at its best step."""
+    """Loss or other metric to reach, and the rounds that an exact scheme takes to it, with its best step size."""
 
     rounds: int
     longest: int = 0  # max rounds for which an inexact scheme is simulated
     loss: float | None = None  # None: nothing was simulated, and the rounds are the given ones
     samples: int = 0  # number of samples in the simulations
     source: str = "theory: same models as every exact scheme"
-    # best step of exact schemes, as a multiple of the automatic one; None: the experiment's own step
+    # best step size of exact schemes, as a multiple of the automatic one; None: that of the experiment
     times: float | None = None
-    smoothness: float = 1.0  # smoothness of the simulated problem; the automatic step is its inverse
+    smoothness: float = 1.0  # smoothness of the simulated problem; its inverse is the automatic step size
     metric: str = "loss"  # metric of the value in `loss`
 
 
@@ -86,7 +86,7 @@ class RoundsNeeded:
     # (seeds,) ratio of a simulated round's time to a forecast one: below 1 if the forecast is an upper bound
     pace: Array
     optimiser: Optimiser
-    # chosen step, as a multiple of the automatic one; None: the experiment has its own step
+    # chosen step size, as a multiple of the automatic one; None: that of the experiment
     times: float | None
     source: str
 
@@ -101,12 +101,12 @@ def reference(
     metric: str = "loss",
     samples: int | None = None,
 ) -> Target:
-    """Simulate exact schemes: return the target, the step that reaches it, and the number of rounds.
+    """Simulate exact schemes. Return the target, the step size that reaches it, and the number of rounds.
 
-    `wanted`: the target. With None it is the value of the best step after `rounds` rounds, less the share `tolerance`
-    of its change. `tuned`: choose the step, else use the experiment's own. `samples`: number of samples to
-    simulate; None: as many as the effort allows.
-    Raises `SettingError` for an unknown metric, and for a target that is not reached in `rounds` rounds.
+    `wanted`: the target. With None it is the value of the best step size after `rounds` rounds, less the share
+    `tolerance` of its change. `tuned`: choose the step size, else use that of the experiment. `samples`: number of
+    samples to simulate; None: as many as the effort allows. Raises `SettingError` for an unknown metric, and for a
+    target that is not reached in `rounds` rounds.
     """
     exact = e.replace(scheme=REFERENCE_SCHEME, scheme_args={}, rounds=rounds)
     steps = len(EXACT_STEPS) if tuned else 1
@@ -142,9 +142,10 @@ def reference(
 
 
 def centre(e: Experiment, aim: Target) -> float | None:
-    """Return the step with which full gradients reach the target in the fewest rounds.
+    """Return the step size with which full gradients reach the target in the fewest rounds.
 
-    The step is a multiple of the automatic step of the experiment's optimiser. None if no step reaches the target.
+    It is a multiple of the automatic step size of the experiment's optimiser. Return None if no step size reaches the
+    target.
     """
     assert aim.loss is not None
     small = reduced(e.replace(scheme=REFERENCE_SCHEME, scheme_args={}), aim.samples)
@@ -155,7 +156,7 @@ def centre(e: Experiment, aim: Target) -> float | None:
 
 
 def leaves_step_open(e: Experiment) -> bool:
-    """Return whether the step of the experiment's optimiser is not given, so that it can be chosen.
+    """Return whether the step size of the experiment's optimiser is not given, so that it can be chosen.
 
     >>> leaves_step_open(Experiment(optimiser="sgd", optimiser_args={"momentum": 0.9}))
     True
@@ -167,7 +168,7 @@ def leaves_step_open(e: Experiment) -> bool:
 
 
 def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Optimiser:
-    """Return the optimiser with its automatic step multiplied by `times`. With None, it is unchanged."""
+    """Return the optimiser with `times` times its automatic step size. With None, it is unchanged."""
     return optimiser if times is None else optimiser.scaled(times, smoothness)
 
 
@@ -216,7 +217,7 @@ def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
 
 
 def reduced(e: Experiment, samples: int) -> Experiment:
-    """Return the experiment on fewer samples, with workers that take as long as for all of them.
+    """Return the experiment on fewer samples, with workers that take as long as for all samples.
 
     The size of a mini-batch does not change.
     """
@@ -253,7 +254,7 @@ def _gone_through(e: Experiment, samples: int) -> float:
 
 
 def price(e: Experiment, aim: Target) -> tuple[float, float]:
-    """Return the effort (matrix entries) of choosing an inexact scheme's step, and of simulating it under one seed."""
+    """Return the effort (matrix entries) of choosing an inexact scheme's step size, and of one simulation of it."""
     rounds = USUAL_ROUNDS_RATIO * aim.rounds
     numeric, aim = e.built_scheme.numeric, stretched(aim, e)
     steps, seeds = (
@@ -263,7 +264,7 @@ def price(e: Experiment, aim: Target) -> tuple[float, float]:
 
 
 def tried_by(e: Experiment) -> tuple[float, ...]:
-    """Return the steps to try for a data dependent scheme, relative to the central one."""
+    """Return the step sizes to try for a data dependent scheme, relative to the central one."""
     return LAZY_STEPS if e.built_scheme.own_step(1.0) is None else OWN_STEPS
 
 
@@ -275,23 +276,23 @@ def portion(e: Experiment) -> float:
 
 
 def stretched(aim: Target, e: Experiment) -> Target:
-    """Return the target for the same number of answers: more rounds if a commit has fewer answers."""
+    """Return the target with as many rounds as give the same number of answers: more if a commit has fewer answers."""
     rounds, longest = (round(count / portion(e)) for count in (aim.rounds, aim.longest))
     return replace(aim, rounds=rounds, longest=longest)
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Simulations of an inexact scheme to a target, at steps chosen for it.
+    """Simulations of an inexact scheme to a target, with step sizes chosen for it.
 
-    `centre`: step around which others are tried, over the automatic one; None: the experiment's own is used. In all
-    methods, `experiments` are one experiment under several seeds, on the cluster.
+    `centre`: step size around which others are tried, as a multiple of the automatic one. None: the experiment's own
+    is used. In all methods, `experiments` are one experiment under several seeds, on the cluster.
     """
 
     aim: Target
     centre: float | None = None
-    # Results that later calls use again: (seed, rounds) -> simulated commits and times; (seed, step) -> rounds to the
-    # target and their seconds.
+    # Cached results: (seed, rounds) -> simulated commits and times; (seed, step size) -> rounds to the target, and
+    # their seconds.
     played: dict[tuple[int, int], tuple[Coefficients, Timeline]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -300,7 +301,10 @@ class Trials:
     )
 
     def need(self, experiments: Sequence[Experiment], times: float | None = None) -> RoundsNeeded:
-        """Return rounds under every seed, NaN if it misses the target; without `times` the step is chosen first."""
+        """Return the rounds under every seed, NaN if it misses the target.
+
+        Without `times`, the step size is chosen first.
+        """
         small = [reduced(e, self.aim.samples) for e in experiments]
         step = times or (None if self.centre is None else self._chosen(small[:STEP_SEEDS], self.centre))
         for _ in range(MAX_RETRIES):
@@ -326,11 +330,13 @@ class Trials:
         return stepped(e.build_optimiser(), times, self.aim.smoothness)
 
     def _chosen(self, small: Sequence[Experiment], centre: float) -> float:
-        """Return the step with the shortest time to the target, or the smallest step if none reaches it."""
+        """Return the step size with the shortest time to the target, or the smallest one if none reaches it."""
         if small[0].built_scheme.numeric:
             for steps in (tried_by(small[0]), SMALL_STEPS):
                 tried, seconds = [centre * k for k in steps], np.zeros(0)
-                for k in tried:  # a step that takes longer than an earlier one is not simulated to its end
+                for (
+                    k
+                ) in tried:  # a step size that takes longer than an earlier one is not simulated to its end
                     limit = float(np.nanmin([*seconds, np.inf]))
                     seconds = np.append(seconds, self._numeric(small[0], k, limit)[1])
                 if not np.isnan(seconds).all():
@@ -347,7 +353,7 @@ class Trials:
         return min(-(-round(USUAL_ROUNDS_RATIO * self.aim.rounds) // every) * every, self.aim.longest)
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
-        """Return steps around the unbiased one, and mean seconds to the target with each (NaN if a seed misses it)."""
+        """Return step sizes around the unbiased one, and mean seconds to the target (NaN if a seed misses it)."""
         played = [self._played(e, longest) for e in small]
         times = [np.array(timeline.times) for _, timeline in played]
         tried, rounds = self._steps(small, [c for c, _ in played], times)
@@ -355,14 +361,14 @@ class Trials:
         return tried, np.mean(ends, axis=1)
 
     def _played(self, e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
-        """Return the commits of a scheme in `rounds` rounds, and their times. They do not depend on the step."""
+        """Return the commits of a scheme in `rounds` rounds, and their times. They do not depend on the step size."""
         key = e.seed, rounds
         if key not in self.played:
             self.played[key] = _timeline(e, rounds)
         return self.played[key]
 
     def tried(self, experiments: Sequence[Experiment]) -> tuple[list[float], Array]:
-        """Return steps around the unbiased one, and rounds to the target for each step and seed, (steps, seeds).
+        """Return step sizes around the unbiased one, and the rounds to the target for each, (step sizes, seeds).
 
         It is for schemes that are not data dependent. Rounds are NaN if the target is missed.
         """
@@ -379,7 +385,7 @@ class Trials:
         assert self.centre is not None
         e = small[0]
         tried = [self.centre * _unbiasing(e, commits) * k for k in INEXACT_STEPS]
-        if lag := e.plan.versions - 1:  # gradients of older models need smaller steps
+        if lag := e.plan.versions - 1:  # gradients of older models need smaller step sizes
             tried += [k * delayed_step(lag) for k in tried]
         return tried, self._reached(small, tried, commits, times)
 
@@ -390,11 +396,11 @@ class Trials:
         commits: Sequence[Coefficients],
         times: Sequence[Array] = (),
     ) -> Array:
-        """Return rounds to the target for each step and commit sequence, in one pass over the data per round.
+        """Return rounds to the target for each step size and commit sequence, in one pass over the data per round.
 
         Seeds with different mini-batches do not share passes. `times`: ends of the rounds under every seed, s. With
-        them, a step is given up once its mean time must exceed that of a step that reached the target, and its rounds
-        are NaN.
+        them, a step size is given up once its mean time must exceed that of one that reached the target. Its rounds
+        are then NaN.
         """
         race = Race(self._loss, self.aim.metric, np.full((len(steps), len(small)), np.nan), times)
         problems = [e.build_problem() for e in small]
@@ -467,7 +473,7 @@ class Trials:
 
 
 class _Over(Exception):
-    """Signal that a simulation can end."""
+    """Signal that a simulation can end before its last round."""
 
 
 def _timeline(e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:

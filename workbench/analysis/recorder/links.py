@@ -5,15 +5,15 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-# float32 values of a message; messages of a probe, of which the fastest counts
+# number of float32 values of a message, and number of messages of a probe, of which the fastest counts
 MESSAGE_FLOATS, REPEATS = 65536, 5
 
 
 def probe() -> float:
-    """Return the seconds of a 256 KiB message to the next rank and its empty answer, or 0 if there is one rank.
+    """Return the seconds of a 256 KiB message to the next rank and its empty reply, or 0 if there is one rank.
 
     All ranks must call it at the same time. No rank handles two messages at once, so a slow link does not delay another
-    one. The answer of a slow receiver also takes long, so the fastest of several messages counts.
+    one. A slow receiver also replies late, so the fastest of several messages counts.
     """
     import torch
     from torch import distributed
@@ -33,7 +33,7 @@ def probe() -> float:
 
 
 def _turn(rank: int, ranks: int) -> int:
-    """Return the turn in which a rank sends. Neighbours never send in the same turn.
+    """Return the stage of the probe, from 0, in which a rank sends. Neighbours never send in the same stage.
 
     >>> [_turn(rank, 5) for rank in range(5)]
     [0, 1, 0, 1, 2]

@@ -70,7 +70,7 @@ class Timeline:
         self.begin(OPTIMISER)
 
     def optimiser_begins(self) -> None:
-        """Record that the optimiser begins."""
+        """Record that the optimiser begins. During a backward pass, its time counts as backward."""
         self.begin(BACKWARD if self._backward else OPTIMISER)
 
     def enter(self, phase: str) -> None:

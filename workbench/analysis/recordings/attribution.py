@@ -106,7 +106,7 @@ def p_values(
 
 
 def _normal_scores(times: Array) -> Array:
-    """Return normal scores of each worker's ranks over steps, relative to the step's median, without outliers."""
+    """Return normal scores of the order of each worker's times over the steps, relative to the step's median."""
     over = times - np.median(times, axis=1, keepdims=True)
     return np.asarray(norm.ppf((rankdata(over, axis=0) - 0.5) / len(over)))
 

@@ -70,15 +70,15 @@ CHRONIC_MEDIAN_SHARE = 0.5
 
 
 class Culprit(NamedTuple):
-    """Worker, host or component without whose delays steps would be shorter."""
+    """Worker, host or component whose delays make steps longer."""
 
     who: str
     cost: float  # share of the step's time
-    low: float  # limits of its 90 % band, from the recorded steps
+    low: float  # lower limit of its 90 % band, from the recorded steps
     high: float
     chronic: bool  # whether it is late in most steps (of its spells)
     since: Change | None = None  # first step of its first spell; None if late from the first step on
-    what: str = COMPUTE  # cause: or link, waiting, slower core, a layer, or a component of that name
+    what: str = COMPUTE  # cause: compute, link, waiting, slower core, a layer, or a component of that name
     more: float = np.nan  # relative excess of its waiting or computing time over the other workers' median
     spells: tuple[tuple[int, int], ...] = ()  # first and last step of each spell; empty: all steps
 
@@ -160,7 +160,7 @@ def diagnose(
     Parameters
     ----------
     what
-        A recording, a run, or the path of one. A job of ByteDance's kind is modelled operation by operation. Flight
+        A recording, a run, or the path of one. A job in ByteDance's format is modelled operation by operation. Flight
         recorder dumps give a `Hang`, the ranks for which a hanging job waits; summaries of averages give `Averages`.
     seed
         Seed of the draws for bands and p-values.
@@ -214,7 +214,7 @@ def _operations(job: Recording) -> pd.DataFrame | None:
 
 
 def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
-    """Diagnose a recording by the slowest worker of every step, and by what delays answers, if recorded."""
+    """Diagnose a recording by the slowest worker of every step, and by causes that delay answers, if recorded."""
     parts = Phases.of(job)
     times, now = parts.own_seconds, parts.lasting()
     level = FALSE_ALARM_LEVEL / (1 + (len(parts.hosts) > 1))
@@ -234,7 +234,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     for (who, columns), gain in zip(players.items(), share.T, strict=True):
         shared_causes = {cause.what: cause for cause in causes if {*cause.workers} == {*columns}}
         what = parts.why(columns)
-        # this part is named by the cause that was tested
+        # a cause that was not tested is replaced by the one that was
         if what in parts.computing and what not in shared_causes:
             what = next(iter(shared_causes), what)
         if shared_causes:

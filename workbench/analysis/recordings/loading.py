@@ -115,7 +115,7 @@ def load(
     if kind.name != "table" or _place(file.name, kind):  # other tables are files of the user
         facts |= {"where": kind.where, "licence": kind.licence}
     facts |= _notes(rows)
-    name = (file.name or file.resolve().name).split(".")[0]  # of the folder, if the path is "."
+    name = (file.name or file.resolve().name).split(".")[0]  # name of the folder, if the path is "."
     return Recording.of_rows(rows, name, kind.units, **facts)
 
 

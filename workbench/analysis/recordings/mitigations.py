@@ -53,7 +53,7 @@ class Steps:
 
     `link`, `floats` (of a message), `decode_rate` and `transit` (time of a message beyond the latency, as `times`): if
     unknown, messages and decoding take no time. `besides` (steps,): additional time of a step that its scheme's rule
-    does not explain, and that no mitigation changes. `least` (steps,): what the processors need at least for the
+    does not explain, and that no mitigation changes. `least` (steps,): min seconds that the processors need for the
     computing of a step.
     """
 
@@ -115,7 +115,7 @@ def mitigations(
 
     `now` (steps,): seconds of the steps as recorded. `repaired`: other candidates, which were not chosen by the steps.
     """
-    stretch = max(1, round(len(now) ** (1 / 3)))  # keeps bursts together
+    stretch = max(1, round(len(now) ** (1 / 3)))  # steps of a block, so that bursts stay together
     halves = np.arange(len(now)) // stretch % 2 == 0
     found = [_best(list(some), now, halves, rng) for some in (steps.without(), steps.coded())]
     found += [_judged(each, now, rng) for each in repaired]
@@ -126,7 +126,7 @@ def mitigations(
 def _best(
     candidates: list[Candidate], now: Array, halves: NDArray[np.bool_], rng: np.random.Generator
 ) -> Mitigation | None:
-    """Return the fastest candidate on the first half of the steps, evaluated on the second."""
+    """Return the candidate that is the fastest on the steps `halves`, evaluated on the other steps."""
     if not candidates or halves.all():
         return None
     best = min(candidates, key=lambda each: float(each.seconds[halves].sum()))

@@ -53,10 +53,10 @@ class Phases:
     `computing`: computing time by possible cause (see `split`). If it has causes, `phases` lists the excess of waiting
     over its usual value separately. If work differs between workers, times are those with the mean work of a step.
 
-    `probes` (probes, workers): seconds of a message to the next worker, if links were probed.
-    `exchange` (steps,): time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
-    additional time because work differs. `least` (steps,): min time that its processors need. `inner` (steps,
-    workers): the part of own seconds between an exchange in the forward pass and the last exchange of the step.
+    `probes` (probes, workers): seconds of a message to the next worker, if links were probed. `exchange` (steps,):
+    time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,): additional time because
+    work differs. `least` (steps,): min time that its processors need. `inner` (steps, workers): own seconds between an
+    exchange in the forward pass and the last exchange of the step.
     """
 
     names: list[str]
@@ -127,7 +127,7 @@ class Phases:
 
     @property
     def tested(self) -> dict[str, Array]:
-        """Seconds by cause that are tested: all that workers take by themselves, and the parts of their computing."""
+        """Seconds by cause that are tested: all that workers take by themselves, and their computing by cause."""
         return {**self.computing, COMPUTE: self.own_seconds}
 
     def without(self, cause: Cause) -> Array:
@@ -190,7 +190,10 @@ class Phases:
         return found
 
     def repaired(self, even: Array) -> Array:
-        """Return the seconds of every step if its workers took `even`, at least the time that its processors need."""
+        """Return the seconds of every step if its workers took `even` seconds.
+
+        Workers take at least the time that their processors need.
+        """
         return np.minimum(np.maximum(even + self.exchange, self.least), self.lasting())
 
     def shares(self, over: Array, even: Array) -> tuple[Array, Array, Array]:
@@ -215,8 +218,8 @@ class Phases:
         """Return the cause of some workers' lateness: the phase in which they exceed the median most.
 
         The cause is a layer if it explains most of the additional computing. If all layers were slower by the same
-        factor, the other layers would have their part of the additional time. The layer must explain more than half of
-        the time beyond that.
+        factor, the other layers would have their share of the additional time. The layer must explain more than half
+        of the time beyond that.
         """
         over = {what: float(excess_over_median(times)[:, who].mean()) for what, times in self.phases.items()}
         layers = {what: over.pop(what) for what in self.phases if what not in (COMPUTE, WAITING, LINK)}
@@ -231,12 +234,16 @@ class Phases:
 
 
 def _in_parts(seconds: Array, inner: Array) -> Array:
-    """Return the seconds of the slowest worker before the exchange in the forward pass plus after it, (steps,)."""
+    """Return the seconds of a step that has an exchange in its forward pass, (steps,).
+
+    They are the sum of the slowest worker's seconds before the exchange and of the slowest worker's seconds after
+    it.
+    """
     return np.asarray(inner.max(axis=1) + (seconds - inner).max(axis=1))
 
 
 def layer_name(phase: str) -> str:
-    """Return the name of a part of the computing: "layer NAME", or that of a phase of a training step.
+    """Return the name of a phase of computing: "layer NAME", or that of a phase of a training step.
 
     >>> layer_name("compute: encoder"), layer_name("compute: backward")
     ('layer encoder', 'the backward pass')

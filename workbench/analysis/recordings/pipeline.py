@@ -111,7 +111,10 @@ class Pipeline:
         return found
 
     def alone(self, operations: pd.DataFrame) -> pd.Series[float]:
-        """Return the durations of the rows of its source table. Those of transfers exclude the wait for others."""
+        """Return the duration of each row of `operations`, the source table.
+
+        Those of transfers exclude the wait for others.
+        """
         found = pd.Series(0.0, index=operations.index)
         table = operations.sort_values(["step", "dp_rank"], kind="stable")
         for named, rows in table.groupby(["optype", "seq_id", "stage"], observed=True):

@@ -38,7 +38,7 @@ class Cause(NamedTuple):
 
 
 COMPUTE, LINK = "compute", "link"
-# parts of the computing time that are distinguished if processor times are known
+# causes of computing time that are distinguished if processor times are known
 WAITING, SLOWER = "waiting", "slower core"
 PORT, DECODING = Cause("port", name="the port"), Cause("decoding", name="decoding")
 
@@ -48,8 +48,8 @@ class Rounds:
     """Rounds of one run, and the rule of its scheme. Arrays are (rounds, workers) unless stated otherwise.
 
     `seconds`: computing times. `transit`: time of answers on their way to a port, without the link's latency. `late`:
-    whether work was interrupted. `lasted`: real duration of the rounds, (rounds,). `processor`: the part of `seconds`
-    in which a worker had a processor; None if unknown.
+    whether work was interrupted. `lasted`: real duration of the rounds, (rounds,). `processor`: seconds of these in
+    which a worker had a processor; None if unknown.
     """
 
     trace: Trace
@@ -105,7 +105,10 @@ class Rounds:
         return None if is_real(self.trace) else self.trace.experiment.decode_rate
 
     def lasting(self, causes: Iterable[Cause] = ()) -> Array:
-        """Return the seconds of rounds without these causes: workers and links like the median, port, decoding free."""
+        """Return the seconds of rounds without these causes.
+
+        Their workers and links are then like the median; port and decoding take no time.
+        """
         gone = set(causes)
         seconds = self.seconds
         for what, times in self.computing.items():
@@ -139,7 +142,7 @@ class Rounds:
 def split(seconds: Array, processor: Array | None) -> dict[str, Array]:
     """Return computing seconds by possible cause: waiting for a processor, work of the processor, and both together.
 
-    In each of the first two, the other part has its usual value. All have the shape of `seconds`. If the processor's
+    In each of the first two, the other one has its usual value. All have the shape of `seconds`. If the processor's
     time is unknown, only the whole is returned.
 
     >>> split(np.array([[2.0, 6.0]]), np.array([[1.0, 1.5]]))["waiting"].tolist()

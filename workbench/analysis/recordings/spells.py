@@ -1,6 +1,6 @@
 """Spells of lateness: tests whether a worker is late in consecutive steps by more than chance, and in which steps.
 
-The test compares the ranks of all times, so that it needs no delay model. Autocorrelation is estimated from the other
+The test uses only the order of all times, so that it needs no delay model. Autocorrelation is estimated from the other
 workers.
 """
 
@@ -38,7 +38,8 @@ PRIOR_GAPS = 6  # prior weight of the expected size of gaps, as a number of gaps
 MAX_SPACINGS = 20  # max number of gaps below a gap, from which its expected size is estimated
 # min share of late steps for a spell that has ended, with many workers and with few
 ENDED_SHARE, ENDED_SHARE_FEW = 0.2, 0.25
-FEW_WORKERS = 6  # up to this number of workers, other workers may have no burst by chance
+# up to this number of workers, ENDED_SHARE_FEW is used, because the others may by chance have had no burst
+FEW_WORKERS = 6
 # a window up to the end is preferred if it has at least this share of the largest statistic
 NEAR_MAXIMUM_SHARE = 0.9
 
@@ -46,7 +47,7 @@ NEAR_MAXIMUM_SHARE = 0.9
 def spell_p_values(times: Array, parts: Array | None = None, members: Sequence[Sequence[int]] = ()) -> Array:
     """Return a p-value for each worker: is it late in a spell of steps, of any length and place?
 
-    `times`: (steps, workers). `parts`, `members`: if a column is a host, the times of its workers and their places
+    `times`: (steps, workers). `parts`, `members`: if a column is a host, the times of its workers and their columns
     there.
 
     The statistic is a likelihood ratio of ranks, averaged over all spells and six alternatives (Lehmann's). Spells up
@@ -139,7 +140,10 @@ def variance_inflation(series: Array) -> float:
 
 
 def _wave_levels(series: Array) -> tuple[Array, Array]:
-    """Return mean powers of the lowest 1, 2, ... frequencies, relative to that of all, and these numbers."""
+    """Return the mean powers of the lowest 1, 2, ... frequencies, relative to that of all.
+
+    The second array has the number of terms of each mean.
+    """
     power = (dct(series - series.mean(axis=0), norm="ortho", axis=0)[1:] ** 2).sum(axis=1)
     if power.sum() <= 1e-18 * (series**2).sum():
         return np.ones(len(power)), np.full(len(power), np.inf)
@@ -208,9 +212,10 @@ def burst_p_value(late: NDArray[np.bool_], length: int) -> float:
 def late_spells(times: Array, memory: float = 1.0) -> list[tuple[int, int]]:
     """Return the spells of a worker's lateness: first step and step after the last. The first one is the onset.
 
-    `times`: logarithms of its times over the others' usual one, (steps,). `memory`: factor by which autocorrelation
-    inflates the variance of a mean. Viterbi's algorithm decides which steps are late: the likelihood of two levels,
-    with a penalty for each change, is largest. Without spells the worker is late in single steps, or never.
+    `times`: logarithms of the worker's times divided by the others' usual time, (steps,). `memory`: factor by which
+    autocorrelation inflates the variance of a mean. Viterbi's algorithm chooses the late steps that maximise the
+    likelihood of two levels, with a penalty for each change. Without spells the worker is late in single steps, or
+    never.
 
     >>> late_spells(np.repeat([0.0, 1.0, 0.0], [30, 20, 40]) + 0.1 * np.sin(np.arange(90)))
     [(30, 50)]

@@ -24,7 +24,9 @@ def suspects(
     level: float,
     rng: np.random.Generator,
 ) -> list[Cause]:
-    """Return hosts, and workers of other hosts, that are significantly late: first by waiting, then by the rest.
+    """Return hosts, and workers of other hosts, that are significantly late.
+
+    First waiting is tested, then the rest of their computing.
 
     Waiting times always differ by about a tenth, because of how a machine assigns its cores. This is not reported.
     """

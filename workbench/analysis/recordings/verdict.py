@@ -12,7 +12,7 @@ from workbench.core.base.reading import read_text
 
 
 class Late(Protocol):
-    """What the card shows of a worker, host or component that costs time; see `diagnosis.Culprit`."""
+    """Worker, host or component that costs time, as the card needs it; see `diagnosis.Culprit`."""
 
     @property
     def who(self) -> str:
@@ -44,7 +44,7 @@ class Late(Protocol):
 
 
 class Found(Protocol):
-    """What the card shows of a diagnosis; see `diagnosis.Diagnosis`."""
+    """Diagnosis as the card needs it; see `diagnosis.Diagnosis`."""
 
     @property
     def culprits(self) -> Sequence[Late]:
@@ -68,7 +68,7 @@ class Found(Protocol):
 
     @property
     def mitigations(self) -> Sequence[Any] | None:
-        """What would help, the best first; None: unknown."""
+        """Mitigations, the best first; None: unknown."""
 
 
 class Fact(NamedTuple):

@@ -198,7 +198,7 @@ class Row:
 
 
 def read(place: Place, target: float | None = None, metric: str = "loss") -> Row:
-    """Read one run, or only the settings of an unfinished one. With a target, also when it was reached."""
+    """Read one run, or only the settings of an unfinished one. With a target, the row also has when it was reached."""
     about = RunNotes.read(place.about)
     notes = {**asdict(about), "tags": ", ".join(about.tags)}
     try:

@@ -104,7 +104,7 @@ def run_names(folder: Path) -> list[str]:
 
 
 def attempts(folder: Path) -> dict[str, Status]:
-    """Return the status of the last attempt of each run that engines have begun and not completed, by name."""
+    """Return the status of the last attempt of each run that was begun and not completed, by the run's name."""
     found: dict[str, tuple[float, Status]] = {}
     for path in (folder / ATTEMPTS).glob(f"*/*/{STATUS}"):
         name = path.parent.name

@@ -212,7 +212,7 @@ def runs(
     folder
         Folder of a sweep, or one above several.
     target, metric
-        Add the columns time_to (s) and rounds_to: when the metric was first at or below the target.
+        Add the columns time_to (s) and rounds_to: when the metric first was at the target, as in `Trace.time_to`.
     progress
         Show a bar with the remaining time if reading takes over a second, in a notebook or a terminal.
 

@@ -1,4 +1,4 @@
-"""Arguments of the wrong type to public functions: an error of one sentence in place of a traceback."""
+"""Arguments of the wrong type to public functions cause an error of one sentence."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -44,7 +44,7 @@ def kinds_checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _misfit(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> str:
-    """Return the message for the first argument of the wrong type, or empty if all fit, or if their number is wrong."""
+    """Return the message for the first argument of the wrong type, or "" if all fit or their number is wrong."""
     parameters = signature(function)
     try:
         given = parameters.bind(*args, **named).arguments

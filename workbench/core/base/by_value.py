@@ -2,8 +2,8 @@
 
 They are sent from a user's kernel only to ranks and kernels of the same user.
 
-They are part of a task's description, or are in a private folder until they are received. No saved file contains
-pickled classes: a run folder has their source.
+They are a field of a task, or are in a private folder until they are received. No saved file contains pickled classes,
+since a run folder has their source.
 """
 
 import base64
@@ -77,7 +77,7 @@ def _source(cls: Any) -> Source | None:
 
 @contextmanager
 def _by_value(classes: Sequence[Any]) -> Iterator[None]:
-    """Pickle modules of user files by value within the block, because other processes cannot import them."""
+    """Let modules of user files be pickled by value within the block, because other processes cannot import them."""
     import cloudpickle
 
     loose = [module for module in list(sys.modules.values()) if _loose(module, classes)]

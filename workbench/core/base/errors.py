@@ -110,7 +110,7 @@ class Deadlock(RunError):
 
 
 class Diverged(RunError):
-    """Error: the model is no longer finite, because steps were too large."""
+    """Error: the model is no longer finite, because step sizes were too large."""
 
     def __init__(self, round: int) -> None:
         super().__init__(f"round {round}: the model is no longer finite; take a smaller step")
@@ -118,7 +118,7 @@ class Diverged(RunError):
 
 
 class ClusterError(RunError):
-    """Error: the processes of a run cannot be started, or have ended. The message has the host and what to do.
+    """Error: the processes of a run cannot be started, or have ended. The message has the host and advice.
 
     >>> issubclass(ClusterError, RunError)
     True

@@ -1,7 +1,7 @@
 """Atomic writing of files and folders, and hashes of the files in a folder.
 
 The hashes are in a file that `sha256sum -c` can read. A file that was changed later is refused, with its name in the
-message. A folder without hashes is accepted, unless the version in its run.json writes hashes.
+message. A folder without hashes is accepted, unless it was written by a version of the package that writes hashes.
 """
 
 import errno
@@ -231,7 +231,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-SUMS, WRITER = "SHA256SUMS", "run.json"  # file of hashes; file that contains the version which wrote a folder
+SUMS, WRITER = "SHA256SUMS", "run.json"  # file of hashes, and file with the version that wrote a folder
 FIRST_WITH_SUMS = 1  # first major version that writes hashes to every folder
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\n]+)\n")
 

@@ -79,7 +79,7 @@ def spelled_as_before(value: Any) -> Any:
 
 
 def without_unused(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an experiment's fields without empty ones that version 1.0 does not have.
+    """Return an experiment's fields without those that are empty and that version 1.0 does not have.
 
     Notebooks and keys of runs from version 1.0 then still match.
 
@@ -90,7 +90,7 @@ def without_unused(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(field: str, value: Any, names: Mapping[str, str]) -> Any:
-    """Return the value of a field. The names in a scheme's parameters are replaced."""
+    """Return the value of a field. In a scheme's parameters, old names are replaced."""
     if field != "scheme_args" or not isinstance(value, Mapping):
         return value
     return {names.get(key, key): content for key, content in value.items()}

@@ -66,7 +66,7 @@ def loaded(point: EntryPoint) -> Any:
 
 
 def registered(group: str, name: str) -> Any:
-    """Return the object that a higher layer or another package has registered under a name, such as a widget.
+    """Return an object, such as a widget, that a higher layer or another package has registered under a name.
 
     Raises `SettingError` if nothing is registered, or the object cannot be loaded.
     """

@@ -124,9 +124,9 @@ class Settings(BaseModel, metaclass=Described):
     @model_validator(mode="before")
     @classmethod
     def _as_it_is(cls, data: Any) -> Any:
-        """Refuse values of other types, which pydantic would convert:
+        """Refuse values of other types, which pydantic would convert.
 
-        "2", True and 2.0 are errors for a whole number.
+        For example, "2", True and 2.0 are errors for a whole number.
         """
         for name, value in data.items() if isinstance(data, dict) else ():
             field = cls.model_fields.get(name)
@@ -171,7 +171,8 @@ class Settings(BaseModel, metaclass=Described):
     @classmethod
     def fields(cls) -> list[dict[str, Any]]:
         """Describe every field as a plain dict: name, type, default, unit, range, choices, description."""
-        properties = _PROPERTIES.get(cls)  # pydantic needs milliseconds for them, and a slider waits
+        # cached, because pydantic needs milliseconds for them, and a slider waits
+        properties = _PROPERTIES.get(cls)
         if properties is None:
             properties = _PROPERTIES[cls] = cls.model_json_schema()["properties"]
         return [{"name": name, **deepcopy(spec)} for name, spec in properties.items()]
@@ -329,7 +330,7 @@ def unknown_name(field: str, value: object, known: Mapping[str, object] | list[s
 
 
 def _close(word: str, known: Iterable[str]) -> list[str]:
-    """Return a list with the known name that is most similar to a word, in upper or lower case, or empty if none is."""
+    """Return a list with the known name that is most similar to a word, ignoring case, or an empty list."""
     names = {name.casefold(): name for name in known}
     return [names[found] for found in get_close_matches(word.casefold(), names, n=1)]
 

@@ -306,7 +306,10 @@ def _value_text(name: str, value: Any) -> list[str]:
 
 
 def _nested_text(value: Any, deep: int = 0) -> str | None:
-    """Return text that identifies a value: its repr, or the hash of an array. Return None for other types."""
+    """Return text that identifies a value, or None for a type that cannot be compared.
+
+    Numbers, texts and settings give their repr, arrays a hash, and containers the texts of their items.
+    """
     if isinstance(value, np.ndarray | np.generic):
         digest = sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
         return None if value.dtype == object else f"array {value.shape} of {value.dtype}, {digest}"

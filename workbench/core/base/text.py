@@ -1,4 +1,4 @@
-"""Reading and writing of YAML and JSON. In YAML, 1e-3 is a number, and no and 1:30 are text.
+"""Reading and writing of YAML and JSON. In YAML, 1e-3 is a number, and "no" and "1:30" without quotes are text.
 
 All YAML and JSON that a person may have written is read here: files, form fields and options of the command line. Text
 with aliases that would expand to more than the memory is rejected before it is expanded. NumPy values are converted to
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from yaml import YAMLError as YAMLError  # imported from here by other modules
+from yaml import YAMLError as YAMLError  # other modules import it from here
 
 from workbench.core.base import reading
 from workbench.core.base.arguments import fits

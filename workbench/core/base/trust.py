@@ -1,4 +1,4 @@
-"""Limits on user-defined code that a file names. Reading the file runs no such code, and running it only trusted code.
+"""Limits on user-defined code that a file names. Reading the file runs no such code. Running it runs only trusted code.
 
 A file may name code: a class of a user file ("mine.py:Half"), or a function of a module ("os:abort"). Within
 `limited`, such a name is resolved only if this process has run the code already, or if the hash of its source is

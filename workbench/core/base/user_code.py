@@ -303,7 +303,7 @@ def _imported_by(tree: ast.Module) -> Iterator[str]:
 
 
 def _own_files(top: str) -> list[Path]:
-    """Return the files of a module or package; none if it is installed or the workbench."""
+    """Return the files of a module or package, or none if it is installed or part of the workbench."""
     if not top.isidentifier() or top == "workbench":
         return []
     spec = None

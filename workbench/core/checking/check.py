@@ -139,7 +139,7 @@ def check(
         return Checked(name, (row,))
     label = repr(name) if isinstance(what, str) else name
     with warnings.catch_warnings():
-        # warnings about diverging steps and lost digits are ignored, because the properties test their consequences
+        # warnings about divergence and lost digits are ignored, because the properties test their consequences
         warnings.simplefilter("ignore")
         rows = [run_property(each, kind.subject, kind.draw, label, seed, examples) for each in properties]
     return Checked(name, tuple(rows))

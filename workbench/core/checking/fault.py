@@ -1,4 +1,7 @@
-"""Properties of faults: they are reproducible, and settings come back from JSON. Each case is a short simulated run."""
+"""Properties of faults: they are reproducible, and JSON does not change their settings.
+
+Each case is a short simulated run.
+"""
 
 from typing import Any
 

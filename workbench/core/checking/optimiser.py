@@ -1,4 +1,4 @@
-"""Properties of optimisers: `update` is pure, the state can be saved, and the loss decreases."""
+"""Properties of optimisers: `update` has no side effects, the state can be saved, and the loss decreases."""
 
 from copy import deepcopy
 from typing import Any
@@ -58,7 +58,7 @@ def state_kept(optimiser: Optimiser, case: Case) -> None:
 
 
 def descends(optimiser: Optimiser, case: Case) -> None:
-    """Check that the loss of least squares decreases, with the given step or with one of the candidates."""
+    """Check that the loss of least squares decreases, with the given step size or with one of the candidates."""
     problem = _bowl(case["seed"])
     start = problem.evaluate([Request(problem.start(), gradient=False)])[0].loss
     tried = [optimiser, *optimiser.candidates(problem.smoothness())]

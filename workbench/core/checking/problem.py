@@ -9,7 +9,7 @@ from workbench.core.base.types import Array
 from workbench.core.checking.property import Case, Property, PropertyFailed
 from workbench.core.problems.base import Problem, Request
 
-RELATIVE_DIFFERENCE_STEP = 1e-5  # step of finite differences, relative to the norm of the model
+RELATIVE_DIFFERENCE_STEP = 1e-5  # distance of finite differences, relative to the norm of the model
 MAX_RELATIVE_GRADIENT_ERROR = 1e-8  # maximum error of a gradient, relative to its largest component
 
 

@@ -1,4 +1,4 @@
-"""Properties of the contract: a statement, a test that drawn cases must pass, and where the property does not apply."""
+"""Properties of the contract: a statement, a test that drawn cases must pass, and exceptions."""
 
 import math
 import time

@@ -289,7 +289,7 @@ def plan_of(args: ProblemArgs) -> Plan:
 def _sampled(cls: Class) -> str:
     """Return why commits cannot be compared, or "".
 
-    They cannot if the scheme is inexact and has no weights of parts.
+    They cannot be compared if the scheme is inexact and has no weights of parts.
     """
     return _carries_numbers(cls) if not cls.exact else ""
 

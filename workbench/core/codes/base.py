@@ -31,7 +31,10 @@ class Decoding(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Rows that decode without others. Every solution over all of these rows is `particular + c @ null`."""
+    """Set of rows of a code that suffices to decode.
+
+    The vectors of decoding weights of these rows are `particular + c @ null`, for any c.
+    """
 
     rows: NDArray[np.int64]  # (r,)
     particular: Array  # (m, r)
@@ -55,8 +58,8 @@ class GradientCode:
     """
 
     matrix: Array  # (messages, parts); a code with several coordinates per message: (messages, parts * m)
-    stragglers: int  # number of any missing rows that are tolerated
-    # weighted sum of the rows to reach: (columns,) or (m, columns); None = all ones
+    stragglers: int  # number of missing rows that are tolerated, whichever they are
+    # what the weighted sum of the rows should be: (columns,) or (m, columns); None = all ones
     target: Array | None = None
     spans: tuple[Span, ...] = ()
     instead: str = field(default="fewer stragglers", repr=False)  # what a warning recommends instead, as text

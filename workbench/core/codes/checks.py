@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def remembered(make: Callable[P, R]) -> Callable[P, R]:
-    """Cache the newest 32 codes, up to `MAX_CACHE_BYTES`. Refuse arguments of another type than annotated.
+    """Return `make` with a cache of 32 codes and `MAX_CACHE_BYTES`, and with a check of the types of its arguments.
 
     >>> remembered(lambda workers: workers)(3)
     3
@@ -66,7 +66,7 @@ def kinds_fit(make: Callable[..., object], args: tuple[Any, ...], named: dict[st
 def between(field: str, value: float, low: float, high: float, why: str) -> None:
     """Raise `SettingError` for a value outside low to high.
 
-    >>> between("load", 3, 1, 4, "a worker holds some of the 4 parts")
+    >>> between("load", 3, 1, 4, "a worker stores some of the 4 parts")
     """
     if not low <= value <= high:
         near = f", the nearest is {low if value < low else high}" if low < high else ""

@@ -5,9 +5,10 @@ There are two constructions. `stable`, the default, loses few digits:
 * If s+1 divides n, B is the 0/1 matrix of the windows. The workers c, c+(s+1), c+2(s+1), ... tile the parts, so
   each of these s+1 classes decodes with weights 1. With s missing workers, one class is still complete.
 * If g = gcd(n, s+1) > 1, g neighbouring parts count as one, and workers in steps of g form a class. Each of the g
-classes is a cyclic code (n/g, (s+1)/g - 1). A class fails only if (s+1)/g of its workers are missing. All classes fail
-only if s+1 workers are missing, so one class decodes. That leaves systems of (s+1)/g - 1 unknowns instead of s. * If n
-and s+1 have no common factor, the code is designed from the decoder's side: see `workbench.core.codes.dual`.
+  classes is a cyclic code (n/g, (s+1)/g - 1). A class fails only if (s+1)/g of its workers are missing. All classes
+  fail only if s+1 workers are missing, so one class decodes. That leaves systems of (s+1)/g - 1 unknowns instead of
+  s.
+* If n and s+1 have no common factor, the code is designed from the decoder's side: see `workbench.core.codes.dual`.
 
 `tandon` is the matrix of the textbook (Tandon et al. 2017, Algorithms 1 and 2).
 """

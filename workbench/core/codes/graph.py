@@ -45,11 +45,11 @@ class GraphCode:
         """Return the sum of the best weights of these answers for each part, (parts,).
 
         In a component of the surviving graph with an odd cycle, the sum is 1. A bipartite component has l vertices on
-        one side and r on the other. There the sum is 1 - (l - r) / (l + r) on the first side, and 1 + (l - r) / (l + r)
-        on the other. Both cases follow from the double cover. For each edge between u and v, it has one from u to the
-        copy of v and one from v to the copy of u. In the double cover, a bipartite component is two components, and one
-        with an odd cycle is one. All sums are 2 c / (o + c), where the component of a vertex has o originals and c
-        copies.
+        one side and r on the other. There the sum is 1 - (l - r) / (l + r) on the first side, and 1 + (l - r) / (l +
+        r) on the other. Both cases follow from the double cover. For each edge between u and v, the cover has an edge
+        from u to the copy of v and an edge from v to the copy of u. In the double cover, a bipartite component is two
+        components, and one with an odd cycle is one. All sums are 2 c / (o + c), where the component of a vertex has o
+        originals and c copies.
         """
         from scipy.sparse import coo_array  # here, so that importing the workbench stays quick
         from scipy.sparse.csgraph import connected_components
@@ -65,7 +65,7 @@ class GraphCode:
     def decode(self, answered: tuple[int, ...]) -> Decoding:
         """Return least-squares weights of these answers.
 
-        The time is linear in the graph, times the logarithm of its depth.
+        The time is linear in the size of the graph, times the logarithm of its depth.
         """
         rows = np.asarray(answered, dtype=np.int64)
         totals = self.totals(rows)
@@ -76,8 +76,8 @@ def _edge_weights(edges: Ints, totals: Array) -> Array:
     """Return weights of the edges whose sum at each vertex is its total, from the leaves of a spanning forest upwards.
 
     A tree edge gets the rest that its lower vertex still needs. The root is then left with the alternating sum of the
-    totals below. In a bipartite component that is 0. Otherwise one edge that closes an odd cycle gets half of it
-    first.
+    totals below. In a bipartite component this sum is 0. In any other component, one edge that closes an odd cycle
+    gets half of this sum first.
     """
     forest, up, depth = _forest(edges, len(totals))
     sign = 1.0 - 2.0 * (depth % 2)

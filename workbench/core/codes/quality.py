@@ -99,7 +99,9 @@ def lost(
     rng: Generator | None = None,
     dtype: DTypeLike = np.float64,
 ) -> float:
-    """Return how many decimal digits decoding may lose: the larger loss by the size of the weights and by the residual.
+    """Return how many decimal digits decoding may lose, by the larger of two errors.
+
+    They come from the size of the weights, and from the residual.
 
     It evaluates random survivor sets, runs of neighbouring missing rows, and every k-th row missing. Of a large code
     only a few sets of each kind are evaluated. P(size > x) ~ C/x for random sets (see `codes.dual`). So the largest

@@ -90,8 +90,8 @@ def ye_abbe(
     There are four constructions. "polynomial" is section 3 of the paper, with nodes +-(1 + i/2). "gaussian" is the
     paper's alternative for many workers, with a random V. "stable" takes evenly spread Fourier vectors for V: see
     `workbench.core.codes.dual`. "auto" uses polynomials while their worst condition number is below 1e8, else "stable".
-    A load above s + m makes a code for load - m stragglers, of which only s are used. Additional answers make the
-    weights smaller.
+    With a load above s + m, the code tolerates load - m stragglers. At most s may be late, and the additional answers
+    make the weights smaller.
 
     >>> code = ye_abbe(5, load=3, stragglers=1, reduction=2)
     >>> gradients = np.arange(5 * 3.0).reshape(5, 3)

@@ -3,8 +3,8 @@
 The measured times give a forecast of each round for each candidate, because a worker's seconds do not depend on the
 scheme. All candidates are therefore compared on the same rounds ("full information"). An expert follows the candidate
 that was the fastest over the last H rounds. It changes only to a candidate that is faster by more than the noise of
-these rounds and the cost of the move. There is one expert for each of some H. The expert with the longest history uses
-all rounds, and so follows the best fixed choice.
+these rounds and the cost of the move. There are several experts, each with its own H. The expert with the longest
+history uses all rounds, and so follows the best fixed choice.
 
 The time of each expert is that of a run that follows it from the start, with the cost of its changes. The run follows
 the expert that would have been the fastest so far. Each change of expert therefore costs at most a margin, compared
@@ -227,7 +227,7 @@ class AdaptiveController:
         self.began: dict[int, tuple[float, float]] = {}  # round -> its start and end, s
         self.free = 0.0  # when the last message had passed the port, s
         self.costs: list[Array] = []  # for each round: forecast times of all candidates, s
-        # of the run's own rounds: forecast time, s, and gradient committed, in full gradients
+        # sums over the run's own rounds: forecast times, s, and committed gradients, in full gradients
         self.spent = self.got = 0.0
         self.left: int | None = None  # index of the candidate that was used before the last change
         self.loss = self.lost = 0.0  # certain loss of time by the last change, and by all before it, s
@@ -352,7 +352,7 @@ class AdaptiveController:
         if self.lost + max(self.loss, 0.0) > EXPLORATION_SHARE * self.elapsed:
             self.heard = self.experts[
                 -1
-            ]  # that with the longest history, as the exploration budget is used up
+            ]  # only the expert with the longest history, as the exploration budget is used up
         to = self.heard.at
         if to == self.at:
             return None

@@ -1,8 +1,8 @@
-"""Mini-batches that every rank can compute without messages: the samples of a batch follow from the seed and the job.
+"""Mini-batches that every rank can compute without messages: its samples follow from the seed and the job.
 
-A batch is a set of samples of the data set. All workers that store a part therefore use the same samples of it. By
-linearity, the commit of an exact code is the gradient of the batch. An approximate code commits the same weights of
-parts as without batches.
+A job is the number of the commit that a gradient is for. A batch is a set of samples of the data set. All workers that
+store a part therefore use the same samples of it. By linearity, the commit of an exact code is the gradient of the
+batch. An approximate code commits the same weights of parts as without batches.
 
 The data set is cut into strata of consecutive samples, one for each sample of a batch. A batch takes one sample from
 each stratum. Each epoch permutes the strata again, so that an epoch contains every sample once.

@@ -4,10 +4,10 @@ t = latency + bytes / bandwidth (Hockney). The latency is the time on the wire. 
 port, which takes one message at a time (paper 1, section III-C), while the receiver can compute.
 
 Links may differ by worker. A worker's link is the one to its parent, and in a ring the one to the next worker. It
-charges what the worker sends, and the models that the worker receives if `downloads` is set. What a link adds to the
-common latency is drawn, or constant, for each round and worker. `DelayStream.sending` returns it with the sending times
-of the delay model, so that all engines and forecasts treat both alike. `DelayStream.receiving` returns what is drawn
-for the models. A model that arrives after a newer one is dropped.
+times what the worker sends, and also the models that the worker receives if `downloads` is set. The time that a link
+adds to the common latency is drawn, or constant, for each round and worker. `DelayStream.sending` returns it with the
+sending times of the delay model, so that all engines and forecasts treat both alike. `DelayStream.receiving` returns
+the time that is drawn for the models. A model that arrives after a newer one is dropped.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class Link(Settings):
     def attach(self, stream: DelayStream, seed: int, first: int = 0) -> DelayStream:
         """Add the delays of messages to a run's delays, and return these.
 
-        `first`: rounds that the same workers ran before.
+        `first`: number of rounds that the same workers ran before.
         """
         stream.transit = self.transit(seed, stream.workers, first)
         stream.download = self.download(seed, stream.workers, first)
@@ -303,7 +303,7 @@ class Link(Settings):
     def _streams(
         self, name: str, number: int, seed: int, workers: int, first: int
     ) -> list[tuple[NDArray[np.int64], DelayStream]]:
-        """Return the delay models of the field `name` as streams, each with the workers that it counts for."""
+        """Return the delay models of the field `name` as streams, each with the workers that it applies to."""
         models = {k: m for k, m in enumerate([self, *self.groups]) if getattr(m, name) is not None}
         place = np.zeros(workers, dtype=int)
         for k, group in enumerate(self.groups, 1):

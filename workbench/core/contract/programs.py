@@ -155,7 +155,7 @@ def tolerant_answers(
 
     If the late children may not be dropped, wait for all. `follows(late)`: returns whether the parent can continue
     without the late children. Return the values of the children that are not late, by rank, and the late ranks. Raises
-    `QuorumLost` if no missing child will answer, and they may not be dropped.
+    `QuorumLost` if no missing child will answer, and the missing ones may not be dropped.
     """
     got: dict[int, dict[int, Any]] = {rank: {} for rank in node.children}
     start, until, late = node.clock(), None, frozenset(node.children)

@@ -2,21 +2,17 @@
 
 A scheme is a frozen set of parameters with two methods. `plan` returns data: the allocation of parts with their
 coefficients, and which ranks communicate. `program` returns a generator: the behaviour of one node. A program performs
-no input or output. It yields effects, and an engine answers them:
+no input or output. It yields effects, and an engine returns their results:
 
-========== ==================================================== ==================================
-effect     meaning                                              answer
-========== ==================================================== ==================================
-Compute    coded partial gradient of some work at a model       the value, or None if pre-empted
-Send       send a message; it is buffered and never blocks      None
-Recv       oldest waiting message that matches                  the message, or None at `until`
-Close      drop messages of a kind from before a round          None (the port refuses them)
-Decode     the node combines that many floats                   None (takes time with `decode_rate`)
-AllReduce  sum over all workers, by the ring                    the sum
-Commit     a gradient estimate is ready                         the updated model
-Hold       a fault: the node does nothing for some seconds      None
-Crash      a fault: the node dies                               never
-========== ==================================================== ==================================
+========== ==================================================== ================================== effect     meaning
+result ========== ==================================================== ================================== Compute
+coded partial gradient of some work at a model       the value, or None if pre-empted Send       send a message; it is
+buffered and never blocks      None Recv       oldest waiting message that matches                  the message, or
+None at `until` Close      drop messages of a kind from before a round          None (the port refuses them) Decode
+the node combines that many floats                   None (takes time with `decode_rate`) AllReduce  sum over all
+workers, by the ring                    the sum Commit     a gradient estimate is ready                         the
+updated model Hold       a fault: the node does nothing for some seconds      None Crash      a fault: the node dies
+never ========== ==================================================== ==================================
 
 A match is data, not a function: `{kind: first round that still counts}`. A late answer can therefore not be taken for
 a new one. The engine drops the messages that a Close refers to, and counts them as stale.
@@ -72,7 +68,7 @@ class Message(NamedTuple):
 class Compute(NamedTuple):
     """Compute the gradient of `work` at `model`.
 
-    `unless`: a message that matches it pre-empts the computation, whose answer is then None. `model`: a model, or a
+    `unless`: a message that matches it pre-empts the computation, whose result is then None. `model`: a model, or a
     tuple of models with one for each row of the work's coefficients. With a tuple, the whole work is one task with one
     drawn time. `batch`: use only that many samples, which are drawn by rank and `draw`. The sum is scaled up to the
     size of the work. `draw`: index of the worker's drawn time, from 0; by default the round. `job`: the commit

@@ -314,7 +314,7 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
         seconds = draws.seconds[:, here] + (way[..., here] if way.size else layer * down)
         if below is not None:
             through = passed[-1][0]
-            # Messages that come before the parent has finished its own work.
+            # number of messages that come before the parent has finished its own work
             early = np.count_nonzero(through <= seconds[:, :, None] * REL_TOL, axis=2)
             passed[-1] = (through, np.maximum(early, needed))
             seconds = np.maximum(seconds, below) + draws.decode_seconds(needed)

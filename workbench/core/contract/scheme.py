@@ -45,7 +45,8 @@ class Scheme(Family):
     # whether it commits gradients at older models, unlike other exact schemes
     delayed: ClassVar[bool] = False
     all_models: ClassVar[bool] = False  # whether its workers need the models of all rounds, in order
-    # whether its decisions depend on the values, so that messages must carry them
+    # whether messages must carry vectors: its decisions depend on gradients, or its answers are not linear
+    # combinations of the parts' gradients
     numeric: ClassVar[bool] = False
     optimiser: ClassVar[str] = "gd"  # optimiser that its paper uses; an experiment may choose another
     # Parameters of that optimiser in its paper, used unless the experiment sets them.
@@ -83,13 +84,13 @@ class Scheme(Family):
         return [{}]
 
     def own_step(self, smoothness: float) -> float | None:
-        """Return the step with which its commits must be applied, or None if its commits are gradients."""
+        """Return the step size with which its commits must be applied, or None if its commits are gradients."""
         return None
 
     def with_step(self, step: float) -> dict[str, Any]:
         """Return the parameters (`scheme_args`) with which workers take steps of that size, or {} if they take none.
 
-        `tune` chooses them together with the optimiser's step.
+        `tune` chooses them together with the optimiser's step size.
         """
         return {}
 

@@ -13,7 +13,7 @@ CACHED_ROUNDS = 64  # rounds whose computing times are cached; self-paced worker
 
 
 def loaded(effect: Compute) -> int:
-    """Return the number of samples in the parts of a piece of work, without regard to mini-batches.
+    """Return the number of samples of a piece of work, at most `Compute.batch`; without the experiment's mini-batches.
 
     >>> from workbench.core.contract.plan import uncoded_plan
     >>> loaded(Compute(uncoded_plan(3, 10).work[1], model=None, round=3, batch=2))

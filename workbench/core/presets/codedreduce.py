@@ -54,7 +54,7 @@ class Preset(Sequence[Experiment]):
         return len(self.experiments)
 
     def replace(self, **changes: Any) -> Preset:
-        """Return the preset with some fields changed in all five experiments, which are validated again."""
+        """Return the preset with some fields changed in all five experiments. These are validated again."""
         changed = tuple(e.replace(**changes) for e in self.experiments)
         return Preset(self.name, self.title, changed, self.published)
 
@@ -67,11 +67,11 @@ class Preset(Sequence[Experiment]):
 def baselines(children: int, layers: int, stragglers: int, **common: Any) -> tuple[Experiment, ...]:
     """Return CR on a regular tree and its four baselines, with the same resiliency alpha = s/n and the same delays.
 
-    GC tolerates and SGD ignores S = alpha N workers, rounded to the nearest whole number. SGD gets the step c1/(t+c2),
-    with the constants c1 and c2 of `sgd` in `common`.
+    GC tolerates and SGD ignores S = alpha N workers, rounded to the nearest whole number. SGD has the step size
+    c1/(t+c2). Its constants c1 and c2 are given as a dict `sgd` in `common`.
 
-    `children`: n, per parent. `layers`: number of layers of workers. `stragglers`: s, max number of late children per
-    parent. `common`: other fields.
+    `children`: number of children per parent, n. `layers`: number of layers of workers. `stragglers`: max number of
+    late children per parent, s. `common`: other fields of the experiments.
 
     >>> [e.scheme for e in baselines(3, 2, 1, rounds=5)]
     ['UMW', 'GC', 'RAR', 'SGD', 'CR']

@@ -1,7 +1,7 @@
 """Augmentation in training: images are mirrored, and shifted within a border of zeros.
 
 The draws follow from (seed, round, sample). With mini-batches the round is the job that draws the batch. All workers
-that hold a sample therefore see the same image of it, on both engines and in resumed runs. Exact schemes stay exact.
+that store a sample therefore see the same image of it, on both engines and in resumed runs. Exact schemes stay exact.
 Losses and metrics are evaluated on unchanged images.
 """
 

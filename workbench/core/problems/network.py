@@ -10,7 +10,7 @@ same iterates. The same is true of augmentation (see `augmentation`).
 
 `batch_norm` = "local" is the exception. Gradients then use the statistics of the pass that computes them, which has
 the samples of one message of one worker. Evaluations use statistics that are measured first, at the same model, on
-training samples ("precise BN", Wu and Johnson 2021). Both are equal on the two engines. No scheme is exact.
+training samples ("precise BN", Wu and Johnson 2021). The results are equal on the two engines. No scheme is exact.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class Network:
     def _blocks(
         self, rows: NDArray[np.int64], weights: Array | None
     ) -> Iterator[tuple[int, NDArray[np.int64], Array | None]]:
-        """Yield the number, rows and weights of the samples of each pass."""
+        """Yield for each pass: the number that seeds its random draws, its rows, and their weights."""
         if self.local and weights is not None:
             ends = np.cumsum([0, *map(len, self._cut(rows))]).tolist()
             yield from ((int(rows[a]), rows[a:b], weights[a:b]) for a, b in pairwise(ends))
@@ -323,7 +323,10 @@ def _tried(problem: Network) -> bool:
 
 
 def _try(problem: Network, rows: NDArray[np.int64], seed: int) -> Any:
-    """Return losses of some samples in training, with these draws. Raise `SettingError` with the user's line."""
+    """Return losses of some samples in training, with the draws of `seed`.
+
+    Raise `SettingError` with the user's line.
+    """
     x, y = problem._rows(rows)
     shapes = f"samples of shape {tuple(x.shape)} and targets of shape {tuple(y.shape)}"
     try:

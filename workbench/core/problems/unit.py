@@ -32,7 +32,7 @@ class Unit:
         return np.zeros(self.size)
 
     def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
-        """Return the weights of the parts that the slices start at, shape (parts,)."""
+        """Return the sum of the weights of the slices that contain each part, shape (parts,)."""
         total = np.zeros(self.size)
         for first, last, weight in slices:
             a, b = np.searchsorted(self.bounds, [first, last])
@@ -40,7 +40,7 @@ class Unit:
         return total
 
     def blend(self, slices: Sequence[Slice]) -> Array:
-        """Return one row, the weights of the parts: as if part j were the one sample e_j."""
+        """Return the weights of the parts as one row. Part j is a single sample, the unit vector e_j."""
         return self.gradient(slices, self.start())[None]
 
     def curve(self, block: Array, model: Array) -> Array:

@@ -22,7 +22,7 @@ from workbench.core.running.memory import LEARNING_VECTORS, check_trajectories, 
 from workbench.core.running.run import Run, failing
 from workbench.core.trace.learning import Commits, Learnt, Trajectories
 
-TURN_S = 0.1  # target time of one turn of all runs, s
+TURN_S = 0.1  # target time in which all runs are simulated before their models are computed, s
 
 
 class GrowingRun(Run):
@@ -55,7 +55,7 @@ class Simulation(Coefficients):
         self.commits = Commits(
             e.build_optimiser(), self.weights, e.plan.sizes, e.evaluation_interval, self.shares, e.rounds
         )
-        self.model: Array = problem.start()  # after the last round whose loss is known
+        self.model: Array = problem.start()  # model after the last round whose loss is known
         self._goal, self._begun = 0, False
         self._go, self._rests = Event(), Event()
 
@@ -111,7 +111,7 @@ def grow(runs: Sequence[GrowingRun]) -> None:
 
 
 def _together(members: Sequence[Simulation]) -> Iterator[bool]:
-    """Simulate runs of one problem and compute their models. Yield True after each turn."""
+    """Simulate runs of one problem and compute their models. Yield True after each block of rounds."""
     going = dict(enumerate(members))
     try:
         _check_room(members)

@@ -17,8 +17,9 @@ MAX_LOST_DIGITS_SHARE = 0.5  # share of the digits that may be lost without a wa
 def lost_digits(scheme: Scheme, workers: int, width: int = DOUBLE) -> tuple[str, ...]:
     """Return a warning for each code that would lose more than half of the digits, with a better code.
 
-    `width`: bytes of a number in a message, from which the digits follow: 16 of 8 bytes, 7 of 4 bytes. Raises
-    `SettingError` if a code keeps fewer than the scheme's `least_digits` of 16, or that share of 7, rounded down.
+    `width`: bytes of a number in a message, from which the number of digits follows: 16 for 8 bytes, 7 for 4 bytes.
+    Raises `SettingError` if a code keeps fewer than the scheme's `least_digits` of 16, or that share of 7, rounded
+    down.
     """
     gone, digits = _lost(scheme, workers, width), digits_of(width)
     if gone and digits - max(gone) < _least(scheme, width):
@@ -79,7 +80,7 @@ def _better(scheme: Scheme, workers: int, width: int, code: GradientCode) -> str
 
 
 def _instead(scheme: Scheme, workers: int, width: int, code: GradientCode) -> tuple[float, ...]:
-    """Return the digits that a code's alternative loses, such as "code = 'cyclic'"; none if it is not a setting."""
+    """Return the digits that a code's alternative (such as "code = 'cyclic'") loses; none if it is not a setting."""
     name, equals, value = code.instead.partition(" = ")
     if not equals:  # the text names only a direction ("fewer stragglers"); `_nearest` finds the value
         return ()

@@ -199,7 +199,9 @@ def recorded(trace: Trace) -> Run:
 
 
 def warnings_before(e: Experiment) -> tuple[str, ...]:
-    """Return the warnings that are known before a run: digits that decoding loses, and that no scheme is exact.
+    """Return the warnings that are known before a run.
+
+    They are about digits that decoding loses, and about a problem for which no scheme is exact.
 
     Raises `SettingError` if a code keeps too few digits.
     """

@@ -103,7 +103,7 @@ class SimulatedRun(GrowingRun):
     def __init__(self, experiment: Experiment, numeric: bool, events: bool) -> None:
         super().__init__(experiment, "sim")
         wrong = any(fault.changes_answers for fault in experiment.faults)
-        # with messages of vectors, because one weighted pass would have no statistics by worker
+        # then messages carry vectors, because one weighted pass would have no statistics of single workers
         inexact = bool(experiment.problem_spec.inexact)
         self.numeric = numeric or wrong or inexact or experiment.built_scheme.numeric
         self.events = events
@@ -244,7 +244,7 @@ class _Evaluating(Numbers):
 def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
     """Simulate all runs, and compute the models of runs with equal problems together.
 
-    Models of watched runs are computed meanwhile. Runs with real vectors come last.
+    Models of watched runs are computed during the simulation. Runs with real vectors come last.
     """
     growing: list[SimulatedRun] = []
     together: list[SimulatedRun] = []

@@ -6,8 +6,8 @@ makes the update. D-Adam, CADA and G-CADA use "amsgrad", equations (8a) to (8c);
 
 `trace.rounds` holds the costs of an iteration. Communication, equation (5), is `downloads` + `messages`. Computation,
 equation (6), is `started`, in samples, or `downloads` times the mini-batch. `samples` counts only completed gradients.
-In G-CADA that is less, because the slower workers of a group are stopped. The stop message carries no model and does
-not count as a download.
+In G-CADA, `samples` is less than `started`, because the slower workers of a group are stopped. The stop message
+carries no model and does not count as a download.
 """
 
 from dataclasses import replace

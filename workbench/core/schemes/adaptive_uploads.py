@@ -1,17 +1,17 @@
-"""CADA1 and CADA2: workers compute in every round, but send a gradient only if it differs enough from the kept one.
+"""CADA1 and CADA2: workers compute in every round, but send a gradient only if it has changed enough.
 
 T. Chen, Z. Guo, Y. Sun, W. Yin, "CADA: Communication-adaptive distributed Adam", AISTATS 2021, after their public
 programs (CADA-master, `MATLAB/ijcnn1/ijcnn.m` and `MATLAB/covtype/covtype.m`). `CADA` is the rule of Zhu et al., which
 compares models at the master before anybody computes. These two compare gradients at the workers.
 
 In every round a worker takes two gradients over the same samples: at the new model, and at an older one. It sends the
-new one if the squared change is at least c times the sum of the squared last `window` steps of the model. CADA1's older
-model is a snapshot that all workers take every `max_age` rounds. CADA2's is the model of the last gradient that the
-worker sent. The master adds up the newest gradients of all workers.
+new gradient if its squared change is at least c times the sum of the last `window` squared changes of the model.
+CADA1's older model is a snapshot that all workers take every `max_age` rounds. CADA2's is the model of the last
+gradient that the worker sent. The master adds up the newest gradients of all workers.
 
-There are two choices. Where gradients are compared, they are those of the worker's share of the mean loss with its
-share of the regularisation, as in the programs. In the sum that is committed, the optimiser applies the regularisation
-at the new model. In the programs, the gradients that the master keeps include it at old models.
+Regularisation is treated in two ways. The gradients that a worker compares are those of its share of the mean loss and
+of the regularisation, as in the programs. The committed sum is without regularisation, which the optimiser applies at
+the new model. In the programs, the gradients that the master stores include it at old models.
 """
 
 from abc import ABC, abstractmethod
@@ -72,7 +72,7 @@ class UploadRule(ABC):
 class SnapshotRule(UploadRule):
     """Rule of CADA1: the older model is a snapshot, taken every `max_age` rounds, when all gradients are sent."""
 
-    kept: Any = 0.0  # difference of the two gradients when a gradient was last sent
+    kept: Any = 0.0  # difference of the worker's two gradients when it last sent one
 
     def begin(self, round: int, model: Any) -> None:
         self.due = self.old is None or round % self.max_age == 0
@@ -105,7 +105,7 @@ class LastSentRule(UploadRule):
 
 
 class AdaptiveUploads(MiniBatches):
-    """Base of both rules: two gradients in a round, and a gradient or an empty message to the master.
+    """Base of CADA1 and CADA2: workers take two gradients in a round, and send one or an empty message.
 
     `messages` counts empty messages, too; only gradients add to `bytes`. `forecast` assumes that every worker sends
     its gradient in every round, which is exact if sending takes no time.
@@ -160,9 +160,9 @@ class AdaptiveUploads(MiniBatches):
 
 
 class CADA1(AdaptiveUploads):
-    """CADA1: a worker compares its gradient with the one at a snapshot, and sends if the difference has changed.
+    """CADA1: a worker compares its gradient with the one at a snapshot, and sends it if the difference has changed.
 
-    All workers take a new snapshot of the model now and then.
+    All workers take a new snapshot of the model every `max_age` rounds.
     """
 
     name: ClassVar[str] = "CADA1"
@@ -181,14 +181,14 @@ class CADA2(AdaptiveUploads):
 
 
 class _Steps:
-    """Squared lengths of the last steps of the model."""
+    """Squared lengths of the last changes of the model."""
 
     def __init__(self, window: int) -> None:
         self.squares: deque[float] = deque(maxlen=window)
         self.model: Any = None
 
     def to(self, model: Any) -> float:
-        """Add the step to a new model. Return the sum of the squared last steps."""
+        """Add the change to a new model. Return the sum of the last squared changes."""
         if self.model is not None:
             self.squares.append(_squared(model - self.model))
         self.model = model

@@ -1,8 +1,8 @@
 """Approximate gradient coding for heterogeneous nodes, AGC: FRC and CRC, with and without shuffling.
 
 A. Johri, A. Yardi, T. Bodas, "Approximate gradient coding for heterogeneous nodes", sections II (deadline, codes,
-optimal decoding) and III (shuffling). With shuffling, the rows of the encoding matrix change workers in every
-iteration, and the data are in a memory that all workers read.
+optimal decoding) and III (shuffling). With shuffling, the rows of the encoding matrix are assigned to other workers in
+every iteration. The data are then in a memory that all workers read.
 """
 
 from collections.abc import Callable
@@ -135,10 +135,11 @@ class Approximate(Coded):
 
 
 class Shuffled(Approximate):
-    """Approximate scheme whose rows can change workers in every round. Every node computes the change itself."""
+    """Approximate scheme whose code rows can be reassigned to other workers in every round, by every node itself."""
 
     shuffle: Literal["none", "random", "cyclic"] = setting(
-        "none", "how rows of the code change workers every round: not at all, at random, or by one place"
+        "none",
+        "how rows of the code are reassigned to workers every round: not at all, at random, or by one place",
     )
     code_seed: int = setting(0, "seed of the code's and of the shuffling's random numbers", ge=0)
 

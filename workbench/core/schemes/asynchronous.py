@@ -68,7 +68,7 @@ class Asynchronous(Scheme):
     def plan(self, workers: int, samples: int) -> Plan:
         """Return a plan with one part per worker.
 
-        Versions in use: one for each worker, and one for each answer of a commit.
+        Its `versions` counts the models in use: one for each worker, and one for each answer of a commit.
         """
         return replace(uncoded_plan(workers, samples), versions=workers + self.size)
 
@@ -91,7 +91,7 @@ class Asynchronous(Scheme):
                 lost.add(message)
                 if lost.gone.issuperset(node.children):
                     raise lost.quorum_lost(node.rank, version, lost.gone)
-            # workers whose answer was used or refused get the next model
+            # a worker whose answer was used or refused gets the next model
             if version < node.rounds and message.src not in lost.gone:
                 yield Send(message.src, MODEL, version, model)
         yield Send(node.children, MODEL, node.rounds, None, floats=0)
@@ -166,7 +166,7 @@ def _worker(node: Node) -> Program:
         model: Message = yield Recv({MODEL: 0}, latest=True)
         if model.round == node.rounds:
             return
-        batch = None if node.sampler is None else job  # job number of the worker's own step
+        batch = None if node.sampler is None else job  # the worker's number of jobs seeds its mini-batch
         value = yield Compute(node.work, model.value, model.round, {MODEL: node.rounds}, draw=job, job=batch)
         if value is not None:
             yield Send(node.parent, CODED, model.round, value, draw=job)

@@ -1,7 +1,8 @@
-"""CodedReduce, CR: gradient coding on a regular tree. Relays decode, add their own part and send the sum on.
+"""CodedReduce, CR: gradient coding on a regular tree.
 
-A. Reisizadeh, S. Prakash, R. Pedarsani, A. S. Avestimehr, "CodedReduce: A fast and robust framework for gradient
-aggregation in distributed learning", section III-A: CompAlloc, Allocate, Execute.
+Relays decode, add their own gradient and send the sum to their parent. A. Reisizadeh, S. Prakash, R. Pedarsani, A. S.
+Avestimehr, "CodedReduce: A fast and robust framework for gradient aggregation in distributed learning", section III-A:
+CompAlloc, Allocate, Execute.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class CR(Scheme):
         return local
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
-        """Return the samples per worker, computed from the sizes alone (milliseconds for a million workers)."""
+        """Return the samples of each worker, from sizes alone, which takes milliseconds for a million workers."""
         n, holds = self.children, (self.code().matrix != 0).astype(np.int64)
         rest, loads = np.array([samples]), []
         for layer in range(1, self.layers + 1):

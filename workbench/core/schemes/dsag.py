@@ -90,7 +90,7 @@ class DSAG(Scheme):
     def plan(self, workers: int, samples: int) -> Plan:
         """Return a plan in which each piece has one worker.
 
-        Versions in use: one per stored gradient, and one per busy worker.
+        Its `versions` counts the models in use: one for each stored gradient, and one for each busy worker.
         """
         plan = star_plan(np.repeat(np.eye(workers), self.pieces, axis=1), samples)
         sizes = shard_sizes(samples, workers, self.pieces).ravel()
@@ -129,7 +129,10 @@ class DSAG(Scheme):
     def _gather(
         self, node: Node, round: int, lost: LostChildren, newest: dict[int, Message]
     ) -> Generator[Any, Any, int]:
-        """Receive answers until w of them are fresh, and a little longer. Return the number of answers received."""
+        """Receive answers until w of them are fresh, and for a share `tolerance` of that time longer.
+
+        Return the number of answers received.
+        """
         start, taken, waiting = node.clock(), 0, set(node.children) - lost.gone
         needed, ask = self.waits_for(node.plan.workers), Recv({CODED: 0, PEER_LOST: 0})
         missing = len(node.children) - needed  # number of answers that may be missing
@@ -189,7 +192,7 @@ class DSAG(Scheme):
         if fresh[-1] < count or fresh[-1] == fresh[self.waits_for(n) - 1]:  # all answers have arrived
             end, count = max(at.now, through[fresh[-1]]), int(fresh[-1]) + 1
         now = float(end + draws.decode_seconds(count))
-        # Until the next model can be there, a job is certain.
+        # A job that begins before the next model can arrive is certain.
         begun = jobs.begins <= (now + (0.0 if drawn else model.arrives - at.now)) * REL_TOL
         # Messages that pass the port while the master decodes count as received in this round, and are used in the
         # next.
@@ -223,13 +226,13 @@ class _Model(NamedTuple):
 
     round: int
     arrives: Array  # time when it reaches each worker, s
-    seconds: Callable[[NDArray[np.int64]], Array]  # turn of each worker -> seconds of its next piece
-    transit: Array  # from the end of the work to the port, s
+    seconds: Callable[[NDArray[np.int64]], Array]  # answers begun by each worker -> seconds of its next piece
+    transit: Array  # seconds from the end of the work to the arrival at the port
     ties: Array
     transfer: Array  # seconds on the port
 
     def answers(self, ready: Array) -> Array:
-        """Return arrival at the port, tie-break and transfer time of answers that are `ready`, (workers, 3)."""
+        """Return arrival at the port, tie-break and transfer time of answers, (workers, 3), from the times `ready`."""
         return np.stack([ready + self.transit, self.ties, self.transfer], axis=1)
 
 
@@ -245,7 +248,7 @@ class _Jobs(NamedTuple):
     def done(
         self, at: _Underway, begun: NDArray[np.bool_]
     ) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
-        """Return when each worker is free, its turn and its newest model, with the jobs that were begun."""
+        """Return when each worker is free, its count of begun answers, and its newest model, after the jobs `begun`."""
         who, free, newest = self.workers[begun], at.free.copy(), at.newest.copy()
         np.maximum.at(free, who, self.ready[begun])
         np.maximum.at(newest, who, self.rounds[begun])
@@ -253,7 +256,10 @@ class _Jobs(NamedTuple):
 
 
 def _one_each(at: _Underway, model: _Model) -> _Jobs:
-    """Return one job for each worker, with the newest model: all models take equally long to a worker."""
+    """Return one job for each worker, with the newest model.
+
+    An older one never arrives later, as all take equally long.
+    """
     workers = np.arange(len(at.free))
     begins = np.maximum(at.free, model.arrives)
     ready = begins + model.seconds(at.turn)
@@ -261,7 +267,7 @@ def _one_each(at: _Underway, model: _Model) -> _Jobs:
 
 
 def _still_open(models: Sequence[_Model], newest: NDArray[np.int64], now: float) -> tuple[_Model, ...]:
-    """Return the models that a worker may begin with later. `newest`: the last model that each has begun with."""
+    """Return the models that a worker may still begin with. `newest`: the last model that each has begun with."""
     there = newest.copy()  # newest model that each worker has begun with, or that has arrived
     for model in models:
         there[model.arrives <= now] = model.round
@@ -271,7 +277,8 @@ def _still_open(models: Sequence[_Model], newest: NDArray[np.int64], now: float)
 def _in_turn(at: _Underway, models: Sequence[_Model]) -> _Jobs:
     """Return the jobs of all workers with the models that are under way, or that wait for a busy worker.
 
-    A free worker takes the newest model that is there, or waits for the first of those that are newer than its last.
+    A free worker takes the newest model that has arrived. If none is newer than its last one, it waits for the first
+    that is.
     """
     rows: list[tuple[int, int, float, float]] = []
     answers = []
@@ -296,9 +303,7 @@ class _Underway(NamedTuple):
     free: Array  # time when each worker finishes its piece, (workers,), s
     turn: NDArray[np.int64]  # answers that each worker has begun, (workers,)
     late: Array  # messages in transit: arrival at the port, tie-break, and transfer time, (messages, 3)
-    port: float  # time when the port has passed the messages taken, s
-    at_hand: int  # number of messages that have passed the port, and that the next round uses
+    port: float  # time when the last message taken has passed the port, s
+    at_hand: int  # number of messages that have passed the port already, and that the next round uses
     newest: NDArray[np.int64]  # round of the model that each worker began with last, (workers,)
-    models: tuple[
-        _Model, ...
-    ] = ()  # earlier models that a worker may still begin with, if their times are drawn
+    models: tuple[_Model, ...] = ()  # earlier models that a worker may still begin with

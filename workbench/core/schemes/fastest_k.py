@@ -4,9 +4,9 @@
   communication-efficient distributed learning", arXiv 2208.03134, 2022: the algorithm with the sign of inner products.
 * C. Xu, G. Neglia, N. Sebastianelli, "Dynamic backup workers for parallel machine learning", arXiv 2004.14696, 2020.
 
-Both are implemented from the abstracts and introductions, because the other sections were not available. How DBW's
-authors estimate losses is therefore unknown here. The master adds up the first k answers, scales the sum by n/k, and
-sends the next model to the other workers. Round times therefore do not depend on the k of the round before.
+Both are implemented from the abstracts and introductions, because the other sections were not available. It is
+therefore not known how DBW's authors estimate losses. The master adds up the first k answers, scales the sum by n/k,
+and sends the next model to the other workers. Round times therefore do not depend on the k of the round before.
 """
 
 from abc import abstractmethod
@@ -167,16 +167,16 @@ class Turns(Choice):
 class DBW(FastestK):
     """Dynamic backup workers: the k with the largest expected decrease of the loss per second.
 
-    Notation: step eta, smoothness L of the mean loss, squared gradient norm G, and variance V of one answer. On
+    Notation: step size eta, smoothness L of the mean loss, squared gradient norm G, and variance V of one answer. On
     average, k answers decrease the loss by at least (eta - L eta^2 / 2) G - L eta^2 V / (2 k). G, V and L are means
     over the last iterations; the time of the k-th answer is a mean over all iterations. The master waits for all
     workers in the first round, and if no k decreases the loss. After a step that raised the loss, k grows by at least
     one.
 
-    A scheme receives neither the step nor losses. Therefore eta is estimated as the length of the model's change over
-    the length of the gradient estimate. The change of the loss is estimated from workers that answered both before and
-    after the step. The mean of their gradients along the step gives the rise of the loss, and the change of this mean
-    gives the curvature L. Until then, L is the smoothness of the data.
+    A scheme receives neither the step size nor losses. Therefore eta is estimated as the length of the model's change
+    over the length of the gradient estimate. The change of the loss is estimated from workers that answered both
+    before and after the step. The mean of their gradients along the step gives the rise of the loss, and the change of
+    this mean gives the curvature L. Until then, L is the smoothness of the data.
 
     >>> DBW().loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]

@@ -128,7 +128,7 @@ class GC(Coded):
 
     def _patient_odds(self, wait: WaitResult, draws: SampledTimes) -> RoundTimes:
         size = self.stragglers + 1 if self._grouped else wait.late_workers.shape[1]
-        # max number of late workers; with a fractional code these are all workers but one of each group
+        # max number of late workers; a fractional code tolerates all workers but one of each group
         most = self.stragglers
         drop = (
             np.count_nonzero(wait.late_workers.reshape(len(wait.late_workers), -1, size), axis=2) <= most

@@ -33,7 +33,7 @@ class GGC(Approximate):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return every number of copies up to eight for which there is a graph."""
+        """Return every number of copies of a part, up to eight, for which there is a graph."""
         fits = [d for d in divisors(2 * workers) if 1 < d <= 8 and 2 * workers // d > d]
         waits = sorted(workers - s for s in log_spaced_ints(1, workers - 1, 5))
         return [{"replication": d, "wait_for": k} for d in fits for k in waits]

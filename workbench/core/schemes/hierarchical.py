@@ -2,8 +2,8 @@
 
 J. Wang, S. Wang, R.-R. Chen, M. Ji, "Demystifying why local aggregation helps: Convergence analysis of hierarchical
 SGD", AAAI 2022, after `HierarchicalModelAverager` of torch.distributed (PyTorch 2.13). After each step at most one
-level averages: the highest one whose period divides the number of steps. All levels but the last are averages among
-workers. The last is that of all workers, and ends a round.
+level averages: the highest one whose period divides the number of steps. All levels but the last average among the
+workers of groups. The last level averages over all workers, and ends a round.
 
 Workers form a tree, as only parents and children exchange messages. The first worker of a group adds up the models of
 its group, and sends the average back. At a higher level, these sums are added up by the first worker of the larger
@@ -47,7 +47,7 @@ AVERAGE = "average"  # kind of the message with the average of a group's models
 
 
 class HSGD(PlainSteps):
-    """Hierarchical SGD: gradient steps on each worker's own part, averages in groups, then one of all workers.
+    """Hierarchical SGD: gradient steps on each worker's own part, averages in groups, then an average of all workers.
 
     Averages weigh a model by its worker's samples, as in `LocalSGD`. A straggler delays its own group only, until the
     next average of a higher level. Without `levels` it is `LocalSGD`.
@@ -173,7 +173,10 @@ class HSGD(PlainSteps):
                 yield Send(below, AVERAGE, job.round, model, number=number, draw=last)
 
     def _weights(self, node: Node, level: int) -> tuple[float, float]:
-        """Return the weights of a worker and of its group in an average: their samples, or else their workers."""
+        """Return the weights of a worker and of its group in an average.
+
+        These are their numbers of samples, or of workers if they have no samples.
+        """
         size = self.levels[level][1] if level < len(self.levels) else node.plan.workers
         first = 1 + (node.rank - 1) // size * size
         samples = float(node.plan.stored[first : first + size].sum())
@@ -259,9 +262,9 @@ class _Times:
         return np.asarray(self.now[rank] + self.sending[sync][:, rank - 1] + self.link.latency)
 
     def advance(self, rank: int, sync: int) -> int:
-        """Advance a worker and its subtree from an average until it sends a sum to its parent.
+        """Advance a worker and its subtree from the average `sync` until the worker sends a sum to its parent.
 
-        Return the average of that sum.
+        Return the average that the sum belongs to.
         """
         scheme = self.scheme
         at_port = {child: self.sent(child, self.advance(child, sync)) for child in self.below[rank]}

@@ -30,10 +30,11 @@ DEFAULT_GROUPS = 3
 class ISGC(Approximate):
     """Gradient coding for any number of answers: answers with disjoint parts, divided by the share of covered parts.
 
-    A commit estimates the sum over all parts. Averaged over which workers are late, every part has the weight 1. For
-    that, the search for a largest set starts from an answer that is drawn in every round, as in `ray_gc.py`. (The other
-    program always starts from the first.) With the hybrid placement, it also needs groups of c workers. In larger
-    groups, some parts get far less weight than others. Parts have equal weights, even if they differ by a sample.
+    A commit estimates the sum over all parts. On average over the sets of late workers, every part has the weight 1.
+    For this, the search for a largest set starts from an answer that is drawn in every round, as in the authors'
+    `ray_gc.py`. (Their other program always starts from the first answer.) With the hybrid placement, equal weights
+    also need groups of c workers. In larger groups, some parts get far less weight than others. Parts have equal
+    weights, even if they differ by a sample.
 
     >>> ISGC().loads(workers=6, samples=60).tolist()
     [20, 20, 20, 20, 20, 20]
@@ -133,8 +134,8 @@ def largest_apart(places: Sequence[int], reach: Sequence[int], around: int, firs
     p + reach[p] must not decrease with p.
 
     For a given start, it is optimal to take the next place that is far enough. Some largest set contains a given place
-    or one within its reach: otherwise its last place before that could be replaced by it. So the starts from number
-    `first` on, up to its reach, are tried. Of equally large sets the first is returned.
+    or one within its reach: otherwise its last place before that could be replaced by it. So all starts from number
+    `first` to the end of its reach are tried. Of equally large sets the first is returned.
 
     >>> largest_apart([0, 1, 3, 4], reach=[2] * 6, around=6)
     [0, 2]

@@ -51,14 +51,16 @@ class Laziness:
 
     Group g is selected if L_g^2 |th_k - th_(k-tau_g)|^2 > c sum_(d=1..D) |th_(k+1-d) - th_(k-d)|^2 or tau_g >= D. The
     age tau_g of a selected group becomes 1; other ages grow by one. (This is Algorithm 1, line 8. The text omits the
-    "+1", and has "larger than D" where line 3 has "at least D".) In the first round all are selected.
+    "+1", and has "larger than D" where line 3 has "at least D".) In the first round all groups are selected.
     """
 
     def __init__(self, smoothness: Sequence[float], c: float, max_age: int) -> None:
         self.smoothness, self.c, self.max_age = smoothness, c, max_age
         # tau; initially the max age, because no group has answered yet
         self.ages = [max_age] * len(smoothness)
-        self._seen: list[Any] = [None] * len(smoothness)  # th_(k-tau_g), the model of its last gradient
+        self._seen: list[Any] = [None] * len(
+            smoothness
+        )  # th_(k-tau_g), the model of each group's last gradient
         # |th_(k+1-d) - th_(k-d)|^2, d = 1..D
         self._steps: deque[float] = deque(maxlen=min(max_age, sys.maxsize))
         self._before: Any = None

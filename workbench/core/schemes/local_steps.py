@@ -7,9 +7,10 @@ A commit is scaled like a gradient: as a sum over the samples. The experiment's 
 The committed value is (theta - theta_i) / unit, averaged over the workers with their samples as weights. The
 regularisation is left out, because the optimiser adds it.
 
-In local SGD, the unit is the inner step, so that with one local step the commit equals the gradient. If `gd` has the
-same step, it sets the model to the average of the workers' models. In DiLoCo the unit is 1, and `nesterov` uses the
-averaged difference as a gradient. By default its step is 0.7 and its momentum 0.9, as in the paper.
+In local SGD, the unit is the workers' step size, so that with one local step the commit equals the gradient. If `gd`
+has the same step size, it sets the model to the average of the workers' models. In DiLoCo the unit is 1, and
+`nesterov` uses the averaged difference as a gradient. By default its step size is 0.7 and its momentum 0.9, as in the
+paper.
 """
 
 from abc import abstractmethod
@@ -110,11 +111,11 @@ class PlainSteps(LocalSteps):
     """Base of schemes whose workers take plain gradient steps; the outer step sets the model to an average."""
 
     rate: float | None = setting(
-        None, "step of the workers; empty = 1 / smoothness of each worker's data", gt=0
+        None, "step size of the workers; empty = 1 / smoothness of each worker's data", gt=0
     )
 
     def own_step(self, smoothness: float) -> float:
-        """Return the outer step for which the next model is the average of the workers' models."""
+        """Return the step size of the optimiser with which the next model is the average of the workers' models."""
         return self.rate or 1 / smoothness
 
     def refuse_own_steps(self) -> None:
@@ -124,14 +125,14 @@ class PlainSteps(LocalSteps):
             refuse_unless(field, getattr(self, field), usable, "a training script sets it; leave it out")
 
     def with_step(self, step: float) -> dict[str, Any]:
-        """Return the workers' step, unless it is given."""
+        """Return the field of the workers' step size, unless it is given."""
         return {"rate": step} if self.rate is None else {}
 
     def inner(self, node: Node) -> tuple[Inner, float]:
         """Return a function for plain gradient steps, and the unit of the answers.
 
-        Without `rate`, the unit is the default step of the `gd` optimiser. The outer step then sets the model to the
-        average of the workers' models.
+        Without `rate`, the unit is the default step size of the `gd` optimiser. The outer step then sets the model to
+        the average of the workers' models.
         """
         parts = np.arange(node.plan.parts)
         unit = self.rate or _step(node, Work(parts, np.ones(len(parts)), node.plan.samples))
@@ -175,7 +176,7 @@ class DiLoCo(LocalSteps):
 
     An experiment uses `optimiser="nesterov"` by default. With "gd" the outer step is plain gradient descent.
 
-    Every worker keeps its moments from round to round, so that the master waits for all workers. A resumed run starts
+    Every worker keeps its moments from round to round, so the master must wait for all workers. A resumed run starts
     with moments of zero.
 
     >>> DiLoCo(local_steps=50).optimiser
@@ -202,7 +203,7 @@ class DiLoCo(LocalSteps):
         return [{**args, "rate": rate} for args in super().candidates(workers) for rate in rates]
 
     def own_step(self, smoothness: float) -> float:
-        """Return the outer step of the paper, along the averaged difference of models."""
+        """Return the outer step size of the paper, along the averaged difference of models."""
         return self.optimiser_args["step"]
 
     def inner(self, node: Node) -> tuple[Inner, float]:

@@ -28,7 +28,7 @@ from workbench.core.contract.protocol import (
 from workbench.core.contract.round_times import SampledTimes, wait_for
 from workbench.core.schemes.sequential import Bursts, Late, Sequential, Step, dropped, forget
 
-CODED_PART = -1
+CODED_PART = -1  # in place of the number of a chunk: the minitask computes a coded part
 
 
 class Diagonals:

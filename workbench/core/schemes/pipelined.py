@@ -34,7 +34,7 @@ class PGC(SGD):
     """Pipelined gradient coding: the load of an uncoded scheme, the redundancy of a code, and gradients at old models.
 
     Round 0 is the authors' pre-training: every worker computes all its parts, and the master waits for all workers.
-    From round 1 on, averaged over which workers are late, every part has the weight 1, whatever the age of its
+    From round 1 on, every part has the weight 1 on average over the sets of late workers, whatever the age of its
     gradients.
 
     >>> PGC(stragglers=2).loads(workers=6, samples=60).tolist()

@@ -45,7 +45,6 @@ from workbench.core.contract.round_times import RoundTimes, SampledTimes, WaitRe
 from workbench.core.contract.scheme import Scheme, least_digits_field, log_spaced_ints
 
 Late = frozenset[int]
-# value in place of a chunk number, if a minitask computes a coded part instead of a chunk
 
 
 class Bursts:
@@ -56,7 +55,10 @@ class Bursts:
         self.late: dict[int, Late] = {}  # round -> its late workers
 
     def follows(self, r: int, late: Late) -> bool:
-        """Return whether at most lambda workers are late in W rounds, and none again after B to W - 1 rounds."""
+        """Return whether the pattern of late workers is tolerated.
+
+        At most lambda workers are late in W rounds, and no late worker was late B to W - 1 rounds before.
+        """
         of = self.late
         recent = late.union(*(of.get(k, late) for k in range(r + 1 - self.window, r)))
         before = (of.get(k, frozenset()) for k in range(r + 1 - self.window, r + 1 - self.burst))
@@ -168,7 +170,10 @@ class Repeats:
         )
 
     def note(self, r: int, again: Late, late: Late) -> None:
-        """Record a round. Its late workers do not count if no job was repeated and at most s workers were late."""
+        """Record a round.
+
+        Its late workers do not count if no repetition was delivered and at most s workers were late.
+        """
         everybody = set(range(1, self.workers + 1))
         self.delivered[r] = everybody - again - late
         if again:

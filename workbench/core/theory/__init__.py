@@ -4,7 +4,7 @@ Times are in seconds. Loads are shares of the data set unless a function counts 
 raises `SettingError`, whether or not the docstring repeats it. If a paper's printed formula or number is wrong, the
 docstring says so and the function returns the right one.
 
-To add a formula, add a file, or a function to an existing one; nothing else needs an edit. The formulas of a module
+To add a formula, add a file, or a function to an existing file. Nothing else needs an edit. The formulas of a module
 are those in its `__all__`, or else all its public functions. Files whose names begin with _ are shared helpers.
 
 >>> from workbench import theory

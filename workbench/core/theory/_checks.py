@@ -1,4 +1,4 @@
-"""Checks of arguments: one clear sentence that names the argument, its value and what would work."""
+"""Checks of arguments. An error is one sentence with the argument, its value and values that would work."""
 
 import math
 import operator
@@ -15,7 +15,10 @@ MAX_WHOLE = 10**15  # max value of a count that has no other limit; floats repre
 
 
 def whole(name: str, value: Any, low: int, high: int | None = None, why: str = "") -> int:
-    """Return `value` as an int within low..high, or raise; `why` explains the range."""
+    """Return `value` as an int within low..high, or raise `SettingError`.
+
+    `why`: reason of the range, for the message.
+    """
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:  # arrays have `__index__`, but raise this error unless they have one element
@@ -33,7 +36,7 @@ def whole(name: str, value: Any, low: int, high: int | None = None, why: str = "
 
 
 def real(name: str, value: Any, low: float = 0.0, high: float = math.inf, open_low: bool = False) -> float:
-    """Return `value` as a finite float within low..high (above low, if `open_low`), or raise."""
+    """Return `value` as a finite float within low..high (above low, if `open_low`), or raise `SettingError`."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise SettingError(f"{name} = {short(value)}: must be a number")
     try:
@@ -51,19 +54,19 @@ def real(name: str, value: Any, low: float = 0.0, high: float = math.inf, open_l
 
 
 def positive(name: str, value: Any) -> float:
-    """Return `value` as a finite float above 0, or raise."""
+    """Return `value` as a finite float above 0, or raise `SettingError`."""
     return real(name, value, open_low=True)
 
 
 def probability(name: str, value: Any) -> float:
-    """Return `value` as a float from 0 to 1, or raise."""
+    """Return `value` as a float from 0 to 1, or raise `SettingError`."""
     return real(name, value, 0.0, 1.0)
 
 
 def numbers(name: str, values: Any) -> Array:
     """Return `values` as an array of finite floats.
 
-    Raise for other values, such as text, truth values and ragged lists.
+    Raises `SettingError` for other values, such as text, truth values and ragged lists.
     """
     try:
         array = np.asarray(values)
@@ -75,14 +78,14 @@ def numbers(name: str, values: Any) -> Array:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return `value` if it is True or False, or raise."""
+    """Return `value` if it is True or False, or raise `SettingError`."""
     if not isinstance(value, bool | np.bool_):
         raise SettingError(f"{name} = {short(value)}: must be True or False")
     return bool(value)
 
 
 def choice(name: str, value: Any, *options: str) -> None:
-    """Raise unless `value` is one of the options."""
+    """Raise `SettingError` unless `value` is one of the options."""
     if not isinstance(value, str) or value not in options:
         raise SettingError(f"{name} = {short(value)}: choose one of {', '.join(options)}")
 

@@ -22,13 +22,13 @@ MAX_SPLITS = 70  # max number of splits of a panel, after which a jump is locate
 def mean_time(survival: Survival, start: float = 0.0) -> float:
     """Return E[T] = start + integral of P(T > t) over t >= start, for a time T >= start.
 
-    `survival`: takes times, an array (m,), in s; gives P(T > t), an array (m,). Must not increase. `start`:
+    `survival`: function from times, an array (m,), in s, to P(T > t), an array (m,), which must not increase. `start`:
     lower bound of T, s. It only saves the search for a kink there.
 
     Panels begin where the survival function leaves 1, double in length, and end where it is negligible. They are split
     until splitting changes nothing. Kinks (a shift, a deadline) and jumps are found, because the function is monotone.
 
-    Returns the mean, in the unit of the times; relative error about 1e-11 for smooth distributions. Raises
+    Returns the mean, in the unit of the times. The relative error is about 1e-11 for smooth distributions. Raises
     `SettingError` if the mean is infinite or cannot be distinguished from infinite. It is also raised if the function
     returns values that are not probabilities.
 

@@ -19,7 +19,9 @@ Errors = Callable[[Integers], Array]  # survivor sets (b, r), by their workers -
 MAX_WORKERS_SUMS, MAX_WORKERS_CIRCULANT, MAX_WORKERS_ANY = 26, 20, 16
 # number of matrix entries that are processed at once, which fit into the processor's cache
 ENTRIES_PER_BATCH = 200_000
-RIDGE = 1e-8  # regularisation, so that dependent rows can be solved; relative error: its square over an eigenvalue's
+RIDGE = (
+    1e-8  # regularisation, so that dependent rows can be solved; the relative error is (RIDGE / eigenvalue)^2
+)
 RELATIVE_ZERO = 1e-10  # singular values below this share of the largest count as zero
 
 
@@ -54,7 +56,7 @@ def _plain_sums(n: int, s: int) -> Array:
 
 
 def _window(n: int, s: int) -> NDArray[np.bool_]:
-    """Return which parts a worker stores, (workers, parts)."""
+    """Return whether a worker stores a part, (workers, parts)."""
     return np.asarray((np.arange(n) - np.arange(n)[:, None]) % n < s)
 
 

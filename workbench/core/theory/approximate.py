@@ -24,12 +24,12 @@ from workbench.core.theory._residuals import mean_errors
 def survivor_distribution(n: int, slow: int, p_ss: float, p_as: float) -> Array:
     """Return P_r: the probability that r of n workers answer, when `slow` of them are slow.
 
-    `n`, `slow`: workers, at least 1; slow workers, m, 0 to n. `p_ss`, `p_as`: probability per iteration that
-    a slow, an active worker straggles.
+    `n`: number of workers, at least 1. `slow`: number of slow workers, m, 0 to n. `p_ss`, `p_as`: probabilities per
+    iteration that a slow worker straggles, and that an active one does.
 
-    Returns shape (n + 1,): P_0, ..., P_n. Paper 4, theorem 1: P_r = sum_i C(m,i) C(n-m,r-i) (1-p_ss)^i
-    p_ss^(m-i) (1-p_as)^(r-i) p_as^(n-m-r+i). The paper prints C(m,i') C(n-m,r-i') with i' = min(i, m), which
-    counts impossible terms (i > m) too; its P_r add up to more than 1.
+    Returns P_0, ..., P_n, shape (n + 1,). Paper 4, theorem 1: P_r = sum_i C(m,i) C(n-m,r-i) (1-p_ss)^i
+    p_ss^(m-i) (1-p_as)^(r-i) p_as^(n-m-r+i). The paper prints C(m,i') C(n-m,r-i') with i' = min(i, m), which also
+    counts impossible terms (i > m). Its P_r add up to more than 1.
 
     >>> survivor_distribution(2, 1, 0.8, 0.1).round(2)
     array([0.08, 0.74, 0.18])
@@ -41,10 +41,10 @@ def survivor_distribution(n: int, slow: int, p_ss: float, p_as: float) -> Array:
 
 
 def missed_unshuffled(s: int, slow_holders: int, p_ss: float, p_as: float) -> float:
-    """Return the probability that a part is missed, its workers fixed: p_ss^k p_as^(s-k).
+    """Return the probability that a part is missed if its workers are fixed: p_ss^k p_as^(s-k).
 
-    `s`, `slow_holders`: workers that hold the part, at least 1; how many of them are slow, k_i, 0 to s.
-    `p_ss`, `p_as`: probability per iteration that a slow, an active worker straggles.
+    `s`: number of workers that store the part, at least 1. `slow_holders`: number of slow ones among them, k_i, 0 to
+    s. `p_ss`, `p_as`: probabilities per iteration that a slow worker straggles, and that an active one does.
 
     Returns the probability per iteration. Paper 4, proposition 1, without shuffling.
 
@@ -57,10 +57,12 @@ def missed_unshuffled(s: int, slow_holders: int, p_ss: float, p_as: float) -> fl
 
 
 def missed_shuffled(s: int, p_slow: float, p_ss: float, p_as: float) -> float:
-    """Return the probability that a part is missed, its workers drawn in every round: (p-hat p_ss + (1-p-hat) p_as)^s.
+    """Return the probability that a part is missed if its workers are drawn in every round.
 
-    `s`: workers that hold a part, at least 1. `p_slow`: probability that a worker is slow, p-hat. `p_ss`,
-    `p_as`: probability per iteration that a slow, an active worker straggles.
+    It is (p-hat p_ss + (1-p-hat) p_as)^s.
+
+    `s`: number of workers that store a part, at least 1. `p_slow`: probability that a worker is slow, p-hat. `p_ss`,
+    `p_as`: probabilities per iteration that a slow worker straggles, and that an active one does.
 
     Returns the probability per iteration, the same for every part. Paper 4, proposition 1, with shuffling:
     the mean over who is slow. Within one run, where m workers are slow, the probability is
@@ -76,13 +78,13 @@ def missed_shuffled(s: int, p_slow: float, p_ss: float, p_as: float) -> float:
 def missed_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> float:
     """Return the probability that a part is missed in an iteration with shuffling, when m of the n workers are slow.
 
-    `n`, `s`: workers; workers that hold a part, 1 to n. `slow`: slow workers, m, 0 to n. `p_ss`, `p_as`:
-    probability per iteration that a slow, an active worker straggles.
+    `n`: number of workers. `s`: number of workers that store a part, 1 to n. `slow`: number of slow workers, m, 0 to
+    n. `p_ss`, `p_as`: probabilities per iteration that a slow worker straggles, and that an active one does.
 
-    Of the s workers that hold the part, a hypergeometric number is slow.
+    Of the s workers that store the part, a hypergeometric number is slow.
 
-    Returns the probability per iteration, the same for every part. What proposition 1 of paper 4 says within
-    one run; its mean over m ~ Binomial(n, p-hat) is `missed_shuffled`.
+    Returns the probability per iteration, the same for every part. This is proposition 1 of paper 4 within one run.
+    Its mean over m ~ Binomial(n, p-hat) is `missed_shuffled`.
 
     >>> round(missed_given_slow(8, 2, 2, 0.8, 0.01), 6)
     0.026339
@@ -98,10 +100,9 @@ def missed_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> fl
 def expected_accesses(iterations: float, missed: float) -> float:
     """Return the expected number of iterations that use a part: L (1 - probability that it is missed).
 
-    `iterations`, `missed`: L >= 0; probability per iteration that the part is missed, from one of the
-    functions above.
+    `iterations`: L >= 0. `missed`: probability per iteration that the part is missed, from one of the functions above.
 
-    Returns iterations; L minus this is the count that paper 4 states. Paper 4, proposition 1.
+    Returns a number of iterations. L minus this number is the count that paper 4 states. Paper 4, proposition 1.
 
     >>> expected_accesses(300, 0.64)
     108.0
@@ -110,10 +111,10 @@ def expected_accesses(iterations: float, missed: float) -> float:
 
 
 def straggler_probability(p_slow: float, p_ss: float, p_as: float) -> float:
-    """Return the probability that a worker straggles, be it slow or not: q = p-hat p_ss + (1 - p-hat) p_as.
+    """Return the probability that a worker straggles, whether slow or not: q = p-hat p_ss + (1 - p-hat) p_as.
 
-    `p_slow`, `p_ss`, `p_as`: probability that a worker is slow, that a slow one straggles, that an active one
-    straggles.
+    `p_slow`: probability that a worker is slow, p-hat. `p_ss`, `p_as`: probabilities that a slow worker straggles, and
+    that an active one does.
 
     Returns q. Paper 4, proposition 1.
 
@@ -146,13 +147,13 @@ def frc_error(n: int, s: int, p_slow: float, p_ss: float, p_as: float) -> float:
     """Return the expected decoding error of the fractional repetition code, over who is slow and who straggles.
 
     Returns the mean of the squared distance to the all-ones vector, 0 to n (parts): n q^s, with q from
-    `straggler_probability`. Paper 4, theorem 1 and remark 2. For n = 8, s = 2, p-hat = 0.3, p_ss = 0.8, p_as
-    = 0.01 it prints 1.976, which is the value for s = 1. Shuffling does not change this mean, only how
-    unevenly the parts bear it.
+    `straggler_probability`. Paper 4, theorem 1 and remark 2. For n = 8, s = 2, p-hat = 0.3, p_ss = 0.8, p_as = 0.01
+    the paper prints 1.976, which is the value for s = 1. Shuffling does not change this mean, but spreads the error
+    more evenly over the parts.
 
-    `n`: workers, and parts. `s`: workers per part, must divide n; s - 1 stragglers are always tolerated. `p_slow`:
-    probability that a worker is slow, p-hat. `p_ss`, `p_as`: probability per iteration that a slow, an active worker
-    straggles.
+    `n`: number of workers, and of parts. `s`: number of workers per part, which must divide n; s - 1 stragglers are
+    always tolerated. `p_slow`: probability that a worker is slow, p-hat. `p_ss`, `p_as`: probabilities per iteration
+    that a slow worker straggles, and that an active one does.
 
     >>> round(frc_error(8, 2, 0.3, 0.8, 0.01), 4), round(frc_error(8, 1, 0.3, 0.8, 0.01), 4)
     (0.4881, 1.976)
@@ -164,10 +165,11 @@ def frc_error(n: int, s: int, p_slow: float, p_ss: float, p_as: float) -> float:
 def frc_error_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> float:
     """Return the expected decoding error of FRC with random shuffling when m of the n workers are slow.
 
-    `n`, `s`: workers (and parts), and workers per part; s must divide n. `slow`: slow workers, m, 0 to n.
-    `p_ss`, `p_as`: probability per iteration that a slow, an active worker straggles.
+    `n`: number of workers, and of parts. `s`: number of workers per part, which must divide n. `slow`: number of slow
+    workers, m, 0 to n. `p_ss`, `p_as`: probabilities per iteration that a slow worker straggles, and that an active
+    one does.
 
-    Returns n * sum over r of P_r C(n-s, r) / C(n, r): squared distance, in parts. Paper 4, theorem 1, with
+    Returns the squared distance, in parts: n * sum over r of P_r C(n-s, r) / C(n, r). Paper 4, theorem 1, with
     the corrected P_r of `survivor_distribution`.
 
     >>> round(frc_error_given_slow(8, 2, 2, 0.8, 0.01), 6)
@@ -181,10 +183,9 @@ def crc_error(
 ) -> float:
     """Return the expected decoding error of the cyclic repetition code, over who is slow and who straggles.
 
-    Returns the mean of the squared distance to the all-ones vector, 0 to n (parts); never below n q^s. Raises
-    `SettingError` where the coefficients do not fit n and s. Paper 4, theorem 2 and remark 2. For n = 8, s = 2, p-hat =
-    0.3, p_ss = 0.8, p_as = 0.01 it prints 0.5173. Plain sums give 0.6244, and Tandon's random coefficients mostly 1.0
-    to 1.9.
+    Returns the mean of the squared distance to the all-ones vector, n q^s to n (parts). Raises `SettingError` if the
+    coefficients do not fit n and s. Paper 4, theorem 2 and remark 2. For n = 8, s = 2, p-hat = 0.3, p_ss = 0.8, p_as =
+    0.01 the paper prints 0.5173. Plain sums give 0.6244, and Tandon's random coefficients mostly 1.0 to 1.9.
 
     Parameters
     ----------
@@ -195,10 +196,9 @@ def crc_error(
     p_slow : float
         Probability that a worker is slow, p-hat.
     p_ss, p_as : float
-        Probability per iteration that a slow, an active worker straggles.
+        Probabilities per iteration that a slow worker straggles, and that an active one does.
     coefficients : "ones" or array (n, n)
-        The code: every worker's plain sum, or a matrix whose row i has no other entries than in worker i's
-        parts.
+        Coefficients of the code: "ones" for plain sums, or a matrix whose row i is 0 outside worker i's parts.
 
     Examples
     --------
@@ -215,9 +215,9 @@ def crc_error_given_slow(
 ) -> float:
     """Return the expected decoding error of CRC with random shuffling when m of the n workers are slow.
 
-    `slow`: slow workers, m, 0 to n. `n`, `s`, `p_ss`, `p_as`, `coefficients`: as in `crc_error`.
+    `slow`: number of slow workers, m, 0 to n. `n`, `s`, `p_ss`, `p_as`, `coefficients`: as in `crc_error`.
 
-    Returns the squared distance, in parts. Raises `SettingError` where the coefficients do not fit n and s.
+    Returns the squared distance, in parts. Raises `SettingError` if the coefficients do not fit n and s.
     Paper 4, theorem 2.
 
     >>> round(crc_error_given_slow(8, 2, 2, 0.8, 0.01), 4)
@@ -228,18 +228,18 @@ def crc_error_given_slow(
 
 
 def crc_errors(n: int, s: int, coefficients: Coefficients = "ones") -> Array:
-    """Return the mean decoding error of CRC when r workers answer, every set of r as likely, for r = 0..n.
+    """Return the mean decoding error of CRC over all sets of r workers that answer, for r = 0..n.
 
-    `n`, `s`: workers (and parts), and workers per part, as in `crc_error`. `coefficients`: as in `crc_error`.
+    `n`, `s`, `coefficients`: as in `crc_error`.
 
-    Sets that are cyclic shifts of one another have the same error if the code is circulant; then one
-    least-squares problem per necklace is enough. Any other matrix takes all 2^n sets.
+    If the code is circulant, sets that are cyclic shifts of one another have the same error. Then one least-squares
+    problem per necklace is enough. Any other matrix needs all 2^n sets.
 
-    Returns shape (n + 1,): squared distances, in parts; n for r = 0. Raises `SettingError` where the
-    coefficients do not fit n and s. Paper 4, theorem 2, which prints ``|A A^+ - 1|^2`` for ``|A A^+ 1 - 1|^2``. It
-    stops at r = n - s, which is right only for codes that tolerate s - 1 stragglers. The plain sums do so
-    if s divides n, so here r runs to n. Its proof wants equal columns up to shifts, which Tandon's random
-    cyclic code does not have: only its zeros are cyclic.
+    Returns squared distances, in parts, shape (n + 1,). The first one is n. Raises `SettingError` if the coefficients
+    do not fit n and s. Paper 4, theorem 2, which prints ``|A A^+ - 1|^2`` for ``|A A^+ 1 - 1|^2``. The theorem stops
+    at r = n - s, which is right only for codes that tolerate s - 1 stragglers. Plain sums tolerate them only if s
+    divides n, so here r runs to n. The proof assumes columns that are equal up to shifts. Tandon's random cyclic code
+    has no such columns: only its zeros are cyclic.
 
     >>> crc_errors(4, 2).round(4)
     array([4.    , 2.    , 0.8889, 0.    , 0.    ])

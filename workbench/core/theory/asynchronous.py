@@ -10,12 +10,12 @@ from workbench.core.theory._checks import numbers, whole
 
 
 def async_rate(seconds: Sequence[float] | Array, buffer: int = 1) -> float:
-    """Return the commits per second of asynchronous SGD: workers answer independently, sum over i of 1 / E[T_i].
+    """Return the commits per second of asynchronous SGD, for one answer per commit: sum over i of 1 / E[T_i].
 
     `seconds`: E[T_i], mean seconds from one answer of worker i to its next, above 0; shape (N,). `buffer`: K >= 1,
-    answers that make a commit (FedBuff); 1 is plain asynchronous SGD.
+    answers that make a commit (FedBuff), by which the sum is divided; 1 is plain asynchronous SGD.
 
-    Returns commits per second in the long run. Our own result, by the renewal theorem. It is exact for any
+    Returns commits per second in the long run. The result is our own, by the renewal theorem. It is exact for any
     distribution of the times, if messages do not queue at the master's port. A master that waits for all workers
     makes 1 / E[max T_i] rounds of N answers. Here the mean takes the place of the maximum.
 
@@ -37,9 +37,9 @@ def async_staleness(workers: int, buffer: int = 1) -> float:
 
     `workers`: N >= 1. `buffer`: K >= 1, answers that make a commit.
 
-    Returns commits. Our own result, by counting. Whenever the master commits, all workers but the one that has just
-    answered have an answer under way, which is then one commit older. So it holds for any times, any link and any
-    queue at the port.
+    Returns commits. The result is our own, by counting. Whenever the master commits, all workers but the one that has
+    just answered have an answer under way, which is then one commit older. The result therefore holds for any times,
+    any link and any queue at the port.
 
     >>> async_staleness(12), async_staleness(12, buffer=4)
     (11.0, 2.75)

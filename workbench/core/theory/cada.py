@@ -1,9 +1,9 @@
-"""Paper 3, CADA and G-CADA: how many are selected, and what an iteration takes: time, messages, samples.
+"""Paper 3, CADA and G-CADA: number of selected workers, and time, messages and samples of an iteration.
 
-F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communication-efficient and
-straggler-tolerant distributed SGD". M workers, or G groups of M_G = M / G; a worker takes Exp(mean eta).
-Section VI calls eta "mu", which equation (6) uses for the mini-batch size. Distributed Adam and SGD are the case that
-all M workers are selected, CADA the case of groups of one worker.
+F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communication-efficient and straggler-tolerant
+distributed SGD". There are M workers, or G groups of M_G = M / G workers. A worker takes Exp(mean eta). Section VI
+calls eta "mu", which equation (6) uses for the mini-batch size. Distributed Adam and SGD are the case that all M
+workers are selected, CADA the case of groups of one worker.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def cada_selected(
     iterations, and at least once in D. With d_m = floor(c / L_m^2), worker m adds 1 / min(d_m + 1, D).
 
     Returns M-bar or G-bar, 0 to M or G. Paper 3, equations (12) and (15): M-bar = sum over d = 0..D of n_d / (d + 1).
-    Here n_d is the number of workers with Lbar_(d+1)^2 < L_m^2 < Lbar_d^2, where Lbar_d^2 = c_d / (d M^2). It
-    prints Lbar_0 = 0, which counts no worker of class 0 (those selected in every iteration): Lbar_0 must be
-    infinite. Class D is selected when its age is D (algorithm 1, line 3, "tau >= D"): in 1 / D of the iterations, not 1
+    Here n_d is the number of workers with Lbar_(d+1)^2 < L_m^2 < Lbar_d^2, where Lbar_d^2 = c_d / (d M^2). The paper
+    prints Lbar_0 = 0, which counts no worker of class 0 (those selected in every iteration). Lbar_0 must be infinite.
+    Class D is selected when its age is D (algorithm 1, line 3, "tau >= D"): in 1 / D of the iterations, not 1
     / (D + 1). The M^2 belongs to a rule scaled otherwise (LAG, the paper's reference 8).
 
-    `smoothness`: L_m of every worker's loss, or L_g of every group's; shape (M,) or (G,), not negative. `c`: the rule's
-    constant, above 0. `max_age`: D >= 1: a worker that was not selected for D iterations is selected. `form`: "rule",
-    the bound that rule (7) gives, or "published", (12) or (15) to the letter, with every c_d = c.
+    `smoothness`: L_m of every worker's loss, or L_g of every group's loss; shape (M,) or (G,), not negative. `c`:
+    constant of the rule, above 0. `max_age`: D >= 1; a worker that was not selected for D iterations is selected.
+    `form`: "rule" for the bound by rule (7), or "published" for (12) or (15) as printed, with every c_d = c.
 
     >>> cada_selected([3.0, 1.0, 0.1], c=2.0, max_age=10)  # every, every third and every tenth iteration
     1.4333333333333333
@@ -79,11 +79,11 @@ def dadam_time(workers: int, mean: float = 1.0) -> float:
 def cada_time(selected: float, mean: float = 1.0) -> float:
     """Return the expected time per iteration of CADA: the slowest of the selected workers, eta H_Mbar.
 
-    `selected`: workers selected per iteration on average, M-bar; need not be whole. `mean`: mean time of one
+    `selected`: mean number of workers selected per iteration, M-bar, which need not be whole. `mean`: mean time of one
     mini-batch, eta, s.
 
-    Returns seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is
-    concave. Paper 3, equation (13), with `harmonic` between whole numbers.
+    Returns seconds. The result is exact if the number of selected workers is always the same, and an upper bound if it
+    varies, since H is concave. Paper 3, equation (13), with `harmonic` between whole numbers.
 
     >>> round(cada_time(2, mean=1.0), 9)
     1.5
@@ -96,13 +96,13 @@ def gcada_time(selected: float, group_size: int, mean: float = 1.0) -> float:
 
     That is the time of the slowest selected group's fastest worker.
 
-    `selected`: groups selected per iteration on average, G-bar; need not be whole. `group_size`: workers per
+    `selected`: mean number of groups selected per iteration, G-bar, which need not be whole. `group_size`: workers per
     group, M_G >= 1 (1 is CADA). `mean`: mean time of one mini-batch, eta, s.
 
-    Returns seconds. Exact if the number selected is always the same; an upper bound if it varies, since H is
-    concave. Paper 3, equations (14) and (16): the fastest of M_G exponentials is one with mean eta / M_G, so
-    the integral (14) is that of H. (14) is the mean of the largest of a groups; its printed subscript a : M_G
-    should read a : a.
+    Returns seconds. The result is exact if the number of selected groups is always the same, and an upper bound if it
+    varies, since H is concave. Paper 3, equations (14) and (16). The fastest of M_G exponential times is exponential
+    with mean eta / M_G, so the integral (14) is that of H. (14) is the mean of the largest of a groups. Its printed
+    subscript a : M_G should read a : a.
 
     >>> gcada_time(2, group_size=3, mean=1.0)
     0.5
@@ -112,10 +112,10 @@ def gcada_time(selected: float, group_size: int, mean: float = 1.0) -> float:
 
 
 def gcada_communication(selected: float, group_size: int = 1) -> float:
-    """Return messages per iteration: selected (M_G + 1), every worker downloads and one per group uploads.
+    """Return messages per iteration: G-bar (M_G + 1), since every selected worker downloads and one per group uploads.
 
-    `selected`: groups selected per iteration on average: G-bar; M-bar for CADA and M for distributed Adam
-    (group_size=1). `group_size`: workers per group, M_G; 1 for CADA and distributed Adam: 2 messages per worker.
+    `selected`: mean number of groups selected per iteration, G-bar; for CADA M-bar, for distributed Adam M.
+    `group_size`: workers per group, M_G; 1 for CADA and distributed Adam, with 2 messages per worker.
 
     Returns model downloads plus gradient uploads. Paper 3, equations (17), (18) and (19).
 
@@ -126,10 +126,10 @@ def gcada_communication(selected: float, group_size: int = 1) -> float:
 
 
 def gcada_computation(selected: float, group_size: int = 1, batch: float = 1.0) -> float:
-    """Return the samples computed on per iteration: selected M_G batch.
+    """Return the number of samples processed per iteration: G-bar M_G mu.
 
-    `selected`, `group_size`: as in `gcada_communication`. `batch`: samples of a mini-batch, mu; 1 counts mini-batch
-    gradients, as the paper's figures do.
+    `selected`, `group_size`: as in `gcada_communication`. `batch`: samples of a mini-batch, mu. With 1, mini-batch
+    gradients are counted, as in the paper's figures.
 
     Returns samples (mini-batches with batch=1). Paper 3, equations (20), (21) and (22).
 

@@ -27,9 +27,9 @@ MAX_LAYERS = 1000  # with two children per parent, this tree has 2^1001 workers
 def cr_workers(children: int, layers: int) -> int:
     """Return the number of workers of a regular tree: N = n + n^2 + ... + n^L.
 
-    `children`, `layers`: children per parent, n >= 1; layers of workers below the master, L >= 1.
+    `children`: children per parent, n >= 1. `layers`: layers of workers below the master, L >= 1.
 
-    Returns N, the master not counted. Paper 1, section III-A. The paper gives (12, 2) for both its clusters;
+    Returns N, without the master. Paper 1, section III-A. The paper gives (12, 2) for both its clusters;
     84 workers are a (4, 3) tree.
 
     >>> cr_workers(12, 2), cr_workers(4, 3)
@@ -42,11 +42,11 @@ def cr_workers(children: int, layers: int) -> int:
 def cr_load(children: int, layers: int, stragglers: int) -> float:
     """Return the computation load of CodedReduce, the least possible: 1 / (q + q^2 + ... + q^L), q = n / (s + 1).
 
-    `children`, `layers`: children per parent, n >= 1; layers of workers, L >= 1. `stragglers`: stragglers
-    tolerated per parent, s, from 0 to n - 1.
+    `children`: children per parent, n >= 1. `layers`: layers of workers, L >= 1. `stragglers`: stragglers tolerated
+    per parent, s, from 0 to n - 1.
 
-    Returns the share of the data set that every worker computes on per round (0 to 1), from an exact
-    fraction. Paper 1, theorem 1 (equation 5): no scheme on this tree with this resiliency has a smaller load.
+    Returns the share of the data set that every worker processes per round (0 to 1), from an exact fraction. Paper 1,
+    theorem 1 (equation 5): no scheme on this tree with this resiliency has a smaller load.
 
     >>> cr_load(3, 2, 1) == 4 / 15
     True
@@ -57,11 +57,10 @@ def cr_load(children: int, layers: int, stragglers: int) -> float:
 def gc_load(workers: int, stragglers: int) -> float:
     """Return the computation load of gradient coding: (S + 1) / N.
 
-    `workers`, `stragglers`: N >= 1, all of them children of the master; stragglers tolerated, S, from 0 to N
-    - 1.
+    `workers`: N >= 1, all of them children of the master. `stragglers`: stragglers tolerated, S, from 0 to N - 1.
 
-    Returns the share of the data set that every worker computes on per round. Paper 1, section II-C. The same
-    as `cr_load` of a tree with one layer.
+    Returns the share of the data set that every worker processes per round. Paper 1, section II-C. It equals `cr_load`
+    of a tree with one layer.
 
     >>> gc_load(3, 1) == 2 / 3
     True
@@ -72,13 +71,13 @@ def gc_load(workers: int, stragglers: int) -> float:
 
 
 def cr_stragglers(children: int, layers: int, load: float) -> int:
-    """Return the most stragglers per parent that CodedReduce tolerates when a worker may compute on `load`.
+    """Return the max number of stragglers per parent that CodedReduce tolerates with a load of at most `load`.
 
-    `children`, `layers`: the tree, (n, L). `load`: share of the data set that a worker may compute on, r, up
-    to 1. Use layers=1 for gradient coding.
+    `children`, `layers`: n and L of the tree. `load`: share of the data set that a worker may process, r, up to 1. Use
+    layers=1 for gradient coding.
 
-    Returns the largest s with cr_load(n, L, s) <= r; the resiliency is alpha = s / n. Raises `SettingError`
-    where the load is below cr_load(n, L, 0): not even s = 0 fits. Paper 1, theorem 1, solved for s. Table I
+    Returns the largest s with cr_load(n, L, s) <= r. The resiliency is alpha = s / n. Raises `SettingError` if the
+    load is below cr_load(n, L, 0), because then not even s = 0 fits. Paper 1, theorem 1, solved for s. Table I
     gives its limit for many children, `cr_resiliency`.
 
     >>> cr_stragglers(12, 2, 1 / 6), cr_stragglers(156, 1, 1 / 6)
@@ -94,10 +93,10 @@ def cr_stragglers(children: int, layers: int, load: float) -> int:
 
 
 def cr_resiliency(load: float, layers: int) -> float:
-    """Return the straggler resiliency alpha = r^(1/L) that a load buys in a tree with very many children per parent.
+    """Return the straggler resiliency alpha = r^(1/L) for a load, in a tree with very many children per parent.
 
-    `load`: share of the data set per worker, r, from 0 to 1. `layers`: L >= 1; 1 is gradient coding, alpha =
-    r. (Ring all-reduce has alpha = 0.)
+    `load`: share of the data set per worker, r, from 0 to 1. `layers`: L >= 1; 1 is gradient coding, with alpha = r.
+    (Ring all-reduce has alpha = 0.)
 
     Returns the share of the children of every parent that may straggle. `cr_stragglers` is exact for a given
     tree. Paper 1, remark 1 and table I.
@@ -123,9 +122,9 @@ def exact_load(n: int, depth: int, s: int) -> Fraction:
 def cr_parallelisation(children: int, layers: int) -> int:
     """Count the simultaneous communications in the tree.
 
-    `children`, `layers`: the tree, (n, L).
+    `children`, `layers`: n and L of the tree.
 
-    Returns beta = N / n = 1 + n + ... + n^(L-1), the number of parents, the master included: each receives one
+    Returns beta = N / n = 1 + n + ... + n^(L-1), the number of parents, including the master. Each receives one
     message at a time. Paper 1, remark 4: beta = Theta(N / n) = Theta(N^(1 - 1/L)), see `parallelisation_order`. One
     layer is gradient coding: beta = 1.
 
@@ -151,10 +150,10 @@ def rar_parallelisation(workers: int) -> int:
 def parallelisation_order(workers: int, layers: int) -> float:
     """Return N^(1 - 1/L): the order of CodedReduce's communication parallelisation gain.
 
-    `workers`: N >= 1. `layers`: L >= 1; 1 is gradient coding (order 1), and L without bound tends to the
-    ring's N.
+    `workers`: N >= 1. `layers`: L >= 1. With 1, gradient coding, the order is 1; for many layers it tends to that of a
+    ring, N.
 
-    Returns the expression inside the paper's Theta; the exact count is `cr_parallelisation`. Paper 1, remark
+    Returns the expression inside the paper's Theta. The exact count is `cr_parallelisation`. Paper 1, remark
     1 and table I.
 
     >>> round(parallelisation_order(156, 2), 3)
@@ -170,17 +169,17 @@ def cr_time_bounds(
 
     Both are (r d / mu) log(1 / alpha) + a r d, alpha = s / n, plus (n (1 - alpha) + L - 1) t_c or n L t_c.
 
-    Returns lower and upper, s. Raises `SettingError` where stragglers is 0. Paper 1, theorem 2 (equations 7 and 8),
-    without the o(.) terms. These are limits, not bounds at a given n. The exact mean at any n is `cr_time`. For figure
-    13's tree, the lower term is 1.180 s and the mean 1.135 s. With one layer and t_c = 0, the lower term is always
-    above the mean, because H_n - H_s < log(n / s). For large t_c it is far below the mean: every layer passes on n - s
-    messages one after another. The communication therefore takes at least L (n - s) t_c, which by appendix D is also
-    the most that it adds.
+    Returns the lower and the upper term, s. Raises `SettingError` if stragglers is 0. Paper 1, theorem 2 (equations 7
+    and 8), without the o(.) terms. These are limits, not bounds at a given n. The exact mean at any n is `cr_time`.
+    For figure 13's tree, the lower term is 1.180 s and the mean 1.135 s. With one layer and t_c = 0, the lower term is
+    always above the mean, because H_n - H_s < log(n / s). For large t_c it is far below the mean: every layer passes
+    on n - s messages one after another. The communication therefore takes at least L (n - s) t_c. By appendix D, it
+    does not add more than that either.
 
     Parameters
     ----------
     children, layers, stragglers : int
-        n, L and s; at least one straggler (log(1 / alpha) is infinite without).
+        n, L and s. At least one straggler, because log(1 / alpha) is infinite without.
     samples, shift : float
         Samples of the whole data set, d; least time per sample, a, s/sample.
     rate : float

@@ -11,10 +11,10 @@ from workbench.core.theory._checks import divides, positive, real, whole
 
 
 def is_gc_error(workers: int, replication: int, wait_for: int) -> float:
-    """Return the expected error of IS-GC with fractional repetition; with replication 1, of backup workers.
+    """Return the expected error of IS-GC with fractional repetition. With replication 1, it is that of backup workers.
 
-    `workers`: n, also the number of parts. `replication`: c, workers that hold the same c parts; must divide n.
-    `wait_for`: w, answers that the master waits for, 1 to n.
+    `workers`: n, also the number of parts. `replication`: c, number of workers that store the same c parts, which must
+    divide n. `wait_for`: w, answers that the master waits for, 1 to n.
 
     Returns the mean squared distance to all ones, in parts: n E[g / m - 1], where m of the g = n/c groups have
     answered, with probability C(g, m) sum_j (-1)^j C(m, j) C((m - j) c, w) / C(n, w).
@@ -35,13 +35,13 @@ def is_gc_error(workers: int, replication: int, wait_for: int) -> float:
 
 
 def pgc_error(workers: int, stragglers: int) -> float:
-    """Return the expected error of pipelined gradient coding after its first round, all versions of a part together.
+    """Return the expected error of pipelined gradient coding after its first round, with all versions of a part summed.
 
-    `workers`: n, also the number of parts. `stragglers`: s, 0 to n - 1; every part is with s + 1 workers.
+    `workers`: n, also the number of parts. `stragglers`: s, 0 to n - 1; s + 1 workers store every part.
 
     Returns the mean squared distance to all ones, in parts: n s (n - s - 1) / ((n - s) (s + 1) (n - 1)). Of a part's s
-    + 1 workers, a hypergeometric number is among the first n - s. Each of these counts n / ((n - s) (s + 1)). The age
-    of the gradients is not part of it.
+    + 1 workers, a hypergeometric number is among the first n - s. Each of these counts n / ((n - s) (s + 1)). The
+    error does not include the age of the gradients.
 
     >>> pgc_error(7, 0), round(pgc_error(7, 2), 6), pgc_error(7, 6)
     (0.0, 0.622222, 0.0)

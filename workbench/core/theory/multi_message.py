@@ -1,6 +1,6 @@
 """Paper 5, multi-message communication: exact mean completion times of its schemes, and of those with one message.
 
-E. Ozfatura, D. Gunduz, S. Ulukus. K workers, K parts, every worker computes r parts (its load) in order.
+E. Ozfatura, D. Gunduz, S. Ulukus. There are K workers and K parts. Every worker computes r parts (its load) in order.
 Worker i has finished x computations at x X_i, where X_i = alpha + Exp(rate mu), with alpha in s/part and mu in parts/s.
 For the paper's alpha = 0.01 and mu = 10, the mean is alpha + 1 / mu = 0.11 s/part. (The paper's "10 parts per second"
 leaves out alpha.)
@@ -31,8 +31,8 @@ Undone = Callable[[Array], Array]  # P(finished = 0..r) (m, r + 1) -> P(a cluste
 def gc_completion(workers: int, load: int, shift: float, rate: float) -> float:
     """Return the expected completion time of cyclic gradient coding: K - r + 1 workers with all their r parts.
 
-    `workers`, `load`: K, also the number of parts; parts per worker, r, 1 to K. `shift`, `rate`: alpha,
-    s/part, and mu, parts/s.
+    `workers`: K, also the number of parts. `load`: parts per worker, r, 1 to K. `shift`, `rate`: alpha, s/part, and
+    mu, parts/s.
 
     Returns seconds: r (alpha + (H_K - H_(r-1)) / mu). Paper 5, section II and figure 1 (GC), with equation
     (5) for the delays.
@@ -46,12 +46,12 @@ def gc_completion(workers: int, load: int, shift: float, rate: float) -> float:
 def clustered_gc_completion(workers: int, load: int, clusters: int, shift: float, rate: float) -> float:
     """Return the expected completion time of gradient coding in clusters, one message per worker.
 
-    `workers`: K. `load`: parts per worker, r, 1 to K / P; r = K / P is fractional repetition, one worker
-    needed per cluster. `clusters`: P, must divide K. `shift`, `rate`: alpha, s/part, and mu, parts/s.
+    `workers`: K. `load`: parts per worker, r, 1 to K / P. With r = K / P (fractional repetition), one worker per
+    cluster is enough. `clusters`: P, which must divide K. `shift`, `rate`: alpha, s/part, and mu, parts/s.
 
     Every cluster of K / P workers has K / P parts of its own and needs K / P - r + 1 of its workers.
 
-    Returns seconds until the last cluster is done: exact for one cluster, else by quadrature. Paper 5,
+    Returns seconds until the last cluster is done, in closed form for one cluster, else by quadrature. Paper 5,
     section III-C.
 
     >>> round(clustered_gc_completion(40, 10, 4, shift=0.01, rate=10), 4)
@@ -65,10 +65,10 @@ def clustered_gc_completion(workers: int, load: int, clusters: int, shift: float
 def lcc_threshold(workers: int, load: int) -> int:
     """Return the number of workers that Lagrange coded computing needs for linear regression: 2 ceil(K / r) - 1.
 
-    `workers`, `load`: K, also the number of parts; coded parts per worker, r, 1 to K.
+    `workers`: K, also the number of parts. `load`: coded parts per worker, r, 1 to K.
 
-    Returns the answers needed: one more than the degree 2 (ceil(K / r) - 1) of the polynomial to interpolate.
-    Raises `SettingError` where more answers than workers are needed. Paper 5, section IV (LCC); S. Li et al.
+    Returns the number of answers needed: one more than the degree 2 (ceil(K / r) - 1) of the polynomial to
+    interpolate. Raises `SettingError` if more answers than workers are needed. Paper 5, section IV (LCC); S. Li et al.
     2018, "Polynomially coded regression".
 
     >>> lcc_threshold(40, 10)
@@ -83,10 +83,10 @@ def lcc_threshold(workers: int, load: int) -> int:
 def lcc_completion(workers: int, load: int, shift: float, rate: float) -> float:
     """Return the expected completion time of Lagrange coded computing: 2 ceil(K / r) - 1 workers with all r parts.
 
-    `workers`, `load`: K, also the number of parts; coded parts per worker, r. `shift`, `rate`: alpha, s/part,
-    and mu, parts/s.
+    `workers`: K, also the number of parts. `load`: coded parts per worker, r. `shift`, `rate`: alpha, s/part, and mu,
+    parts/s.
 
-    Returns seconds: r (alpha + (H_K - H_(K-k)) / mu), k the threshold. Paper 5, section IV and figure 1
+    Returns seconds: r (alpha + (H_K - H_(K-k)) / mu), where k is the threshold. Paper 5, section IV and figure 1
     (LCC).
 
     >>> round(lcc_completion(40, 10, shift=0.01, rate=10), 4)
@@ -108,7 +108,7 @@ def time_per_part(x: Array, shift: float, rate: float) -> Array:
 
 
 def _wait_for(k: int, size: int, clusters: int, load: int, shift: float, rate: float) -> float:
-    """Return the mean until every cluster has k of its workers with all their parts."""
+    """Return the mean time until k workers of every cluster have all their parts, s."""
     shift, rate = real("shift", shift), positive("rate", rate)
     if clusters == 1:
         return exponential_order_mean(k, size, load / rate, load * shift)
@@ -126,24 +126,24 @@ def mmc_completion(
 ) -> float:
     """Return the expected completion time of gradient coding with multi-message communication (GC-MMC), by quadrature.
 
-    Returns seconds until the last cluster is done. Paper 5, sections III-A to III-D and figure 1. Section
-    III-A prints K - m - 1 = 5 for K = 6, m = 2: it is K - m + 1.
+    Returns seconds until the last cluster is done. Paper 5, sections III-A to III-D and figure 1. Section III-A prints
+    K - m - 1 = 5 for K = 6, m = 2. The correct expression is K - m + 1.
 
     Parameters
     ----------
     workers, load : int
-        K, also the number of parts; parts per worker, r, 1 to K / P, computed in order.
+        K, also the number of parts, and r, the number of parts per worker, 1 to K / P, which are computed in order.
     order : int or sequence of int
-        An int m: correlated code; a worker sends c_i, c_(i+1), ... after m, m + 1, ..., r parts, and a
-        cluster needs K / P - m + 1 different ones; m = 1 is UC-MMC. A list [m_0, m_1, ...]: uncorrelated
-        code; a worker sends a message after each of these numbers of parts, and a cluster of K / P workers
-        needs any l K / P - sum(m_j) + 1, l the length of the list.
+        An int m is a correlated code. A worker sends c_i, c_(i+1), ... after m, m + 1, ..., r parts. A cluster needs K
+        / P - m + 1 different messages. m = 1 is UC-MMC. A list [m_0, m_1, ...] of length l is an uncorrelated code. A
+        worker sends a message after each of these numbers of parts. A cluster of K / P workers needs any l K / P -
+        sum(m_j) + 1 messages.
     clusters : int
-        P, must divide K.
+        P, which must divide K.
     shift, rate : float
         alpha, s/part, and mu, parts/s.
     hybrid : bool
-        A worker with all its parts done sends their plain sum, which completes its cluster; needs r = K / P.
+        Whether a worker with all its parts done sends their plain sum, which completes its cluster. Needs r = K / P.
 
     Examples
     --------
@@ -228,9 +228,9 @@ def _uncovered(sent: Array, size: int, m: int) -> Array:
     """Return P(at least m of the `size` messages on a circle were sent by nobody).
 
     Worker i sends messages i, i+1, ... in order. The reach c is the number of messages from a position on that are
-    known to be sent. From one worker to the next it becomes max(c - 1, own), which is a Markov chain. After one turn
-    around the circle, c does not depend on the start. The trace of the turn's matrix therefore counts every outcome
-    once. A second index counts the uncovered messages, up to m.
+    known to be sent. From one worker to the next it becomes max(c - 1, own), which is a Markov chain. Once around the
+    circle, c does not depend on the start. The trace of the matrix for one time around the circle therefore counts
+    every outcome once. A second index counts the uncovered messages, up to m.
     """
     reach = sent.shape[1]
     step = _steps(sent)

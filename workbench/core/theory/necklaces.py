@@ -21,8 +21,9 @@ def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
     `n`: length of the words, 1 to 28.
 
-    Returns words and orders, int64, both (classes,): representatives, bit n-1-j of a word is its j-th letter; and the
-    words in each class, e, a divisor of n. Paper 4, section IV-B (cycle classes, representatives and orders).
+    Returns words and orders, int64, both of shape (classes,). Words are the representatives. Bit n-1-j of a word is
+    its j-th letter. Orders are the numbers of words in each class, e, which divide n. Paper 4, section IV-B (cycle
+    classes, representatives and orders).
 
     >>> words, orders = necklaces(4)
     >>> [format(w, "04b") for w in words], orders.tolist()
@@ -42,13 +43,13 @@ def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def necklace_count(n: int, weight: int, order: int) -> int:
     """Return the number of classes of binary words of length n with a given weight (number of ones) and order (size).
 
-    `n`, `weight`: length of the words, at least 1; ones per word, r, 0 to n. `order`: words per class, e;
-    none unless it divides n.
+    `n`: length of the words, at least 1. `weight`: ones per word, r, 0 to n. `order`: words per class, e. If e does
+    not divide n, there is no such class.
 
-    The coefficient of x^r in (1/e) sum over d | e of mu(e/d) (1 + x^(n/d))^d, mu the Moebius function.
+    The number is the coefficient of x^r in (1/e) sum over d | e of mu(e/d) (1 + x^(n/d))^d, where mu is the Moebius
+    function.
 
-    Returns N(r, e). Paper 4, lemma 1 (its definition of mu, garbled there: mu(1) = 1, 0 if a square divides,
-    else (-1)^primes).
+    Returns N(r, e). Paper 4, lemma 1, whose definition of mu is misprinted (see `moebius`).
 
     >>> necklace_count(8, 4, 8), necklace_count(8, 4, 4), necklace_count(8, 4, 2)
     (8, 1, 1)

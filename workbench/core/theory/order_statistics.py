@@ -1,4 +1,4 @@
-"""Order statistics: when the k-th of n workers answers. Times in s, means exact or by quadrature.
+"""Order statistics: when the k-th of n workers answers. Times are in s. Means are exact or by quadrature.
 
 H_n = 1 + 1/2 + ... + 1/n is the n-th harmonic number.
 """
@@ -23,10 +23,9 @@ __all__ = [
 def harmonic(n: float) -> float:
     """Return the harmonic number H_n, for real n by H_x = digamma(x + 1) + Euler's constant.
 
-    `n`: at least 0. A whole number gives the usual sum; between whole numbers H is smooth and concave.
+    `n`: at least 0. A whole number gives the usual sum. Between whole numbers, H is smooth and concave.
 
-    Returns H_n, a pure number. Paper 3 (CADA), below equation (10); real n occur in its equations (13) and
-    (16).
+    Returns H_n, a pure number. Paper 3 (CADA), below equation (10). Real n occur in its equations (13) and (16).
 
     >>> round(harmonic(4), 6), 1 + 1 / 2 + 1 / 3 + 1 / 4
     (2.083333, 2.083333333333333)
@@ -39,11 +38,11 @@ def harmonic(n: float) -> float:
 def exponential_order_mean(k: int, n: int, mean: float = 1.0, shift: float = 0.0) -> float:
     """Return the mean of the k-th smallest of n independent times shift + Exp(mean): shift + mean (H_n - H_(n-k)).
 
-    `k`: which one, 1 (first) to n (last). Paper 3: a. `n`: how many. Paper 3: b. `mean`: mean of the
-    exponential part, s. Paper 3: eta. `shift`: least time, s.
+    `k`: position, 1 (first) to n (last); a in paper 3. `n`: number of times; b in paper 3. `mean`: mean of the
+    exponential part, s; eta in paper 3. `shift`: least time, s.
 
-    Returns seconds. Paper 3, equation (10); paper 1, appendix D, for k = n - s. That appendix prints log(i) <
-    H_i < log(i+1); the right inequality is false (H_1 = 1 > log 2): it is log(i+1) < H_i <= 1 + log(i).
+    Returns seconds. Paper 3, equation (10); paper 1, appendix D, for k = n - s. That appendix prints log(i) < H_i <
+    log(i+1). The right inequality is false (H_1 = 1 > log 2). Correct is log(i+1) < H_i <= 1 + log(i).
 
     >>> round(exponential_order_mean(9, 12, mean=2.0, shift=1.0), 6)
     3.539755
@@ -56,8 +55,7 @@ def exponential_order_mean(k: int, n: int, mean: float = 1.0, shift: float = 0.0
 def exponential_order_std(k: int, n: int, mean: float = 1.0) -> float:
     """Return the standard deviation of the k-th smallest of n independent (shifted) exponentials.
 
-    `k`, `n`: which one of how many, 1 <= k <= n. `mean`: mean of the exponential part, s; a shift changes
-    nothing.
+    `k`: position, 1 to n. `n`: number of times. `mean`: mean of the exponential part, s. A shift changes nothing.
 
     The gaps between neighbours are independent exponentials with means mean / (n - j), so the variances add.
 
@@ -75,10 +73,10 @@ def exponential_order_std(k: int, n: int, mean: float = 1.0) -> float:
 def max_of_minima_mean(groups: int, size: int, mean: float = 1.0, shift: float = 0.0) -> float:
     """Return the mean time until every group has its first answer: shift + mean / size * H_groups.
 
-    `groups`: number of groups. Paper 3: G-bar. `size`: workers per group. Paper 3: M_G. `mean`: mean of the
-    exponential part of one worker's time, s. Paper 3: eta. `shift`: least time, s.
+    `groups`: number of groups; G-bar in paper 3. `size`: workers per group; M_G in paper 3. `mean`: mean of the
+    exponential part of one worker's time, s; eta in paper 3. `shift`: least time, s.
 
-    Every worker takes shift + Exp(mean); the first of a group is then shift + Exp(mean / size).
+    Every worker takes shift + Exp(mean). The first answer of a group then comes after shift + Exp(mean / size).
 
     Returns seconds. Fractional repetition (Tandon et al. 2017) and G-CADA (paper 3, equations (14) and (16)).
 
@@ -94,11 +92,10 @@ def order_statistic_mean(survival: Survival, k: int, n: int) -> float:
 
     P(k-th > t) = I_S(n-k+1, k) with S = P(T > t) and I the regularised incomplete beta function.
 
-    Returns the mean in the unit of the times. Raises `SettingError` where k is not in 1..n, or the mean is
-    infinite.
+    Returns the mean in the unit of the times. Raises `SettingError` if k is not in 1..n, or the mean is infinite.
 
-    `survival`: takes times (m,), in s, and returns P(T > t) (m,), for T >= 0. For a distribution function F, pass 1 -
-    F; a separate survival function is more precise in the tail. `k`, `n`: which one of how many, 1 <= k <= n.
+    `survival`: function from times (m,), in s, to P(T > t) (m,), for T >= 0. For a distribution function F, pass 1 -
+    F. A separate survival function is more precise in the tail. `k`: position, 1 to n. `n`: number of times.
 
     >>> pareto = lambda t: np.maximum(t, 1.0) ** -2.0
     >>> round(order_statistic_mean(pareto, 5, 10), 6)
@@ -109,13 +106,13 @@ def order_statistic_mean(survival: Survival, k: int, n: int) -> float:
 
 
 def grouped_order_mean(survival: Survival, groups: int, k: int, size: int) -> float:
-    """Return the mean time until every one of several equal groups has k answers of its `size` workers, by quadrature.
+    """Return the mean time until each of several equal groups has k answers of its `size` workers, by quadrature.
 
     Returns the mean of the maximum over the groups of the k-th smallest time, in the unit of the times.
-    Raises `SettingError` where groups is below 1, k not in 1..size, or the mean infinite.
+    Raises `SettingError` if groups is below 1, k is not in 1..size, or the mean is infinite.
 
-    `survival`: takes times (m,), in s, and gives P(T > t) (m,) of one worker, for T >= 0. `groups`: number of groups;
-    their workers are independent. `k`, `size`: answers needed per group of how many workers, 1 <= k <= size.
+    `survival`: function from times (m,), in s, to P(T > t) (m,) of one worker, for T >= 0. `groups`: number of groups,
+    whose workers are independent. `k`: answers needed per group, 1 to `size`. `size`: workers per group.
 
     >>> round(grouped_order_mean(lambda t: np.exp(-t), groups=3, k=1, size=2), 9)
     0.916666667

@@ -1,4 +1,4 @@
-"""Paper 1: exact expected round times of CodedReduce, gradient coding, UMW, SGD and RAR, at any size; FRC as well.
+"""Paper 1: exact expected round times of CodedReduce, gradient coding, FRC, UMW, SGD and RAR, at any size.
 
 Model of section III-C: computing on x of the d samples takes a x + Exp(mean x / mu). A parent takes one message at a
 time, t_c each, while its children continue to compute. Times are in s, a (shift) in s/sample, mu (rate) in samples/s.
@@ -42,15 +42,15 @@ def cr_time(
     A relay sends when its own work is done and the first n - s messages of its children have passed its port. Sibling
     subtrees are independent, so that the distribution is computed layer by layer from the leaves.
 
-    Returns E[T_CR], s. With transfer > 0, children may be up to 64 (400 in one layer). Our own; paper 1 gives
-    the limit for many children (theorem 2, `cr_time_bounds`).
+    Returns E[T_CR], s. With transfer > 0, children may be up to 64 (400 in one layer). The recursion is our own; paper
+    1 gives the limit for many children (theorem 2, `cr_time_bounds`).
 
     Parameters
     ----------
     children, layers, stragglers : int
         n, L and s (per parent), 0 <= s < n.
     samples, shift : float
-        Samples of the whole data set, d; least time per sample, a, s/sample.
+        Number of samples of the whole data set, d, and least time per sample, a, s/sample.
     rate : float
         Rate of the exponential part, mu, samples/s.
     transfer : float
@@ -71,11 +71,11 @@ def gc_time(
 ) -> float:
     """Return the expected round time of gradient coding with a cyclic code: the first N - S answers.
 
-    `workers`, `stragglers`: N and S, 0 <= S < N. `samples`, `shift`, `rate`, `transfer`: d samples, a
-    s/sample, mu samples/s, t_c s, as in `cr_time`.
+    `workers`, `stragglers`: N and S, 0 <= S < N. `samples`, `shift`, `rate`, `transfer`: d, a, mu and t_c, as in
+    `cr_time`.
 
-    Returns E[T_GC], s; without transfer times load d (a + (H_N - H_S) / mu). Paper 1, sections II-C and
-    III-C; its remark 4 has this as Theta(1) + Theta(N).
+    Returns E[T_GC], s. Without transfer times it is load d (a + (H_N - H_S) / mu). Paper 1, sections II-C and III-C.
+    Remark 4 gives its order as Theta(1) + Theta(N).
 
     >>> round(gc_time(40, 9, samples=40, shift=0.01, rate=10), 4)
     1.5496
@@ -119,11 +119,11 @@ def _through(sent: Array, k: int, n: int) -> Array:
 def frc_time(workers: int, stragglers: int, samples: float, shift: float, rate: float) -> float:
     """Return the expected round time of gradient coding with fractional repetition: one answer per group of S + 1.
 
-    `workers`, `stragglers`: N and S; S + 1 must divide N. `samples`, `shift`, `rate`: d samples, a s/sample,
-    mu samples/s. Transfers take no time.
+    `workers`, `stragglers`: N and S, where S + 1 must divide N. `samples`, `shift`, `rate`: d, a and mu, as in
+    `cr_time`. Transfers take no time.
 
-    Returns seconds: load d (a + H_(N/(S+1)) / (mu (S + 1))). Tandon et al. 2017; paper 5, section III-C,
-    names it as the clustered code with one worker needed per cluster.
+    Returns seconds: load d (a + H_(N/(S+1)) / (mu (S + 1))). Tandon et al. 2017. In paper 5, section III-C, it is the
+    clustered code that needs one worker per cluster.
 
     >>> round(frc_time(40, 9, samples=40, shift=0.01, rate=10), 4)
     0.3083
@@ -139,7 +139,7 @@ def umw_time(workers: int, samples: float, shift: float, rate: float, transfer: 
 
     `workers`: N >= 1. `samples`, `shift`, `rate`, `transfer`: as in `cr_time`.
 
-    Returns E[T_UMW], s; without transfer times d / N (a + H_N / mu). Paper 1, section IV-A (UMW): gradient
+    Returns E[T_UMW], s. Without transfer times it is d / N (a + H_N / mu). Paper 1, section IV-A (UMW): gradient
     coding with S = 0.
 
     >>> round(umw_time(4, samples=8, shift=0.0, rate=2.0), 6)
@@ -155,7 +155,7 @@ def sgd_time(
 
     `workers`, `stragglers`: N and S, 0 <= S < N. `samples`, `shift`, `rate`, `transfer`: as in `cr_time`.
 
-    Returns E[T_SGD], s; without transfer times d / N (a + (H_N - H_S) / mu). Paper 1, section IV-A (SGD).
+    Returns E[T_SGD], s. Without transfer times it is d / N (a + (H_N - H_S) / mu). Paper 1, section IV-A (SGD).
 
     >>> round(sgd_time(4, 3, samples=8, shift=0.0, rate=2.0), 6)
     0.25
@@ -172,9 +172,9 @@ def rar_time(workers: int, samples: float, shift: float, rate: float, step: floa
 
     Returns E[T_RAR], s. Ring of Patarasuk and Yuan (paper 1, section II-B) with the delays of section III-C.
 
-    `workers`: N >= 1; each computes on d / N samples. `samples`, `shift`, `rate`: d samples, a s/sample, mu samples/s.
-    `step`: time to pass on one slice of p / N numbers, s: t_c / N if only bandwidth costs. With a latency added to it
-    this is an upper bound: the latencies of slices that wait for a late worker overlap.
+    `workers`: N >= 1. Each processes d / N samples. `samples`, `shift`, `rate`: d, a and mu, as in `cr_time`. `step`:
+    time to pass on one slice of p / N numbers, s. It is t_c / N if only bandwidth takes time. If it includes a
+    latency, the result is an upper bound, because the latencies of slices that wait for a late worker overlap.
 
     >>> round(rar_time(4, samples=8, shift=0.0, rate=2.0, step=0.5), 6)
     5.083333
@@ -185,14 +185,14 @@ def rar_time(workers: int, samples: float, shift: float, rate: float, step: floa
     return slowest + 2 * (n - 1) * real("step", step)
 
 
-# When have k of n independent messages passed a receiver that takes one message at a time?
+# Times at which k of n independent messages have passed a receiver that takes one message at a time.
 
 
 def through(arrived: Array, n: int) -> Array:
-    """Return P(the first k of n messages are through the port by t), every transfer taking the same time t_c.
+    """Return P(the first k of n messages are through the port by t), if every transfer takes the same time t_c.
 
-    `arrived`: (m, k): P(a message arrived by t - i t_c) for i = k, ..., 1 (increasing along the row), for m
-    times t. `n`: messages on their way, n >= k.
+    `arrived`: P(a message arrived by t - i t_c) for i = k, ..., 1 (increasing along the row), for m times t, (m, k).
+    `n`: number of messages on their way, n >= k.
 
     The first k messages arrive at t_(1) <= ... <= t_(k), and the last is through at max_j t_(j) + (k-j+1) t_c. At least
     j messages must therefore have arrived by t - (k-j+1) t_c, for every j. The number of arrivals at these k times is a

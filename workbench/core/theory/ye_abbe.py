@@ -1,7 +1,7 @@
 """Paper 2, communication-efficient gradient coding (CEGC): achievable loads, and iteration times.
 
-M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018. n workers, d parts per
-worker, s stragglers, reduction m: a message has p / m of the model's p coordinates.
+M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018. There are n workers, d parts per
+worker, and s stragglers. With reduction m, a message has p / m numbers for the p coordinates of the model.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from workbench.core.theory.order_statistics import order_survival
 def cegc_achievable(n: int, d: int, s: int, m: int, parts: int | None = None) -> bool:
     """Return whether there is a code with load d, s stragglers and reduction m: exactly if d / k >= (s + m) / n.
 
-    `n`, `d`: workers; parts per worker, 1 to the number of parts. `s`, `m`: stragglers tolerated, at least 0;
-    reduction, at least 1 (1 is plain gradient coding). `parts`: parts of the data set, k; n if left out.
+    `n`: number of workers. `d`: parts per worker, 1 to the number of parts. `s`: stragglers tolerated, at least 0.
+    `m`: reduction, at least 1 (1 is plain gradient coding). `parts`: parts of the data set, k, by default n.
 
     Returns True if (d, s, m) is achievable. Paper 2, theorem 1; with k = n it reads d >= s + m (equation 5).
 
@@ -34,10 +34,10 @@ def cegc_achievable(n: int, d: int, s: int, m: int, parts: int | None = None) ->
 def cegc_survival(t: Array, d: int, m: int, lambda1: float, lambda2: float, t1: float, t2: float) -> Array:
     """Return P(a worker needs longer than t): T = d (t1 + Exp(lambda1)) + (t2 + Exp(lambda2)) / m.
 
-    The random part is hypoexponential with rates lambda1 / d and lambda2 m; the form used has no cancellation
-    where the two are (nearly) equal.
+    The random part is hypoexponential with rates lambda1 / d and lambda2 m. The form used here has no cancellation if
+    these are (nearly) equal.
 
-    Returns probabilities, shape of t. Paper 2, section 5, assumptions 1 to 3.
+    Returns probabilities in the shape of t. Paper 2, section 5, assumptions 1 to 3.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def cegc_survival(t: Array, d: int, m: int, lambda1: float, lambda2: float, t1: 
     lambda1, lambda2 : float
         Rates of the exponential parts of computing one part and of sending a whole vector, 1/s.
     t1, t2 : float
-        Least times of the same, s.
+        Least times to compute one part, and to send a whole vector, s.
 
     Examples
     --------
@@ -75,24 +75,24 @@ def cegc_time(
     t2: float,
     stragglers: int | None = None,
 ) -> float:
-    """Return the expected iteration time of CEGC: the (n-s)-th of n workers, by quadrature.
+    """Return the expected iteration time of CEGC, until the (n-s)-th of n workers answers, by quadrature.
 
-    Returns E[T_tot], s. Raises `SettingError` where d < s + m is not achievable. Paper 2, section 5 and table
+    Returns E[T_tot], s. Raises `SettingError` if d < s + m, which is not achievable. Paper 2, section 5 and table
     3 (n = 8, lambda1 = 0.8, lambda2 = 0.1, t1 = 1.6, t2 = 6). A worker computes all its parts at the same
     speed: its time for d parts is d times one draw, not a sum of d draws.
 
     Parameters
     ----------
     n, d : int
-        Workers (and parts); parts per worker, 1 to n.
+        Number of workers, and of parts, and number of parts per worker, 1 to n.
     m : int
         Reduction, 1 to d.
     lambda1, lambda2 : float
         Rates of the exponential parts of computing one part and of sending a whole vector, 1/s.
     t1, t2 : float
-        Least times of the same, s.
+        Least times to compute one part, and to send a whole vector, s.
     stragglers : int, optional
-        s, 0 to d - m; d - m (the quickest) if left out.
+        s, 0 to d - m, by default d - m, with which rounds are shortest.
 
     Examples
     --------
@@ -112,11 +112,11 @@ def cegc_time(
 
 
 def cegc_table(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> Array:
-    """Return the expected iteration times of all loads and reductions, s = d - m: the whole of paper 2's table 3.
+    """Return the expected iteration times of all loads and reductions with s = d - m, as in paper 2's table 3.
 
-    `n`: workers. `lambda1`, `lambda2`, `t1`, `t2`: as in `cegc_time`.
+    `n`: number of workers. `lambda1`, `lambda2`, `t1`, `t2`: as in `cegc_time`.
 
-    Returns shape (n, n), s; row m - 1, column d - 1; not-a-number where m > d. Paper 2, table 3.
+    Returns times, s, shape (n, n), in row m - 1 and column d - 1. They are NaN if m > d.
 
     >>> cegc_table(2, 0.8, 0.1, 1.6, 6).round(4)
     array([[23.9194, 16.45  ],
@@ -133,7 +133,7 @@ def cegc_table(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> 
 def cegc_best(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> tuple[int, int]:
     """Return the load d and reduction m with the least expected iteration time (s = d - m).
 
-    `n`: workers. `lambda1`, `lambda2`, `t1`, `t2`: as in `cegc_time`.
+    `n`: number of workers. `lambda1`, `lambda2`, `t1`, `t2`: as in `cegc_time`.
 
     Returns d, m. Paper 2, section 5: d = 4, m = 3 for table 3.
 

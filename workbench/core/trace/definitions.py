@@ -22,7 +22,7 @@ def definitions_of(e: Experiment) -> list[Any]:
 
 
 def sources_of(e: Experiment) -> list[Source]:
-    """Return the sources of `definitions_of`. Definitions whose text is not available have none."""
+    """Return the sources of `definitions_of`. Definitions whose text is not available have no source."""
     found: dict[str, Source] = {}
     for thing in definitions_of(e):
         with suppress(SettingError):

@@ -35,14 +35,13 @@ STREAM = "stream"
 LEDGERS, ENDED = "ledgers.npz", "ended.json"
 LEDGERS_1_0 = "books.npz"  # the name of LEDGERS in version 1.0
 
-# Files of the folder of a sweep.
-# file of a sweep and its runs, in order; lock of the process that works on it
+# Files of the folder of a sweep: its description with its runs, in order; lock of the process that works on it
 PLAN, SWEEP_LOCK = "sweep.json", ".lock"
 # file with the state of a search; file with the output of a sweep in a separate process
 SEARCH_STATE, SWEEP_LOG = "found.json", "sweep.log"
 SCRIPT = "plotly.min.js"  # library that draws the figures of every page without a network
-# A folder: attempts of engines, each in a folder of its own until it is complete, and the owner's token.
-# It also has the address of the executor's dashboard, and the numbers of runs that have ended, by host.
+# A folder: attempts of the executor's processes, each in a folder of its own until it is complete, and the owner's
+# token. It also has the address of the executor's dashboard, and the numbers of runs that have ended, by host.
 ATTEMPTS, ATTEMPTS_OWNER, LINK, HOSTS = ".attempts", "owner", "link", "hosts.json"
 # A folder, of a sweep without notebooks: Parquet files with one row for each run, its settings, results and rounds.
 SHARDS = "shards"

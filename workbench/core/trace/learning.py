@@ -51,7 +51,7 @@ class Commits:
         return (self.optimiser, self.every, bytes_, sizes, tuple(self.share(t) for t in range(len(bytes_))))
 
     def key_of(self, round: int) -> tuple[object, ...]:
-        """Return a key that is equal for runs with the same step in a round, if their models are equal before it."""
+        """Return a key that is equal for runs that update equal models in the same way in a round."""
         weights = self.weights[round]
         own = None if weights is None else (weights.tobytes(), self.sizes.tobytes())
         return (own, self.share(round))

@@ -1,4 +1,4 @@
-"""Files that rank 0 writes into the run folder during a run, so that others can follow and resume it.
+"""Files that rank 0 writes into the run folder during a run, so that other processes can follow and resume it.
 
 They have one row of values per round (see LIVE_COLUMNS), and the model after each round. A checkpoint is written every
 few seconds. How the run ended is written last. `layout` has the names.
@@ -107,7 +107,9 @@ class RunRecorder:
 
     def flush(self) -> None:
         """Write all finished rounds. Raise `RunError` if that fails."""
-        if self.arrivals is not None and self.answers:  # before rows, so that their readers find them
+        if (
+            self.arrivals is not None and self.answers
+        ):  # before the rows, so that readers of a row find its arrivals
             self.arrivals(self.answers)
             self.answers.clear()
         self._drain(MODELS, GRADIENTS, ROWS)  # rows are written last, so that readers of a row find its model
@@ -175,7 +177,7 @@ def write_unstarted(
 ) -> None:
     """Write the end of a run that was stopped before any rank had received it.
 
-    `first`: first round of this part of the run.
+    `first`: first round of this segment of the run.
     """
     fields: dict[str, Any] = {"state": "stopped", "error": None, "emulate": emulate, "first": first}
     fields |= {"rounds": first, "clean": True, "zero": None, "setup": 0.0, "dead": {}}

@@ -77,7 +77,7 @@ class Painter:
                 self.busy[since:, worker - 1] = 0
 
     def _kinds(self, rows: Events) -> tuple[NDArray[np.bool_], ...]:
-        """Return which rows are models on their way down, accepted answers, refused answers, and computing."""
+        """Return which rows are models on their way down, accepted answers, refused answers, and computations."""
         kind, to, rank = rows["kind"], rows["to"].astype(int), rows["rank"].astype(int)
         sent = kind == "send"
         down = sent & (to >= 0) & (self.plan.parent[np.maximum(to, 0)] == rank)

@@ -236,7 +236,7 @@ def _does(progress: Progress, host: str) -> Iterator[str]:
 
 
 def _left(noted: Mapping[str, Any], states: Mapping[str, int], total: int) -> float:
-    """Return the estimated remaining seconds, at the average speed since the process began."""
+    """Return the estimated remaining seconds, at the average speed since the sweep's process began."""
     over = states.get("done", 0) + states.get("failed", 0)
     since, ended = time.time() - float(noted.get("begun", math.nan)), over - int(noted.get("before", 0))
     return (total - over) * since / ended if ended > 0 else math.nan

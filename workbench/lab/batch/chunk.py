@@ -1,4 +1,4 @@
-"""Many runs of a sweep as one task: an engine computes them one after another and writes one shard."""
+"""Many runs of a sweep as one task: a process of the executor computes them in order and writes one shard."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from workbench.lab.batch.task import POLL_INTERVAL_S, Order, code_of, ended_well
 
 
 def run_chunk(order: str, chunk: str) -> dict[str, Any]:
-    """Compute many runs, and write their shard, or return it if this engine cannot read the sweep's folder.
+    """Compute many runs, and write their shard, or return it if this process cannot read the sweep's folder.
 
     order: fields of an `Order`, as JSON. chunk: base, engine and cluster of the sweep, and the changes of each run, as
-    JSON. The answer has `done` (their number), `failed` (errors by name), `missing` (number of runs that were not
-    begun), `host` and `seconds`; or `refused` or `lost`, as that of `task.run_notebook`.
+    JSON. The result has `done` (number of runs done), `failed` (errors by name), `missing` (number of runs that were
+    not begun), `host` and `seconds`. It may instead have `refused`, `missing` with a reason, or `lost`, as that of
+    `task.run_notebook`.
     """
     task, fields = Order(**json.loads(order)), json.loads(chunk)
     if answer := refusal(task):
@@ -106,7 +107,7 @@ def _keep(task: Order, rows: list[ShardRow]) -> dict[str, Any]:
 
 
 def unpack_shard(answer: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return name and content of a shard in an answer. Raises `RunError` if its hash differs."""
+    """Return name and content of a shard in a result. Raises `RunError` if its hash differs."""
     name, content = str(answer["name"]), bytes(answer["shard"])
     if sha256(content).hexdigest() != answer["sum"] or Path(name).name != name:
         raise RunError("a shard has changed on its way from the engine")

@@ -1,7 +1,8 @@
 """Runs of a sweep on an executor: submit them, record how they ended, and submit lost ones again.
 
-The executor has the queues and their order. Tasks return errors as answers. So if a future raises, its task was lost
-with an engine or with the executor. A lost task is submitted again, to a new executor if the old one is broken.
+The executor has the queues and their order. Tasks return errors as results. So if a future raises, its task was lost,
+because a process of the executor or the whole executor died. It is submitted again, to a new executor if the old one
+is broken. "Engine" means a process of the executor here, not `sim` or `mpi`.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ from workbench.lab.batch.sweeps import Item
 from workbench.lab.batch.task import Order, publish, run_notebook, unpack
 
 Answer = dict[str, Any]
-# max number of tasks submitted at a time: more than there are engines, so that no engine is idle
+# max number of tasks submitted at a time: more than the processes of an executor, so that none is idle
 MAX_SUBMITTED = 256
-MAX_LOSSES = 5  # after this number of lost engines, the run is assumed to cause the loss
-MAX_HOST_ERRORS = 5  # max number of successive host errors for each engine before the sweep ends
-USUAL_ENGINES = 16  # engines where their number is not known
+MAX_LOSSES = 5  # after this number of losses of a run, the run is assumed to cause them
+MAX_HOST_ERRORS = 5  # the sweep ends after this number of successive host errors per process
+USUAL_ENGINES = 16  # assumed number of processes of an executor if it is unknown
 MAX_BROKEN = 3  # max number of successive executors that broke before a task was done
-STOP_TIMEOUT_S = 20.0  # s in which engines must answer once the sweep is stopped
+STOP_TIMEOUT_S = 20.0  # s in which tasks must end once the sweep is stopped
 POLL_INTERVAL_S = 0.5
 RECORD_INTERVAL_S = 2.0  # s between two records of what the hosts have done
 
 
 class Task(ABC):
-    """Unit of work of an engine: a run in its notebook, or many runs without notebooks."""
+    """Unit of work of a process of the executor: a run in its notebook, or many runs without notebooks."""
 
-    name = ""  # name of the run if the folder shows whether it was begun, else empty
+    name = ""  # name of the run, by which its attempt is found in the sweep's folder; empty for a task of many runs
     size = 1  # number of runs
 
     @abstractmethod
@@ -61,7 +62,7 @@ class Task(ABC):
 
     @abstractmethod
     def lost(self, why: str, begun: bool) -> Iterable[Task]:
-        """Return the tasks to submit in its place, after an engine or the executor died during the task."""
+        """Return the tasks to submit in place of this one, after its process or the whole executor died."""
 
     @abstractmethod
     def left(self, begun: bool) -> None:
@@ -90,7 +91,7 @@ class Dispatcher:
     _deaths: int = 0  # executors that broke since a task was done
     _host_errors: int = 0  # errors of hosts since a task was done
     _ended_by: Counter[str] = field(default_factory=Counter)  # runs that have ended, by host
-    # their sum when it was last written, and when, s of the monotonic clock
+    # sum of `_ended_by` when it was last written, and the time of writing, s of the monotonic clock
     _recorded: tuple[int, float] = (0, 0.0)
 
     @property
@@ -101,7 +102,8 @@ class Dispatcher:
     def work(self, tasks: Iterable[Task], before: int, total: int) -> None:
         """Do all tasks. before: number of runs that are done already. total: number of runs of the sweep.
 
-        Raises `KeyboardInterrupt` if the sweep is stopped, and `RunError` if no engine can do its tasks.
+        Raises `KeyboardInterrupt` if the sweep is stopped, and `RunError` if no process of the executor can do its
+        tasks.
         """
         self._todo, self._over, self._text = iter(tasks), before, json.dumps(asdict(self.order))
         with suppress(FileNotFoundError):
@@ -204,7 +206,7 @@ class Dispatcher:
             raise RunError(f"{self.folder}: the executor is broken again and again ({why}); {again}")
 
     def _stop(self) -> None:
-        """Ask engines to stop by a file that they check, and wait for their answers for a limited time."""
+        """Ask tasks to stop, by a file that they check, and wait for their results for a limited time."""
         write_file(self.folder / STOP, "")
         self._todo = iter(())
         waiting = list(self._running)
@@ -221,7 +223,7 @@ class Dispatcher:
 
 
 def _one_line(error: Exception) -> str:
-    """Return an error of an executor on one line. Raises `RunError` if its engines lack the package."""
+    """Return an error of an executor on one line. Raises `RunError` if its processes lack the package."""
     text = " ".join(str(error).split())[-300:] or type(error).__name__
     if "No module named 'workbench" in text:
         raise RunError(f"the engines have no workbench ({text}); install straggler-workbench there")
@@ -229,7 +231,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _cancel(futures: Iterable[Future[Answer]]) -> None:
-    """Take tasks that no engine has begun from the executor's queue."""
+    """Take tasks that no process has begun from the executor's queue."""
     for future in futures:
         with suppress(Exception):
             # method of ipyparallel's futures, which cancels the task in the scheduler
@@ -287,7 +289,7 @@ class NotebookTask(Task):
         return status
 
     def lost(self, why: str, begun: bool) -> Iterable[Task]:
-        """Return the task itself, unless it has lost too many engines."""
+        """Return the task itself, unless it was lost too often."""
         self.losses += begun
         if self.losses < MAX_LOSSES:
             return [self]

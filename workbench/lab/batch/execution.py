@@ -33,7 +33,7 @@ INTERRUPTED = "the sweep was interrupted while it ran"
 class Slot:
     """Semaphore slot of a run, and its cores: acquired by `wait`, and released at the end of the block.
 
-    name: of the run. cores: number of cores that it shares with no other run, or None.
+    name: name of the run. cores: number of cores that it shares with no other run, or None.
     """
 
     def __init__(self, places: Semaphore, kernels: Kernels, name: str, cores: int | None) -> None:
@@ -146,7 +146,10 @@ class NotebookRunner:
 
 
 def _forget() -> None:
-    """Cancel the tasks of nbclient that wait for a dead kernel. Otherwise asyncio warns about them later."""
+    """Cancel all tasks of the event loop, which nbclient left waiting for a dead kernel.
+
+    Else asyncio warns about them later.
+    """
     loop = ensure_event_loop()
     tasks = asyncio.all_tasks(loop)
     for task in tasks:

@@ -37,11 +37,12 @@ from workbench.lab.batch.searches import Changes
 from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep, make_item
 from workbench.lab.batch.task import publish, renamed
 
-# target time of a task, s: shorter tasks make more files, and longer ones lose more work if an engine dies
+# target time of a task, s: shorter tasks make more files, and longer ones lose more work if a process of the executor
+# dies
 CHUNK_SECONDS = 5.0
-# number of runs of a task while the time of a run is unknown; max number of runs
+# number of runs of a task: while the time of a run is unknown, and at most
 FIRST_CHUNK, MAX_CHUNK = 8, 1000
-TASKS_PER_ENGINE = 3  # tasks that wait for each engine
+TASKS_PER_ENGINE = 3  # tasks submitted at a time, per process of the executor
 
 
 @dataclass
@@ -99,7 +100,7 @@ class ChunkTask(Task):
             self.tally.mean = answer["seconds"] / begun
 
     def lost(self, why: str, begun: bool) -> Iterable[Task]:
-        """Return tasks for both halves of its runs. A single run is returned unless it has lost too many engines."""
+        """Return tasks for both halves of its runs. A single run is returned, unless it was lost too often."""
         half = (self.size + 1) // 2
         if self.size > 1:
             return [replace(self, changes=part) for part in (self.changes[:half], self.changes[half:])]
@@ -183,7 +184,7 @@ def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, engines: int |
 def restored(
     run: str | Path, notebook: Path, own: Callable[[list[Item]], str], allowed: dict[str, str] | None
 ) -> Path:
-    """Make the folder, the notebook and the page of a run in shards from its settings. Return the page's folder.
+    """Compute a run of a sweep without notebooks again, and make its folder, notebook and page. Return the folder.
 
     `run`: FOLDER/NAME. `own`, `allowed`: the user's code, as for kernels. Raises `SettingError` if the run does
     not exist, and `RunError` if its rounds are not the same bits.

@@ -1,8 +1,9 @@
-"""One run of a sweep as a task of an executor: the work of an engine, and its answer.
+"""One run of a sweep as a task of an executor: what a process of the executor does, and what it returns.
 
-An engine writes a run into a folder of its own, called an attempt, and renames it when the run is done. Only the first
-rename succeeds, so an engine that was paused or replaced cannot damage the valid copy. Without a shared file system the
-files are returned, with their hashes. Orders and answers contain only text, numbers and bytes.
+The process writes the run into a new folder, called an attempt, and renames it when the run is done. Only the first
+rename succeeds, so a process that was paused or replaced cannot damage the valid copy. Without a shared file system
+the files are returned, with their hashes. Orders and results contain only text, numbers and bytes. "Engine" means a
+process of the executor here, not `sim` or `mpi`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.sweeps import Item
 
 POLL_INTERVAL_S = 0.3  # s between two checks for a request to stop
-# s that an engine waits after the first error of its host; each further error doubles it
+# s that a process waits after the first error of its host; each further error doubles it
 FIRST_PAUSE_S = 2.0
 # Errors of a host, not of a run: the run is done again elsewhere.
 HOST_ERRORS = ("[Errno 28]", "[Errno 122]", "[Errno 5]", "No space left")
@@ -47,11 +48,11 @@ HOST_ERRORS = ("[Errno 28]", "[Errno 122]", "[Errno 5]", "No space left")
 class Order:
     """Fields that all tasks of a sweep share.
 
-    `folder`: folder of the sweep on the client. `token`: content of a file there, by which an engine checks that it
-    reads the same folder. `home`: where runs look for the user's files. `notebook`: its text; `path`: its file. `own`,
-    `allowed`: user-defined code, and what may run of it, see `by_value` and `trust`. `versions`: the client's.
-    `threads`: threads of linear algebra in a run. `cores`: cores of each run. `timeout`: s for a cell. `until`: end of
-    the engines, s since 1970.
+    `folder`: folder of the sweep on the client. `token`: content of a file there, by which a process checks that it
+    reads the same folder. `home`: where runs look for the user's files. `notebook`: text of the notebook; `path`: its
+    file. `own`, `allowed`: user-defined code, and what may run of it, see `by_value` and `trust`. `versions`: versions
+    of the client. `threads`: threads of linear algebra in a run. `cores`: cores of each run. `timeout`: max seconds of
+    a cell. `until`: end of the executor's processes, s since 1970.
     """
 
     folder: str
@@ -87,7 +88,7 @@ class Order:
         return False
 
     def unfit(self) -> str:
-        """Return why this engine cannot run tasks of the client, or "" if it can."""
+        """Return why this process cannot run tasks of the client, or "" if it can."""
         here = versions()
         other = [
             f"{name} {here.get(name)} instead of {it}"
@@ -98,7 +99,7 @@ class Order:
         return f"{where}: has {', '.join(other)}; install the client's versions there" if other else ""
 
     def too_late(self, expected: float) -> str:
-        """Return why a task of `expected` seconds is not begun, or "" if the engine has enough time left."""
+        """Return why a task of `expected` seconds is not begun, or "" if this process has enough time left."""
         ends = [float(end) for end in (self.until, os.environ.get("SLURM_JOB_END_TIME")) if end]
         left = min(ends, default=float("inf")) - time.time()
         if left >= max(expected, _longest.get(self.token, 0.0)):
@@ -111,11 +112,11 @@ _host_errors: dict[str, int] = {}  # number of successive errors of this host in
 
 
 def run_notebook(order: str, run: str) -> dict[str, Any]:
-    """Run one notebook, and return its status, with its files if this engine cannot read the sweep's folder.
+    """Run one notebook, and return its status, with its files if this process cannot read the sweep's folder.
 
     order: fields of an `Order`, as JSON. run: name, spec, engine, cluster and expected seconds of the run, as JSON.
-    An answer has `refused` (this engine can run nothing of the sweep), `missing` (was not begun), `lost` (the engine
-    failed, not the run; see `lost`), or `status`.
+    The result has one of these keys: `refused` (this process can run nothing of the sweep), `missing` (the run was not
+    begun), `lost` (the host failed, not the run; see `lost`), or `status`. The value of the first three is the reason.
     """
     task, item = Order(**json.loads(order)), json.loads(run)
     if answer := refusal(task, float(item.pop("expected", 0.0))):
@@ -133,7 +134,7 @@ def run_notebook(order: str, run: str) -> dict[str, Any]:
 
 
 def refusal(task: Order, expected: float = 0.0) -> dict[str, Any]:
-    """Return the answer of a task that is not begun, or empty if it may begin. `expected`: its time, s."""
+    """Return the result of a task that is not begun, or an empty one if it may begin. `expected`: its time, s."""
     if refused := task.unfit():
         return {"refused": refused}
     if task.stopped:
@@ -143,9 +144,9 @@ def refusal(task: Order, expected: float = 0.0) -> dict[str, Any]:
 
 
 def lost(task: Order, why: str) -> dict[str, Any]:
-    """Return the answer of a task that was lost: `lost`, its reason, and whether it was a `host_error`.
+    """Return the result of a task that was lost: `lost`, the reason, and `host_error`, whether the host caused it.
 
-    After an error of the host, such as a full disk, the answer comes after a pause, in which other engines do the runs.
+    After an error of the host, such as a full disk, this takes a pause, in which other processes do the runs.
     """
     answer = {"lost": f"{platform.node()}: {' '.join(why.split())}", "host_error": is_host_error(why)}
     if answer["host_error"]:
@@ -168,7 +169,7 @@ def is_host_error(why: str) -> bool:
 
 
 def _in_thread(task: Order, item: dict[str, Any]) -> dict[str, Any]:
-    """Run in a new thread, because the engine's thread may have an event loop, and checks for a request to stop."""
+    """Run in a new thread, because the calling one may have an event loop. Meanwhile check for a request to stop."""
     kernels, answers, seen = _kernels(task), list[dict[str, Any] | BaseException](), task.shared
 
     def work() -> None:
@@ -265,7 +266,7 @@ def _packed(folder: Path) -> dict[str, Any]:
 
 
 def unpack(answer: Mapping[str, Any], folder: Path) -> None:
-    """Write the files of a run that an engine has returned. Raises `RunError` if a hash differs."""
+    """Write the files of a run that a process of the executor has returned. Raises `RunError` if a hash differs."""
     files, sums = answer["files"], answer["sums"]
     for name, content in files.items():
         path = folder / name

@@ -47,9 +47,9 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
 
     `trace`: a run with events. `round`: from 0. `parent`: the master, or a relay of a tree.
 
-    Raises `SettingError` if the round or its events are missing, if no rank sends to that rank, or if the parent did
-    not finish the round. It is also raised if the scheme has no fixed weights: it is data dependent, reads the clock,
-    or uses answers of other rounds.
+    Raises `SettingError` if the round or its events are missing, if no rank sends to the parent, or if the parent did
+    not finish the round. It is also raised if the scheme has no fixed weights, because it is data dependent, reads the
+    clock, or uses answers of other rounds.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=3, rounds=2))

@@ -29,7 +29,7 @@ class Layout(NamedTuple):
 
     @property
     def radial(self) -> bool:
-        """Whether the tree is drawn around the master."""
+        """Whether the nodes are drawn around the master, as for rings and large trees."""
         return self.ring or len(self.rank) - 1 > MAX_LAYERED_WORKERS
 
 
@@ -67,7 +67,7 @@ def _ring(workers: int, drawn: int) -> Layout:
 
 
 def _branch(plan: Plan) -> NDArray[np.int64]:
-    """Return the layout of the master's first children, the first one's children, and so on.
+    """Return the nodes of one branch: the master's first children, the children of the first one, and so on.
 
     In each layer, a last node represents the other siblings. The result has ranks, indices of their parents, the number
     of ranks that each node represents, and layers: (4, nodes).

@@ -17,7 +17,7 @@ _NO_ADDRESS = "document.getElementById('{plot_id}')._context.plotlyServerURL = '
 _FIT = f"{FIT}.keep(document.getElementById('{{plot_id}}'));"
 # buttons below the axis, not over a title
 _BELOW = "top: auto !important; bottom: 0; height: 32px !important"
-# beside the file browser in a window of 1280 px; the kernel cannot ask a notebook for its width
+# width of a notebook beside the file browser in a window of 1280 px; the kernel cannot ask a notebook for its width
 NOTEBOOK_WIDTH_PX = 820
 
 

@@ -48,7 +48,7 @@ def for_paper(figure: go.Figure, width: float) -> Figure:
 
     Lines and symbols shrink as the text does. Heights keep their proportion to the text.
 
-    Raises `SettingError`: the width is too small for panels that stand side by side.
+    Raises `SettingError` if the width is too small for panels that stand side by side.
     """
     by = TEXT_PX / USUAL_TEXT_PX
     data, layout = [trace.to_plotly_json() for trace in figure.data], figure.layout.to_plotly_json()

@@ -245,7 +245,7 @@ def _downward(plan: Plan, rows: Rows) -> NDArray[np.bool_]:
 def _words(
     origin: float, kind: str, start: float, begun: float, end: float, to: int, size: int, count: int
 ) -> str:
-    """Return hover texts of events: times in s since the round's start, receiver, bytes."""
+    """Return the hover text of an event: times in s since the round's start, receiver, bytes."""
     text = f"{kind}: {start - origin:.4g} s to {end - origin:.4g} s"
     if to < 0:
         return text

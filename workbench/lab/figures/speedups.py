@@ -38,7 +38,7 @@ def speedups(
     reference: str | None = None,
     over_seeds: bool = False,
 ) -> pd.DataFrame:
-    """Return the seconds to a target per run, and how many times as long as the reference it takes.
+    """Return each run's seconds to a target, and how many times as long as the reference it takes.
 
     `target`: value of the metric that counts as solved: at or below it (at or above it for accuracy and AUC). With
     mini-batches, the mean of the last five evaluated values is compared with it. `metric`: a column of `trace.rounds`.
@@ -116,7 +116,7 @@ def position(series: Sequence[Series], reference: str) -> int:
 
 
 def reference_of(series: Sequence[Series], found: Sequence[float]) -> int | None:
-    """Return the reference: CR if it reaches the target, else the fastest, else None."""
+    """Return the index of the reference: CR if it reaches the target, else the fastest run that does, else None."""
     met = [i for i, at in enumerate(found) if np.isfinite(at)]
     reduced = [i for i in met if series[i].trace.experiment.scheme == "CR"]
     return min(reduced or met, key=lambda i: found[i], default=None)

@@ -1,6 +1,6 @@
 """Widgets for JupyterLab and Voila: live plots of runs, and the explorer.
 
-They only fill an Experiment and draw a Trace. Their choices come from the metadata of the fields.
+They only fill an Experiment and draw a Trace. Their choices come from the metadata of the fields of settings.
 """
 
 from importlib import import_module
@@ -22,7 +22,7 @@ _LATER = {
     "stream": "plots.streamplot",
     "watch": "plots.liveplot",
 }
-# styles that plotly.js adds as soon as a figure is shown
+# widgets that need plotly.js as soon as they are shown
 _DRAWING = "Explorer", "explore", "LivePlot", "Plot", "SweepPlot", "watch"
 
 

@@ -9,7 +9,8 @@ import ipywidgets as w
 from IPython import get_ipython
 
 T = TypeVar("T", bound=w.Widget)
-_cells: dict[str, tuple[str, list[w.Widget]]] = {}  # cell -> its last request, and the widgets that it made
+# cell -> id of its last execution, and the widgets that the execution made
+_cells: dict[str, tuple[str, list[w.Widget]]] = {}
 
 
 def parts(widget: w.Widget) -> Iterator[w.Widget]:

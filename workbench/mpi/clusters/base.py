@@ -14,7 +14,7 @@ Every kind reaches its ranks in the same way:
   `workbench.mpi.clusters.batch.BatchCluster`, which defines it and leaves four methods (see
   `workbench.mpi.clusters.pbs`).
 * If that machine is another one, `gateway` defines how to reach it. An agent there (`workbench.mpi.clusters.agent`)
-  does the same work, and copies run folders home during the runs. A kind needs no code for this.
+  then executes the methods of that site, and copies run folders home during the runs. A kind needs no code for this.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Ledger:
         self.counts[name][self._place(round, self.rounds)] += amount
 
     def spent(self, round: int, worked_from: float = math.inf) -> None:
-        """Add the processor time since the last call, and the part of it after `worked_from`, to a round's counts."""
+        """Add the processor time since the last call, and its share after `worked_from`, to a round's counts."""
         used, self.used = self.used, time.process_time()
         self.add("busy", round, int(1e6 * (self.used - used)))
         self.add("worked", round, int(1e6 * max(self.used - worked_from, 0.0)))

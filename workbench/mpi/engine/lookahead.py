@@ -31,7 +31,7 @@ def lookahead_ranks(scheme: Scheme, plan: Plan) -> frozenset[int]:
 
 
 class LookaheadWork:
-    """Work of a leaf whose drawn time may not be over yet. It is recorded once that is certain."""
+    """Work of a leaf that is not recorded yet, because a newer model may still interrupt it."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger

@@ -59,7 +59,7 @@ class Mailbox:
         return self.poll(check, interval, until) if answer is None else answer
 
     def poll(self, check: Callable[[], Any], interval: polling.PollInterval, until: float) -> Any:
-        """Do the same as `wait`, but poll the transport first."""
+        """Poll the transport, then wait as `wait` does."""
         transport, port = self.transport, self.port
         wakeable, nap = self.wakeable and interval is not polling.COLLECTIVE, interval.min_s
         eager, awake, woken = self.eager, 0.0, False

@@ -1,8 +1,8 @@
 """Port of a receiver on the emulated link: it decides when a message that was really received counts as arrived.
 
 The rules are those of the virtual clock. One message at a time passes the port, in order of arrival. A message that is
-no longer wanted at its turn is refused and takes no time. A transfer whose round is over is cut off. Models from the
-parent do not use the port. Times are absolute seconds on the run's clock.
+no longer wanted when its transfer could begin is refused and takes no time. A transfer whose round is over is cut off.
+Models from the parent do not use the port. Times are absolute seconds on the run's clock.
 
 If two messages are due at the same time (within `ABS_TOL`) and were received by then, the sender with the lower drawn
 tie-break is first. A message that is really received after its due time is processed when it is received.
@@ -117,7 +117,7 @@ class Port:
         return Delivery(pending, begun, end, self.late(pending.message))
 
     def _begin(self, now: float) -> None:
-        """Start the transfer of the first message in the queue, if its turn has come."""
+        """Start the transfer of the first message in the queue, if the port is free."""
         if self.current is None and self.queue and not self.late(self.queue[0].message):
             first = self.queue[0]
             begun = max(self.free, first.at)
@@ -127,7 +127,7 @@ class Port:
                 self.current, self.free = (first, begun, end), end
 
     def _refused(self, now: float) -> Delivery | None:
-        """Return the first message in the queue, if it is no longer wanted and its turn has come."""
+        """Return the first message in the queue, if it is no longer wanted and the port is free."""
         if self.current is None and self.queue and self.late(self.queue[0].message):
             pending = self.queue[0]
             turn = max(self.free, pending.at)

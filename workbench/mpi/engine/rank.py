@@ -117,7 +117,7 @@ class RankEngine:
             self.mailbox.run_deferred()
 
     def drive(self, program: Generator[Any, Any, Any]) -> Any:
-        """Answer the effects of a program until it ends. Return its return value."""
+        """Execute the effects of a program until it ends. Return its return value."""
         answer = None
         try:
             while True:

@@ -35,13 +35,13 @@ class Setup:
     emulate: Emulate = "all"
     decode_rate: float | None = None
     first: int = 0  # first round
-    # first step of each worker, if workers count their own steps; empty if steps are rounds
+    # number of the first step of each worker, if workers count their own steps; empty if steps are rounds
     steps: Sequence[int] = ()
     record: bool = True  # whether to record events
     faults: Sequence[Fault] = ()
 
     def step_of(self, rank: int) -> int:
-        """Return the step that a worker begins with."""
+        """Return the number of the step that a worker begins with, see `steps`."""
         return self.steps[rank - 1] if 0 < rank <= len(self.steps) else self.first
 
 
@@ -55,7 +55,7 @@ class NodeClock:
         self.zero = self.now = time.monotonic()  # the run's beginning, and the node's time, s
 
     def start(self, zero: float) -> None:
-        """Set the time to the run's beginning."""
+        """Set the run's beginning, and the node's time, to `zero`."""
         self.zero = self.now = zero
 
     def elapsed(self) -> float:

@@ -1,6 +1,6 @@
 """Transfer of what is new in a run folder on another machine into the local one.
 
-Rows, models and the like are only appended to. Missing bytes are requested by their offset, so it does no harm if a
+Files of rows, models and the like only grow. Missing bytes are requested by their offset, so it does no harm if a
 piece is sent twice. Small files are replaced as a whole: a checkpoint after the rounds that it depends on, and
 ended.json last. Rows are requested immediately. Models and checkpoints get a limited share of the time, so that
 followers do not slow down the run's network.
@@ -16,8 +16,8 @@ from workbench.core.base.files import atomic_write
 from workbench.core.base.reading import open_regular, read_bytes
 from workbench.core.trace.layout import ARRIVALS, CHECKPOINT, ENDED, GRADIENTS, LEDGERS, MODELS, ROWS
 
-BYTES_PER_PIECE = 2**20  # max bytes of one file in one answer
-POLL_INTERVAL_S = 0.15  # s between questions
+BYTES_PER_PIECE = 2**20  # max bytes of one file in one reply
+POLL_INTERVAL_S = 0.15  # s between requests
 MAX_LARGE_FILES_SHARE = 0.1  # max share of the time for files other than rows
 GROWING_FILES, WHOLE_FILES = (MODELS, GRADIENTS), (CHECKPOINT, LEDGERS)
 
@@ -37,7 +37,7 @@ class DeltaRequest:
         """Return, on the other machine, the new pieces and their bytes in one string."""
         ended = _stamp(folder / ENDED)  # read before the other files, which are complete if it exists
         whole = self.all or bool(ended)
-        # Read before the growing files, which then have all rounds of the checkpoint.
+        # read before the growing files, so that these have all rounds of the checkpoint
         saved = self._replaced(folder, [CHECKPOINT] if whole else [])
         # Models are read before rows. If a row is read before its model exists, the model is in the next reply.
         names = [*GROWING_FILES, *_arrivals(folder)] if whole else []
@@ -101,7 +101,7 @@ class Mirror:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for another question."""
+        """Whether it is time for another request."""
         return time.monotonic() - self.asked > POLL_INTERVAL_S
 
     def hurry(self) -> None:
@@ -115,7 +115,7 @@ class Mirror:
         return asdict(self.deltas)
 
     def take(self, answer: dict[str, Any], data: bytes) -> None:
-        """Write the files of an answer. Raises OSError if they cannot be written."""
+        """Write the files of a reply. Raises OSError if they cannot be written."""
         now, at = time.monotonic(), 0
         if self.deltas.all:
             self.free = now + (now - self.asked) * (1 / MAX_LARGE_FILES_SHARE - 1)

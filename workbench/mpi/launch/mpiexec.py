@@ -1,8 +1,8 @@
 """Call of mpiexec on this machine. Every setting was measured, see docs/decisions/0007-ranks.md.
 
-Open MPI 5 with ULFM continues after the death of a rank. Ranks poll and sleep, so no setting here makes MPI calls yield
-the core: with a yield by nanosleep, even MPI_Test takes a millisecond. Each rank has one BLAS thread, since hundreds of
-threads would compete for the cores.
+Open MPI 5 with ULFM continues after the death of a rank. Ranks poll and sleep, so no setting here makes MPI calls
+yield the core: if it yielded by nanosleep, even MPI_Test would take a millisecond. Each rank has one BLAS thread,
+since hundreds of threads would compete for the cores.
 """
 
 import os
@@ -169,7 +169,7 @@ def open_file_limit() -> int | None:
 
 
 def check_open_files(ranks: int, least: int = 0) -> None:
-    """Raise this process's limit of open files, if needed to start `ranks` ranks here.
+    """Increase this process's limit of open files, if needed to start `ranks` ranks here.
 
     `least`: number of files that another process than mpiexec opens. Raises `ClusterError` if the system forbids it.
     """

@@ -1,4 +1,4 @@
-"""Package as one archive, and how Python on another host finds it.
+"""Archive of the package, and how Python on another host receives and finds it.
 
 A host stores the archives that it was sent in a folder of the user's cache, named by their content. Each is therefore
 sent once. The host needs only the standard library for that, and runs only programs that are installed.

@@ -1,4 +1,4 @@
-"""Interfaces between a run and its ranks: sites start ranks, pools have them, and owners have a run.
+"""Interfaces between a run and its ranks: sites start ranks, pools contain them, and owners are the processes of a run.
 
 A *pool* is a set of ranks that serves one run after another, so that only the first run waits for their start. On the
 machine that starts them, it is a folder (`workbench.mpi.launch.poolfolder`) with one supervisor above one mpiexec. On
@@ -16,19 +16,19 @@ from workbench.mpi.launch.task import Task
 
 
 class RunOwner(ABC):
-    """Processes that have a run. By default its ranks write into the run folder themselves."""
+    """Processes that work on a run. By default its ranks write into the run folder themselves."""
 
     @property
     @abstractmethod
     def is_alive(self) -> bool:
-        """Whether the processes can still end the run."""
+        """Whether the processes can still complete the run."""
 
     def look(self) -> None:
         """Copy what is new into the local run folder."""
         return
 
     def reason(self) -> str | None:
-        """Return why the processes cannot end the run, if known."""
+        """Return why no process is left that could complete the run, or None if that is unknown."""
         return None
 
     def release(self) -> None:

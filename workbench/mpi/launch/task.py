@@ -87,9 +87,10 @@ class Task:
 def task_of(
     e: Experiment, folder: Path, model: Array | None = None, state: State | None = None, **options: Any
 ) -> Task:
-    """Return the task of a run. Its problem is opened here, so that data are prepared once and steps are tuned once.
+    """Return the task of a run.
 
-    A resumed run passes its model and its optimiser state. Raises `SettingError` if its delays cannot be sampled.
+    Its problem is opened here, so that data are prepared once and step sizes are tuned once. A resumed run passes its
+    model and its optimiser state. Raises `SettingError` if its delays cannot be sampled.
     """
     if options.get("emulate") != "nothing":
         e.delays.check_loads(e.plan.loads[1:])

@@ -38,7 +38,7 @@ def put_together(
     losses: dict[int, Evaluation],
     progress: Progress,
 ) -> Trace:
-    """Return the trace of a real run that has ended. `losses` has the known ones. The others are evaluated now."""
+    """Return the trace of a real run that has ended. `losses`: known losses. The others are evaluated now."""
     ledgers = MergedLedgers(records.read_ledgers(folder))
     rows = records.read_rows(folder)
     first, zero = ended["first"], ended["zero"] or 0.0
@@ -100,7 +100,7 @@ def _facts(
 def _after(rows: Array, timeline: Timeline, first: int, offset: float | None) -> Timeline:
     """Return the timeline of a resumed run.
 
-    The first rounds come from the live rows, the rest from the ledgers, `offset` s later.
+    Rounds before `first` come from the live rows, the rest from the ledgers, `offset` s later.
     """
     if not first:
         return timeline

@@ -81,9 +81,9 @@ class FollowedRun(Run):
         return len(self._rows) if self._trace is None else super().rounds_done
 
     def watcher(self) -> Callable[[], Rows]:
-        """Return a reader of live events, of ranks that share the run folder with the master.
+        """Return a reader of the live events of ranks that share the run folder with the master.
 
-        Other events follow at the end.
+        Events of other ranks follow at the end of the run.
         """
         return super().watcher() if self._trace is not None else records.LiveEventReader(self.home)
 
@@ -109,7 +109,7 @@ class FollowedRun(Run):
         return self
 
     def _write_unstarted(self) -> None:
-        """End a run that was stopped before the ranks had it, with the rounds that it has."""
+        """End a run that was stopped before the ranks received it, and keep its earlier rounds."""
         if ended(self.home) is None:
             task, committers = read_json(self.home / TASK), self.experiment.plan.committers
             ledgers = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]
@@ -161,7 +161,7 @@ class FollowedRun(Run):
         self._conclude()
 
     def _look(self, holder: RunOwner | None) -> None:
-        """Poll the run once. Raises `ClusterError` if no process is left that could end it."""
+        """Poll the run once. Raises `ClusterError` if no process is left that could complete it."""
         there = soon(self.home) if holder is None else holder.is_alive
         if holder is not None:
             holder.look()
@@ -221,7 +221,7 @@ class FollowedRun(Run):
 
         trace = put_together(self.experiment, self.home, how, self._problem, self.losses, progress)
         texts = tuple(diverged(trace))
-        if error is not None and not texts:  # all losses are finite, so a rank has sent invalid values
+        if error is not None and not texts:  # all losses are finite, so the invalid values came from a rank
             raise rebuilt(error)
         self._keep(trace)
         self.warnings += texts

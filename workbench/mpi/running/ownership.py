@@ -1,4 +1,4 @@
-"""Ownership of run folders: the lock of the client that started a run, and the processes that the run was handed to.
+"""Ownership of run folders: the lock of the client that started a run, and the processes that work on the run.
 
 The process that starts or resumes a run locks its folder until the run is over. The rank of the master has a second
 lock, since the run outlives its client. The system releases both locks when their processes end, in any way.

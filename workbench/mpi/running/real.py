@@ -222,7 +222,7 @@ def start_real(
     substitutes
         Function that returns, for a class (`Transport`, `RunRecorder`) and a rank, the class to use instead. For tests.
     make
-        Function that makes the run. Other kinds of runs use other processes than the ranks of a pool.
+        Function that makes the run. By default, a `RealRun` on the ranks of a pool.
 
     Raises
     ------

@@ -21,7 +21,8 @@ from workbench_lectures.runs import DIGITS, DIGITS_SAMPLES
 
 FOLDER = Path(__file__).parent / "js"
 LIBRARY = ("python", "theory", "rounds")
-ROUNDS, WORKERS = 20, 258  # largest chart of a round in a lecture
+# numbers of rounds and workers with stored draws, enough for every chart of a lecture
+ROUNDS, WORKERS = 20, 258
 
 
 def source(name: str) -> str:
@@ -115,7 +116,10 @@ def codes() -> dict[str, Any]:
 
 
 def trees() -> dict[str, Any]:
-    """Return the samples that each worker of a regular tree stores."""
+    """Return the number of samples of each worker and the model size, for every tree of the sliders.
+
+    `digits` has the number of samples and the model size of the digits.
+    """
     fields = bandwidth.Bandwidth.entries()
     top = {line.name: int(line.high or 0) for line in fields if line.kind == "whole"}
     found = {}

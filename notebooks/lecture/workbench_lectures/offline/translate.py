@@ -92,8 +92,8 @@ def literal(value: Any) -> str:
 class Translator:
     """JavaScript of the requested names, each definition once and after those that it needs.
 
-    `natives`: qualified names with hand-written JavaScript. `known`: functions of numpy, math and the like that it
-    has. `lines` are the definitions.
+    `natives`: qualified names with hand-written JavaScript. `known`: functions of numpy, math and the like that this
+    JavaScript has. `lines` are the definitions.
     """
 
     def __init__(self, natives: Iterable[str], known: Iterable[str]) -> None:

@@ -72,7 +72,7 @@ class Job:
     def group(self, rank: int, name: str) -> Group:
         """Return the group that a rank calls by this name.
 
-        If the dump does not list its ranks, they are those that used it.
+        If the dump does not list the ranks of the group, they are the ranks that have used it.
         """
         if known := self.by_rank[rank].members.get(name):
             return Group(name, known)

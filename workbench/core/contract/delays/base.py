@@ -126,9 +126,9 @@ CACHED_ROUNDS = 4  # rounds whose draws are cached
 class DelayStream:
     """Delays of one run: the time that each worker takes in each round.
 
-    `first`: number of rounds that the same workers ran before this run. `stream`: number of the random stream. `share`:
-    mean size of a mini-batch over the load. The start-up cost of a task does not depend on it. `transit`, `download`:
-    seconds that links add to the common latency of answers and of models, see `Link.attach`.
+    `first`: number of rounds that the same workers ran before this run. `stream`: number of the random stream.
+    `share`: ratio of the mean size of a mini-batch to the load. The start-up cost of a task does not depend on it.
+    `transit`, `download`: seconds that links add to the common latency of answers and of models, see `Link.attach`.
     """
 
     share = 1.0
@@ -169,7 +169,7 @@ class DelayStream:
         return self._drawn(self.first + round, slot)
 
     def _drawn(self, round: int, slot: int) -> Array:
-        """Return the random numbers of a round. The number of the round includes the `first` ones."""
+        """Return the random numbers of a round. `round` includes the `first` rounds."""
         if (round, slot) not in self._draws:
             before = self._before(round)
             self._draws[round, slot] = self.model.draw(self.keyed, round, self.workers, slot, before)

@@ -23,7 +23,7 @@ BISECTIONS = 60  # number of steps of a bisection for a probability or a time
 
 
 class Combined(DelayModel):
-    """Base of delay models that are made of others, whose draws are stacked below the first row.
+    """Base of delay models that are made of others (components). Their draws are stacked below a first row.
 
     >>> from workbench.core.contract.delays import Constant
     >>> model = Mixture(components=(Constant(shift=1.0), Constant(shift=2.0)), shares=(0.5, 0.5))
@@ -31,7 +31,7 @@ class Combined(DelayModel):
     ['components.0', 'components.1']
     """
 
-    markovian: ClassVar[bool] = True  # because each part may be markovian
+    markovian: ClassVar[bool] = True  # because each component may be markovian
     per_run: ClassVar[bool] = True
 
     @property
@@ -59,29 +59,29 @@ class Combined(DelayModel):
             part.check_loads(loads)
 
     def stacked(self, first: Array, draws: list[Array]) -> Array:
-        """Stack `first`, (workers,), the numbers of rows of the parts' draws, and these draws, each (k, workers)."""
+        """Stack `first`, (workers,), the numbers of rows of the draws, and the draws, each (k, workers)."""
         counts = [np.full(len(first), float(len(draw))) for draw in draws]
         return np.vstack([first, *counts, *draws])
 
     def split(self, draw: Array) -> tuple[Array, list[Array]]:
-        """Return the first row, and the draws of each part."""
+        """Return the first row, and the draws of each component."""
         n = len(self.parts)
         ends = 1 + n + np.cumsum(draw[1 : 1 + n, 0]).astype(int) if draw.shape[1] else np.full(n, 1 + n)
         return draw[0], np.split(draw[1 + n :], ends[:-1] - 1 - n)
 
     def before_of(self, before: Array | None) -> list[Array | None]:
-        """Return the draws of each part in the round before."""
+        """Return the draws of each component in the round before."""
         return [None] * len(self.parts) if before is None else list(self.split(before)[1])
 
     def chosen(self, which: Array, draws: list[Array], times: Callable[[DelayModel, Array], Array]) -> Array:
-        """Return the times of the part that each worker has, by its index `which`, (workers,)."""
+        """Return the times of the component that each worker has, by its index `which`, (workers,)."""
         each = [times(part, draw) for part, draw in zip(self.parts.values(), draws, strict=True)]
         return np.asarray(np.stack(each)[which.astype(int), np.arange(len(which))])
 
     def sending(self, draw: Array, share: float) -> Array | None:
         """Return each worker's sending seconds.
 
-        They are 0 if its part has no sending times, and None if no part has any.
+        A worker's time is 0 if its component has no sending times. The result is None if no component has any.
         """
         which, draws = self.split(draw)
         sent = [part.sending(own, share) for part, own in zip(self.parts.values(), draws, strict=True)]
@@ -92,9 +92,9 @@ class Combined(DelayModel):
         return self.sent(which, each)
 
     def sent(self, first: Array, each: Array) -> Array:
-        """Return each worker's sending seconds, by default those of its part.
+        """Return each worker's sending seconds, by default those of its component.
 
-        `each`: seconds of every part, (parts, workers).
+        `each`: seconds of every component, (components, workers).
         """
         return np.asarray(each[first.astype(int), np.arange(len(first))])
 
@@ -258,7 +258,7 @@ class Groups(Combined):
         return np.asarray(each.sum(axis=0))
 
     def expected(self, samples: int) -> float | None:
-        """Return the mean seconds over workers and rounds, or None if a part declares no mean."""
+        """Return the mean seconds over workers and rounds, or None if a component declares no mean."""
         add = self.effect == "add"
         base, common = self.base.expected(samples), self.common.expected(samples if add else 1)
         if base is None or common is None:
@@ -267,7 +267,7 @@ class Groups(Combined):
         return own + common if add else own * common
 
     def quantile(self, q: float, samples: int) -> float | None:
-        """Return the quantile q of the seconds, from `GRID` quantiles of both parts, or None if one declares none."""
+        """Return the quantile q of the seconds, from `GRID` quantiles of both components, or None if one has none."""
         add, grid = self.effect == "add", (np.arange(GRID) + 0.5) / GRID
         base = [self.base.quantile(float(p), samples) for p in grid]
         common = [self.common.quantile(float(p), samples if add else 1) for p in grid]

@@ -1,4 +1,4 @@
-"""Optimisers: from a gradient sum to the next model. Schedules: the step of each round.
+"""Optimisers: from a gradient sum to the next model. Schedules: the step size of each round.
 
 To add one, add a file with a subclass of `Optimiser` that has a `name`, or of `Schedule` that has a `kind`.
 """

@@ -32,7 +32,7 @@ class Optimiser(Family):
     )
 
     def start(self, problem: Problem) -> State:
-        """Return the state of round 0. An automatic step is 1 / (the problem's smoothness)."""
+        """Return the state of round 0. An automatic step size is 1 / (the problem's smoothness)."""
         return {}
 
     @abstractmethod
@@ -40,15 +40,18 @@ class Optimiser(Family):
         """Return the next model and state. `gradient`: sum over samples. `t`: round, from 0."""
 
     def candidates(self, smoothness: float) -> list[Self]:
-        """Return the optimisers that `wb.tune` tries, with steps around 1 / smoothness. By default, only this one."""
+        """Return the optimisers that `wb.tune` tries, with step sizes around 1 / smoothness.
+
+        By default, only this one.
+        """
         return [self]
 
     def scaled(self, times: float, smoothness: float) -> Self:
-        """Return a copy with `times` times the automatic step, which is 1 / smoothness by default."""
+        """Return a copy with `times` times the automatic step size, which is 1 / smoothness by default."""
         return self
 
     def near(self) -> list[Self]:
-        """Return optimisers with slightly smaller and larger steps, for a finer search than `candidates`."""
+        """Return optimisers with slightly smaller and larger step sizes, for a finer search than `candidates`."""
         return []
 
     def for_rounds(self, rounds: int) -> Self:
@@ -57,20 +60,20 @@ class Optimiser(Family):
 
     @property
     def summary(self) -> str:
-        """Step of the optimiser as text, such as "step 0.5"; empty if it has no step."""
+        """Step size of the optimiser as text, such as "step 0.5"; empty if it has none."""
         return ""
 
 
 class Scheduled(Optimiser):
-    """Base of optimisers whose step follows a schedule: `update` multiplies the step by `factor_at(t)`.
+    """Base of optimisers whose step size follows a schedule: `update` multiplies it by `factor_at(t)`.
 
     A round is a commit. With mini-batches, a schedule therefore counts batches, not epochs.
     """
 
-    schedule: Schedules = setting(ConstantSchedule(), "how the step changes over the rounds")
+    schedule: Schedules = setting(ConstantSchedule(), "how the step size changes over the rounds")
 
     def factor_at(self, t: int) -> float:
-        """Return the step of round `t` over the full step, or 1 without a schedule."""
+        """Return the ratio of round `t`'s step size to the full one, or 1 without a schedule."""
         return self.schedule.factor_at(t)
 
     def for_rounds(self, rounds: int) -> Self:
@@ -86,7 +89,7 @@ class Scheduled(Optimiser):
     @property
     @abstractmethod
     def step_summary(self) -> str:
-        """Step without the schedule, as text."""
+        """Step size without the schedule, as text."""
 
 
 def mean_gradient(model: Array, gradient: Array, problem: Problem) -> Array:

@@ -1,4 +1,4 @@
-"""Gradient steps: plain, accelerated, with decreasing steps, and scaled for each coordinate.
+"""Gradient steps: plain, accelerated, with decreasing step sizes, and scaled for each coordinate.
 
 `l2` of a problem is part of the objective: it is in the loss, and once in the gradient (see `mean_gradient`).
 `weight_decay` is not in the loss. In `sgd` and `adam` it is coupled: `weight_decay * model` is added to the gradient.
@@ -17,19 +17,20 @@ from workbench.core.contract.optimisers.base import Scheduled, State, Updated, m
 from workbench.core.contract.optimisers.schedules import inverse_time, stepwise
 from workbench.core.contract.problem import Problem
 
-FIRST_STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # first steps that `tune` tries, in units of 1 / smoothness
+# first step sizes that `tune` tries, in units of 1 / smoothness
+FIRST_STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 OFFSET_ROUNDS = (300.0, 3000.0)  # values of c2 that `tune` tries, rounds
 TUNED_RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # learning rates that `tune` tries, in units of the default
 NEARBY_STEPS = tuple(
     2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2)
-)  # further steps that `tune` tries, in units of the best step so far
+)  # further step sizes that `tune` tries, in units of the best one so far
 CLIP_EPSILON = 1e-6  # added to the norm, as in `torch.nn.utils.clip_grad_norm_`
 
 
 class Stepping(Scheduled):
-    """Base of optimisers with a step, which is computed from the problem if it is empty."""
+    """Base of optimisers with a step size, which is computed from the problem if it is empty."""
 
-    step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
+    step: float | None = setting(None, "step size; empty = 1 / smoothness of the objective", gt=0)
 
     def scaled(self, times: float, smoothness: float) -> Self:
         return self.replace(step=times / smoothness)
@@ -38,7 +39,7 @@ class Stepping(Scheduled):
         return [self.scaled(k, smoothness) for k in FIRST_STEPS]
 
     def near(self) -> list[Self]:
-        """Return the optimisers with steps slightly smaller and larger."""
+        """Return the optimisers with step sizes slightly smaller and larger."""
         return [] if self.step is None else [self.replace(step=self.step * k) for k in NEARBY_STEPS]
 
     @property
@@ -46,20 +47,20 @@ class Stepping(Scheduled):
         return "step 1/L" if self.step is None else f"step {self.step:.3g}"
 
     def first_step(self, problem: Problem) -> float:
-        """Return the step of round 0."""
+        """Return the step size of round 0."""
         return 1.0 / smoothness_of(problem, "step") if self.step is None else self.step
 
 
 class GradientDescent(Stepping):
-    """Gradient descent: theta -= step * mean gradient. The step is multiplied by `decay` at each milestone.
+    """Gradient descent: theta -= step * mean gradient. The step size is multiplied by `decay` at each milestone.
 
     >>> GradientDescent(step=0.5, decay=0.1, milestones=(50,)).summary
     'step 0.5'
     """
 
     name: ClassVar[str] = "gd"
-    decay: float = setting(1.0, "factor on the step at each milestone", gt=0, le=1)
-    milestones: tuple[int, ...] = setting((), "rounds at which the step shrinks")
+    decay: float = setting(1.0, "factor on the step size at each milestone", gt=0, le=1)
+    milestones: tuple[int, ...] = setting((), "rounds at which the step size shrinks")
 
     def start(self, problem: Problem) -> State:
         return {"step": self.first_step(problem)}
@@ -92,9 +93,9 @@ class Nesterov(Stepping):
 
 
 class InverseTime(Scheduled):
-    """Gradient descent with step c1/(t + c2), the SGD baseline of paper 1 (section IV-A).
+    """Gradient descent with step size c1/(t + c2), the SGD baseline of paper 1 (section IV-A).
 
-    `gd` with the schedule `inverse_time` takes the same steps if its step is c1 / c2 and its offset is c2.
+    `gd` with the schedule `inverse_time` has the same step sizes if its step size is c1 / c2 and its offset is c2.
 
     >>> InverseTime(c1=200.0).summary
     'step 200 / (t + 100)'
@@ -102,19 +103,19 @@ class InverseTime(Scheduled):
 
     name: ClassVar[str] = "inverse_time"
     c1: float | None = setting(
-        None, "numerator; empty = c2 / smoothness, so that the first step is that of gd", gt=0
+        None, "numerator; empty = c2 / smoothness, so that the first step size is that of gd", gt=0
     )
     c2: float = setting(100.0, "offset in rounds", gt=0)
 
     def candidates(self, smoothness: float) -> list[Self]:
-        """Return optimisers with first steps around 1 / smoothness, each with a slow and a fast decrease."""
+        """Return optimisers with first step sizes around 1 / smoothness, each with a slow and a fast decrease."""
         return [self.replace(c2=c2).scaled(k, smoothness) for k, c2 in product(FIRST_STEPS, OFFSET_ROUNDS)]
 
     def scaled(self, times: float, smoothness: float) -> Self:
         return self.replace(c1=times * self.c2 / smoothness)
 
     def near(self) -> list[Self]:
-        """Return the optimisers with first steps slightly smaller and larger."""
+        """Return the optimisers with first step sizes slightly smaller and larger."""
         return [] if self.c1 is None else [self.replace(c1=self.c1 * k) for k in NEARBY_STEPS]
 
     @property

@@ -1,4 +1,4 @@
-"""Schedules: the share of the optimiser's full step that is taken in each round.
+"""Schedules: the share of the optimiser's full step size that is used in each round.
 
 A round is a commit, also with mini-batches.
 """
@@ -16,9 +16,9 @@ from workbench.core.base.settings import SettingError, setting
 
 
 class Schedule(KindFamily):
-    """Base class of schedules: `share_at` returns the step of a round over the full step. Every schedule has a warm-up.
+    """Base class of schedules: `share_at` returns the ratio of a round's step size to the full one.
 
-    To add one, add a file with a subclass that has a `kind` and a `share_at`.
+    Every schedule has a warm-up. To add one, add a file with a subclass that has a `kind` and a `share_at`.
 
     >>> list(Schedule.catalogue)
     ['constant', 'cosine', 'exponential', 'inverse_time', 'steps']
@@ -32,15 +32,15 @@ class Schedule(KindFamily):
         0, "rounds of linear warm-up; the schedule counts its rounds from their end", "rounds", ge=0
     )
     warmup_start: float | None = setting(
-        None, "share of the step that round 0 of the warm-up takes; empty = 1 / (warmup + 1)", gt=0, le=1
+        None, "share of the step size that round 0 of the warm-up takes; empty = 1 / (warmup + 1)", gt=0, le=1
     )
 
     @abstractmethod
     def share_at(self, t: int) -> float:
-        """Return the step of a round over the full step. `t` counts rounds from 0 after the warm-up."""
+        """Return the ratio of a round's step size to the full one. `t` counts rounds from 0 after the warm-up."""
 
     def factor_at(self, t: int) -> float:
-        """Return the step of round `t` of the run over the full step.
+        """Return the ratio of the step size in round `t` of the run to the full one.
 
         >>> [round(ConstantSchedule(warmup=3).factor_at(t), 2) for t in range(5)]
         [0.25, 0.5, 0.75, 1.0, 1.0]
@@ -61,7 +61,7 @@ class Schedule(KindFamily):
 
 
 class ConstantSchedule(Schedule):
-    """Constant step: the full step in every round after the warm-up."""
+    """Constant step size: the full one in every round after the warm-up."""
 
     kind = "constant"
 
@@ -70,34 +70,34 @@ class ConstantSchedule(Schedule):
 
 
 class InverseTimeSchedule(Schedule):
-    """Inverse time: offset / (t + offset), the step of the optimiser `inverse_time` divided by its first step.
+    """Inverse time: offset / (t + offset), the step size of the optimiser `inverse_time` divided by its first one.
 
     >>> InverseTimeSchedule(offset=10).share_at(10)
     0.5
     """
 
     kind = "inverse_time"
-    offset: float = setting(100.0, "rounds after which the step is halved", "rounds", gt=0)
+    offset: float = setting(100.0, "rounds after which the step size is halved", "rounds", gt=0)
 
     def share_at(self, t: int) -> float:
         return inverse_time(self.offset, t, self.offset)
 
 
 def inverse_time(numerator: float, t: int, offset: float) -> float:
-    """Return numerator / (t + offset), the step of paper 1's SGD (section IV-A)."""
+    """Return numerator / (t + offset), the step size of paper 1's SGD (section IV-A)."""
     return numerator / (t + offset)
 
 
 class StepSchedule(Schedule):
-    """Steps: the step is multiplied by `decay` at milestones (paper 1, figure 13), or after each `every` rounds.
+    """Steps: the step size is multiplied by `decay` at milestones (paper 1, figure 13), or after each `every` rounds.
 
     >>> [StepSchedule(decay=0.5, milestones=(2, 3)).share_at(t) for t in range(5)]
     [1.0, 1.0, 0.5, 0.25, 0.25]
     """
 
     kind = "steps"
-    decay: float = setting(0.1, "factor on the step each time", gt=0, le=1)
-    milestones: tuple[int, ...] = setting((), "rounds at which the step shrinks")
+    decay: float = setting(0.1, "factor on the step size each time", gt=0, le=1)
+    milestones: tuple[int, ...] = setting((), "rounds at which the step size shrinks")
     every: int | None = setting(
         None, "rounds from one decrease to the next, in place of milestones", "rounds", ge=1
     )
@@ -121,26 +121,26 @@ class StepSchedule(Schedule):
 
 
 def stepwise(decay: float, t: int, milestones: tuple[int, ...]) -> float:
-    """Return the factor on the step after the milestones up to round `t`."""
+    """Return the factor on the step size after the milestones up to round `t`."""
     return decay ** sum(t >= m for m in milestones)
 
 
 class ExponentialSchedule(Schedule):
-    """Exponential decay: the step is multiplied by `decay` in every round.
+    """Exponential decay: the step size is multiplied by `decay` in every round.
 
     >>> ExponentialSchedule(decay=0.5).share_at(3)
     0.125
     """
 
     kind = "exponential"
-    decay: float = setting(0.99, "factor on the step per round", gt=0, le=1)
+    decay: float = setting(0.99, "factor on the step size per round", gt=0, le=1)
 
     def share_at(self, t: int) -> float:
         return self.decay**t
 
 
 class CosineSchedule(Schedule):
-    """Cosine: half a wave from the full step to the share `end`, then constant (Loshchilov and Hutter 2017).
+    """Cosine: half a wave from the full step size to the share `end`, then constant (Loshchilov and Hutter 2017).
 
     >>> CosineSchedule(length=100).share_at(50)
     0.5
@@ -149,11 +149,11 @@ class CosineSchedule(Schedule):
     kind = "cosine"
     length: int | None = setting(
         None,
-        "rounds from the full step to the last one; empty = all rounds after the warm-up",
+        "rounds from the full step size to the last one; empty = all rounds after the warm-up",
         "rounds",
         ge=1,
     )
-    end: float = setting(0.0, "share of the step that is left at the end", ge=0, le=1)
+    end: float = setting(0.0, "share of the step size that is left at the end", ge=0, le=1)
 
     def for_rounds(self, rounds: int) -> Self:
         """Fill in an empty `length`."""

@@ -26,7 +26,7 @@ from workbench.core.contract.weights import VERSION_STRIDE, Decoding, SparseWeig
 from workbench.core.engine.compute_times import loaded
 from workbench.core.problems.base import Problem, Quadratic, Slice
 
-# number of weights (8 bytes each) in all messages of a round from which on they are stored as `SparseWeights`
+# min number of weights (8 bytes each) in all messages of a round with which they are stored as `SparseWeights`
 MIN_DENSE_PARTS = 2**26
 # max distance of a decoding vector from all ones at which it counts as the full gradient
 EXACT_TOLERANCE = 1e-8

@@ -14,7 +14,7 @@ from workbench.core.contract.plan import Plan
 TRANSFERRED, ARRIVED, COMPUTED, MODEL_ARRIVED, TIMER = range(5)  # stages of simultaneous events at a node
 # time, serial number, stage, handler, arguments of the handler (the first one is the rank)
 Queued = tuple[float, int, int, Callable[..., None], tuple[Any, ...]]
-SortKey = tuple[int, int, float, int, Queued]  # the four parts of the key, and the event
+SortKey = tuple[int, int, float, int, Queued]  # the four fields of the key, and the event
 
 
 class EventOrder:

@@ -1,7 +1,7 @@
 """Messages on the virtual clock: links, ports and inboxes.
 
-A receiver's port takes one message at a time (see `links`). A message of a closed round is dropped and counted when its
-turn comes. It takes no port time, because its header is enough to refuse it.
+A receiver's port takes one message at a time (see `links`). A message of a closed round is dropped and counted once it
+is the first in the queue of the port. It takes no port time, because its header is enough to refuse it.
 """
 
 from abc import abstractmethod
@@ -100,7 +100,7 @@ class Network(EventLoop):
 
     @abstractmethod
     def _resume(self, r: int, answer: Any) -> None:
-        """Continue a node's program with the answer to its effect."""
+        """Continue a node's program with the result of its effect."""
 
     def _wake(self, r: int, ticket: int, answer: Any) -> None:
         rank = self.ranks[r]

@@ -113,7 +113,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """Wait while another process of this host builds data, unless it takes too long: it may be paused."""
     lock, until, taken = Lock(folder.parent / LOCK), time.monotonic() + MAX_WAIT_S, False
     try:
-        with suppress(OSError, SettingError):  # no lock can be had
+        with suppress(OSError, SettingError):  # the file cannot be locked
             while not (taken := lock.take()) and time.monotonic() < until:
                 pass
         yield

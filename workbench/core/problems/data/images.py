@@ -28,7 +28,8 @@ from .table import Floats, Indices, Raw, Table
 Shape = tuple[int, int, int]  # channels, rows and columns of an image
 SHAPE: Shape = (3, 32, 32)  # shape of CIFAR's images, and of the stand-in
 PIXELS = int(np.prod(SHAPE))
-# number of labels per image, and of classes of the last label; a record has the labels, then the pixels, as bytes
+# number of labels of an image, and number of classes of its last label; a record has the labels, then the pixels, as
+# bytes
 CIFAR = {"CIFAR-10": (1, 10), "CIFAR-100": (2, 100)}
 TRAINING_FILES = ("data_batch_*.bin", "train.bin")  # names of CIFAR's training files in a folder
 IMAGES, LABELS = "images", "labels"  # names of the arrays in an archive
@@ -48,9 +49,9 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Piece:
-    """Images of one file: `pixels` (images, rows, columns[, channels]) or, of CIFAR, (images, channels, rows, columns).
+    """Images of one file: `pixels` (images, rows, columns[, channels]), or (images, channels, rows, columns).
 
-    `labels`: (images,), numbers or text. `file`: its name.
+    The second shape is that of CIFAR. `labels`: (images,), numbers or text. `file`: its name.
     """
 
     pixels: NDArray[Any]

@@ -81,7 +81,7 @@ def find(source: str) -> OpenMLSet:
 
 
 def placed_file(entry: OpenMLSet) -> Path | None:
-    """Find the file that the user has placed by hand, if there is one; .npy first, endings in order."""
+    """Return the file that the user has placed by hand, or None. With several, the first ending in `READERS` counts."""
     wanted = (entry.name.lower(), *entry.aliases)
     folder = cache.root() / "openml"
     files = sorted(folder.iterdir()) if folder.is_dir() else []

@@ -97,7 +97,7 @@ def _curves(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Curve]
 
 
 def _everywhere(group: pd.DataFrame, x: str, values: pd.Series[Any]) -> pd.DataFrame:
-    """Return the rows of a group. If its scheme lacks the parameter, its value is drawn at both ends of the axis."""
+    """Return the rows of a group. If its scheme lacks the parameter, its mean is drawn at both ends of the axis."""
     if len(group) != 1 or not len(values) or not group[x].isna().all() or not all(map(_is_number, values)):
         return group
     ends = sorted({float(values.min()), float(values.max())})

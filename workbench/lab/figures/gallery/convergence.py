@@ -45,10 +45,10 @@ def convergence(
     """Draw a metric against wall clock, rounds, bytes or samples; one curve per run.
 
     `traces`: runs. Those of one scheme are labelled by the settings in which they differ. `metric`: a column of
-    `trace.rounds`, such as loss or test_accuracy. `x`: "time" (s), "round", "bytes" or "samples" (cumulative);
-    time is logarithmic if the lengths of runs differ widely. `target`: the legend has the x value at which each run
-    reaches it, and the time over that of CR (or of the fastest run). With mini-batches, the mean of the last five
-    evaluations counts.
+    `trace.rounds`, such as loss or test_accuracy. `x`: "time" (s), "round", "bytes" or "samples" (cumulative); time is
+    logarithmic if the lengths of runs differ widely. `target`: value of the metric. The legend has the x value at
+    which each run reaches it, and the ratio to that of CR (or of the fastest run). With mini-batches, the mean of the
+    last five evaluations counts.
 
     Raises `SettingError` if metric, x or theme is unknown, the target is not a number, or there are no traces.
 

@@ -105,7 +105,7 @@ def _texts(contest: SchemeGrid) -> Words:
 
 
 def _lead(ratio: float) -> str:
-    """Return a ratio with two digits, or three where two would be those of a tie."""
+    """Return a ratio with two digits, or with three if it is so close to 1 that two would look like a tie."""
     return f"{ratio:.3g}" if ratio < 1.095 else f"{ratio:.2g}"
 
 

@@ -1,4 +1,4 @@
-"""Ranking: the planner's configurations by time, with uncertainties and the parts of their rounds."""
+"""Ranking: the planner's configurations by time, with uncertainties and the causes of their round times."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLORS = {"computing": GREY, "stragglers": VERMILLION, "latency": ORANGE, "trans
 
 
 def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.Figure:
-    """Draw the best configuration of each scheme, and the next best ones, with the parts of their rounds.
+    """Draw the best configuration of each scheme, and the next best ones, with the causes of their round times.
 
     `advice`: result of `wb.plan`. `most`: max number of configurations. `theme`: "light" or "dark".
 

@@ -75,7 +75,7 @@ def round_times(
 
 
 def _scale(rows: Sequence[_Row], unit: Unit) -> dict[str, object]:
-    """Return a logarithmic scale, or a linear one if rounds of a scheme that uses no worker take no time."""
+    """Return a logarithmic scale, or a linear one if a drawn quantile is 0, which a logarithm cannot show."""
     ends = np.array([np.quantile(row.seconds, (QUANTILES[0], QUANTILES[-1])) for row in rows])
     low, high = float(ends.min()), float(ends.max())
     if low <= 0:

@@ -79,7 +79,7 @@ def _holds(known: Ahead, e: Experiment, rounds: int) -> bool:
 def _ahead(name: str, e: Experiment, rounds: int) -> Ahead:
     try:
         return Ahead(name, e, forecast(e.replace(faults=()) if e.faults else e, rounds=rounds))
-    except (ValueError, OSError) as error:  # kinds of errors of data that cannot be read
+    except (ValueError, OSError) as error:  # data that cannot be read raise these
         return Ahead(name, e, None, str(error))
 
 

@@ -93,7 +93,7 @@ class Grid(anywidget.AnyWidget):
         picked: Sequence[str] = (),
         target: str = "",
     ) -> None:
-        """Show columns of a table. Others are sent only if the page reads them, or filters or sorts by them.
+        """Show columns of a table. Other columns are sent only if the page reads them, or filters or sorts by them.
 
         `picked`: columns that the user chose, which are never hidden. `target`: target of the column time_to.
         """

@@ -298,7 +298,7 @@ class RunsTable(RunsViews):
 
 
 def _again(run_row: Line, trust: bool) -> Run:
-    """Run it again, if the code that its folder names may run."""
+    """Run an experiment again, if the code that its folder names may run."""
     with (
         runnable(f, trust)
         if (f := Path(run_row["folder"])).is_dir()

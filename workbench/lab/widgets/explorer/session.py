@@ -1,4 +1,4 @@
-"""Runs of an explorer that were not saved: in a private folder, which is removed with the explorer."""
+"""Unsaved runs of an explorer, in a private folder that is removed with the explorer."""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, text_columns: int = 1) -> str:
-    """Return an HTML table; the first `words` columns are text, the others numbers, aligned right. Cells are escaped.
+    """Return an HTML table; the first `text_columns` columns are text, the others numbers, aligned right.
+
+    Cells are escaped.
 
     >>> table(["scheme", "s"], [["<CR>", "1.5"]], "times").count("&lt;CR&gt;")
     1
@@ -44,7 +46,7 @@ def _cell(tag: str, text: str, right: bool, column: str = "") -> str:
 
 
 def costs(ahead: Sequence[Ahead]) -> str:
-    """Return the forecasts as HTML: a box of round times and the mean of each scheme; load, messages, bytes folded.
+    """Return the forecasts as HTML: box and mean of each scheme's round times. Load, messages and bytes are folded.
 
     Schemes are compared by the time of a pass over the data, because a round of some schemes uses only little data.
     """

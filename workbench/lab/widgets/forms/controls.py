@@ -141,7 +141,7 @@ class Controls(w.VBox):
         self._changed()
 
     def step(self, kind: Literal["undo", "redo", "reset"]) -> None:
-        """Undo or redo a step, or restore the initial settings."""
+        """Undo or redo a change, or restore the initial settings."""
         {"undo": self.steps.undo, "redo": self.steps.redo, "reset": self.steps.reset}[kind]()
         self._notify()
 
@@ -208,7 +208,7 @@ class Controls(w.VBox):
         return [replace(v, experiment=None, reason=wrong) if wrong and v.experiment else v for v in found]
 
     def _of_shape(self, entry: Entry, name: str) -> bool:
-        """Return whether a scheme's parameter has the value of the common shape, so that the shape is at fault."""
+        """Return whether a scheme's parameter has the value of the common shape, which is then at fault."""
         shape, workers = self.shapes.shape(), self.shapes.form.shown()["workers"]
         if shape is None or not isinstance(workers, int):
             return True

@@ -116,7 +116,7 @@ class Entries(w.VBox):
         super().__init__([self.holder, self.further])
 
     def show(self, entries: Sequence[Entry]) -> None:
-        """Show these schemes instead of the present ones; forms of the same schemes stay."""
+        """Show these schemes instead of the present ones. If the schemes are the same, their forms stay."""
         if [form.scheme for form in self.forms] == [entry.scheme for entry in entries]:
             for form, entry in zip(self.forms, entries, strict=True):
                 form.fill(entry)
@@ -124,7 +124,7 @@ class Entries(w.VBox):
         self._place([self._form(entry) for entry in entries])
 
     def take(self, schemes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
-        """Show schemes with the texts of their forms; forms of the same schemes stay."""
+        """Show schemes with the texts of their forms. If the schemes are the same, their forms stay."""
         if [form.scheme for form in self.forms] != [scheme for scheme, _ in schemes]:
             self._place([self._form(Entry(scheme)) for scheme, _ in schemes])
         for form, (_, texts) in zip(self.forms, schemes, strict=True):

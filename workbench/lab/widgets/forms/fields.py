@@ -274,7 +274,7 @@ def _listed(text: str) -> Any:
 
 
 def text_error(field: Field, text: str) -> str:
-    """Return why a text is invalid, if the text alone shows that: it may not be empty."""
+    """Return why a text is invalid, as far as the text alone shows it: whether it is empty although it may not be."""
     if text.strip() or field.empty or field.kind == "text":
         return ""
     example = f", e.g. {field.default}" if field.default else ""

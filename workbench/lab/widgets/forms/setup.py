@@ -24,7 +24,7 @@ MAX_LAYERS = 8
 # fields with the same meaning in every scheme that has them
 SHARED_FIELDS = ("children", "layers", "stragglers")
 
-# Numbers of workers or of parts. The ranges of their sliders depend on the cluster.
+# Integer fields of schemes whose sliders end at the number of workers.
 INTEGER_FIELDS = ("children", "clusters", "groups", "load", "reduction", "replication", "start", "step")
 
 
@@ -43,7 +43,7 @@ class Shape(Settings):
 
     @property
     def workers(self) -> int:
-        """N + n^2 + ... + n^L."""
+        """Number of workers, n + n^2 + ... + n^L."""
         return tree_size(self.children, self.layers)
 
     @property
@@ -166,14 +166,14 @@ def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int
 
 
 def with_shape(setup: Setup, shape: Shape, workers: int | None = None) -> Setup:
-    """Return every entry with the shape's parameters. The number of workers is that of the tree, or the given one."""
+    """Return the setup with the shape's parameters in every entry. `workers`: their number; None: that of the tree."""
     count = shape.workers if workers is None else workers
     entries = tuple(shaped(entry, shape, count) for entry in setup.entries)
     return Setup(entries, {**setup.common, "workers": count})
 
 
 def added(setup: Setup, scheme: str, shape: Shape) -> Entry:
-    """Return the entry of another scheme, with the shape's parameters, or with its defaults if only these are valid."""
+    """Return the entry of another scheme with the shape's parameters, or its defaults if the former are invalid."""
     count = setup.common.get("workers", shape.workers)
     names = schemes.get(scheme).model_fields
     bare = Entry(scheme, {name: names[name].default for name in SHARED_FIELDS if name in names})

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-# s within which changes of the same fields count as one step, such as those of a moving slider
+# s within which changes of the same fields, such as those of a moving slider, count as one change
 MERGED_S = 2.0
 MAX_STEPS = 200
 
@@ -31,7 +31,7 @@ class Steps:
         self._when = -MERGED_S
 
     def record(self) -> None:
-        """Add the current state as a step, unless nothing has changed."""
+        """Add the current state to the history, unless nothing has changed."""
         now, when = self._read(), time.monotonic()
         if now == self._now:
             return
@@ -42,7 +42,7 @@ class Steps:
         self._future.clear()
 
     def undo(self) -> None:
-        """Restore the state before the last step."""
+        """Restore the state before the last change."""
         self._go(self._past, self._future)
 
     def redo(self) -> None:
@@ -50,11 +50,11 @@ class Steps:
         self._go(self._future, self._past)
 
     def reset(self) -> None:
-        """Restore the initial state, as a step that can be undone."""
+        """Restore the initial state, as a change that can be undone."""
         self.restore(self._first)
 
     def restore(self, state: State) -> None:
-        """Restore a state, as a step that can be undone."""
+        """Restore a state, as a change that can be undone."""
         self._write(state)
         self._changed = frozenset()
         self.record()

@@ -18,7 +18,7 @@ from IPython.display import HTML, display
 from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.assets import library, script, style
 
-PAUSE_S = 0.001  # pause, s, in which the kernel's thread for sending runs before the next figure is made
+PAUSE_S = 0.001  # pause after a figure, in which the kernel's sending thread can run, s
 WITHOUT_KERNEL = "as it was when last shown; run the cell to use it"  # tooltip of an image without a kernel
 Draw = Callable[[Theme], go.Figure]
 Click = dict[str, Any]
@@ -125,9 +125,8 @@ class Plot(Drawn):
 class Stills:
     """Second output of a cell, with a static image per plot.
 
-    The page makes an image when a plot has not changed for a while.
-
-    The style sheet of the package hides it, so it is visible only to readers without widgets.
+    The page makes an image when a plot has not changed for a while. The style sheet of the package hides this output,
+    so only readers without widgets see it.
     """
 
     def __init__(self, plots: Mapping[str, Drawn]) -> None:

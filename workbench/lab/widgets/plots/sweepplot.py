@@ -154,7 +154,10 @@ class SweepPlot(Pane):
         return bands(self._chosen(means, x), x, theme)
 
     def _chosen(self, means: pd.DataFrame, x: str | None) -> pd.DataFrame:
-        """Return the chosen groups if a legend cannot hold all. Show how many are left out."""
+        """Return the means of the groups that the user chose, if a legend cannot hold all groups.
+
+        Show how many are left out.
+        """
         labels = group_labels(means, x)
         names = list(dict.fromkeys(labels))
         many = len(names) > MAX_GROUPS

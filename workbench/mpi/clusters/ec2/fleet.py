@@ -59,7 +59,10 @@ class Fleet:
         return client("ec2", self.region)
 
     def machines(self, ended: bool = False) -> list[Machine]:
-        """Return all machines, sorted by part and place in it. `ended`: include ended machines that EC2 still lists."""
+        """Return all machines, sorted by group and index in it.
+
+        `ended`: include ended machines that EC2 still lists.
+        """
         with errors_as_sentences():
             groups = self.tagged("describe_instances", "Reservations")
             found = [m for group in groups for m in group["Instances"] if ended or state(m) != "terminated"]

@@ -41,7 +41,8 @@ class Price:
 class Bill:
     """Cost of machines.
 
-    `counts`: machines by type. `disk`: GB in total. `addresses`: number of public addresses. `hours`: maximum.
+    `counts`: machines by type. `disk`: GB in total. `addresses`: number of public addresses. `hours`: max number of
+    hours.
     """
 
     counts: Mapping[str, int]

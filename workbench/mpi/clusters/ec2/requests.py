@@ -8,7 +8,7 @@ from workbench.mpi.clusters.ec2.prices import STANDARD, bursts
 from workbench.mpi.clusters.ec2.settings import Ec2Settings
 
 CLUSTER, LAUNCH, GROUP = (f"straggler-workbench:{word}" for word in ("cluster", "launch", "part"))
-"""Names of the tags: owner and name of the cluster, launch, part of the fleet."""
+"""Names of the tags: owner and name of the cluster, launch, group of machines."""
 HEAD = "head"
 _STARTED = ["instance", "volume", "network-interface"]  # kinds of resources that one call creates
 _METADATA = {"HttpTokens": "required", "HttpEndpoint": "enabled", "HttpPutResponseHopLimit": 1}

@@ -73,7 +73,7 @@ class FolderPool(Pool, RunOwner):
     @property
     @abstractmethod
     def running(self) -> bool:
-        """Whether the supervisor runs, or will run (a job in the queue)."""
+        """Whether the supervisor runs, or will run because its job is in a queue."""
 
     @abstractmethod
     def wait(self, seconds: float) -> bool:

@@ -98,7 +98,7 @@ class HostMonitor:
         self._report(self._places(name).values())
 
     def _places(self, host: str | None) -> dict[int, int]:
-        """Return process -> rank on a host. Empty before all ranks are up."""
+        """Return the ranks on a host by process id. Empty before all ranks are up."""
         try:
             return {place.pid: rank for rank, place in enumerate(self.pool.places()) if place.host == host}
         except OSError:
@@ -162,7 +162,7 @@ class Supervisor:
         return start(die_with_parent)
 
     def _cleared(self, guards: HostMonitor | None) -> list[str]:
-        """Clean up on the other hosts. Return the lost ones."""
+        """Clean up on the other hosts. Return the lost hosts."""
         if guards is None:
             return []
         end_daemons(guards.daemon)  # mpiexec's connections to silent hosts outlive it

@@ -1,4 +1,4 @@
-"""Process on each host of a cluster, reached through ssh: facts, data, and state of the ranks.
+"""Process on each host of a cluster, reached through ssh: it reports facts and the state of ranks, and stores data.
 
 A host with a pool has one such process until the pool ends. It ends the pool's processes on its host when it is asked
 to, and also when it receives nothing for a while. Nothing is left on the host, whatever happens elsewhere.
@@ -114,7 +114,7 @@ class Host:
         return {"ended": kill_processes(pool, daemon)}
 
     def do_clear(self, data: bytes) -> dict[str, Any]:
-        """Remove what was brought here: packages, pools and runs, but not prepared data."""
+        """Remove what was copied to this host: packages, pools and runs, but not prepared data."""
         for name in ("pools", "logs", "runs", "clusters"):
             shutil.rmtree(cache_folder(name), ignore_errors=True)
         here = Path(__file__).resolve().parents[4]

@@ -29,7 +29,7 @@ def report_compute_times(task: Task, control: Control, ledger: Ledger) -> None:
 
 
 class Adaptation:
-    """Controller of rank 0, and its decisions."""
+    """Adaptive controller on rank 0, and the change of scheme that it has decided."""
 
     def __init__(self, controller: AdaptiveController, setup: Setup, mailbox: Mailbox) -> None:
         self.controller, self.mailbox, self.rounds, floats = controller, mailbox, setup.rounds, setup.floats
@@ -53,7 +53,7 @@ class Adaptation:
             self.change = self.controller.committed(round, time)
 
     def resume(self, task: Task) -> float:
-        """Begin after a change of scheme. Return the seconds that the change took.
+        """Begin after a change of scheme. Return the duration of the change, s.
 
         On emulated links, this includes the time of moving the samples.
         """

@@ -1,9 +1,10 @@
 """Fork server: it imports everything once, and forks a rank for each process that mpiexec starts on this machine.
 
 85 ranks that import everything themselves keep two cores busy for 13 s. 85 forks take one second. mpiexec starts stubs
-(`stub.py`), which connect to the fork server and wait. The forked rank takes over the environment of its stub, by which
-MPI identifies it, and joins MPI_COMM_WORLD in its place. When the rank ends, the fork server closes the connection, and
-the stub dies. When the stub ends, the rank is killed. When the fork server ends, all ranks, stubs and mpiexec end.
+(`stub.py`), which connect to the fork server and wait. The forked rank takes over the environment of its stub, by
+which MPI identifies it, and joins MPI_COMM_WORLD instead of the stub. When the rank ends, the fork server closes the
+connection, and the stub dies. When the stub ends, the rank is killed. When the fork server ends, all ranks, stubs and
+mpiexec end.
 
 Linux only: it reads the process of a connection, and the environment of that process, from the system.
 """

@@ -1,7 +1,8 @@
 """Main module of every rank: `python -m workbench.mpi.launch.rank.main FOLDER [MPIEXEC ...]`.
 
-Rank 0 takes one task after another from the pool's folder, and passes it to the other ranks, which stay for the next
-one. With a command line of mpiexec, this module becomes the fork server (`workbench.mpi.launch.rank.forkserver`).
+Rank 0 takes one task after another from the pool's folder, and passes it to the other ranks, which then wait for the
+next task. With a command line of mpiexec, this module becomes the fork server
+(`workbench.mpi.launch.rank.forkserver`).
 """
 
 import faulthandler

@@ -1,4 +1,4 @@
-"""Work of one rank in one run: set up, wait for the start, run the program, say goodbye, hand in the ledger."""
+"""Work of one rank in one run: set up, wait for the start, run the program, exchange goodbyes, send the ledger."""
 
 import contextlib
 import ctypes
@@ -118,7 +118,8 @@ class RankRun:
         self.transport = kind(self.comm, task.run, near, setup.floats, self.refused, wakeup, width)
         link = setup.link if task.emulate == "all" else None
         self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link, width)
-        # A rank that gathers logs its answers in the run folder, or in memory if its host has no access to the folder.
+        # A rank that gathers answers logs their arrivals in the run folder, or in memory if its host has no access to
+        # it.
         shares = self.places[rank].host == self.places[MASTER].host
         gathers = bool(setup.plan.children[rank])
         self.arrivals = ArrivalLog(Path(task.folder) if shares else None, rank) if gathers else None
@@ -225,7 +226,7 @@ class RankRun:
             self.transport.send([MASTER], envelope, self.learner.gradient)
 
     def note_with(self, record: RunRecorder) -> None:
-        """Let rank 0 write its rounds and its answers into a record, from now on."""
+        """Let rank 0 write its rounds and the arrivals of answers into a record, from now on."""
         self.record, record.arrivals = record, self.arrivals
         if self.arrivals is not None:
             self.arrived = record.answers.extend
@@ -345,7 +346,7 @@ def make_rank_run(
     ahead: float = 0.0,
     pool: PoolFolder | None = None,
 ) -> RankRun | None:
-    """Set up one rank's work. All ranks of the world call it. None for a rank that the run does not need.
+    """Set up one rank's work. All ranks of the world call it. Return None for a rank that the run does not need.
 
     `ahead`: s by which the clock is ahead of the master's. `pool`: folder that lists dead ranks of other hosts.
     """

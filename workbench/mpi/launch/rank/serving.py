@@ -55,7 +55,7 @@ def serve(folder: Path) -> None:
 
 
 def preload() -> None:
-    """Do once what every rank of a fork server would do at the beginning of its first run.
+    """Do the preparations once that every rank of a fork server would do at the beginning of its first run.
 
     Modules of other packages are not imported, since they may start threads, which a forked process would lack.
     """
@@ -210,7 +210,7 @@ def _end(
 
 
 def serve_worker(pool: PoolFolder, control: Control) -> None:
-    """Run what rank 0 sends, as long as rank 0 lives, which can be checked on its own host."""
+    """Run tasks that rank 0 sends, until rank 0 dies. Only ranks on the host of rank 0 can check that."""
     place = this_process()
     control.send(MASTER, {"what": "hello", "place": place})
     last, master = time.monotonic(), None

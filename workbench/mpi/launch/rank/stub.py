@@ -4,7 +4,7 @@ It lives as long as the rank, and then kills itself, because MPI notices killed 
 imports almost nothing, because there may be hundreds of stubs. See `workbench.mpi.launch.rank.forkserver`.
 """
 
-import _socket  # not `socket`, which takes as long to import as all of this to run
+import _socket  # not `socket`, whose import takes as long as the rest of this file
 import os
 import sys
 

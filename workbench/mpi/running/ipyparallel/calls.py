@@ -141,7 +141,7 @@ class Calls(RunOwner):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the run can still end by itself: the master is alive, and no rank was aborted."""
+        """Whether the run can still be completed: the master is alive, and no rank was aborted."""
         master = self.results[MASTER]
         return is_alive(self.places[MASTER].pid) and not master.ready() and self._broken() is None
 

@@ -1,4 +1,4 @@
-"""The part of an engine of ipyparallel in runs: it becomes a rank, then takes part in one run after another.
+"""What an engine of ipyparallel does in runs: it becomes a rank, then takes part in one run after another.
 
 All engines are called at the same time, see `interactive`. Between runs they are free for the user's code.
 """

@@ -2,7 +2,7 @@
 
 Controller and engines listen on this machine only, and their messages are encrypted (CURVE). Their keys are in a folder
 that only this user can read, and that is removed with them. They are children of a thread that lives as long as they
-do. On Linux they die with it, so a killed kernel leaves nothing behind. ipyparallel has nothing for that, see
+do. On Linux they die with it, so a killed kernel leaves nothing behind. ipyparallel offers nothing of this, see
 docs/decisions/0056-engines-of-ipyparallel.md.
 """
 
@@ -127,7 +127,7 @@ class EngineCluster:
                 process.kill()
 
     def pids(self) -> list[int]:
-        """Return the processes of controller and engines, and their children."""
+        """Return the process ids of controller and engines, and of their children."""
         return [process.pid for process in self._processes()]
 
     def _processes(self) -> list[psutil.Process]:
@@ -171,7 +171,7 @@ def settings(engines: int, folder: str) -> Any:
     from traitlets.config import Config
 
     options = {
-        "PYTHONDONTWRITEBYTECODE": "",  # unset, because launchers can only add to the kernel's environment
+        "PYTHONDONTWRITEBYTECODE": "",  # empty, because launchers cannot remove a variable of the kernel
         **mpiexec.environment(),
         **kept_in(shared(Path(folder))),
         "IPYTHONDIR": folder,  # not the user's folder, so that the user's start-up files are not executed

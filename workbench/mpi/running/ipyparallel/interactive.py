@@ -210,7 +210,7 @@ class Interactive:
         return self.calls
 
     def close_unfit(self) -> None:
-        """Close the engines after a run that its ranks cannot end, since they can take no further run."""
+        """Close the engines after a run that its ranks cannot complete, since they can take no further run."""
         self._closed = self._closed or "ended, because a run was aborted"
         self._leave()
 

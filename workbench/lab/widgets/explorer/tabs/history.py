@@ -25,7 +25,7 @@ class History(Tab):
     def parts(self) -> list[w.Widget]:
         self.box = w.VBox()
         self.table: Any = None  # table of runs, made when the tab is first opened
-        self._wanted, self._lock = False, RLock()  # runs end in other threads, also while the table is loaded
+        self._wanted, self._lock = False, RLock()  # runs may end in other threads while the table is loaded
         self.session = SessionRuns()
         places = [
             ("Runs of this explorer", self.session.folder),

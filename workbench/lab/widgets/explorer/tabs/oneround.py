@@ -93,7 +93,7 @@ class OneRound(Tab):
 
     @guarded
     def _detail(self) -> None:
-        """Show the parts that the chosen node stores, and its decode weights."""
+        """Show the samples that the chosen node stores, and its decode weights."""
         self.report("")
         trace, node, number = self.trace, self.form.values["node"], self.form.values["round"]
         plan = trace.experiment.plan

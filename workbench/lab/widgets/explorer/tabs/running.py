@@ -24,7 +24,7 @@ from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench.mpi import clusters
 
 ANSWERS_PER_S = 25_000  # approximate number of workers' answers that are simulated per second
-# s of computing, and s of a round, from which on the user is asked first
+# time of a simulation, and time of a round, above which the user is asked before the start, s
 DOUBTED_S, DOUBTED_ROUND_S = 1800.0, 86_400.0
 DOUBT_ROUNDS = 3  # number of rounds of the forecast for this question
 ENGINE_LABELS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
@@ -85,7 +85,7 @@ class Running(Tab):
         self.begin()
 
     def begin(self) -> None:
-        """Start all schemes without a question."""
+        """Start all schemes without asking the user."""
         options = {"cluster": self.cluster.value} if self.cluster.value else {}
         self._started = start_all(self.desk.experiments, self.engine.value, **options)
         self.show(self._started)
@@ -98,7 +98,7 @@ class Running(Tab):
         super().close()
 
     def show(self, runs: Sequence[Run], keep: bool = False) -> None:
-        """Show runs, beside those that are drawn if `keep`, or if the user chose that."""
+        """Show runs. With `keep`, or if the user chose that, the runs that are drawn already stay."""
         self.table.value, keep = "", keep or self.keep.value
         if not keep:
             self.plot.target = None
