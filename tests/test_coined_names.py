@@ -70,6 +70,7 @@ def test_coined_identifiers_are_reported(
     ]
 
 
+@pytest.mark.slow  # `make lint` checks the same
 def test_repository_has_none_of_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

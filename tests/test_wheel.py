@@ -108,6 +108,7 @@ def test_wheel_runs_without_the_checkout(installed: Installed) -> None:
     assert Path(installed.python("-c", where).strip()).is_relative_to(installed.prefix)
 
 
+@rotated
 @pytest.mark.parametrize("text", [(), ("lectures",), ("lab",), ("reproduce",), ("sweep",)], ids=" ".join)
 def test_wheel_help(installed: Installed, text: tuple[str, ...]) -> None:
     assert "Usage:" in installed.python("-m", "workbench", *text, "--help")

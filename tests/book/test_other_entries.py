@@ -173,6 +173,7 @@ def test_shuffling_helps_if_both_holders_may_be_slow(quick: Setting) -> None:
     assert ahead is not True
 
 
+@rotated
 @pytest.mark.parametrize(
     ("name", "missed"), sampled_cases("figure 1 of MMC", 1, [("mmc-fig1a", 1), ("mmc-fig1b", 0)])
 )

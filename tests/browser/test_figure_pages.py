@@ -59,6 +59,7 @@ def looks(page: Page, figure: go.Figure, name: str = "") -> Any:
 SOME = tuple(sorted(EVERY)[i] for i in sorted(sampled_indices("dark figures", len(EVERY), 4)))
 
 
+@rotated
 @pytest.mark.parametrize(
     "names", [SOME, pytest.param(tuple(EVERY), marks=pytest.mark.slow)], ids=["some", "every"]
 )

@@ -12,6 +12,7 @@ import pytest
 
 import workbench as wb
 from tests.support.notebook_cells import CELL
+from tests.support.sampled_cases import rotated
 from workbench.analysis.planning.measuring import simulated
 from workbench.cli.main import main
 from workbench.lab import batch
@@ -53,6 +54,7 @@ def test_user_defined_classes_in_forecasts_comparisons_and_figures(mine: Path) -
     assert len(wb.figures.moments(one, round=2))
 
 
+@rotated
 def test_user_defined_scheme_is_ranked_by_plan(mine: Path) -> None:
     wb.Experiment(**OWN)  # the class is then registered, as one of a cell is
     like = wb.Experiment(scheme="UMW", workers=4, delays={"kind": "exponential", "mean": 1e-3})

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 DEFAULT_SEED = 0
-ROTATED = 3
+ROTATED = 5
 Test = TypeVar("Test", bound=Callable[..., None])
 _seed = DEFAULT_SEED
 

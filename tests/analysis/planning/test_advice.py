@@ -57,6 +57,7 @@ def test_plan_verdict_of_runs_beside_their_forecasts() -> None:
     assert "measure again just before" in unknown.why
 
 
+@rotated
 def test_plan_table_and_text() -> None:
     advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=["UMW", "GC", "CR"])
     table = advice.table

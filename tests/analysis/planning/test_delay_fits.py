@@ -71,6 +71,7 @@ def test_refit_recovers_a_pareto_tail(shift: float, shape: float, seed: int) -> 
     assert delay_model.shape == pytest.approx(shape, rel=0.2)
 
 
+@rotated
 @FEW_EXAMPLES
 @given(
     shift=SCALES,
@@ -268,6 +269,7 @@ def test_permanently_slow_workers_have_no_transition() -> None:
     assert slow_for_good(times).round().tolist() == [1.0] * 3 + [0.0] * 9
 
 
+@rotated
 @settings(max_examples=20)
 @given(
     seed=st.integers(0, 999), often=st.sampled_from([0.01, 0.1, 0.3]), rounds=st.sampled_from([20, 60, 360])

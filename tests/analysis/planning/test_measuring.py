@@ -237,6 +237,7 @@ def test_profile_replays_times_that_fit_no_law(known: ClusterProfile) -> None:
     np.testing.assert_allclose(np.sort(replayed.seconds), np.sort(recorded.rounds), rtol=0.03)
 
 
+@rotated
 def test_profile_resampled_includes_the_uncertainty_of_a_recording(known: ClusterProfile) -> None:
     """All workers of a round are delayed together, and no delay model fits.
 

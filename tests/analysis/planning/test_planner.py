@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.support.plans import LEARNT, SMALL, advise, engine_mean, learnt, measured
-from tests.support.sampled_cases import sampled_indices, sampled_test
+from tests.support.sampled_cases import rotated, sampled_indices, sampled_test
 from workbench.analysis.planning.measurements import Host
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import check_memory
@@ -109,6 +109,7 @@ def test_plan_chooses_coding_for_persistently_slow_workers() -> None:
     assert umw.dominant == "stragglers"
 
 
+@rotated
 @pytest.mark.parametrize("replay", [False, True])
 def test_plan_for_the_same_machines(replay: bool) -> None:
     """Some of twelve workers are permanently slow. The plan tolerates that many, and places them in suitable groups."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import workbench as wb
-from tests.support.sampled_cases import sampled_cases
+from tests.support.sampled_cases import rotated, sampled_cases
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import plan
 from workbench.analysis.planning.predicting import (
@@ -211,6 +211,7 @@ def coverage(kind: str, workers: int, fresh: int, choices: int, measured: int = 
     return float(np.mean(inside))
 
 
+@rotated
 @pytest.mark.parametrize(
     "kind", sampled_cases("intervals", 1, ["shifted_exponential", "heterogeneous", OTHERS])
 )

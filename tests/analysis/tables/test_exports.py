@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from workbench.analysis.tables.about import describe, keep
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.errors import MissingLayer
@@ -66,6 +67,7 @@ def test_export_mlflow_curves_have_every_point(runs: Runs, tmp_path: Path) -> No
             np.testing.assert_array_equal([point.value for point in points], column)
 
 
+@rotated
 def test_export_mlflow_of_long_curves_and_archived_runs(tmp_path: Path) -> None:
     trace = wb.run(wb.Experiment(scheme="UMW", workers=2, rounds=1203, problem_args={"samples": 20}))
     folder = keep(trace, tmp_path / "runs", "long", "", [f"t{i}" for i in range(130)])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sampled_cases import rotated
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import DelayModel
 from workbench.core.problems.linear import LeastSquaresArgs
@@ -211,6 +212,7 @@ assert "TINY" in wb.schemes.names()
     assert python(tmp_path, "-W", "error", "-c", script) == ""
 
 
+@rotated
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_plugins_are_imported_by_real_ranks(tiny: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from workbench.core.base.errors import RunError
 from workbench.mpi.launch.processes import is_alive
 
@@ -217,6 +218,7 @@ print("processes", *[child.pid for child in psutil.Process().children(recursive=
 """
 
 
+@rotated
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])

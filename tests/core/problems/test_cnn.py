@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.support.sampled_cases import sampled_cases
+from tests.support.sampled_cases import rotated, sampled_cases
 from workbench.core.problems.base import Request
 from workbench.core.problems.cnn import SHAPES, SIZE, Cnn
 
@@ -142,6 +142,7 @@ def dots(tmp_path: Path) -> Path:
     return path
 
 
+@rotated
 @needs_torch
 @pytest.mark.parametrize("precision", sampled_cases("a CNN learns", 1, ["float32", "float64"]))
 def test_cnn_learns(dots: Path, precision: str) -> None:

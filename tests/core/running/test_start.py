@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from workbench.core.running.simulated import start_simulated
 from workbench.core.running.start import ENGINES, _entries, options_of
 from workbench.mpi.running.real import start_real
@@ -81,6 +82,7 @@ def test_options_of_equal_the_documentation() -> None:
         assert list(options_of(engine.options)) == listed
 
 
+@rotated
 def test_start_options_are_available_without_docstrings() -> None:
     """`python -OO` and PYTHONOPTIMIZE=2 remove docstrings."""
     code = (

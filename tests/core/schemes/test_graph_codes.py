@@ -10,6 +10,7 @@ from hypothesis import given
 
 import workbench as wb
 from tests.support.approximate_runs import experiment, simulated
+from tests.support.sampled_cases import rotated
 from tests.support.strategies import experiments
 
 
@@ -38,6 +39,7 @@ def test_ggc_error_decreases_with_the_number_of_holders() -> None:
     assert means[0] > 4 * means[1] > 16 * means[2]
 
 
+@rotated
 def test_ggc_with_a_hundred_thousand_workers() -> None:
     """With a full row for each worker, the messages would have 40 GB."""
     e = experiment(

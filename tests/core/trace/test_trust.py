@@ -414,6 +414,7 @@ def test_sweep_folder_is_resumed_if_signed(swept: Path) -> None:
     assert Path("ran").exists()
 
 
+@rotated
 def test_sweep_folder_is_trusted_once(swept: Path) -> None:
     (swept / SIGNED).unlink()
     assert not batch.sweep(swept, progress=False, trust=True).failed

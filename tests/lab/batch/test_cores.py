@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 from tests.support.sweep_runs import QUICK
 from workbench.core.base.settings import SettingError
 from workbench.lab.batch import Sweep, sweep
@@ -98,6 +99,7 @@ def _of_engines() -> list[psutil.Process]:
     return []
 
 
+@rotated
 @two_cores
 @pytest.mark.mpi
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 
-from tests.support.sampled_cases import sampled_cases
+from tests.support.sampled_cases import rotated, sampled_cases
 from tests.support.sweep_runs import wait_for
 from workbench.core.base.errors import RunError
 from workbench.lab.batch.engine import join_streams
@@ -73,6 +73,7 @@ class SlowReader(NotebookClient):  # type: ignore[misc]
         return super().process_message(msg, cell, cell_index)
 
 
+@rotated
 @pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_kernels_keep_output_that_is_read_slowly(tmp_path: Path, fresh: bool) -> None:
     times = 1500

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 import pytest
 
 from tests.support.browser.jupyterlab import CHROMIUM
+from tests.support.sampled_cases import rotated
 from workbench.core.trace.layout import STOP
 from workbench.lab.batch import sweep
 from workbench.lab.batch.page import FIGURE, PNG, SCRIPT, TEMPLATE, add_pictures, write_page, write_script
@@ -187,6 +188,7 @@ def test_add_pictures_adds_one_for_each_figure(tmp_path: Path) -> None:
     assert all(figure == DRAWN for figure in drawn)
 
 
+@rotated
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium to draw with")
 def test_sweep_notebooks_have_pictures(tmp_path: Path) -> None:
     """In a whole sweep, each executed notebook has a PNG beside each of its figures."""

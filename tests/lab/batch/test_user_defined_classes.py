@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sampled_cases import rotated
+
 CELL = """
 from workbench.core.base.settings import setting
 from workbench.core.contract.delays import Exponential
@@ -76,6 +78,7 @@ print("good", flush=True)
 """
 
 
+@rotated
 @pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_sweep_over_a_class_of_a_cell(tmp_path: Path, fresh: bool) -> None:
     program = PROGRAM.format(cell=CELL, folder=str(tmp_path / "sweep"), fresh=fresh)

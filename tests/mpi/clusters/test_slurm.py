@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.support.clusters.batch_runs import PATIENCE, ended, going, job_of, until
 from tests.support.clusters.slurm_machine import NODES, SlurmMachine
+from tests.support.sampled_cases import rotated
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.batch.job import JobSpec, refusal, seconds
 from workbench.mpi.clusters.slurm import Slurm, check_directive, queue
@@ -51,6 +52,7 @@ def test_slurm_job_endings_are_reported(
     machine.await_idle()
 
 
+@rotated
 @SYSTEM
 @pytest.mark.mpi
 @pytest.mark.xdist_group("hosts")

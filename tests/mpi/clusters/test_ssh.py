@@ -23,6 +23,7 @@ from workbench.mpi.running.replay import replay_arrivals
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 
+@rotated
 @pytest.mark.parametrize(("scheme", "args"), sampled_cases("two hosts", 2, SCHEMES))
 def test_ssh_run_on_two_hosts_equals_the_simulator(two: Hosts, scheme: str, args: dict[str, Any]) -> None:
     e = experiment(scheme, args)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.support.sampled_cases import rotated
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
@@ -27,6 +28,7 @@ SCHEMES: list[dict[str, Any]] = [
 HOSTS = {"kind": "groups", "base": {"kind": "lognormal", "mu": -7.0}, "size": 3, "speeds": [1.0, 2.0]}
 
 
+@rotated
 @pytest.mark.parametrize("scheme", SCHEMES, ids=["UMW", "GC", "CR", "ring", "RAR"])
 def test_links_that_differ_are_the_same_on_both_engines(scheme: dict[str, Any]) -> None:
     """A rank that its machine delays is late, and never early.

@@ -76,6 +76,7 @@ def call(command: list[str], folder: Path, before: str = "", **variables: str) -
     return done.returncode, text.strip().splitlines()[-1]
 
 
+@rotated
 @pytest.mark.parametrize(
     "job",
     [

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
 from tests.support.clusters.ec2_world import IMAGE, NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
-from tests.support.sampled_cases import sampled_cases
+from tests.support.sampled_cases import rotated, sampled_cases
 from workbench.cli.main import cli
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
@@ -49,6 +49,7 @@ def leftovers(world: World) -> None:
     )
 
 
+@rotated
 @pytest.mark.parametrize(
     ("workers", "at_once"), [(24, 3), pytest.param(156, 20, marks=pytest.mark.slow)], ids=["24", "figure 9"]
 )
