@@ -58,6 +58,17 @@ def test_the_target_is_what_an_exact_scheme_has_within_the_tolerance() -> None:
     assert loose.rounds == int(np.argmax(loss.columns["loss"] <= loose.loss)) + 1 < 30
 
 
+@pytest.mark.parametrize(
+    ("metric", "wanted"), [("loss", 9.0), ("test_accuracy", 0.01), ("loss", 1e-9), ("test_accuracy", 2.0)]
+)
+def test_target_that_is_met_at_the_start_or_never_is_refused(metric: str, wanted: float) -> None:
+    e = experiment(problem_args={**SPEC["problem_args"], "test": 0.2})
+    with pytest.raises(SettingError, match=rf"^target = {wanted:g}: .* or more rounds$"):
+        reference(e, 30, wanted, 0.0, MAX_NUMBERS, metric=metric)
+    with pytest.raises(SettingError, match=r"more effort, so that more samples are simulated$"):
+        reference(e, 30, wanted, 0.0, MAX_NUMBERS, metric=metric, samples=120)
+
+
 def test_stepped_chooses_the_fastest_step_of_exact_schemes() -> None:
     """No step of the grid reaches the target in fewer rounds."""
     target = reference(experiment(), 30, None, 0.02, MAX_NUMBERS)

@@ -241,13 +241,64 @@ def test_batch_gradient_of_an_adaptive_run_is_exact(engine: str) -> None:
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("scheme", REAL)
 def test_batch_gradient_is_committed_by_real_ranks(scheme: str) -> None:
+    """IS-GC and Backup commit the gradient of the batch if they wait for all workers."""
     lag = 2 if scheme.endswith("-SGC") else 0
-    e = experiment(scheme, delays={"kind": "constant", "shift": 2e-5})
+    args = SMALL.get(scheme) or {"IS-GC": {"wait_for": 6}, "Backup": {"stragglers": 0}}.get(scheme, {})
+    e = experiment(scheme, scheme_args=args, delays={"kind": "constant", "shift": 2e-5})
     trace = wb.run(e, engine="mpi")
-    wanted = wb.run(e) if scheme in ("IS-GC", "Backup") else None
-    if wanted is None:
-        np.testing.assert_allclose(trace.model, sgd_by_hand(e, lag), rtol=1e-8, atol=1e-11)
-    assert trace.rounds["loss"].isna().sum() == wb.run(e).rounds["loss"].isna().sum()
+    np.testing.assert_allclose(trace.model, sgd_by_hand(e, lag), rtol=1e-8, atol=1e-11)
+    assert trace.rounds["loss"].isna().equals(wb.run(e).rounds["loss"].isna())
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.usefixtures("cache")
+def test_batch_gradient_of_real_ranks_with_a_dead_worker_is_exact() -> None:
+    e = experiment(
+        "GC", scheme_args={"stragglers": 1}, workers=4, rounds=30, faults=[{"worker": 2, "round": 7}]
+    )
+    trace = wb.run(e, engine="mpi")
+    assert list(trace.info["dead"]) == ["2"]
+    np.testing.assert_allclose(trace.model, sgd_by_hand(e), rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "args"),
+    [
+        ("SGD", {"stragglers": 2}),
+        ("Backup", {"stragglers": 2}),
+        ("GGC", {"replication": 3, "wait_for": 3}),
+        ("CRC", {"replication": 2, "wait_for": 3}),
+    ],
+)
+@pytest.mark.parametrize("numeric", [False, True])
+def test_batch_gradient_of_approximate_schemes_has_the_weights_of_the_parts(
+    scheme: str, args: dict[str, Any], numeric: bool
+) -> None:
+    """The commit is that of a plain loop over the answers that arrived: their least-squares weights, times parts."""
+    pareto, fault = {"kind": "pareto", "shift": 3e-4, "shape": 1.2}, {"worker": 3, "round": 8}
+    e = experiment(scheme, scheme_args=args, delays=pareto, faults=[fault])
+    trace, plan, plain = wb.run(e, numeric=numeric), e.plan, e.replace(batch=None).build_problem()
+    assert e.sampler is not None
+    encoding = np.zeros((e.workers, plan.parts))
+    for i, work in enumerate(plan.work[1:]):
+        encoding[i, work.parts] = work.coefficients
+    events, model = trace.events, plain.start()
+    ends = events[events["kind"] == "commit"].set_index("round")["end"]
+    sent = events[(events["kind"] == "send") & (events["rank"] > 0)]
+    for job in range(e.rounds):
+        arrived = sent[(sent["round"] == job) & (sent["end"] <= ends[job])]["rank"].to_numpy() - 1
+        rows = encoding[np.sort(arrived)]
+        weights = {"SGD": 1.0, "Backup": e.workers / len(rows)}.get(scheme)
+        if weights is None:
+            weights = np.linalg.lstsq(rows.T, np.ones(plan.parts), rcond=None)[0]
+        of_parts = rows.T @ np.broadcast_to(weights, len(rows))
+        chosen = e.sampler.rows(job)
+        share = of_parts[np.searchsorted(plan.bounds, chosen, side="right") - 1] / len(chosen)
+        model = model - STEP * gradient_of_rows(plain, chosen, share, model)
+        assert trace.rounds["residual"][job] == pytest.approx(((of_parts - 1) ** 2).sum(), abs=1e-9)
+    assert trace.rounds["residual"].max() > 0.1
+    np.testing.assert_allclose(trace.model, model, rtol=1e-9, atol=1e-12)
 
 
 # ------------------------------------------------------------------------------------------------ costs and losses

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.analysis.planning.measuring import simulated
 from workbench.core.base.settings import SettingError
+from workbench.core.contract.protocol import Compute
 from workbench.core.problems.base import Request
 from workbench.core.problems.network import INEXACT
 from workbench.core.problems.resnet18 import group_count, parameter_count
 from workbench.core.running.memory import check_trajectories
+from workbench.mpi.engine import learner
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 pytestmark = pytest.mark.usefixtures("cache")
@@ -117,6 +119,23 @@ def test_local_batch_norm_uses_the_statistics_of_each_pass() -> None:
     np.testing.assert_allclose(found, torch.cat([s.ravel() for s in slopes]), rtol=1e-9, atol=1e-11)
     parts = problem.gradient([(5, 25, 2.0)], model) + problem.gradient([(30, 40, 1.0)], model)
     assert np.abs(parts - found).max() > 1e-3  # so no scheme is exact
+
+
+@needs_torch
+@pytest.mark.parametrize("batch", [None, 20])
+def test_local_batch_norm_of_a_rank_uses_the_statistics_of_all_of_its_parts(
+    monkeypatch: pytest.MonkeyPatch, batch: int | None
+) -> None:
+    """A real rank may split its work, and looks for newer messages in between. With BatchNorm, it must not."""
+    monkeypatch.setattr(learner, "NUMBERS_PER_PIECE", 1)
+    for args, pieces in ((THIN, 2), (LOCAL, 1)):
+        e = resnet("GC", args, batch=batch, scheme_args={"stragglers": 1})
+        problem, optimiser = e.build_problem(), e.build_optimiser()
+        rank = learner.Learner(e.plan, problem, optimiser, 0, problem.start(), optimiser.start(problem))
+        effect = Compute(e.plan.work[1], rank.start(), 3)
+        assert len(rank.pieces(effect)) == pieces
+        in_one_pass = rank.compute(1, effect)
+        np.testing.assert_allclose(rank.whole(1, effect), in_one_pass, rtol=1e-8, atol=1e-10)
 
 
 @needs_torch

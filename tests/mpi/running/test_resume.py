@@ -381,6 +381,32 @@ def test_resume_continues_with_the_batches_of_its_rounds(scheme: str, tmp_path: 
     np.testing.assert_allclose(trace.model, wb.run(e).model, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("scheme", "args"),
+    [
+        ("M-SGC", {"burst": 1, "window": 3, "stragglers": 2}),
+        ("SR-SGC", {"burst": 2, "window": 5, "stragglers": 2}),
+    ],
+)
+def test_resume_continues_with_the_batches_of_its_jobs(
+    scheme: str, args: dict[str, Any], tmp_path: Path
+) -> None:
+    """A job has the model of two commits before. The checkpoint has one model, so later jobs have no older one."""
+    bursts = {"kind": "markov", "factor": 10.0, "p_slow": 0.15, "shift": 5e-5}
+    e = wb.Experiment(scheme=scheme, scheme_args=args, rounds=150, delays=bursts, **{**BATCHES, "workers": 4})
+    trace, stopped_at, _ = resumed(e, tmp_path / "run")
+    assert 5 <= stopped_at < 150
+    plain, sampler = e.replace(batch=None).build_problem(), e.sampler
+    assert sampler is not None
+    models = [plain.start()]
+    for job in range(e.rounds):
+        rows = sampler.rows(job)
+        model = models[max(0 if job < stopped_at else stopped_at, job - 2)]
+        gradient = gradient_of_rows(plain, rows, np.full(len(rows), 1 / len(rows)), model)
+        models.append(models[-1] - BATCHES["optimiser_args"]["step"] * gradient)
+    np.testing.assert_allclose(trace.model, models[-1], rtol=1e-9, atol=1e-12)
+
+
 def test_resume_continues_with_the_batches_of_each_workers_steps(tmp_path: Path) -> None:
     e = wb.Experiment(scheme="ASGD", scheme_args={"damping": 0.0}, rounds=150, delays=DELAYS, **BATCHES)
     trace, stopped_at, steps = resumed(e, tmp_path / "run")

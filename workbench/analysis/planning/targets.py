@@ -106,7 +106,7 @@ def reference(
     `wanted`: the target. With None it is the value of the best step size after `rounds` rounds, less the share
     `tolerance` of its change. `tuned`: choose the step size, else use that of the experiment. `samples`: number of
     samples to simulate; None: as many as the effort allows. Raises `SettingError` for an unknown metric, and for a
-    target that is not reached in `rounds` rounds.
+    target that is reached before the first round, or not in `rounds` rounds.
     """
     exact = e.replace(scheme=REFERENCE_SCHEME, scheme_args={}, rounds=rounds)
     steps = len(EXACT_STEPS) if tuned else 1
@@ -123,10 +123,11 @@ def reference(
     way = max(best - first, 0.0) if rises(metric) else min(best - first, 0.0)
     loss = best - tolerance * way if wanted is None else wanted
     took = _first(values, loss, metric, e.batch)
-    if np.isnan(took).all():
+    if np.isnan(took).all() or (wanted is not None and at_target(first, wanted, metric)):
+        few = ", or more effort, so that more samples are simulated" * (small.shape()[0] < e.shape()[0])
         raise SettingError(
             f"target = {loss:g}: an exact scheme comes from {first:.4g} to {best:.4g} in {rounds} rounds;"
-            " take a target in between, or more rounds"
+            f" take a target in between, or more rounds{few}"
         )
     place = int(np.nanargmin(took))
     times = EXACT_STEPS[place] if tuned else None

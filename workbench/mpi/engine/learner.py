@@ -59,9 +59,13 @@ class Learner(Numbers):
         return math.isfinite(np.vdot(self.model, self.model)) or bool(np.isfinite(self.model).all())
 
     def pieces(self, effect: Compute) -> list[Compute]:
-        """Split work into consecutive pieces. Most work is a single piece."""
+        """Split work into consecutive pieces. Most work is a single piece.
+
+        Local batch normalisation uses the statistics of all of a rank's samples, so its work is not split.
+        """
         work, piece = effect.work, NUMBERS_PER_PIECE * (self.sampler.batches_per_epoch if self.sampler else 1)
-        if isinstance(work, Blend) or effect.batch is not None or work.samples * self.problem.size <= piece:
+        whole = isinstance(work, Blend) or effect.batch is not None or getattr(self.problem, "local", None)
+        if whole or work.samples * self.problem.size <= piece:
             return [effect]
         samples = np.cumsum(self.plan.sizes[work.parts])
         number = (samples - 1) * self.problem.size // piece  # index of the piece in which each part ends
