@@ -1,7 +1,7 @@
 # Needs Python 3.11 or newer, make and git; everything else goes into .venv.
 PYTHON ?= python3
 # The four groups of tests that begin wait for processes, hosts and pages as long as they compute: two cores are full with them.
-WORKERS ?= $(shell $(PYTHON) -c "import os; print(max(4, 1 + (os.cpu_count() or 1)))")
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(max(5, 1 + (os.cpu_count() or 1)))")
 BIN := .venv/bin
 STAMP := .venv/stamp
 NOTEBOOKS := find notebooks -name '*.ipynb' -not -path '*/.*' -exec

@@ -27,7 +27,7 @@ def cluster() -> None:
 
 @cluster.command("list")
 def list_() -> None:
-    """List the clusters with name, kind and file. For a wrong file the line shows the error."""
+    """List the clusters with name, kind and file. A file that is wrong is listed with its error."""
     files = {name: clusters.file_of(name) for name in clusters.names()}
     for name, file in files.items():
         try:

@@ -30,7 +30,7 @@ def diagnose(
 ) -> None:
     """Print which workers, hosts and links make the steps of PATH long, and by how much.
 
-    PATH is a run folder, a recording, or a folder of flight recorder dumps, of which it prints who hangs.
+    PATH: a run folder, a recording, or a folder of flight recorder dumps. For dumps, it prints which ranks hang.
     """
     whole = job is None and runs.SOURCE.tells(path)
     hangs = not whole and dumps.tells(path)

@@ -30,7 +30,7 @@ TRUST = option("--trust", is_flag=True, help="Run code that SPEC names, such as 
 @option("--rounds", type=click.IntRange(1), help="Number of rounds to sample.  [default: the experiment's]")
 @TRUST
 def forecast(spec: Path, rounds: int | None, trust: bool) -> None:
-    """Print the expected round time of a SPEC, without touching its data."""
+    """Print the expected round time of a SPEC, without reading its data."""
     experiment = Experiment.read(spec, trust)
     f = expect(experiment, rounds)
     if math.isfinite(f.mean):

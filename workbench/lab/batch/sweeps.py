@@ -48,9 +48,9 @@ class Sweep(Settings):
     seeds: int | tuple[int, ...] | None = setting(
         None, "how many seeds, from the base's on, or a list of them; empty = the base's alone"
     )
-    search: Crossing | Optimum | None = setting(None, "runs that are chosen by what earlier ones gave")
+    search: Crossing | Optimum | None = setting(None, "further runs, chosen by the results of earlier ones")
     engine: str = setting("sim", "engine of all runs; sim: the virtual clock")
-    cluster: str = setting("", "cluster of an engine that has some; empty = its usual one")
+    cluster: str = setting("", "cluster for an engine that has several; empty = its default")
     executor: ExecutorSettings | None = setting(
         None, "where runs are executed; empty = in kernels of this machine"
     )
