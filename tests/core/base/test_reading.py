@@ -134,7 +134,7 @@ def test_reading_an_archive_stops_at_the_declared_size(method: str, tmp_path: Pa
         for found in archive.filelist:
             found.file_size = 144  # false: the size of the array only
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises((ValueError, zipfile.BadZipFile), match="unusual compression|Bad CRC-32"):
+    with pytest.raises((ValueError, zipfile.BadZipFile), match=r"unusual compression|Bad CRC-32"):
         reading.read_npz(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KB
     with pytest.raises(DataError, match=r"data.npz"):
