@@ -89,6 +89,7 @@ WORDS = (
 @example(category="python_function", before="", word="nccl:all_reduce", after="")
 @example(category="gpu_user_annotation", before="", word="nccl:all_reduce", after="")
 @example(category="user_annotation", before="", word="broadcast", after="_features")
+@example(category="cpu_op", before="", word="record_param_comms", after="_features")
 @example(category="user_annotation", before="", word="nccl", after=": setting up")
 def test_kineto_events_of_other_libraries_are_not_communication(
     category: str, before: str, word: str, after: str

@@ -75,6 +75,11 @@ def bombs(folder: Path) -> dict[str, Path]:
     pq.write_table(pa.table({"worker": word}), folder / "text.parquet", store_schema=False)
     lists = pa.array([[0.0] * 10**6], pa.list_(pa.float64()))
     pq.write_table(pa.table({"seconds": lists}), folder / "lists.parquet")
+    none = pa.ListArray.from_arrays(pa.array(np.zeros(10**6, np.int32)), pa.array([], pa.float64()))
+    fields = pa.StructArray.from_arrays([pa.array(np.zeros(10**6))], ["of"])
+    cents = pa.array(np.zeros(10**6, np.int32)).cast(pa.decimal128(12, 2))
+    for name, column in {"empty_lists": none, "fields": fields, "decimals": cents}.items():
+        pq.write_table(pa.table({"seconds": column}), folder / f"{name}.parquet")
     np.savez_compressed(folder / "zeros.npz", X=np.zeros((rows, 1)), y=np.zeros(rows))
     (folder / "zeros.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [' + b"0," * 4 * rows + b"0]}"))
     (folder / "lists.json").write_text("[" + "[]," * 50_000 + "[]]")
@@ -91,6 +96,9 @@ BOMBS: dict[str, Callable[[Path], object]] = {
     "numbers.parquet": reading.read_parquet,
     "text.parquet": reading.read_parquet,
     "lists.parquet": reading.read_parquet,
+    "empty_lists.parquet": reading.read_parquet,  # pandas makes a Python object of each value
+    "fields.parquet": reading.read_parquet,
+    "decimals.parquet": reading.read_parquet,
     "zeros.npz": reading.read_npz,
     "zeros.json.gz": reading.read_gzip,
     "lists.json": read_json,
@@ -113,6 +121,24 @@ def test_reading_refuses_decompression_bombs_early(name: str, packed: dict[str, 
     ):
         BOMBS[name](packed[name])
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KB
+
+
+@pytest.mark.parametrize("method", ["ZIP_DEFLATED", "ZIP_BZIP2", "ZIP_LZMA"])
+def test_reading_an_archive_stops_at_the_declared_size(method: str, tmp_path: Path, limit: int) -> None:
+    path = tmp_path / "data.npz"
+    with zipfile.ZipFile(path, "w", getattr(zipfile, method)) as archive:
+        for name in ("X.npy", "y.npy"):
+            with archive.open(name, "w") as member:
+                np.save(member, np.zeros(2))
+                member.write(bytes(2 * 10**8))
+        for found in archive.filelist:
+            found.file_size = 144  # false: the size of the array only
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises((ValueError, zipfile.BadZipFile), match=r"unusual compression|Bad CRC-32"):
+        reading.read_npz(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KB
+    with pytest.raises(DataError, match=r"data.npz"):
+        loaded(path)
 
 
 def loaded(path: Path) -> object:

@@ -216,7 +216,7 @@ def test_described_checks_its_fields() -> None:
     )
 )
 def test_code_names_are_found_anywhere(inner: Any) -> None:
-    for name in ("mine.py:Half", "os:abort", "a.b_c:D"):
+    for name in ("mine.py:Half", "os:abort", "a.b_c:D", "évaluation.netz:Größe"):
         assert name in code_names({"a": [inner, {"b": [name]}]})
 
 

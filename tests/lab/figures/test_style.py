@@ -66,6 +66,7 @@ def test_scheme_style_of_an_unknown_scheme_is_deterministic() -> None:
     program = f"from workbench.lab.figures import scheme_style; print(tuple(scheme_style({name!r})))"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert out.strip() == str(tuple(scheme_style(name)))
+    assert scheme_style("\ud800") == scheme_style("\ud800")  # half of a surrogate pair has no encoding
 
 
 @pytest.mark.parametrize("colors", PALETTES.values(), ids=list(PALETTES))

@@ -296,12 +296,22 @@ def arrays_in(file: IO[bytes], where: Where, names: Iterable[str] | None = None)
         check_size(where, sum(members[name].file_size for name in wanted), "unpacked")
         found = {}
         for name in wanted:
-            content = whole.read(members[name])
-            member = BytesIO(content)
+            member = BytesIO(content := _member(whole, members[name]))
             shape, fortran, dtype = _header(member, len(content))
             array = np.frombuffer(bytearray(content), dtype, math.prod(shape), member.tell())
             found[name] = array.reshape(shape, order="F" if fortran else "C")
     return found
+
+
+def _member(whole: zipfile.ZipFile, found: zipfile.ZipInfo) -> bytes:
+    """Decompress a file of an archive, up to its declared size. `ZipFile.read` would decompress what follows it, too.
+
+    Raises ValueError for methods that NumPy does not write: their decompression has no limit.
+    """
+    if found.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{found.filename} has an unusual compression; write it with numpy.savez_compressed")
+    with whole.open(found) as file:
+        return file.read(found.file_size)
 
 
 def first_line(path: Where) -> bytes:
@@ -385,14 +395,18 @@ def _chunks(found: "pq.FileMetaData") -> Iterator[tuple[int, int, Any]]:
 
 def _numbers(found: "pq.FileMetaData") -> int:
     """Return the bytes of memory of all columns without text. Repeated values take much less space in the file."""
-    widths = [
-        _WIDTHS.get(of.physical_type) or max(of.length, 1)
-        for of in map(found.schema.column, range(found.num_columns))
-    ]
+    widths = [_width(found.schema.column(number)) for number in range(found.num_columns)]
     return sum(
         max(values * widths[column], chunk.total_uncompressed_size)
         for column, values, chunk in _chunks(found)
     )
+
+
+def _width(column: Any) -> int:
+    """Return the bytes of memory of one value of a column. Decimal numbers, lists and fields become Python objects."""
+    if column.path != column.name or column.logical_type.type == "DECIMAL":
+        return GROUP_BYTES
+    return _WIDTHS.get(column.physical_type) or max(column.length, 1)
 
 
 def _texts(table: "pq.ParquetFile") -> list[int]:

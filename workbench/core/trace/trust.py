@@ -28,7 +28,7 @@ from workbench.core.trace.definitions import check_kept, kept_in, not_the_same, 
 from workbench.core.trace.layout import OWN_SOURCE, SIGNATURE, SPEC
 
 CODE_NOTE, OWNER_NOTE = "code", "holder"  # names of the signatures in a folder
-_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:Net
+_NAME = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")  # package.module:Net
 
 
 def code_names(value: Any) -> set[str]:

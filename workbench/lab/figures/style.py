@@ -90,7 +90,7 @@ def styles(schemes: Iterable[str]) -> list[Style]:
 
 def _from_hash(name: str) -> Style:
     # Python's hash changes between processes, but a scheme's colour must not.
-    a, b, c = sha256(name.encode()).digest()[:3]
+    a, b, c = sha256(name.encode(errors="surrogatepass")).digest()[:3]
     return Style(HUES[a % len(HUES)], DASHES[b % len(DASHES)], _OTHER_SYMBOLS[c % len(_OTHER_SYMBOLS)])
 
 

@@ -36,7 +36,7 @@ _BACKEND = r"(?:nccl|gloo|mpi|ucc|xccl|hccl)"
 _COLLECTIVE = r"\w*(?:reduce|broadcast|gather|scatter|all_?to_?all|barrier|send|recv|coalesced)"
 # names that the profiler gives to operations of torch.distributed and to kernels of the backends, by category
 _TITLE = re.compile(rf"{_BACKEND}:{_COLLECTIVE}")
-_OPERATION = re.compile(rf"record_param_comms|_?c10d(?:_functional(?:_autograd)?)?::|{_TITLE.pattern}")
+_OPERATION = re.compile(rf"record_param_comms\b|_?c10d(?:_functional(?:_autograd)?)?::|{_TITLE.pattern}")
 _DEVICE_KERNEL = re.compile(r"(?:void )?(?:nccl|rccl|msccl)[A-Z]")
 
 
