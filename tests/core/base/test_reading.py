@@ -225,6 +225,19 @@ def test_reading_arrays_round_trip(arrays: list[Any], mapped: bool) -> None:
         path.with_suffix(".npy").unlink(missing_ok=True)
 
 
+def test_reading_long_lists_costs_little_unless_they_become_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards of a sweep have a list for each curve."""
+    curves = pa.array([np.arange(1000.0)] * 100, pa.list_(pa.float64()))
+    pq.write_table(pa.table({"curve.loss": curves}), tmp_path / "shard.parquet")
+    monkeypatch.setenv(reading.MAX_FILE_BYTES, "1e6")
+    with reading.open_parquet(tmp_path / "shard.parquet") as table:
+        assert table.read().column(0).equals(pa.chunked_array([curves]))
+    with pytest.raises(SettingError, match="unpacked"):
+        reading.read_parquet(tmp_path / "shard.parquet")
+
+
 def test_reading_tables_equals_pandas(tmp_path: Path) -> None:
     frame = pd.DataFrame({"kind": ["compute", None, "send"], "time": [0.1, 2.0, np.nan], "n": [1, 2, 3]})
     frame.index = pd.Index(["a", "b", "c"], name="row")

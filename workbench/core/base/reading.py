@@ -351,15 +351,16 @@ def _fields(piece: bytes) -> int:
 
 
 @contextmanager
-def open_parquet(path: Where) -> Iterator["pq.ParquetFile"]:
+def open_parquet(path: Where, for_pandas: bool = False) -> Iterator["pq.ParquetFile"]:
     """Open a Parquet table, as a context manager. Raises the errors of Arrow (OSError, ValueError).
 
-    Raises `SettingError` if its decompressed rows do not fit into memory.
+    Raises `SettingError` if its decompressed rows do not fit into memory. `for_pandas`: whether they are converted to
+    a data frame, in which decimal numbers, lists and fields become Python objects.
     """
     import pyarrow.parquet as pq
 
     with open_regular(path) as file, pq.ParquetFile(file) as table:
-        check_size(path, size := _numbers(table.metadata), "unpacked")
+        check_size(path, size := _numbers(table.metadata, for_pandas), "unpacked")
         check_size(path, size + sum(map(partial(_text, file, table.metadata), _texts(table))), "unpacked")
         yield table
 
@@ -376,7 +377,7 @@ def read_parquet(path: Where) -> "pd.DataFrame":
     """Read a Parquet table. Raises the errors of `open_parquet`."""
     import pandas as pd
 
-    with open_parquet(path), open_regular(path) as file:
+    with open_parquet(path, for_pandas=True), open_regular(path) as file:
         frame: pd.DataFrame = pd.read_parquet(file, engine="pyarrow")
     return frame
 
@@ -393,18 +394,18 @@ def _chunks(found: "pq.FileMetaData") -> Iterator[tuple[int, int, Any]]:
             yield column, max(chunk.num_values, group.num_rows), chunk
 
 
-def _numbers(found: "pq.FileMetaData") -> int:
+def _numbers(found: "pq.FileMetaData", for_pandas: bool) -> int:
     """Return the bytes of memory of all columns without text. Repeated values take much less space in the file."""
-    widths = [_width(found.schema.column(number)) for number in range(found.num_columns)]
+    widths = [_width(found.schema.column(number), for_pandas) for number in range(found.num_columns)]
     return sum(
         max(values * widths[column], chunk.total_uncompressed_size)
         for column, values, chunk in _chunks(found)
     )
 
 
-def _width(column: Any) -> int:
-    """Return the bytes of memory of one value of a column. Decimal numbers, lists and fields become Python objects."""
-    if column.path != column.name or column.logical_type.type == "DECIMAL":
+def _width(column: Any, for_pandas: bool) -> int:
+    """Return the bytes of memory of one value of a column. `for_pandas`: as in `open_parquet`."""
+    if for_pandas and (column.path != column.name or column.logical_type.type == "DECIMAL"):
         return GROUP_BYTES
     return _WIDTHS.get(column.physical_type) or max(column.length, 1)
 
