@@ -50,7 +50,7 @@ class _Inverted(PerSample):
         return float((samples + self.fixed) * self.seconds_per_sample.ppf(q))
 
     def survival(self, seconds: Array, samples: int = 1) -> Array:
-        """Return the probability that a worker takes longer than each of `seconds` (see `theory.order_statistic_mean`).
+        """Return the probability that a worker takes longer than each of `seconds` (see `order_statistic_mean`).
 
         >>> from workbench.core.theory.order_statistics import order_statistic_mean
         >>> round(order_statistic_mean(Weibull(shape=1.0, scale=2.0).survival, k=1, n=4), 6)
