@@ -154,6 +154,7 @@ def test_attach_command_counts_to_the_target_of_the_search(tmp_path: Path) -> No
 
 def test_attach_after_a_kill_finds_the_finished_runs(begun: SweepRun) -> None:
     again = wb.batch.attach(begun.folder)
+    wait_for(lambda: again.progress().counts.get("done") == 2)
     again.stop()
     assert again.wait(60)
     again.resume(pictures=False)
