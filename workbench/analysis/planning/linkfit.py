@@ -40,7 +40,7 @@ class Work(Settings):
         return float(np.dot(_powers(samples, floats), list(vars(self).values())))
 
     def before(self, samples: float, floats: float) -> float:
-        """Return the fixed cost over the cost of one sample, or `MAX_FIXED_RATIO` if samples cost nothing."""
+        """Return the fixed cost over that of these samples, at most `MAX_FIXED_RATIO`."""
         begin = self.seconds(0, floats)
         rest = self.seconds(samples, floats) - begin
         return min(begin / rest, MAX_FIXED_RATIO) if rest > 0 else MAX_FIXED_RATIO

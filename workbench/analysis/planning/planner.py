@@ -83,14 +83,14 @@ def plan(
     progress: bool = False,
     **fields: Any,
 ) -> Advice:
-    """Rank schemes and their parameters by the time to a loss on a measured cluster. Reasons for others are listed.
+    """Rank schemes and their parameters by the time to a loss on a measured cluster. `refusals` lists the others.
 
     Parameters
     ----------
     profile, problem, problem_args, workers, seed
         Result of `wb.profile`, or its file; fields of an experiment. `workers`: by default the measured number.
     rounds, target, metric, tolerance
-        Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, less `tolerance`.
+        Value to reach. Default: that of an exact scheme after `rounds` updates, less `tolerance` of its change.
     schemes, effort
         Names of schemes to consider (default: all). `effort`: max numbers of data that simulations process, those that
         choose step sizes included. Every inexact scheme has the same share. 0: rank only exact schemes, with the
