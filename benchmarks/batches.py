@@ -112,9 +112,8 @@ def small(count: int, jobs: int) -> None:
     experiments = [item.experiment for item in islice(plan.items(), min(count, 500))]
     before = own(experiments[::2], jobs, computed, 10)
     with TemporaryDirectory() as root:
-        swept(
-            plan.model_copy(update={"seeds": WARM_RUNS}), Path(root) / "first", jobs
-        )  # imports what sweeps need
+        # imports what sweeps need
+        swept(plan.model_copy(update={"seeds": WARM_RUNS}), Path(root) / "first", jobs)
         idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         whole = swept(plan, Path(root) / "sweep", jobs)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle

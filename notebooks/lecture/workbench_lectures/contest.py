@@ -69,18 +69,12 @@ LEVELS: dict[str, tuple[float, ...]] = {
     "tail": (1.0, 5.0),  # mean of the random time that is added to each share
 }
 TUNED, TIMED = 2, 10  # number of seeds for tuning, and for timing
-EXACT_STEPS = tuple(
-    2.0 ** (k / 2) for k in range(-2, 13)
-)  # step sizes of exact schemes, as multiples of the automatic one
+# step sizes of exact schemes, as multiples of the automatic one
+EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))
 STEPS = (0.35, 0.7, 1.0, 1.4)  # step sizes of other schemes, over the best one of exact schemes
 FEW_STEPS = (0.35, 0.7, 1.0)  # the same, for data-dependent schemes
-OWN_STEPS = (
-    0.25,
-    0.5,
-    1.0,
-    2.0,
-    4.0,
-)  # step sizes of schemes with their own optimiser, as multiples of its default rate
+# step sizes of schemes with their own optimiser, as multiples of its default rate
+OWN_STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)
 LONGEST = 4  # max rounds, as a multiple of those of an exact scheme
 SLOWEST = 3.0  # a scheme is left out if it takes more than this multiple of the time of UMW
 FAMILIES: dict[str, tuple[str, ...]] = {  # family -> its schemes, as far as they exist

@@ -10,11 +10,8 @@ from workbench_book.catalogue import Entry
 from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Result
 
-STEP, STALL, STEPS = (
-    0.055,
-    1.0,
-    8,
-)  # s of a training step, s that a straggler adds, training steps between averages over all workers
+# s of a training step, s that a straggler adds, training steps between averages over all workers
+STEP, STALL, STEPS = (0.055, 1.0, 8)
 RATES = {64: 0.02, 128: 0.01, 256: 0.01}  # share of stragglers in a step, by number of workers
 LEVELS: dict[int, dict[str, tuple[tuple[int, int], ...]]] = {
     64: {"2-8,4-32,8-64": ((2, 8), (4, 32)), "4-32,8-64": ((4, 32),)},

@@ -284,9 +284,7 @@ class Observed:
     apart: bool = False  # whether clocks differ
     width: int = BYTES_PER_FLOAT  # bytes of a value in a message
     used: float = 0.0  # core seconds of a worker's task, including the master's work for it
-    crew: Sequence[
-        tuple[NDArray[np.int64], float]
-    ] = ()  # for each host: its workers, and its number of cores
+    crew: Sequence[tuple[NDArray[np.int64], float]] = ()  # workers of each host, and its number of cores
     full: bool = False  # whether the cores are full; then workers wait only for cores
 
     def drawn_again(self, rng: np.random.Generator) -> Observed:
@@ -318,15 +316,10 @@ class Observed:
         return self.full and not self.apart
 
     def seconds(self, port: PortFit, master: float) -> Array:
-        """Return the times of the tasks, (rounds, workers), s.
-
-        `master`: seconds of a round that the master computes.
-        """
+        """Return the times of the tasks, (rounds, workers), s. `master`: s of a round that the master computes."""
         latency, transfer = port.by_worker(self.width * self.floats, self.sent.shape[1])
         charged = latency + transfer if port.downloads else 0.0
-        if (
-            port.download_delays is not None
-        ):  # the sending time of each model is used, because these times vary
+        if port.download_delays is not None:  # the time of each model itself, because these times vary
             charged = self.came - self.left
         whole = (self.end if self.crammed else self.done) - self.start[:, None] - charged + master
         return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))

@@ -2,8 +2,7 @@
 
 A scheme provides parameters that are worth trying (`Scheme.candidates`) and its round times (`Scheme.round_times`).
 Nothing here depends on a particular scheme. A choice's time is that of a round times the rounds to a loss. All exact
-schemes need equally many rounds. The rounds of inexact ones are simulated, with their own step sizes
-(`planning.targets`).
+schemes need equally many rounds. Those of inexact ones are simulated, with their own step sizes (`planning.targets`).
 """
 
 from __future__ import annotations
@@ -56,8 +55,7 @@ from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
 FORECAST_ROUNDS, FORECAST_SEEDS = 64, 4  # rounds and seeds of a forecast by which candidates are compared
-# inexact schemes are simulated up to this ratio of their round time to the best exact one's
-MAX_ROUNDS_RATIO = 1.1
+MAX_ROUNDS_RATIO = 1.1  # max ratio of round times, inexact scheme to best exact one, for it to be simulated
 MAX_BATCH_ROUNDS = 8  # max ratio of the rounds with mini-batches to those with full gradients
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 
@@ -92,9 +90,8 @@ def plan(
     rounds, target, metric, tolerance
         Value to reach. Default: that of an exact scheme after `rounds` updates, less `tolerance` of its change.
     schemes, effort
-        Names of schemes to consider (default: all). `effort`: max numbers of data that simulations process, those that
-        choose step sizes included. Every inexact scheme has the same share. 0: rank only exact schemes, with the
-        automatic step size.
+        Names of schemes to consider (default: all). `effort`: max numbers of data that all simulations process. Every
+        inexact scheme has the same share. 0: rank only exact schemes, with the automatic step size.
     seconds
         Max time of the search, s; candidates that were not tried by then are refused. None: unlimited.
     machines, replay
@@ -197,10 +194,7 @@ class _Search:
     simulable: dict[str, list[Candidate]] = field(default_factory=dict)
 
     def refuse(self, name: str, reason: str) -> None:
-        """Record why something is refused.
-
-        `name`: scheme, configuration (scheme with parameters), or size of batches.
-        """
+        """Record why a scheme, a configuration (scheme with parameters) or a size of batches is refused."""
         self.refusals.append(Refusal(name, reason))
 
     def advice(
@@ -347,10 +341,7 @@ class _Search:
     def aimed(
         self, found: list[Candidate], loss: float | None, tolerance: float, samples: int | None = None
     ) -> tuple[Target, list[Candidate]]:
-        """Choose the target.
-
-        Return it, the exact candidates with their step size, and other candidates worth simulating.
-        """
+        """Choose the target. Return it, and the candidates: exact ones, and those that are worth simulating."""
         exact, others = list[Candidate](), list[Candidate]()
         for c in found:  # an exact scheme with an optimiser of its own visits other models than the others
             (exact if c.exact and c.experiment.optimiser == self.base.optimiser else others).append(c)
@@ -410,10 +401,7 @@ class _Search:
         return able
 
     def with_trials(self, others: Sequence[Candidate], aim: Target) -> list[Candidate]:
-        """Return the candidates with the step size around which others are tried.
-
-        Candidates whose optimiser misses the target are refused.
-        """
+        """Return the candidates with the step size to begin from. Refuse those whose optimiser misses the target."""
         centres = {self.base.optimiser: aim.times}
         ready = []
         for c in others:

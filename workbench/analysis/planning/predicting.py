@@ -256,9 +256,8 @@ def sharpened(
     }
     sharp = []
     with Bar("resampling", "candidate", len(found), progress) as bar:
-        for i, c in enumerate(
-            found
-        ):  # one candidate after the other, so that its gradient code is built once
+        # one candidate after the other, so that its gradient code is built once
+        for i, c in enumerate(found):
             if c is first or (time.monotonic() <= deadline and id(c) in near):
                 c = c if c.trials is None else all_.learnt(c, _seeds(c, front))
                 c = c if missed(c) else all_.predicted(c, PREDICTION_SEEDS)

@@ -335,9 +335,7 @@ class Trials:
         if small[0].built_scheme.numeric:
             for steps in (tried_by(small[0]), SMALL_STEPS):
                 tried, seconds = [centre * k for k in steps], np.zeros(0)
-                for (
-                    k
-                ) in tried:  # a step size that takes longer than an earlier one is not simulated to its end
+                for k in tried:  # those that take longer than an earlier one are not simulated to the end
                     limit = float(np.nanmin([*seconds, np.inf]))
                     seconds = np.append(seconds, self._numeric(small[0], k, limit)[1])
                 if not np.isnan(seconds).all():

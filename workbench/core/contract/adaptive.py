@@ -350,9 +350,8 @@ class AdaptiveController:
         if first.spent + MARGIN_ROUNDS * typical < self.heard.spent:
             self.heard = first
         if self.lost + max(self.loss, 0.0) > EXPLORATION_SHARE * self.elapsed:
-            self.heard = self.experts[
-                -1
-            ]  # only the expert with the longest history, as the exploration budget is used up
+            # only the expert with the longest history, as the exploration budget is used up
+            self.heard = self.experts[-1]
         to = self.heard.at
         if to == self.at:
             return None

@@ -58,9 +58,8 @@ class Laziness:
         self.smoothness, self.c, self.max_age = smoothness, c, max_age
         # tau; initially the max age, because no group has answered yet
         self.ages = [max_age] * len(smoothness)
-        self._seen: list[Any] = [None] * len(
-            smoothness
-        )  # th_(k-tau_g), the model of each group's last gradient
+        # th_(k-tau_g), the model of each group's last gradient
+        self._seen: list[Any] = [None] * len(smoothness)
         # |th_(k+1-d) - th_(k-d)|^2, d = 1..D
         self._steps: deque[float] = deque(maxlen=min(max_age, sys.maxsize))
         self._before: Any = None

@@ -107,9 +107,8 @@ class RunRecorder:
 
     def flush(self) -> None:
         """Write all finished rounds. Raise `RunError` if that fails."""
-        if (
-            self.arrivals is not None and self.answers
-        ):  # before the rows, so that readers of a row find its arrivals
+        # before the rows, so that readers of a row find its arrivals
+        if self.arrivals is not None and self.answers:
             self.arrivals(self.answers)
             self.answers.clear()
         self._drain(MODELS, GRADIENTS, ROWS)  # rows are written last, so that readers of a row find its model

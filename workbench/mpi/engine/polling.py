@@ -12,9 +12,8 @@ class PollInterval(NamedTuple):
 
 # One poll takes about 50 us of a core, and many ranks may share a few cores.
 COLLECTIVE = PollInterval(2e-5, 3e-4)  # MPI advances a collective only while it is polled
-GATHER = PollInterval(
-    5e-5, 5e-4
-)  # for waiting for answers; short, because the round cannot end before they arrive
+# for waiting for answers; short, because the round cannot end before they arrive
+GATHER = PollInterval(5e-5, 5e-4)
 IDLE = PollInterval(1e-4, 4e-3)  # for waiting for a model
 TIMER = PollInterval(5e-3, 5e-3)  # for waiting for a drawn time; the last sleep ends exactly at that time
 # A rank with a wake-up pipe need not poll, except to let MPI make progress. It sleeps `min_s` if the transport needs

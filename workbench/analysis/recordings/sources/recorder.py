@@ -63,9 +63,8 @@ def read(path: Path) -> pd.DataFrame:
     first = max(max(int(each.steps["step"][0]) for each in ranks), FIRST_STEPS)
     frame = pd.concat([_rows(each, first) for each in ranks], ignore_index=True)
     for phase in EXCHANGES:
-        if not any(
-            each.steps[phase].any() for each in ranks
-        ):  # then ranks do not wait, or it was not recorded
+        # then ranks do not wait, or it was not recorded
+        if not any(each.steps[phase].any() for each in ranks):
             frame = frame[frame["phase"] != phase].reset_index(drop=True)
     if frame.empty:
         raise SettingError(

@@ -21,9 +21,8 @@ from workbench.core.contract.problem import Problem
 FIRST_STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 OFFSET_ROUNDS = (300.0, 3000.0)  # values of c2 that `tune` tries, rounds
 TUNED_RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # learning rates that `tune` tries, in units of the default
-NEARBY_STEPS = tuple(
-    2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2)
-)  # further step sizes that `tune` tries, in units of the best one so far
+# further step sizes that `tune` tries, in units of the best one so far
+NEARBY_STEPS = tuple(2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2))
 CLIP_EPSILON = 1e-6  # added to the norm, as in `torch.nn.utils.clip_grad_norm_`
 
 

@@ -59,13 +59,11 @@ class LivePlot(Drawn):
 
     _esm = t.Unicode(script("live")).tag(sync=True)
     _css = t.Unicode(style()).tag(sync=True)
-    curves: t.List[dict[str, Any]] = t.List().tag(
-        sync=True
-    )  # name, color, dash, symbol and width of each curve
+    # name, color, dash, symbol and width of each curve
+    curves: t.List[dict[str, Any]] = t.List().tag(sync=True)
     changes: t.List[dict[str, Any]] = t.List().tag(sync=True)  # changes of scheme: curve, first round, reason
-    status: t.List[dict[str, Any]] = t.List().tag(
-        sync=True
-    )  # name, state, note, share and begins of each run
+    # name, state, note, share and begins of each run
+    status: t.List[dict[str, Any]] = t.List().tag(sync=True)
     edition = t.Int().tag(sync=True)  # number that increases when other runs are shown
     active = t.Bool().tag(sync=True)  # whether there are runs to stop
     x = t.Enum(list(AXES), "time").tag(sync=True)

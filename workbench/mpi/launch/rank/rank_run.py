@@ -118,8 +118,7 @@ class RankRun:
         self.transport = kind(self.comm, task.run, near, setup.floats, self.refused, wakeup, width)
         link = setup.link if task.emulate == "all" else None
         self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link, width)
-        # A rank that gathers answers logs their arrivals in the run folder, or in memory if its host has no access to
-        # it.
+        # A rank that gathers answers logs their arrivals in the run folder, or in memory if it cannot write there.
         shares = self.places[rank].host == self.places[MASTER].host
         gathers = bool(setup.plan.children[rank])
         self.arrivals = ArrivalLog(Path(task.folder) if shares else None, rank) if gathers else None
