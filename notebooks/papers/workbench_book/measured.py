@@ -80,7 +80,7 @@ def measure(experiments: Mapping[str, Experiment], setting: Setting, divided: fl
     Returns
     -------
     Measured
-        If there is no engine "mpi", or this machine cannot run it, there are no runs, and `note` has the reason.
+        If the engine "mpi" is missing, or this machine cannot run it, there are no runs, and `note` has the reason.
     """
     if not setting.measure:
         return Measured(SWITCHED_OFF)

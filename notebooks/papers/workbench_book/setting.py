@@ -49,7 +49,7 @@ def find_traces(given: str | Path | None = None) -> Path | None:
     Raises
     ------
     SettingError
-        A path was given, by argument or by the variable, and there is no such file.
+        A path was given, by argument or by the variable, and the file does not exist.
     """
     for field_, path in (("traces", given), (VARIABLE, os.environ.get(VARIABLE))):
         if path:

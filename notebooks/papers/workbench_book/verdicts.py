@@ -86,7 +86,7 @@ def _some(published: Sequence[float], ours: Sequence[float]) -> str:
 def same_order(pairs: Sequence[tuple[float, float]]) -> bool:
     """Return whether our numbers have the order of the published ones.
 
-    Pairs of nearly equal published numbers are ignored. If all are nearly equal, there is no order.
+    Pairs of nearly equal published numbers are ignored. If all are nearly equal, the result is False.
 
     >>> same_order([(1.0, 10.0), (2.0, 11.0), (2.01, 10.9)]), same_order([(1.0, 10.0), (1.0, 70.0)])
     (True, False)

@@ -44,7 +44,7 @@ def necklace_count(n: int, weight: int, order: int) -> int:
     """Return the number of classes of binary words of length n with a given weight (number of ones) and order (size).
 
     `n`: length of the words, at least 1. `weight`: ones per word, r, 0 to n. `order`: words per class, e. If e does
-    not divide n, there is no such class.
+    not divide n, no class has that size.
 
     The number is the coefficient of x^r in (1/e) sum over d | e of mu(e/d) (1 + x^(n/d))^d, where mu is the Moebius
     function.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 from workbench.analysis.tables.shards import SUFFIX, ShardRow, table_of, write
@@ -50,9 +51,13 @@ def run_chunk(order: str, chunk: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _exempt_modules() -> None:
-    """Exempt the imported modules from garbage collections, which would visit them again every few runs."""
-    gc.collect()
-    gc.freeze()
+    """Exempt the imported modules from garbage collections, which would visit them again every few runs.
+
+    It has no effect in threads, because their process may be the user's kernel.
+    """
+    if current_thread() is main_thread():
+        gc.collect()
+        gc.freeze()
 
 
 def _rows(task: Order, fields: Mapping[str, Any]) -> list[ShardRow]:

@@ -69,13 +69,13 @@ def test_live_plot_shows_an_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert [each["state"] for each in plot.status] == ["finished"] * len(runs)
 
 
-def test_live_plot_follows_runs_that_are_shown_while_the_end_of_others_is_told() -> None:
+def test_live_plot_follows_runs_that_are_shown_while_the_end_of_others_is_handled() -> None:
     first, second = (Slow(trace) for trace in TRACES[:2])
-    told, go_on = Event(), Event()
+    ended, go_on = Event(), Event()
     plot = LivePlot([first])
-    plot.when_over(lambda: told.set() or go_on.wait(60))  # such as a table that reads folders
+    plot.when_over(lambda: ended.set() or go_on.wait(60))  # such as a table that reads folders
     first.finish()
-    assert told.wait(60)
+    assert ended.wait(60)
     plot.show([second])
     go_on.set()
     second.finish()
