@@ -45,8 +45,8 @@ ROUNDS_PER_RECHECK, MAX_CHECKS = 200, (3, 12)
 MAX_CACHED_ROUNDS = 2000  # max number of rounds whose forecasts are stored
 # s per moved sample: of two equally fast candidates, the one that moves less is chosen
 MOVE_COST_S_PER_SAMPLE = 1e-12
-MAX_CACHED_TIMES = 64  # complete times that are stored for each worker
-RECENT_TIMES = 4  # number of newest complete times, from which the time of a late worker is estimated
+MAX_CACHED_TIMES = 64  # max number of stored times of each worker; lower bounds of times are not stored
+RECENT_TIMES = 4  # number of newest stored times, from which the time of a late worker is estimated
 WINDOW_ROUNDS = 8  # number of rounds before and after a change of load that are compared
 BOUND_TOLERANCE = 1 + 1e-6  # factor on a lower bound, so that rounding does not count as a longer time
 RATE_TOLERANCE = 1e-9  # relative tolerance for two times that differ only by rounding

@@ -227,7 +227,7 @@ def _summed(
 
 
 class _Times:
-    """Current times of all workers in several rounds, which `advance` moves from average to average.
+    """Clocks of all workers, for several rounds. `advance` moves them from one average of models to a later one.
 
     A message waits at its receiver's port for all messages that arrive earlier, even if they belong to later averages.
     Its latency and its seconds on the port are those of its sender's link.

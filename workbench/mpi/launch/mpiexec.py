@@ -21,7 +21,7 @@ from workbench.mpi.launch.processes import RANKS_MODULE
 STUB = str(Path(__file__).with_name("rank") / "stub.py")
 MEGABYTES_PER_RANK = 45  # measured memory of a rank without shared pages, MB
 FILES_PER_RANK, FILES_OF_MPIEXEC = 4, 26  # measured numbers of open files of mpiexec: per rank, and fixed
-# needed shared memory in MB, in total and per rank; Open MPI makes a file of 16 MB per rank, and uses little of it
+# shared memory that Open MPI needs, MB: fixed, and for each rank; it makes files of 16 MB, and uses little of them
 SHARED_MEGABYTES, SHARED_MEGABYTES_PER_RANK = 17.0, 0.15
 # Variables with which batch systems and other launchers describe their own jobs: Slurm, PBS, LSF, Grid Engine, Cobalt,
 # LoadLeveler, Flux, OAR, ALPS, PALS, and the launcher that has started this process as a rank.

@@ -44,7 +44,7 @@ class HostState:
     state: str  # "up", or why it is not
     ranks: int = 0  # number of the workbench's ranks
     cores: int | None = None
-    free: float | None = None  # GiB
+    free: float | None = None  # available memory, GiB
     note: str = ""
 
 

@@ -235,7 +235,7 @@ class EngineRun(RealRun):
         except ClusterError as error:
             if not (self.home / ENDED).exists():
                 self.engines.close_unfit()
-                if is_alive(self.engines.places[MASTER].pid):  # otherwise the run would seem to be under way
+                if is_alive(self.engines.places[MASTER].pid):  # without ENDED, the run would seem to go on
                     self.stop()
                     fields = {"state": "failed", "error": described(error, []), "clean": False}
                     write_json(self.home / ENDED, {**fields, "emulate": task.emulate, "first": task.first})
