@@ -86,7 +86,7 @@ def seconds(
 def ratios(
     preset: Preset, constants: Constants, rounds: int, seed: int = 0, schemes: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Return each scheme's time per round, divided by that of CR. Default: schemes with a speedup of CR in the paper."""
+    """Return each scheme's time per round over that of CR. Default: the schemes with a speedup of CR in the paper."""
     chosen = schemes or tuple(preset.published)
     found = seconds([preset[name] for name in ("CR", *chosen)], constants, rounds, seed)
     return {name: found[name] / found["CR"] for name in chosen}
