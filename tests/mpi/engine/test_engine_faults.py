@@ -20,12 +20,13 @@ class Ladder(wb.DelayModel):
     """Delay model in which each worker has its own speed, so that the order of answers is always the same."""
 
     kind = "ladder"
+    unit: float = 5e-4  # s per sample
 
     def draw(self, keyed: Any, round: int, workers: int, slot: int, before: Any) -> np.ndarray:
         return np.arange(1.0, workers + 1)[None]
 
     def compute(self, draw: np.ndarray, samples: Any) -> np.ndarray:
-        return np.asarray(samples * 5e-4 * (1.0 + 0.5 * draw[0]))
+        return np.asarray(samples * self.unit * (1.0 + 0.5 * draw[0]))
 
 
 SPEC: dict[str, Any] = {
@@ -74,7 +75,9 @@ def test_faults_of_a_late_worker_are_equal_on_both_engines(
 
 
 def test_pause_fault_keeps_the_order_of_answers(tmp_path: Path) -> None:
-    e = wb.Experiment(**{**SPEC, **GC}, faults=LATE[1][1])
+    apart = {"delays": {"kind": "ladder", "unit": 2e-3}}  # 60 ms between answers, since busy cores delay some
+    pause = {"kind": "pause", "worker": 2, "round": 2, "seconds": 1.6}
+    e = wb.Experiment(**{**SPEC, **GC, **apart}, faults=[pause])
     wb.run(e, engine="mpi", folder=str(tmp_path / "real"))
     events = wb.run(e).events
     answers = events[(events["kind"] == "send") & (events["to"] == 0)].sort_values("end")
