@@ -38,8 +38,9 @@ MAX_ENUMERATED_SETS = 10_000
 RANDOM_SETS = 256
 MAX_MULTIPLICATIONS = 2e8  # max multiplications spent on choosing a code; at least one candidate is made
 MAX_CANDIDATES = 25  # max number of candidates
-# number of neighbouring parts that share one factorisation, if their systems are large
+# least number of neighbouring parts that share one factorisation, if their systems are large
 PARTS_PER_BLOCK = 64
+UNKNOWNS_PER_PART = 10  # unknowns of a system for each part that shares its factorisation, if this allows more parts
 MIN_BLOCKED_UNKNOWNS = 4 * PARTS_PER_BLOCK  # min number of unknowns of a large system
 
 
@@ -83,9 +84,10 @@ def dual(particular: Array, null: Array, holders: Sequence[NDArray[np.int64]]) -
         for part, stored in enumerate(holders):
             matrix[stored, part] = np.linalg.solve(rows[:, stored], wanted)
     else:
-        for first in range(0, len(holders), PARTS_PER_BLOCK):
-            together = Neighbours(rows, holders[first : first + PARTS_PER_BLOCK])
-            matrix[together.stored, first : first + PARTS_PER_BLOCK] = together.solve(wanted)
+        block = max(PARTS_PER_BLOCK, len(rows) // UNKNOWNS_PER_PART)
+        for first in range(0, len(holders), block):
+            together = Neighbours(rows, holders[first : first + block])
+            matrix[together.stored, first : first + block] = together.solve(wanted)
     scale = max(matrix.max(), -matrix.min())
     matrix /= scale
     return Dual(matrix.reshape(len(matrix), -1), particular * scale, null)
