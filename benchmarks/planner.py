@@ -1,7 +1,7 @@
 """Measure the planner: predicted round times, coverage of its intervals, regret, and the time that it takes.
 
 python benchmarks/planner.py [real] [devices] [truth] [speed] [coverage] [size] [unfitted]
-                             [--repeat 3] [--rounds 48] [--profiles markov pareto] [--keep FOLDER]
+                             [--repeat 3] [--rounds 48] [--measured 60] [--profiles markov pareto] [--keep FOLDER]
 
 ========== ==========================================================================================================
 real       measured over predicted round times on this machine, whose cores all workers share
@@ -345,7 +345,7 @@ def every(scheme: str) -> list[dict[str, Any]]:
     return list(wb.schemes.get(scheme).candidates(WORKERS))
 
 
-def unfitted(repeat: int, rounds: int) -> None:
+def unfitted(repeat: int, rounds: int, measured: int = 60) -> None:
     """Print coverage, and regret against an exhaustive search, on clusters that no fitted delay model describes."""
     print("unfitted: speeds and correlated slow spells; goals 85 to 97 % within, regret 3 % on average")
     offs, shares = [], []
@@ -353,7 +353,7 @@ def unfitted(repeat: int, rounds: int) -> None:
         for seed in range(repeat):
             truth: dict[str, Any] = {"delays": spells(Path(folder), seed), "link": LINK}
             profile = simulated(
-                wb.Experiment(scheme="UMW", workers=WORKERS, seed=seed, **truth), 60, 40, seed
+                wb.Experiment(scheme="UMW", workers=WORKERS, seed=seed, **truth), measured, 40, seed
             )
             advice = wb.plan(profile, **TRAINED, rounds=rounds, schemes=UNFITTED)
 
@@ -458,6 +458,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=48)
     parser.add_argument("--profiles", nargs="*", default=[])
+    parser.add_argument("--measured", type=int, default=60, help="rounds of a measurement in unfitted")
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
     PROFILES.extend(args.profiles)
@@ -465,7 +466,8 @@ def main() -> None:
         args.keep.mkdir(parents=True, exist_ok=True)
         SAVED_IN.append(args.keep)
     for name in args.parts or PARTS:
-        PARTS[name](args.repeat, args.rounds)
+        more = {"measured": args.measured} if name == "unfitted" else {}
+        PARTS[name](args.repeat, args.rounds, **more)
 
 
 if __name__ == "__main__":
