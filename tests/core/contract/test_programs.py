@@ -24,7 +24,7 @@ from workbench.core.contract.programs import (
 from workbench.core.contract.protocol import PEER_LOST, Message, Node
 
 
-@example(17, 3, 0)  # the last piece has one value
+@example(17, 3, 0)  # the last piece has one message
 @given(st.integers(1, 70), st.integers(1, 30), st.integers(0, 2**32 - 1))
 def test_subprograms_sum_to_the_whole(count: int, floats: int, seed: int) -> None:
     """There are up to five pieces. With values that fill the memory, 16 are summed at a time."""

@@ -39,7 +39,7 @@ def test_largest_apart_is_maximal(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("workers", "apart", "waits"), [(7, 2, 4), (8, 3, 3), (9, 3, 6), (6, 4, 2)])
 def test_is_gc_weights_are_one_on_average(workers: int, apart: int, waits: int) -> None:
-    """The mean is over all sets of w answers and all answers to start from, exactly."""
+    """The mean is exact: over all sets of `waits` answers, and over each answer from which decoding may start."""
     window = (np.arange(workers)[:, None] + np.arange(apart)) % workers
     mean, from_first = np.zeros(workers), np.zeros(workers)
     for answered in combinations(range(workers), waits):
@@ -165,7 +165,10 @@ def test_hybrid_decodes_as_the_authors_program(n: int, c: int, c1: int, g: int) 
 def test_hybrid_weights_are_one_on_average_in_groups_of_c_workers(
     n: int, c: int, c1: int, g: int, least: float
 ) -> None:
-    """The mean is exact, over all sets of 6 answers and all answers to start from. Larger groups favour some parts."""
+    """The mean is exact: over all sets of 6 answers, and over each answer from which decoding may start.
+
+    Groups of more than c workers favour some parts.
+    """
     scheme = ISGC(placement="hybrid", replication=c, group_replication=c1, groups=g)
     stored, mean, sets = scheme.build_code(n).matrix, np.zeros(n), list(combinations(range(n), 6))
     for answered in sets:

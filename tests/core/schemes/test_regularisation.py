@@ -1,4 +1,4 @@
-"""Regularisation of every scheme: a step has it in proportion to the committed gradients."""
+"""Regularisation under every scheme: its share of a step is in proportion to the committed gradients."""
 
 from __future__ import annotations
 
