@@ -89,7 +89,7 @@ def real(repeat: int, rounds: int, problem: dict[str, Any] = PROBLEM) -> None:
     """Profile this machine, run schemes on it, and print measured round times divided by predicted ones.
 
     The load by other programs changes within seconds. UMW is therefore measured again before each scheme. "beside UMW"
-    is the scheme's ratio divided by UMW's ratio. If both are slowed down alike, it stays the same.
+    is the scheme's ratio divided by UMW's ratio. If both are slowed down alike, "beside UMW" stays.
     """
     print(
         f"real: {WORKERS} workers on {os.cpu_count()} cores, {problem['problem']}, nothing emulated; goal 0.85 to 1.15"

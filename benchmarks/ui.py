@@ -70,7 +70,8 @@ tree = {"children": 4, "layers": 3, "stragglers": 1}
 e = wb.Experiment(scheme="CR", scheme_args=tree, workers=84, rounds=20_000)"""
 SEARCH = ".wb-runs input[type=search]"
 FIRST_ROUND_TIMEOUT_S = 150  # s to wait for the first round of 84 real workers
-RUNS_IN_TABLE, EXECUTED_RUNS = 10_000, 20  # rows of the table; executed runs, of which all other rows are copies
+# rows of the table; executed runs, of which all other rows are copies
+RUNS_IN_TABLE, EXECUTED_RUNS = 10_000, 20
 
 
 @contextmanager

@@ -97,7 +97,7 @@ class PlaybackRun(Run):
         return self._count(self._times(), 0)
 
     def stop(self) -> None:
-        """Stop the animation of all its runs. Shown rounds stay."""
+        """Stop the animation, also of all other runs. Shown rounds stay."""
         if self.playback.stopped is None:
             self.playback.stop()
         if self.limit is None:

@@ -50,7 +50,7 @@ class Line:
     swept: Sequence[float] = ()
 
     def ratio(self, column: str) -> float:
-        """Return our number over the paper's, or NaN if one of them is missing."""
+        """Return our number divided by the paper's, or NaN if one of them is missing."""
         value = self.values.get(column, float("nan"))
         return float("nan") if not self.published else value / self.published
 
