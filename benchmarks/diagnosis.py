@@ -19,8 +19,8 @@ raw-healthy                causes delays and counts against the diagnosis. The c
 neighbour,                 nothing is injected: four workers compute for some tens of ms, two on each of two cores,
 neighbour-healthy          beside a busy process on one core. Both cases need cores that are idle otherwise.
 drawn                      no processes: times are drawn from six distributions, with no fault, or with one worker four
-                           times slower in some of the steps. Prints the share of recordings in which any worker, or
-                           that worker, is named, at the level of a recording with hosts.
+                           times slower in some of the steps. The share of recordings is printed in which any worker,
+                           or that worker, is named, at the level of a recording with hosts.
 ========================== ============================================================================================
 
 With "neighbour", each host stays on one core. A virtual core shares a physical one with other virtual machines, so it

@@ -28,7 +28,7 @@ STEP = 1e-4
 
 
 def figure_9a(rounds: int) -> list[wb.Experiment]:
-    """Return the experiments of figure 9a: five schemes, 156 workers, 6552 x 5001 data values, a given step."""
+    """Return the experiments of figure 9a: five schemes, 156 workers, 6552 x 5001 data values, and the step `STEP`."""
     preset = wb.presets["fig9a"].replace(rounds=rounds)
     return [
         e.replace(optimiser_args={"step": STEP} if e.optimiser == "gd" else {"c1": 100 * STEP, "c2": 100.0})

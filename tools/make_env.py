@@ -1,4 +1,4 @@
-"""Make .venv from requirements.lock, or remake the lock (--lock). Needs nothing but the standard library.
+"""Make .venv from requirements.lock, or remake the lock (--lock). This script needs only the standard library.
 
 uv installs several times faster than pip. So pip installs only uv (locked and hashed like everything else), and uv
 installs the rest. If uv fails, for example behind a mirror that only pip can reach, pip installs everything.

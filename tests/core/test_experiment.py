@@ -64,7 +64,7 @@ def test_experiment_reads_exponents_without_a_dot() -> None:
     ],
 )
 def test_experiment_writes_numpy_numbers(fields: dict[str, Any], tmp_path: Path) -> None:
-    """Without this, a run with NumPy numbers in its fields could not be saved."""
+    """Without conversion, a run with NumPy numbers in its fields could not be saved."""
     e = wb.Experiment(**fields)
     assert wb.Experiment.read(e.write(tmp_path / "spec.yaml")) == e
     assert wb.Experiment(**json.loads(e.model_dump_json())) == e

@@ -50,7 +50,7 @@ ACROSS = {
     "tail": "mean of what is added at random to a share",
 }
 MOST_LEVELS = max(map(len, LEVELS.values()))  # number of columns of the widest map
-RACE = 40  # commits of the watched run; asynchronous schemes run for as many answers
+RACE = 40  # commits of the watched run; asynchronous schemes run for the same number of answers
 
 
 MEASURED = {"logistic": "test accuracy", "least squares": "test loss", "network": "test accuracy"}

@@ -359,9 +359,9 @@ def _without_delays(e: Experiment) -> str:
 
 
 def _unlinked(e: Experiment) -> str:
-    """Return a key for the models. If rounds begin together, the link does not affect which answers are in time.
+    """Return a key for the models, without the link if all workers begin a round together.
 
-    The port keeps the order of arrival.
+    The link then does not affect which answers are in time, since the port keeps the order of arrival.
     """
     return repr(e if e.plan.versions > 1 else e.replace(link={}))
 

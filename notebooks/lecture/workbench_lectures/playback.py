@@ -1,8 +1,8 @@
 """Animated run on the virtual clock: rounds appear when the clock reaches them, for all schemes at once.
 
 A simulation is faster than the time that it simulates, so its curves would appear at once. The animation shows them
-at a visible pace. It depends only on the experiments, their seed and its start time. Another process can therefore
-repeat the same runs (bit by bit) and continue the animation.
+at a visible pace. The animation depends only on the experiments, their seed and its own start time. Another process can
+therefore repeat the same runs (bit by bit) and continue the animation.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ RUNS = (
     Run("G-CADA, G = 4, M_G = 3", 12, "G-CADA", {"groups": 4}, 0.3),
     Run("G-CADA, 9 workers, G = 3, M_G = 3", 9, "G-CADA", {"groups": 3}, 0.3),
 )
-# the setting of the text, and the one that agrees with the ratio of the numbers
+# labels of the groups that the text states, and of those that agree with the ratio of the published numbers
 STATED, MEANT = (RUNS[3].label, RUNS[4].label)
 
 

@@ -1,8 +1,9 @@
 """Paper 3: CADA against G-CADA for many units of the rule's constant c. The paper does not state the unit.
 
 The rule of (7) and (9) compares L^2 |th_k - th_(k-tau)|^2 with c times the last steps. The paper states c = 2 and 0.3
-but not its smoothness constants L, so c may have any unit. Here it is the paper's c times a unit times L^2, with L
-the measured smoothness of the whole data set. The unit is swept. A statement holds only if it does at every unit.
+but not its smoothness constants L, so c may have any unit. Here, c is the paper's c times a unit times L^2, with L
+the measured smoothness of the whole data set. The unit is swept. A statement counts as true only if it holds at every
+unit.
 """
 
 from __future__ import annotations

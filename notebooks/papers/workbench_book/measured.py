@@ -180,7 +180,7 @@ def spread(delays: dict[str, Any], factor: float) -> dict[str, Any]:
 
 
 def spread_link(link: dict[str, Any], factor: float) -> dict[str, Any]:
-    """Return a link on which a message takes the same seconds if it is shorter by a factor."""
+    """Return a link on which a message takes the same seconds although it is shorter by `factor`."""
     return {**link, "bandwidth": link["bandwidth"] and link["bandwidth"] / factor}
 
 

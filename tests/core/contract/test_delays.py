@@ -192,7 +192,7 @@ def test_replay_as_recorded_may_follow_the_load(
 ) -> None:
     """The time is delay + (load - base load) * slope, as in the search of Krishnan et al.
 
-    Without a slope, it is the recorded one.
+    Without a slope, the time is the recorded one.
     """
     path = table(tmp_path_factory.mktemp("slope"), "worker,iteration,seconds\n0,0,3\n1,0,5\n")
     delay_model = build(
@@ -338,7 +338,7 @@ def test_recorded_job_of_another_cluster_is_replayed(tmp_path: Path) -> None:
 def test_recorded_ec2_workers_stay_slow() -> None:
     """One worker of fifteen is ten times slower for the whole run.
 
-    UMW waits for it in each round, and a code does not.
+    UMW waits for this worker in each round, and a scheme that leaves out one worker does not.
     """
     delays = {"kind": "replay", "path": str(TRACES), "experiment": "ec2-7"}
     common: dict[str, Any] = {"workers": 15, "rounds": 30, "problem": "unit", "problem_args": {"samples": 15}}

@@ -49,7 +49,7 @@ def enumerated(code: GradientCode, q: float) -> float:
 
 
 def test_agc_expected_errors_by_enumeration_and_theory() -> None:
-    """Both agree to the last digits. Neither equals the printed values (see the module's docstring)."""
+    """Enumeration and theory agree to the last digits. The printed values differ (see the module's docstring)."""
     frc, crc = enumerated(fractional(N, S - 1), Q), enumerated(circulant(N, S), Q)
     assert frc == pytest.approx(THEORY["FRC"], rel=1e-12)
     assert crc == pytest.approx(THEORY["CRC"], rel=1e-10)

@@ -50,7 +50,7 @@ def test_drop_compute_starts_no_micro_batch_after_the_threshold() -> None:
 
 
 def test_drop_compute_weights_by_computed_samples() -> None:
-    """Micro-batches have one or two samples. The computed ones are scaled to all 43."""
+    """Micro-batches have one or two samples. The sum of the computed micro-batches is scaled to all 43 samples."""
     e = experiment(threshold=3.5).replace(problem_args={"samples": 43})
     commits = simulated(e)[1]
     sizes = e.plan.sizes

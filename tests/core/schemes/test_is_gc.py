@@ -136,9 +136,9 @@ class RayGc:
     ("n", "c", "c1", "g"), [(8, 2, 1, 4), (9, 3, 1, 3), (12, 3, 1, 3), (12, 4, 2, 3), (10, 4, 2, 2)]
 )
 def test_hybrid_decodes_as_the_authors_program(n: int, c: int, c1: int, g: int) -> None:
-    """The parts are the same.
+    """Each worker stores the same parts as in the authors' program.
 
-    With the same drawn answer, the workers are the same whenever the program's set is maximal.
+    If decoding starts from the same answer, it uses the same workers whenever the program's set is maximal.
     """
     scheme = ISGC(placement="hybrid", replication=c, group_replication=c1, groups=g)
     theirs, code = RayGc(n, c, c1, g), scheme.build_code(n)

@@ -118,8 +118,8 @@ def test_the_three_ways_to_all_errors_agree(code: tuple[int, int]) -> None:
 def closed_form_of_two(n: int, q: float) -> float:
     """Return the error of CRC with two parts per worker.
 
-    A run of l survivors between two missing workers covers l + 1 parts. It misses them by 1 / (l + 1) if l is even,
-    and by 0 otherwise.
+    A run of l survivors between two missing workers covers l + 1 parts. The squared errors of these parts sum to
+    1 / (l + 1) if l is even, and to 0 if l is odd.
     """
     runs = sum((1 - q) ** run * q / (run + 1) for run in range(0, n - 1, 2))
     alone = (

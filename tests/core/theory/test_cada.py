@@ -72,7 +72,7 @@ def test_cada_selected_exceeds_the_published_bound() -> None:
     max_age=st.integers(1, 20),
 )
 def test_cada_selected_is_between_its_limits(smoothness: list[float], c: float, max_age: int) -> None:
-    """The number is between M / D and M. A larger c never selects more, and a rougher loss never less."""
+    """The bound is between M / D and M. A larger c never increases it, and a rougher loss never decreases it."""
     workers = len(smoothness)
     selected = cada_selected(smoothness, c, max_age)
     assert workers / max_age - 1e-9 <= selected <= workers + 1e-9

@@ -138,7 +138,7 @@ def test_stream_of_work_over_several_rounds_is_the_time_of_computing(scheme: str
     seconds = (events["end"].clip(upper=end) - events["start"]).clip(lower=0)
     truth = seconds.groupby(events["rank"]).sum().reindex(range(1, 7)).to_numpy() / end
     found = stream.utilisation()
-    assert (found >= truth - 1e-5).all()  # work that was under way at the end of the run is added to it
+    assert (found >= truth - 1e-5).all()  # it includes work that was under way at the end
     if scheme == "M-SGC":
         return  # M-SGC cuts off work at its deadlines, and such work has no event
     longest = (end - events.groupby("rank")["end"].max()).reindex(range(1, 7)).clip(lower=0).to_numpy() / end
