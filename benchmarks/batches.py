@@ -5,10 +5,10 @@
 
 "Alone" means: run an experiment, save the run folder, and draw the three figures of `notebooks/run.ipynb`, in a process
 that has done a run before. The total time of all runs alone is divided by the number of jobs. It is measured with one
-run at a time, and with as many at a time as in the sweep, since two runs on two shared cores can slow each other by a
-fifth. Half of these runs are before the sweep and half after it, because the speed of a shared machine changes within
-minutes. A sweep adds kernels, notebooks, pages and its own start. If the machine is busy with other work, compare the
-CPU times and not the wall-clock times.
+run at a time, and with as many at a time as in the sweep: two runs on two shared cores can slow each other by a fifth.
+Half of these runs are before the sweep and half after it, because the speed of a shared machine changes within minutes.
+A sweep adds kernels, notebooks, pages and its own start. If the machine is busy with other work, compare the CPU times
+and not the wall-clock times.
 
 `--small`: number of runs of about 20 ms each without notebooks, in shards. Their own time is that of `wb.run` in warm
 processes. `--table`: number of runs of about 2 ms. The time and memory to open and to filter their table are measured

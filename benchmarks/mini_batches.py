@@ -3,9 +3,9 @@
     python benchmarks/mini_batches.py [--share 0.01] [--repeats 7] [--rounds 100]
 
 An epoch of batches processes every sample once, as a full round does. The time of an epoch, with the drawing of its
-batches, is divided by the time of a full round: one call for the gradient on all samples. On the virtual clock, a full
-round also evaluates the loss, so the ratio to gradient and loss is printed as well. Epochs and full rounds alternate,
-and are measured in CPU seconds of one thread.
+batches, is divided by the time of a full round. A full round is one call for the gradient on all samples. On the
+virtual clock, it also evaluates the loss, so the ratio to gradient and loss is printed as well. Epochs and full rounds
+alternate, and are measured in CPU seconds of one thread.
 
 The rows of a batch are far apart in memory. With small data, gathering them takes longer than processing them. Goal: on
 data of 100 MB and more, a batch of 1 % costs at most 1.3 times 1 % of a full round. There is no goal for smaller data.

@@ -5,7 +5,7 @@
 
 JupyterLab and Voila run headless on this machine in an installed Chromium. Without Chromium, nothing is measured. A
 time begins with the event of a slider or a button. For a button, it ends when the page has changed. For a slider, it
-ends when the figure has been painted: when the second animation frame after the change begins, since the first frame
+ends when the figure has been painted. This is when the second animation frame after the change begins: the first frame
 has been painted then. Goals: a slider's figure within 100 ms (156 workers), 10 updates per second, Stop at once.
 """
 
