@@ -43,7 +43,7 @@ PERMUTATION_STREAM = 4  # random stream of the permutations; `contract.delays.ba
 
 
 class Approximate(Coded):
-    """Star whose master decodes as well as possible from the answers before a deadline, or from the first ones."""
+    """Star whose master decodes as well as possible, from the answers before a deadline or from a number of answers."""
 
     exact: ClassVar[bool] = False
     replication: int = setting(2, "workers that store each part (s)", ge=1)
@@ -54,7 +54,7 @@ class Approximate(Coded):
         gt=0,
     )
     wait_for: int | None = setting(
-        None, "answers that the master waits for; empty, without a deadline = n-s+1", ge=1
+        None, "number of answers that the master waits for, without a deadline; empty = n-s+1", ge=1
     )
 
     @classmethod

@@ -92,7 +92,7 @@ class LocalSteps(MiniBatches):
         return model
 
     def _moved(self, node: Node, start: Array, model: Array, unit: float) -> Array:
-        """Return a worker's answer: its model's change over `unit`, times its samples, without regularisation."""
+        """Return a worker's answer: samples times the change of its model divided by `unit`, without regularisation."""
         return np.asarray(node.work.samples * ((start - model) / unit - node.l2 * start))
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:

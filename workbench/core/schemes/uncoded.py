@@ -58,7 +58,7 @@ class UMW(Scheme):
 class SGD(UMW):
     """Ignore stragglers: the master takes the sum of the first N-S answers. Use it with a step size c1/(t+c2).
 
-    With equal settings, its training step is (N-S)/N of that of `Backup`, for the gradient and the regularisation.
+    With equal settings, a step of `SGD` is (N-S)/N times a step of `Backup`, in the gradient and in the regularisation.
     """
 
     name: ClassVar[str] = "SGD"
