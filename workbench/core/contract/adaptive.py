@@ -165,7 +165,7 @@ class Expert:
     """Expert that follows the candidate that was the fastest over the last `history` rounds.
 
     `spent`: time of its rounds so far and of its moves, s. The cost of a change is distributed over the remaining
-    rounds. Otherwise an expert would fall behind before the change can pay off.
+    rounds. If it were added at once, an expert would fall behind before the change can pay off.
     """
 
     def __init__(self, history: int, at: int) -> None:

@@ -51,7 +51,7 @@ class LinkGroup(Settings):
     )
     bandwidth: float | None = setting(
         None,
-        "rate of these transfers, in place of the common bandwidth; empty = the common one",
+        "rate of the transfers from these workers, in place of the common bandwidth; empty = the common one",
         "bytes/s",
         gt=0,
     )

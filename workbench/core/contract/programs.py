@@ -303,7 +303,7 @@ def master_program(node: Node, answers: Callable[[int, Any, LostChildren], Answe
 def parent_program(node: Node, rule: StopRule, combine: Combine, shrinks: bool = False) -> Program:
     """Run a master that gathers by a rule.
 
-    It is faster than `master_program`, because each effect passes through one generator less.
+    This program is faster than `master_program`, because each effect passes through one generator less.
 
     `shrinks`: whether commits are plain sums of some parts, or least-squares estimates. The mean weight of all parts in
     a commit is then 1 - residual / parts. For the weights b of a least-squares estimate, this holds because b is the

@@ -184,7 +184,7 @@ class CRC(Shuffled):
     precision_knob: ClassVar[tuple[str, int] | None] = ("replication", -1)
     coefficients: Literal["ones", "random"] = setting(
         "ones",
-        "plain sums, as Theorem 2 needs, or random coefficients that decode exactly from any n-s+1 answers",
+        "ones: plain sums, as Theorem 2 needs; random: coefficients that decode exactly from any n-s+1 answers",
     )
     least_digits: int = least_digits_field()
 

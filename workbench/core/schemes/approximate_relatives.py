@@ -67,7 +67,7 @@ class SGC(Shuffled):
     paper: ClassVar[str] = "Bitar, Wootters, El Rouayheb 2020"
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
     decoding: Literal["optimal", "sum"] = setting(
-        "optimal", "least-squares weights, or the plain sum of the answers, as in the paper"
+        "optimal", "optimal: least-squares weights; sum: the plain sum of the answers, as in the paper"
     )
     straggling: float | None = setting(
         None,
@@ -112,7 +112,7 @@ class BGC(Shuffled):
     title: ClassVar[str] = "Bernoulli gradient coding"
     paper: ClassVar[str] = "Charles, Papailiopoulos, Ellenberg 2017, section 5"
     decoding: Literal["optimal", "one_step"] = setting(
-        "optimal", "least-squares weights, or the same weight n/(r s) for all r answers"
+        "optimal", "optimal: least-squares weights; one_step: the same weight n/(r s) for all r answers"
     )
     cover: bool = setting(
         True,

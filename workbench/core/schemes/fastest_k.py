@@ -124,8 +124,12 @@ class AdaptiveK(FastestK):
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
     start: int = setting(1, "answers that the master waits for in the first round (initial k)", ge=1)
     step: int = setting(1, "answers by which k grows", ge=1)
-    threshold: int = setting(10, "excess of negative inner products above which k grows", ge=0)
-    burn_in: int = setting(10, "iterations after a change in which k does not change", ge=0)
+    threshold: int = setting(
+        10,
+        "k grows if the number of negative inner products exceeds that of the others by more than this",
+        ge=0,
+    )
+    burn_in: int = setting(10, "iterations after a change of k in which k stays", ge=0)
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:

@@ -25,7 +25,8 @@ class RAR(Scheme):
     paper: ClassVar[str] = "CodedReduce, section II-B"
     algorithm: Literal["mpi", "ring"] = setting(
         "mpi",
-        "the MPI library's own all-reduce, or the explicit ring; the virtual clock times both as the ring",
+        "mpi: the MPI library's own all-reduce; ring: messages from worker to worker; on the virtual clock, both take"
+        " the time of the ring",
     )
 
     def plan(self, workers: int, samples: int) -> Plan:

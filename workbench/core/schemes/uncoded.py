@@ -116,7 +116,7 @@ def total(got: Answers) -> Any:
 def check_stragglers(stragglers: int, workers: int, who: str = "") -> None:
     """Raise `SettingError` if there are as many stragglers as workers.
 
-    `who`: text for these workers, if they are only some of the cluster's.
+    `who`: text for these workers, if they are not all workers of the cluster.
     """
     if stragglers >= workers:
         why = f"{who or f'{workers} workers'} cannot tolerate it; take 0 to {workers - 1}"

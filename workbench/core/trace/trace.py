@@ -174,7 +174,7 @@ class Trace:
     def replay(self, *, trust: bool = False) -> Trace:
         """Run the same experiment again. On the virtual clock this gives the same bits.
 
-        `trust`: run code that the folder names and that another user has written or changed. It is needed once.
+        `trust`: run code that the folder names and that another user has written or changed. `trust` is needed once.
 
         Raises `SettingError` if `trust` is needed, and if a user-defined class or function has changed since the run.
         """

@@ -185,7 +185,7 @@ class Groups(Combined):
 
     kind = "groups"
     base: Delays = setting(ShiftedExponential(), "delay model of each worker")
-    common: Delays = setting(Exponential(), "delay model of what the workers of a group have in common")
+    common: Delays = setting(Exponential(), "delay model of the delay that all workers of a group share")
     effect: Literal["add", "multiply"] = setting(
         "add",
         "whether the common time is added, or its time for one sample is a factor on the workers' times",

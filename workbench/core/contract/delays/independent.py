@@ -24,7 +24,8 @@ class ShiftedExponential(PerSample):
     shift: float = setting(5e-5, "minimum time of one sample", "s/sample", ge=0)
     rate: float = setting(2e4, "rate of the exponential part", "samples/s", gt=0)
     per: Literal["worker", "part"] = setting(
-        "worker", "one draw per worker and round, or an independent draw for each of its parts"
+        "worker",
+        "worker: one draw per worker and round; part: an independent draw for each part of a worker",
     )
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:

@@ -67,7 +67,7 @@ class Replay(PerSample):
         ge=0,
     )
     common_start: bool = setting(
-        False, "all workers begin at the same recorded step, so that delays of all of them stay simultaneous"
+        False, "all workers begin at the same recorded step, so that delays of all workers stay simultaneous"
     )
     same_workers: bool = setting(
         False, "worker i takes the times of the i-th recorded worker, from a drawn start"

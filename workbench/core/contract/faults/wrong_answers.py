@@ -60,7 +60,7 @@ class SignFlip(WrongAnswer):
 
     kind = "sign_flip"
 
-    factor: float = setting(1.0, "magnitude divided by that of the right answer", gt=0)
+    factor: float = setting(1.0, "magnitude of the wrong answer divided by that of the right one", gt=0)
 
     def answer(self, value: Array, round: int, number: int) -> Array:
         """Return -factor times the answer."""
@@ -75,7 +75,7 @@ class Scale(WrongAnswer):
 
     kind = "scale"
 
-    factor: float = setting(10.0, "magnitude divided by that of the right answer", gt=0)
+    factor: float = setting(10.0, "magnitude of the wrong answer divided by that of the right one", gt=0)
 
     def answer(self, value: Array, round: int, number: int) -> Array:
         """Return factor times the answer."""
@@ -109,7 +109,7 @@ class SameValue(WrongAnswer):
 
     kind = "same_value"
 
-    value: float = setting(100.0, "value of all coordinates of its answers")
+    value: float = setting(100.0, "value of all coordinates of the worker's answers")
 
     def answer(self, value: Array, round: int, number: int) -> Array:
         """Return an array with the same value in all coordinates."""

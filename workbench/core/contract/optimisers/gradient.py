@@ -274,7 +274,7 @@ class AdamW(Adam):
 
     name: ClassVar[str] = "adamw"
     weight_decay: float = setting(
-        0.01, "multiple of rate * model that a step subtracts from the model, not in the loss", ge=0
+        0.01, "a step subtracts this multiple of rate * model from the model; the loss omits it", ge=0
     )
 
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:

@@ -149,11 +149,11 @@ class CosineSchedule(Schedule):
     kind = "cosine"
     length: int | None = setting(
         None,
-        "rounds from the full step size to the last one; empty = all rounds after the warm-up",
+        "rounds from the full step size to the final one; empty = all rounds after the warm-up",
         "rounds",
         ge=1,
     )
-    end: float = setting(0.0, "share of the step size that is left at the end", ge=0, le=1)
+    end: float = setting(0.0, "final step size, as a share of the full one", ge=0, le=1)
 
     def for_rounds(self, rounds: int) -> Self:
         """Fill in an empty `length`."""

@@ -92,7 +92,7 @@ class BatchCluster(Cluster):
     folder: Folder = setting(
         ..., "folder on a file system that all nodes share; jobs and their users exchange files there"
     )
-    tasks_per_node: int = setting(..., "ranks on each node, usually its cores", ge=1)
+    tasks_per_node: int = setting(..., "ranks on each node, usually as many as the node has cores", ge=1)
     nodes: int | None = setting(None, "nodes of a job; by default as many as the run needs", ge=1)
     time: Time = setting("1:00:00", "time limit of a job: 90 (minutes), 1:30:00")
     account: Name | None = setting(None, "account to charge; by default the user's own")

@@ -65,7 +65,7 @@ class Ec2(Ec2Settings):
     def up(self, progress: ProgressCallback = no_progress) -> None:
         """Start the machines, after the user has seen the maximal cost and typed the cluster's name.
 
-        If they are up already, only ssh is opened for the present address. If the call raises, also after Ctrl-C,
+        If they are up already, the call only opens ssh for the present address. If the call raises, also after Ctrl-C,
         everything that the call started is ended. Raises `SettingError` and `ClusterError`.
 
         >>> cluster = clusters.load("fleet")  # doctest: +SKIP

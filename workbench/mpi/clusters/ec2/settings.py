@@ -59,7 +59,7 @@ class Ec2Settings(Cluster):
         ..., "region of AWS, e.g. us-east-1"
     )
     image: Image = setting(
-        ..., "the machines' image, with Python and the packages; docs/how-to/ec2-image.md says how to make it"
+        ..., "the machines' image, with Python and the packages; see docs/how-to/ec2-image.md"
     )
     ssh_from: Address = setting(..., "your own address, the only one from which ssh is open")
     hours: float = setting(..., "time after which the machines end themselves", "h", gt=0, le=168)

@@ -88,7 +88,8 @@ class Ssh(Cluster):
     config: Word | None = setting(None, "configuration file of ssh; by default ~/.ssh/config")
     known_hosts: Word | None = setting(
         None,
-        "file with the hosts' keys; by default NAME.known_hosts beside the cluster's file, or without it ssh's own file",
+        "file with the hosts' keys; by default NAME.known_hosts beside the cluster's file, or without it ssh's own"
+        " file",
     )
     python: Word = setting("python3", "Python of the hosts, with the packages of straggler-workbench[mpi]")
     path: Word | None = setting(
