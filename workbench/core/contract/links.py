@@ -39,7 +39,7 @@ NO_DELAY = Constant(shift=0.0)
 
 
 class LinkGroup(Settings):
-    """Links of some workers, which differ from those of the others. Empty fields are as in the common link.
+    """Links of some workers that differ from the links of the others. Empty fields are as in the common link.
 
     >>> LinkGroup(workers=(1, 2), latency=0.01).bandwidth is None
     True

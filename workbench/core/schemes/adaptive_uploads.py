@@ -108,7 +108,7 @@ class AdaptiveUploads(MiniBatches):
     """Base of CADA1 and CADA2: workers take two gradients in a round, and send one or an empty message.
 
     `messages` counts empty messages, too; only gradients add to `bytes`. `forecast` assumes that every worker sends
-    its gradient in every round, which is exact if sending takes no time.
+    its gradient in every round; it is exact if sending takes no time.
     """
 
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"

@@ -1,7 +1,7 @@
 """Ring all-reduce, RAR: uncoded parts, 2(N-1) slices of p/N, and no master. Every round waits for all workers.
 
-Baseline of CodedReduce (section II-B), which uses MPI_Allreduce; P. Patarasuk, X. Yuan, "Bandwidth optimal
-all-reduce algorithms for clusters of workstations", 2009.
+Baseline in the paper of CodedReduce (section II-B); that baseline uses MPI_Allreduce. P. Patarasuk, X. Yuan,
+"Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
 """
 
 from dataclasses import replace

@@ -130,7 +130,7 @@ class Heterogeneous(_Slower):
 class Markov(_Slower):
     """Bursts: a worker that becomes slow stays slow for several rounds.
 
-    Its state is a Markov chain over the rounds, which starts in the stationary distribution.
+    Its state is a Markov chain over the rounds. The chain starts in the stationary distribution.
 
     >>> model = Markov()
     >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
