@@ -1,7 +1,7 @@
 """Codes designed from the decoder's side: choose good decoding weights, then solve for the coefficients.
 
-A code B over n messages decodes with any s of them missing under one condition. Its decoding weights a = a0 + c N
-with a B = target form a space in which any s weights can be made zero. So a0 (m x n) and N (s x n) are chosen first.
+A code B over n messages decodes with any s of them missing under one condition. The decoding weights a = a0 + c N of B,
+with a B = target, form a space in which any s weights can be made zero. So a0 (m x n) and N (s x n) are chosen first.
 The column of B of one part is supported on the messages that contain the part. With d = s + m of them, the square
 system
 

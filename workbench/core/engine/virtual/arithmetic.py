@@ -26,11 +26,11 @@ from workbench.core.contract.weights import VERSION_STRIDE, Decoding, SparseWeig
 from workbench.core.engine.compute_times import loaded
 from workbench.core.problems.base import Problem, Quadratic, Slice
 
-# min number of weights (8 bytes each) in all messages of a round with which they are stored as `SparseWeights`
+# If all messages of a round together have more weights than this (8 bytes each), they are stored as `SparseWeights`.
 MIN_DENSE_PARTS = 2**24
 # max distance of a decoding vector from all ones at which it counts as the full gradient
 EXACT_TOLERANCE = 1e-8
-BATCHES_STREAM = 1  # random stream of a worker's mini-batches; `contract.delays.base` lists all
+BATCHES_STREAM = 1  # random stream of a worker's mini-batches; `contract.delays.base` lists all streams
 
 
 def models_and_jobs(effect: Compute) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -183,7 +183,7 @@ class Coefficients(_OnPlan):
 class Numbers(_OnPlan):
     """Arithmetic in which messages carry the real vectors.
 
-    `keep`: all models and committed gradients, for checks; else the two newest models only.
+    `keep`: store all models and committed gradients, for checks. Without it, only the two newest models are stored.
     """
 
     def __init__(
