@@ -48,7 +48,7 @@ def arguments(thing: Any) -> Iterator[str]:
 
 
 def of_a_family(thing: Any) -> bool:
-    """Return whether it is a scheme or a problem. All of these are used alike, as the examples of `get` show."""
+    """Return whether an object is a scheme or a problem. They are all used alike, as the examples of `get` show."""
     return isinstance(thing, type) and issubclass(thing, Scheme | ProblemArgs)
 
 

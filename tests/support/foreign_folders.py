@@ -386,7 +386,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], str, Any]:
 
 
 def written(root: Path, spec: dict[str, Any], cluster: str, held: Any) -> Path:
-    """Write all crafted folders below a root, and return a profile with a foreign law."""
+    """Write all crafted folders below a root, and return a profile with a foreign delay model."""
     shutil.rmtree(root, ignore_errors=True)
     finished(root, spec)
     real(root, "way", {**SMALL, "problem_args": DATA}, held, ended=False)

@@ -143,7 +143,7 @@ def played(one: Case, folder: Path, exchange: bool) -> wb.Trace:
 
 
 def probe() -> list[float]:
-    """Return the median time of the same loop on each of the first two cores, in thread time, s."""
+    """Return the median time of the same loop on each of the first two cores, s of this thread's processor time."""
     cores, found = sorted(os.sched_getaffinity(0)), []
     for core in cores[:2]:
         os.sched_setaffinity(0, {core})  # pins this thread

@@ -167,14 +167,14 @@ def test_profile_resampled_has_a_spread_around_the_fit(known: ClusterProfile) ->
     delay_model = known.fitted.delay_models[0]
     assert isinstance(delay_model, ShiftedExponential)
     assert len(set(rates)) == len(known.resampled) == 6
-    # six standard errors may all have the same sign
+    # the errors of all six resampled rates may have the same sign
     assert abs(np.mean(rates) - delay_model.rate) < 3 * np.std(rates, ddof=1)
 
 
 def test_profile_resampled_share_of_slow_workers_is_uncertain() -> None:
-    """A measurement shows which of its workers are slow.
+    """A measurement shows which of the measured workers are slow.
 
-    The share among other workers is known only from their number.
+    The share of slow workers on other machines is estimated from these 20 workers, so it has a sampling error.
     """
     delays = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9, "active_straggles": 0.0}
     found = simulated(truth(workers=20, delays=delays, seed=1), rounds=30, resamples=40)
@@ -227,7 +227,7 @@ def test_profile_save_and_load_accept_file_names(known: ClusterProfile, tmp_path
 
 
 def test_profile_replays_times_that_fit_no_law(known: ClusterProfile) -> None:
-    """For any recording, UMW has the recorded round times, since all workers start at one recorded round."""
+    """For any recording, UMW has the recorded round times, since all workers start at the same recorded round."""
     worse = known.fitted.replace(delay_models=(None,) * len(known.recorded))
     e = grid(12, None, 40)[3].replace(rounds=40)
     replayed = wb.forecast(known.experiment(e, worse), 40)

@@ -158,7 +158,10 @@ def test_recorder_folder_names_a_slow_link(tmp_path: Path) -> None:
 
 
 def test_recorder_folder_bounds_promises_by_the_processors(tmp_path: Path) -> None:
-    """Four ranks on one core: if the slow one worked like the others, the core would be busy for longer."""
+    """Four ranks share one core, whose 0.12 s of work limit how much shorter a step can become.
+
+    Without this limit, more would be promised for the case that the slow rank becomes as fast as the others.
+    """
     ranks = job(backward={2: 0.2})
     for rows in ranks:
         rows["processor"] = 0.03

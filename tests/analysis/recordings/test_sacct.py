@@ -34,7 +34,7 @@ def parsable(path: Path, table: list[list[str]], end: str = "", names: str = NAM
 
 
 def aligned(path: Path, table: list[list[str]]) -> Path:
-    """Return columns as sacct prints them: right-aligned, and cut off at their width with a +."""
+    """Write a table as sacct prints it: columns are right-aligned, and cut off at their width with a +."""
 
     def line(fields: list[str]) -> str:
         cut = [

@@ -77,7 +77,7 @@ def test_sweep_file_names_processes_and_resume_uses_them(undisturbed: Summary, t
 
 @pytest.fixture
 def killed() -> Iterator[list[int]]:
-    """Twice, kill a worker process of this process as soon as its run has begun."""
+    """Kill two worker processes of this process, each as soon as its run has begun."""
     found: list[int] = []
     over = threading.Event()
 

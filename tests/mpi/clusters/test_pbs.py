@@ -44,7 +44,10 @@ Answer = Callable[..., None]
 
 @pytest.fixture
 def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
-    """Set the output of qstat for each of its options. A number after the text is its exit status."""
+    """Return a function that writes a qstat with given output and exit status.
+
+    `history`: output of `qstat -x`. Default: the output of a plain qstat, with its exit status.
+    """
     monkeypatch.setenv("PATH", str(tmp_path))
 
     def write(plain: str, status: int = 0, history: str | None = None) -> None:

@@ -33,7 +33,7 @@ def going(run: RealRun, rounds: int = 5) -> RealRun:
 
 
 def both(work: Any) -> tuple[list[RealRun], list[str]]:
-    """Do the same twice at the same time. Return the runs that began, and the errors of the others."""
+    """Call `work` in two threads at once. Return the runs that began, and the errors of the other calls."""
     together = Barrier(2)
 
     def one(_: int) -> RealRun | str:

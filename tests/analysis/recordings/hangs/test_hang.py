@@ -100,7 +100,10 @@ def test_diagnose_follows_waits_through_other_groups(tmp_path: Path) -> None:
 
 
 def test_diagnose_follows_sends_and_receives(tmp_path: Path) -> None:
-    """Rank 0 receives from 2, which is at an all-reduce that 3 has not entered. The numbers are within the group."""
+    """Rank 0 receives from 2, which is at an all-reduce that 3 has not entered.
+
+    The names of sends and receives have numbers of ranks within their group.
+    """
     groups = {FIRST: (0, 2), SECOND: (2, 3)}
     first = dump([operation(7, "nccl:recv 0<-1", FIRST)], groups)
     second = dump([operation(1, group=SECOND), operation(6, "nccl:send 1->0", FIRST, record_id=2)], groups)
