@@ -26,7 +26,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def within(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]:
-    """Return the imports of the package that are inside such nodes."""
+    """Return the imports of the package that are inside nodes of these kinds."""
     for outer in ast.walk(tree):
         if isinstance(outer, kinds):
             if isinstance(outer, ast.If) and "TYPE_CHECKING" not in ast.unparse(outer.test):

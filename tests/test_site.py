@@ -207,7 +207,7 @@ def screens(otherwise: Path) -> Path:
 
 
 def seen(html: Path, pages: dict[str, tuple[str, ...]], pictures: Path) -> list[str]:
-    """Open pages in Chromium, light and dark. Return requests to other hosts, and errors."""
+    """Open pages in Chromium, light or dark. Return requests to other hosts, errors, and pages that are too wide."""
     pictures.mkdir(parents=True, exist_ok=True)
     wrong: list[str] = []
     with sync_playwright() as play:

@@ -31,7 +31,7 @@ from workbench.core.running import start as runner
 
 @pytest.mark.parametrize("name", ["fig8", "fig9b", "fig12"])
 def test_small_preset_keeps_the_times(name: str) -> None:
-    """It has fewer samples and features, and the same seconds per round, except for the rounding of slices."""
+    """A small preset has fewer samples and features, but the same round times, except for the rounding of slices."""
     for little, full in zip(small(presets[name]), presets[name], strict=True):
         assert little.shape()[0] * 6 <= full.shape()[0]
         assert little.shape()[1] * 8 <= full.shape()[1]

@@ -247,7 +247,7 @@ def clusters() -> list[Any]:
 
 
 def swept(root: Path, spec: dict[str, Any], cluster: str) -> Path:
-    """Make the folder of a sweep with a run that failed before it had a folder, and a finished one.
+    """Make the folder of a sweep with a failed run, a finished one, and one that is marked as running.
 
     The plan always names code, since a plan without code would be resumed.
     """

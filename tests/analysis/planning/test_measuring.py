@@ -345,7 +345,7 @@ def test_filled_finds_the_unshared_times_of_tasks(share: float, counted: float, 
 
 @pytest.mark.parametrize("patient", [0.0, 1.0])
 def test_fit_all_counts_messages_as_work_on_full_cores(patient: float) -> None:
-    """Two cores do one task after another. The master receives answers as they come, or after all tasks."""
+    """Twelve workers share two cores. The master receives answers as they come, or after all tasks."""
     tasks = np.random.default_rng(0).uniform(0.9e-3, 1.1e-3, (60, 12))
     done = np.cumsum(tasks.reshape(60, 6, 2), axis=1).reshape(60, 12)
     end = done + 1e-4 + patient * (done.max(axis=1, keepdims=True) - done) * np.linspace(0.8, 1.0, 12)
@@ -363,7 +363,7 @@ def test_fit_all_counts_messages_as_work_on_full_cores(patient: float) -> None:
 
 
 def test_on_one_clock_corrects_clock_offsets() -> None:
-    """A worker's clock is an hour ahead, and each message takes 1 ms."""
+    """A worker's clock is an hour ahead. In each direction, the fastest message takes 1 ms."""
     rng = np.random.default_rng(0)
     left = np.arange(20.0)[:, None] + np.zeros((20, 2))
     came = left + 1e-3 + rng.exponential(1e-3, (20, 2))
@@ -398,7 +398,7 @@ def test_scaled_changes_only_the_times() -> None:
     ],
 )
 def test_grid_of_a_calibration_like_an_experiment(problem: str, args: dict[str, Any]) -> None:
-    """It has the same problem and model size, the uncoded load and larger ones, and no downloads."""
+    """The grid has synthetic data, the model size of `like` and another one, and one to four times its load."""
     like = wb.Experiment(scheme="UMW", workers=5, problem=problem, problem_args=args)
     found = grid(5, like, 8)
     sizes = {e.shape()[1] for e in found}
@@ -428,7 +428,7 @@ def test_profile_refuses_impossible_requests_before_starting(options: dict[str, 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_profile_measures_real_ranks(tmp_path: Path) -> None:
-    """On this machine, every time is measured, and the forecast of UMW equals the measured rounds."""
+    """Profile four ranks on this machine: every time is measured, and the profile can be saved and forecast with."""
     found = profile("local", workers=4, rounds=10, resamples=3)
     assert (found.workers, sum(host.ranks for host in found.hosts)) == (4, 4)
     assert found.one_clock

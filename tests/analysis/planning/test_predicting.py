@@ -186,8 +186,8 @@ def test_doubted_names_the_choice_with_least_regret() -> None:
 def coverage(kind: str, workers: int, fresh: int, choices: int, measured: int = 1) -> float:
     """Return the share of new runs on the true cluster that end within the interval of their choice.
 
-    It is averaged over measurements, since the intervals from one measurement share its error. The permanently slow
-    workers of the new runs are the measured ones. For `OTHERS` they are drawn again.
+    The share is averaged over measurements, since all intervals from one measurement have its error. The permanently
+    slow workers of the new runs are the measured ones. For `OTHERS` they are drawn again.
     """
     inside = []
     for number in range(1, measured + 1):

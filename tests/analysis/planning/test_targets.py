@@ -149,7 +149,7 @@ def test_trials_stretch_rounds_and_steps_for_commits_of_few_answers(
 def test_steps_that_are_given_up_would_have_taken_longer(
     scheme: str, args: dict[str, Any], changes: dict[str, Any]
 ) -> None:
-    """The chosen step is the best one of all steps if every run is simulated to its end.
+    """The chosen step is the fastest of all steps whose runs are simulated to their ends.
 
     Later calls with this step return the same rounds.
     """

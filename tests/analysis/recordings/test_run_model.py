@@ -71,7 +71,7 @@ def test_rounds_without_a_cause_equal_a_run_without_it() -> None:
 def test_rounds_computing_is_waiting_plus_processor_time(drawn: Array) -> None:
     """The two factors of a computing time are multiplied.
 
-    Removing a cause from all workers limits its factor to its median over the workers of a round.
+    Removing a cause from all workers limits its factor in each round to the median over the workers.
     """
     waits, work = drawn
     found = split(waits * work, work)

@@ -17,7 +17,7 @@ WIDTHS = 15, 10, 10, 10, 12
 
 
 def rows(slow: int = 2, jobs: int = 12) -> list[list[str]]:
-    """Arrays of four tasks, each with its batch script; one task takes two minutes, the others one."""
+    """Return rows of arrays of four tasks, with their batch scripts. Task `slow` takes two minutes, the others one."""
     found = []
     for job in range(100, 100 + jobs):
         for task in range(4):

@@ -169,7 +169,7 @@ def test_attach_after_a_kill_finds_the_finished_runs(begun: SweepRun) -> None:
 @sampled_test("a search", 0, 2)
 @pytest.mark.parametrize("tolerance", [0.8, pytest.param(0.3, marks=pytest.mark.slow)])
 def test_sweep_search_uses_earlier_results(tmp_path: Path, tolerance: float) -> None:
-    """The work of GC costs twice the samples of UMW. Its gain grows with the share of stragglers."""
+    """With one straggler, GC computes twice the samples of UMW. Its gain grows with the slowdown of the straggler."""
     slow = {"kind": "heterogeneous", "shift": 1e-4, "active_straggles": 0.0, "slow_straggles": 1.0}
     search = {
         "kind": "crossing",

@@ -127,7 +127,7 @@ def test_ranks_learn_as_the_simulator_for_every_scheme(name: str) -> None:
 
 
 def test_ranks_break_ties_as_the_simulator() -> None:
-    """Of 12 workers with equal times, the first 9 count. An answer that was physically early had to wait."""
+    """Of 12 answers that are due at the same time, the tie-break chooses 9. An answer that comes early has to wait."""
     args = {"replication": 2, "wait_for": 9}
     delays = {"kind": "constant", "shift": 3e-2}
     spec: dict[str, Any] = {

@@ -116,7 +116,10 @@ def test_is_alive_of_hidden_processes(dead: int, monkeypatch: pytest.MonkeyPatch
 def test_pool_start_is_given_up_without_progress(
     come: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four ranks come one after another, each within the timeout, and all within twice the timeout."""
+    """The timeout of 0.6 s begins again with each rank that comes. `come`: number of ranks that come at all.
+
+    Four ranks come 0.3 s apart, so that all of them need longer than one timeout.
+    """
     monkeypatch.setattr(pools.FolderPool, "start_patience", 0.6)
     monkeypatch.setattr(pools.ChildPool, "close", lambda _: None)
     folder = pools.make_folder(4, lambda _: [], os.getpid(), within=tmp_path)

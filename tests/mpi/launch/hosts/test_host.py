@@ -29,7 +29,7 @@ class Worker(Host):
 
 
 def asked(worker: Worker, output: Any, *text: tuple[dict[str, Any], bytes]) -> None:
-    """Return the replies to these messages."""
+    """Let a host reply to these messages. The replies are written to `output`."""
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as given, open(write, "wb") as asking:  # noqa: PTH123 - descriptors
         for word, data in text:
