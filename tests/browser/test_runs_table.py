@@ -173,7 +173,7 @@ def test_runs_table_sorts_filters_groups_and_chooses_columns(
         press(f"remove the filter {name}")
     page.wait_for_function(COUNT, arg=12)
 
-    # a target adds a column whose heading has it
+    # a target adds a column, whose heading has the target
     press("Clear")
     page.get_by_label("Target", exact=True).fill("0.69")
     page.get_by_label("Target", exact=True).press("Enter")

@@ -142,6 +142,7 @@ def test_contest_exercise_answer_is_correct(tmp_path: Path, level: int) -> None:
         "delays": {"kind": "replay", "path": str(table), "samples": 1.0},
     }
     waits = wb.forecast(wb.Experiment(scheme="UMW", **common)).mean
-    coded = (level + 1) + (WORKERS - level) * knobs.message  # slow workers, with as many shares, come later
+    # slow workers compute as many shares, and answer later
+    coded = (level + 1) + (WORKERS - level) * knobs.message
     assert waits == pytest.approx(coded)
     assert waits == pytest.approx(slow + level * knobs.message)

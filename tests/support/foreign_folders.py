@@ -67,7 +67,7 @@ INSTALLED = (
 )  # fmt: skip
 BARE = ("command", "main", "exit", "quit", "print", "breakpoint", "__import__", "Half", "evil", "crash")
 EXPONENTIAL = {"kind": "exponential", "mean": 1.0}
-# Fields that hold a foreign kind, by place: `kind` is where it is put.
+# Place -> function that returns the fields with a foreign kind at this place.
 KINDS: dict[str, Callable[[str], dict[str, Any]]] = {
     "delays.kind": lambda kind: {"delays": {"kind": kind}},
     "delays.before.kind": lambda kind: {

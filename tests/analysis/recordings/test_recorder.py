@@ -152,7 +152,7 @@ def test_recorder_folder_names_a_slow_link(tmp_path: Path) -> None:
     slower = max(one.cost for one in both.culprits)
     assert both.slowdown == pytest.approx(
         1 / (1 - slower), rel=0.1
-    )  # only the slower one makes the exchange longer
+    )  # of the two links, only the slower one makes the exchange longer
     few = [each[:2] for each in links]
     assert not wb.diagnose(write(tmp_path / "few", job(), links=few)).culprits
 
@@ -187,7 +187,7 @@ def test_recorder_folder_leaves_out_ranks_of_an_earlier_attempt(tmp_path: Path) 
     write(tmp_path / "steps", ranks[:3])
     for rows in ranks:
         rows["ended"] += 1000
-    for rank, attempt in ((0, 1), (1, 1), (3, 0)):  # rank 2 is not there again
+    for rank, attempt in ((0, 1), (1, 1), (3, 0)):  # rank 2 does not start again
         write_steps(tmp_path / "steps", Place(rank, attempt, 0), ranks[rank], ABOUT)
     found = wb.traces.load(tmp_path / "steps")
     assert found.table().columns.tolist() == [0, 1, 3]

@@ -111,7 +111,7 @@ def test_pbs_wrapped_lists_of_hosts_are_parsed(count: int) -> None:
         ("job_state = S", "SUSPENDED"),
         ("job_state = F\n    Exit_status = 0\n    substate = 92", "COMPLETED"),
         ("job_state = F\n    Exit_status = 0\n    substate = 91", "CANCELLED"),
-        ("job_state = F\n    substate = 91", "CANCELLED"),  # it ended in the queue
+        ("job_state = F\n    substate = 91", "CANCELLED"),  # the job ended in the queue
         ("job_state = F\n    Exit_status = 271", "CANCELLED"),
         ("job_state = F\n    Exit_status = -29", "TIMEOUT"),
         ("job_state = F\n    Exit_status = -27", "OUT_OF_MEMORY"),

@@ -240,7 +240,7 @@ def test_real_run_damaged_answer_is_lost_in_its_round() -> None:
 
 
 def test_real_run_injects_the_faults_of_an_experiment() -> None:
-    """This test is last, since it kills the ranks of the others."""
+    """This test is the last one, since it kills the ranks that the other tests use."""
     faults = [{"worker": 2, "round": 3, "kind": "exit"}, {"worker": 5, "round": 8}]
     trace = start_real(wb.Experiment(**SPEC, faults=faults)).result()
     assert sorted(trace.info["dead"]) == ["2", "5"]

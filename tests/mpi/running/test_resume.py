@@ -72,7 +72,7 @@ def test_resume_refuses_a_changed_spec(tmp_path: Path) -> None:
         ("delays.shift = 0.0002, and", {"delays": {**DELAYS, "shift": 2e-4}}),
     ]:
         spec.write_text(json.dumps({**json.loads(kept), **change}))
-        for each in ("run.json", "SHA256SUMS"):  # so that only the checkpoint can reveal it
+        for each in ("run.json", "SHA256SUMS"):  # so that only the checkpoint reveals the change
             (run.home / each).unlink(missing_ok=True)
         with pytest.raises(wb.SettingError, match=says):
             resume(run.home).result()

@@ -382,7 +382,7 @@ def test_explorer_saved_run_life_cycle(explorer: Explorer) -> None:
     table.mark("my-tree")
     table.show()
     assert explorer.tabs.selected_index == explorer.tabs.titles.index("Run")
-    assert len(explorer.traces) == 6  # beside those that were run
+    assert len(explorer.traces) == 6  # five runs, and the recorded one
     assert explorer.traces[5].same(traces[4])
     assert explorer.running.plot.status[5]["note"] == "recorded"
 

@@ -129,7 +129,7 @@ def test_runs_table_archives_and_restores(table: RunsTable) -> None:
     table.mark("cr")
     table.archive()
     assert "archived: cr" in table.note.value
-    table.archive()  # none is selected, so only this message is shown
+    table.archive()  # no run is selected, so that only this error is shown
     assert table.note.value == ""
     assert "are selected" in bad(table)
     assert "cr" not in set(table.grid.rows["run"])

@@ -130,7 +130,7 @@ def test_controls_mark_too_many_stragglers(controls: Controls) -> None:
     types(controls.shapes.form, stragglers="4")
     assert [v.experiment is None for v in controls.verdicts()] == [False, False, False, False, True]
     assert "cannot tolerate it; take 0 to 3" in controls.shapes.form.reasons["stragglers"]
-    assert not any(form.form.reasons for form in controls.schemes.forms)  # the tree's field only
+    assert not any(form.form.reasons for form in controls.schemes.forms)  # only the tree has a message
 
 
 @pytest.mark.parametrize(

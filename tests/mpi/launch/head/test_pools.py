@@ -38,8 +38,8 @@ def dead() -> int:
         (False, False, "dead", "here", False),  # the supervisor was killed as well
         (False, False, "alive", "here", True),
         (False, False, "dead", "elsewhere", True),  # processes on other hosts are unknown
-        (False, False, None, None, True),  # it is starting
-        (True, True, "dead", "here", True),  # its owner may still ask why it ended
+        (False, False, None, None, True),  # the pool is starting
+        (True, True, "dead", "here", True),  # the pool's owner may still ask why the pool ended
     ],
 )
 def test_remove_stale_removes_only_finished_pools(
@@ -102,7 +102,7 @@ def test_remove_stale_removes_shared_memory_of_killed_pools(
 
 
 def test_is_alive_of_hidden_processes(dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same check applies to ranks in a separate namespace where /proc is mounted with hidepid."""
+    """`is_alive` is also used for ranks in a separate namespace, where /proc is mounted with hidepid."""
 
     def hidden(*_: object) -> str:
         raise FileNotFoundError
