@@ -147,7 +147,7 @@ def test_per_round_leaves_out_the_warm_up() -> None:
 
 @pytest.fixture(scope="module")
 def first(found_before: Path) -> dict[str, book.Result]:
-    """Return the entry of figure 9a in the quick form, with the fit that it uses."""
+    """Return the results of figure 9a and of the entries that it uses, such as the fit, in the quick form."""
     found = find("fig9a", Setting(quick=True, measure=False), found_before)
     assert all(each.result for each in found), [each.error for each in found]
     return {each.entry.name: each.result for each in found if each.result}

@@ -326,7 +326,7 @@ def starts(count: int, rng: random.Random) -> Tally:
 
 @contextmanager
 def patched(target: Any, name: str, value: Any) -> Iterator[None]:
-    """Set an attribute for a while."""
+    """Set an attribute within a block."""
     before = getattr(target, name)
     setattr(target, name, value)
     try:

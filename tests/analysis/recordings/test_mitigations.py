@@ -75,7 +75,10 @@ def test_mitigations_report_that_nothing_can_be_gained() -> None:
 
 
 def test_mitigations_rarely_predict_a_gain_by_chance() -> None:
-    """If nothing helps, the best of many mitigations seems to help on the steps by which it was chosen."""
+    """If nothing helps, the best of many mitigations still seems to help on the steps by which it was chosen.
+
+    It is therefore evaluated on other steps.
+    """
     promised = []
     for seed in range(20):
         rng = np.random.default_rng(seed)

@@ -180,7 +180,7 @@ def test_recorder_folder_of_the_newest_attempt_counts(tmp_path: Path) -> None:
 
 
 def test_recorder_folder_leaves_out_ranks_of_an_earlier_attempt(tmp_path: Path) -> None:
-    """Rank 3 ended before it wrote anything the first time, so its second attempt has the number of the first."""
+    """Rank 3 wrote nothing in the first attempt of the job, so its files of the second one have attempt 0."""
     ranks = job(backward={1: 0.2})
     for rows in ranks:
         rows["ended"] = 1e9 + np.arange(len(rows))

@@ -1,4 +1,4 @@
-"""Spells of lateness: the longest of one worker compared with the others', and their first and last steps."""
+"""Spells of lateness: the longest one of a worker, compared with those of the others; first and last steps."""
 
 from __future__ import annotations
 

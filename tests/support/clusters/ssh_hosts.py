@@ -149,7 +149,7 @@ class Host:
         return found
 
     def _line(self, pid: int) -> str:
-        """Return number and command line of a process, or "" if it has none."""
+        """Return the id and the command line of a process, or "" if it has no command line."""
         with contextlib.suppress(OSError):
             text = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
             return f"{pid} {text}" if text else ""
@@ -161,7 +161,7 @@ class Host:
         return next(pid for pid, line in lines.items() if "/usr/sbin/sshd" in line and "unshare" not in line)
 
     def inside(self, path: str) -> Path:
-        """Return the path here of a file or folder of the host."""
+        """Return the path on this machine of a file or folder of the host."""
         return Path(f"/proc/{self._inside()}/root{path}")
 
     def small_disk(self, folder: str, megabytes: int) -> None:

@@ -38,7 +38,7 @@ def test_members_of_a_group_come_from_the_dumps_that_have_them(tmp_path: Path) -
 
 
 def test_status_of_a_group_counts_sends_with_the_rest(tmp_path: Path) -> None:
-    """The status of a group with sends has their number: rank 1 had entered 9 sends, but no all-reduce 3."""
+    """The status of a group counts sends as well: rank 1 had entered 9 sends, but not all-reduce 3."""
     groups = {DEFAULT: (0, 1)}
     sends = operation(2, "nccl:send 1->0", ended=True)
     waiting = dump([operation(2, "nccl:recv 0<-1", ended=True), operation(3)], groups, {"0": (3, 9)})
