@@ -51,7 +51,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def remove_user_defined_classes() -> Iterator[None]:
-    """Remove the schemes, delay models, optimisers, problems and faults that a test has defined; close its widgets.
+    """Remove the user-defined classes of a test, such as schemes and delay models, and close its widgets.
 
     An open explorer would follow the classes of later tests.
     """

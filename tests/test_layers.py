@@ -26,7 +26,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def within(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]:
-    """Return the imports of the package that are inside such nodes."""
+    """Return the imports of the package that are inside nodes of these kinds."""
     for outer in ast.walk(tree):
         if isinstance(outer, kinds):
             if isinstance(outer, ast.If) and "TYPE_CHECKING" not in ast.unparse(outer.test):
@@ -52,7 +52,7 @@ def test_imports_are_at_the_top() -> None:
 
 
 def names_of(module: object) -> set[str]:
-    """Return the values of a module that are file names, without those that are also ordinary words."""
+    """Return the constants of a module that are names of data files. Names without a suffix are ordinary words."""
     texts = (v for v in vars(module).values() if isinstance(v, str) and not v.startswith("_"))
     return {text for text in texts if Path(text).suffix in (".json", ".npz", ".npy", ".f64", ".parquet")}
 

@@ -27,7 +27,7 @@ FOLDERS = {"workbench": TESTS, "workbench_book": TESTS / "book", "workbench_lect
 
 
 def modules() -> list[str]:
-    """Return all modules except those that only hold a docstring, such as `workbench/core/base/text.py`."""
+    """Return the paths of all modules, such as `workbench/core/base/text.py`, without `__init__` and `__main__`."""
     return [
         str(path.relative_to(home))
         for name, home in HOMES.items()

@@ -39,7 +39,7 @@ MOVED = {before: now for title in ("Packages", "Modules") for before, now in row
 
 
 def module_now(name: str) -> str:
-    """Return the path of today of a module of version 1.0.
+    """Return the current path of a module of version 1.0.
 
     >>> module_now("core.odds"), module_now("trace.table"), module_now("core.delays.base")
     ('workbench.core.contract.round_times', 'workbench.analysis.tables.table', 'workbench.core.contract.delays.base')

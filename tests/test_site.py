@@ -48,7 +48,7 @@ def arguments(thing: Any) -> Iterator[str]:
 
 
 def of_a_family(thing: Any) -> bool:
-    """Return whether it is a scheme or a problem. All of these are used alike, as the examples of `get` show."""
+    """Return whether an object is a scheme or a problem. They are all used alike, as the examples of `get` show."""
     return isinstance(thing, type) and issubclass(thing, Scheme | ProblemArgs)
 
 
@@ -207,7 +207,7 @@ def screens(otherwise: Path) -> Path:
 
 
 def seen(html: Path, pages: dict[str, tuple[str, ...]], pictures: Path) -> list[str]:
-    """Open pages in Chromium, light and dark. Return requests to other hosts, and errors."""
+    """Open pages in Chromium, light or dark. Return requests to other hosts, errors, and pages that are too wide."""
     pictures.mkdir(parents=True, exist_ok=True)
     wrong: list[str] = []
     with sync_playwright() as play:

@@ -155,7 +155,7 @@ def test_wheel_lab_serves_the_copied_notebooks(installed: Installed) -> None:
 
 
 def _answer(address: str, seconds: float = 60) -> bytes:
-    """Return what a server prints once it is up."""
+    """Return the page at an address, once the server is up."""
     end = time.monotonic() + seconds
     while True:
         try:

@@ -256,7 +256,8 @@ def test_figures_refuse_wrong_arguments(name: str, tmp_path: Path, monkeypatch: 
                 text.append(str(error))
     assert text
     assert not any("\n" in sentence for sentence in text)
-    known = {*fields, "plan", "traces", "worker"}  # names of earlier statements are separate
+    # Functions that several figures share name their own arguments.
+    known = {*fields, "plan", "traces", "worker"}
     for sentence in text:
         assert sentence.split()[0].partition("[")[0].rstrip(":") in known
 

@@ -25,7 +25,7 @@ ratios = st.lists(
 
 
 def made(changes: dict[int, float] | None = None) -> Sweep:
-    """Make a sweep with the paper's ratios at every unit. `changes`: unit -> factor on CADA's costs."""
+    """Make a sweep with the paper's ratios at every unit. `changes`: index of a unit -> factor on CADA's costs."""
     found = {}
     for label in SWEPT:
         paper = PUBLISHED[label.split(",")[0]] if label != "D-Adam" else PUBLISHED["CADA"]
@@ -45,7 +45,7 @@ def numbers(sweep: Sweep) -> object:
 def test_the_verdict_follows_from_the_whole_sweep() -> None:
     """With the published ratios at every unit, the verdict is agreement.
 
-    With one unit far off, it is not, for any unit.
+    If the ratios at any single unit are far off, the verdict is a difference.
     """
     assert numbers(made()).kind == "agrees"  # type: ignore[attr-defined]
     for place in range(len(UNITS)):
@@ -104,7 +104,10 @@ def test_cada_sweep_claims_have_no_slack() -> None:
 
 @pytest.mark.parametrize("label", [STATED, MEANT])
 def test_the_limit_without_laziness(label: str) -> None:
-    """The means are computed by inclusion and exclusion: the maximum over groups of exponential minima."""
+    """A round of D-Adam lasts until the slowest worker, and one of a grouped scheme until the slowest group.
+
+    A group takes the time of its fastest member. Mean times are computed by inclusion and exclusion.
+    """
 
     def longest(rates: list[Fraction]) -> Fraction:
         """Return the mean of the maximum of independent exponential times."""

@@ -31,7 +31,7 @@ from workbench.core.running import start as runner
 
 @pytest.mark.parametrize("name", ["fig8", "fig9b", "fig12"])
 def test_small_preset_keeps_the_times(name: str) -> None:
-    """It has fewer samples and features, and the same seconds per round, except for the rounding of slices."""
+    """A small preset has fewer samples and features, but the same round times, except for the rounding of slices."""
     for little, full in zip(small(presets[name]), presets[name], strict=True):
         assert little.shape()[0] * 6 <= full.shape()[0]
         assert little.shape()[1] * 8 <= full.shape()[1]
@@ -101,7 +101,7 @@ def test_measure_is_at_least_the_simulated_time() -> None:
 
 
 def test_columns_of_what_was_measured() -> None:
-    """With simulated runs in place of real ones: times are scaled back, and ratios are of both runs."""
+    """Simulated runs take the place of real ones. Times are scaled back, and each ratio compares runs of one kind."""
     slow, fast = (
         wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=20, delays={"kind": "constant", "shift": shift}))
         for shift in (2e-3, 1e-3)
@@ -116,7 +116,7 @@ def test_columns_of_what_was_measured() -> None:
 
 
 def test_the_note_says_what_was_scaled_and_how_late_cr_was() -> None:
-    """With simulated runs, twice as slow, in place of real ones."""
+    """Simulated runs that take twice as long take the place of real ones."""
     few, divided = scaled(presets["fig8"], Setting(quick=True))
     simulated = {"CR": wb.run(few["CR"], events=False)}
     late = {"CR": wb.run(faster(few["CR"], 0.5), events=False)}
@@ -147,7 +147,7 @@ def test_per_round_leaves_out_the_warm_up() -> None:
 
 @pytest.fixture(scope="module")
 def first(found_before: Path) -> dict[str, book.Result]:
-    """Return the entry of figure 9a in the quick form, with the fit that it uses."""
+    """Return the results of figure 9a and of the entries that it uses, such as the fit, in the quick form."""
     found = find("fig9a", Setting(quick=True, measure=False), found_before)
     assert all(each.result for each in found), [each.error for each in found]
     return {each.entry.name: each.result for each in found if each.result}
@@ -175,7 +175,7 @@ def test_codedreduce_figure_9a(first: dict[str, book.Result]) -> None:
 
 
 def test_codedreduce_fit_explains_156_workers(first: dict[str, book.Result]) -> None:
-    """The fit is within a third for every scheme of figure 9, fitted or not. The paper's own model is not."""
+    """The fit is within a third of the published times of UMW, GC and RAR, fitted or not. The paper's model is not."""
     lines = {line.what: line for line in first["ec2"].lines}
     for name, how in (("fig9a", "fitted"), ("fig9b", "tested"), ("fig9c", "fitted")):
         for scheme in ("UMW", "GC", "RAR"):

@@ -54,7 +54,7 @@ def test_crowding_slows_a_port_by_its_senders() -> None:
 
 
 def test_what_was_fitted_is_what_the_fit_takes() -> None:
-    """Each fitted number has a residual. No other number is fitted, and none that contains rounds."""
+    """Each fitted number has a residual. Numbers of SGD are not fitted, since they contain numbers of rounds."""
     assert len(residuals(FITTED_ON, SOME, 5)) == len(FITTED) == 12
     for name in presets:
         for scheme in presets[name].published:

@@ -76,7 +76,7 @@ def test_one_reports_a_failing_entry_and_keeps_nothing(tmp_path: Path, quick: Se
 
 @pytest.mark.slow
 def test_find_passes_facts_to_the_next_entry(tmp_path: Path, quick: Setting) -> None:
-    """`gcada-numbers` uses the costs of `gcada-fig2`, stored or not."""
+    """`gcada-numbers` uses facts of `gcada-sweep` and `gcada-fig2`, whether these are stored or computed."""
     first = {each.entry.name: each for each in find("gcada-numbers", quick, tmp_path)}
     assert list(first) == ["gcada-sweep", "gcada-fig2", "gcada-numbers"]
     again = {each.entry.name: each for each in find("gcada-numbers", quick, tmp_path)}

@@ -261,7 +261,7 @@ def test_cegc_example_code_on_real_processes() -> None:
 
 @sampled_test("paper 3 and 6", 2, 3, 2)
 def test_sequential_codes_win_in_short_spells_only(quick: Setting) -> None:
-    """These are the two comparisons in the entry's claims. The test below makes the whole entry."""
+    """Compute the two comparisons of the entry. The slow test below computes the whole entry."""
     short, long = (sequential.race(spell, quick) for spell in (sequential.SHORT, sequential.LONG))
     assert sequential._claim(short).holds
     by_line = {label: sequential.over_uncoded(found) for label, found in (("short", short), ("long", long))}

@@ -80,7 +80,7 @@ def reached_by_keyboard(me: User, page: Page) -> None:
 
 
 def fits_into_pages(page: Page, picture: Callable[[str], Path]) -> None:
-    """Check that the explorer fits_into_pages into narrow and wide pages."""
+    """Check that the explorer fits into narrow and wide pages."""
     for width, height in ((1280, 800), (1920, 1000)):
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(FITS)

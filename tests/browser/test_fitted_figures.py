@@ -33,7 +33,7 @@ DRAW = """async ({data, layout}) => {
   plot.className = 'drawn';
   await Plotly.newPlot(plot, data, layout, {responsive: true, displaylogo: false});
   await workbenchFit.keep(plot); }"""
-# Labels inside of nodes, bars and cells, and along a curve, lie on what they name.
+# Labels inside nodes, bars and cells, and along a curve, may cover the shape that they name.
 FAULTS = r"""() => {
   const plot = document.querySelector('.drawn'), all = plot.getBoundingClientRect(), found = [], boxes = [];
   const beyond = (box) => box.left < all.left - 1 || box.right > all.right + 1 || box.top < all.top - 1 ||

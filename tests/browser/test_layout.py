@@ -114,7 +114,7 @@ def test_layout_in_jupyterlab_beside_the_file_browser(
 def test_banner_of_a_kernel_that_was_shut_down(
     dark: bool, page: Page, server: Server, write: object, screens: Path, alone: None
 ) -> None:
-    """It is shown without a click, figures keep their theme, and its button brings the explorer back."""
+    """The banner is shown without a click, and its button brings the explorer back. Figures keep their theme."""
     assert callable(write)
     lab = Lab(page, server, write("import workbench as wb\nexplorer = wb.explore('fig8')\nexplorer"))
     me, banner, bad = User(page), page.locator(".wb-tools .wb-banner"), list[str]()

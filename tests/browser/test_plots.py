@@ -27,7 +27,7 @@ def test_plot_with_another_name_is_updated_and_saved_under_it(
 ) -> None:
     """The plot is updated in place, since a new figure takes several times as long.
 
-    A mark on its elements shows that.
+    A mark on an element of the plot is still there after the update.
     """
     lab = Lab(page, server, write(FIRST, 'show("one")', 'show("two")'))
     lab.run_all()

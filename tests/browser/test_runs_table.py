@@ -71,12 +71,12 @@ def test_runs_table_filters_selects_and_plots(
     lab.save()
     page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
 
-    # the file as somebody opens it who has not its kernel
+    # open a copy of the file, for which no kernel has run
     shutil.copy(root / lab.notebook, root / "sent.ipynb")
     outputs = nbformat.read(root / "sent.ipynb", as_version=4).cells[0].outputs
     texts = [each.data["text/html"] for each in outputs if "text/html" in each.get("data", {})]
     assert "UMW" in texts[0]  # for sites and editors without widgets
-    page.goto("about:blank")  # their page has not seen a widget, whose style would hide the pictures
+    page.goto("about:blank")  # start from a page without widgets, whose style would hide the pictures
     Lab(page, server, "sent.ipynb")
     for text in ("curves", "forecast of round times"):
         image = page.get_by_alt_text(text)
@@ -102,7 +102,8 @@ def test_runs_table_sorts_filters_groups_and_chooses_columns(
         trace.save(root / "ranges" / f"{i}")
     times = sorted(float(f"{trace.columns['time'][-1]:.4g}") for trace in found)
     shutil.copytree(root / "ranges" / "0", root / "ranges" / "half")
-    (root / "ranges" / "half" / "run.json").unlink()  # has no number: sorted behind the others, in no range
+    # without run.json, this row has no time: it is sorted behind the others, and no range contains it
+    (root / "ranges" / "half" / "run.json").unlink()
     lab = Lab(page, server, write("import workbench as wb\nwb.RunsTable('ranges')"))
     lab.run_all()
     page.wait_for_function(COUNT, arg=10)
@@ -113,18 +114,18 @@ def test_runs_table_sorts_filters_groups_and_chooses_columns(
     def column(name: str) -> list[float]:
         return [float(text.replace("–", "nan").replace("\u2009", "")) for text in page.evaluate(COLUMN, name)]
 
-    # all of them, then sorted by a click on a column's heading, both ways
+    # show all rows, then sort them by clicks on a column's heading, in both orders
     press("Show more")
     page.wait_for_function(COUNT, arg=11)
     press("Time, s")
     assert column("time")[:10] == times[::-1]
-    assert column("time")[10] != column("time")[10]  # the missing one
+    assert column("time")[10] != column("time")[10]  # NaN: the missing time
     press("Time, s ↓")
     assert column("time")[:10] == times
     assert "NaN" not in page.locator(".wb-grid").inner_text()
     assert page.locator("th[aria-sort=ascending]").get_attribute("title") == "time"
 
-    # between two numbers, of two columns
+    # filter by a range of times, and by a second column
     for name, op, value in (
         ("time", "at least", times[2]),
         ("time", "at most", times[7]),
@@ -142,7 +143,7 @@ def test_runs_table_sorts_filters_groups_and_chooses_columns(
     assert nameless(page, ".wb-pane") == []
     picture("runs-filters")
 
-    # what was asked stays when a run comes, when columns change, and when the page is loaded again
+    # filters and selection stay when a run is added, when columns change, and when the page is loaded again
     found[0].save(root / "ranges" / "new")
     press("Refresh")
     expect(page.locator(".wb-runs .wb-bar [role=status]")).to_contain_text("from 12 in all")
@@ -172,7 +173,7 @@ def test_runs_table_sorts_filters_groups_and_chooses_columns(
         press(f"remove the filter {name}")
     page.wait_for_function(COUNT, arg=12)
 
-    # a target adds a column whose heading has it
+    # a target adds a column, whose heading has the target
     press("Clear")
     page.get_by_label("Target", exact=True).fill("0.69")
     page.get_by_label("Target", exact=True).press("Enter")

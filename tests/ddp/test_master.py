@@ -15,7 +15,10 @@ from workbench.mpi.launch.processes import awaited
 
 
 def late(rank: Rank, others: list[Rank], first: int, waits: int) -> None:
-    """Let a rank miss two exchanges, and take a state after that many more. `first`: number of the first exchange."""
+    """Let a rank miss two exchanges, and copy a state after `waits` more exchanges.
+
+    `first`: number of the first missed exchange.
+    """
     for event in (first, first + 1):
         exchange(others, event)
     rank.answer(first, 99.0)
@@ -128,7 +131,7 @@ def test_dead_rank_is_a_straggler_and_too_many_end_the_job() -> None:
 
 
 def test_death_while_a_late_rank_waits_lets_that_rank_take_part() -> None:
-    """Ranks 0 and 1 wait for a third answer, that of rank 3, which must get a state before this commit."""
+    """After the death of rank 2, ranks 0 and 1 need the answer of rank 3, which must first get a state."""
     master, ranks = started("GC", 4, stragglers=1)
     exchange(ranks, 1)
     for event in (2, 3):

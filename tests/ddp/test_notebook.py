@@ -1,4 +1,4 @@
-"""The notebook that starts a script with a code: its curve, and the rank that it names."""
+"""The notebook that starts a script with a code: the curve of losses, and the slow rank that is named."""
 
 from __future__ import annotations
 

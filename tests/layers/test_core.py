@@ -1,6 +1,6 @@
 """Core and analysis without the dependencies of the other layers.
 
-`.ci/run` runs this in an environment with the dependencies of `pip install straggler-workbench[check]` only.
+`.ci/run` runs these tests in an environment with only the dependencies of straggler-workbench[check].
 """
 
 from __future__ import annotations

@@ -124,7 +124,10 @@ def test_contest_codes_are_those_with_redundancy() -> None:
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_contest_exercise_answer_is_correct(tmp_path: Path, level: int) -> None:
-    """Of twelve recorded workers, `level` are slow. Both round times are computed by a forecast."""
+    """Of twelve recorded workers, `level` are slow. The forecast for UMW equals the round time of a code.
+
+    At the answer of the exercise, both are equally fast.
+    """
     knobs = coding_or_not.CodingOrNot(level=level)
     table = tmp_path / "times.csv"
     slow = coding_or_not.even(knobs)
@@ -139,6 +142,7 @@ def test_contest_exercise_answer_is_correct(tmp_path: Path, level: int) -> None:
         "delays": {"kind": "replay", "path": str(table), "samples": 1.0},
     }
     waits = wb.forecast(wb.Experiment(scheme="UMW", **common)).mean
-    coded = (level + 1) + (WORKERS - level) * knobs.message  # slow workers, with as many shares, come later
+    # slow workers compute as many shares, and answer later
+    coded = (level + 1) + (WORKERS - level) * knobs.message
     assert waits == pytest.approx(coded)
     assert waits == pytest.approx(slow + level * knobs.message)

@@ -18,13 +18,13 @@ ALL = [pytest.param(name, i, id=f"{name}-{i + 1}") for name in SCRIPTS for i in 
 
 
 def written(exercise: Exercise[Any], answer: float) -> list[str]:
-    """Yield spellings of a correct answer."""
+    """Return spellings of a correct answer."""
     plain = f"{answer:.0f}" if exercise.whole else f"{answer:.6g}"
     return [plain, f" {plain} ", plain.replace(".", ","), f"{plain} {exercise.unit}".strip()]
 
 
 def wrong_answers(exercise: Exercise[Any], answer: float) -> list[float]:
-    """Yield wrong numbers, near the answer and far from it."""
+    """Return wrong numbers, near the answer and far from it."""
     if exercise.whole:
         return [answer + 1, answer - 1, 10 * answer + 3]
     off = max(3 * exercise.tolerance * abs(answer), 3 * exercise.absolute)

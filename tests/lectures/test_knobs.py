@@ -44,7 +44,7 @@ def test_desk_panels_follow_typed_values() -> None:
     assert desk.knobs == Pair(some=4)
     assert second.values["some"] == "4"
     types(second, pace="2.5")
-    assert notified == [4]  # notified of its own sliders only
+    assert notified == [4]  # notified only of its own sliders
     types(first, most="3")  # changes the other slider as well
     assert desk.knobs == Pair(most=3, some=3, pace=2.5)
     assert (first.values, second.values["some"]) == ({"most": "3", "some": "3"}, "3")

@@ -39,7 +39,8 @@ def _command(process: psutil.Process) -> list[str]:
 class Disturber:
     """Thread that kills and pauses processes at random moments, while its block runs.
 
-    `processes`: returns those that exist. `times`: max number of disturbances. `done`: what was done so far.
+    `processes`: function that returns the existing ones. `times`: max number of disturbances. `done`: disturbances so
+    far, as text.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Disturber:
 
 
 def files_of(folder: Path) -> dict[str, Any]:
-    """Return what every file of a sweep's runs has, by its path, without times, hosts and the sweep's own folder."""
+    """Return the content of every file of a sweep's runs, by path, without times, hosts and the sweep's folder."""
     return {
         str(path.relative_to(folder)): _content(path, folder)
         for run in sorted(path for path in folder.iterdir() if (path / STATUS).is_file())

@@ -109,7 +109,7 @@ def begun(e: wb.Experiment, **options: Any) -> tuple[RealRun, list[int]]:
 
 
 def victims(e: wb.Experiment, rng: random.Random, more: int = 0) -> list[int]:
-    """Draw up to s children of every parent. `more`: s + more children of one parent."""
+    """Draw 1 to s children of every parent that is not drawn itself. With `more`: s + `more` children of one parent."""
     s = int(e.scheme_args["stragglers"])
     parents = [rank for rank, children in enumerate(e.plan.children) if children]
     if more:
@@ -186,7 +186,7 @@ def stops(count: int, rng: random.Random) -> Tally:
 
 
 def damage(count: int, rng: random.Random) -> Tally:
-    """Damage messages. They are refused, counted, and attributed to the correct rank."""
+    """Damage messages of one worker. They are refused, counted, and attributed to this worker."""
     tally = Tally("damaged messages")
     number = 0
     while tally.cases < count:
@@ -291,7 +291,7 @@ def full_disks(count: int, rng: random.Random) -> Tally:
 
 @contextmanager
 def small_disk(kilobytes: int) -> Iterator[Path | None]:
-    """Mount a file system with the given space beyond that for the start of a run.
+    """Mount a file system with `kilobytes` more than the start of a run needs.
 
     Yields None if mounting is forbidden.
     """
@@ -326,7 +326,7 @@ def starts(count: int, rng: random.Random) -> Tally:
 
 @contextmanager
 def patched(target: Any, name: str, value: Any) -> Iterator[None]:
-    """Set an attribute for a while."""
+    """Set an attribute within a block."""
     before = getattr(target, name)
     setattr(target, name, value)
     try:

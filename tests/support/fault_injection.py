@@ -90,13 +90,13 @@ class FaultyTransport(Transport):
 
 
 class CrashingRecorder(RunRecorder):
-    """Recorder of the master that is killed in the middle of a checkpoint."""
+    """Recorder that kills the master in the middle of a checkpoint."""
 
     number: int  # number of the checkpoint, from 1
-    share: float  # share of its bytes that is written
+    share: float  # share of the checkpoint's bytes that is written
 
     def checkpoint(self, model: Array, state: State) -> None:
-        """Write, or die while writing."""
+        """Write a checkpoint, or kill this process while writing it."""
         self.number -= 1
         if self.number:
             super().checkpoint(model, state)

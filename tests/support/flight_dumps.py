@@ -15,7 +15,7 @@ DEFAULT = "0", "default_pg"
 def operation(
     number: int, name: str = "nccl:all_reduce", group: tuple[str, str] = DEFAULT, **more: Any
 ) -> Fields:
-    """One entry: a collective operation that has not ended. `ended=True`: it has."""
+    """Return an entry of a dump: a collective operation that has not ended, or has, with `ended=True`."""
     ended = more.pop("ended", False)
     pair = name.startswith(("nccl:send", "nccl:recv"))
     return {
@@ -46,7 +46,7 @@ def dump(
     groups: Mapping[tuple[str, str], Sequence[int]],
     status: Mapping[str, tuple[int, int]] | None = None,
 ) -> Fields:
-    """Fields of one rank's dump. `status`: last entered and last ended operation by the id of a group."""
+    """Return the dump of one rank. `status`: id of a group -> its last entered and last ended operation."""
     config = {
         name: {"name": name, "desc": text, "ranks": str(list(ranks))}
         for (name, text), ranks in groups.items()
@@ -80,7 +80,7 @@ def write(folder: Path, dumps: Mapping[int, Fields], as_json: bool = False) -> P
 
 
 def four(folder: Path, as_json: bool = False) -> Path:
-    """Four ranks, of which rank 2 had not entered the third all-reduce."""
+    """Write the dumps of four ranks, of which rank 2 had not entered the third all-reduce."""
     ranks = {DEFAULT: range(4)}
     before = [operation(1, ended=True), operation(2, ended=True)]
     dumps = {r: dump([*before, operation(3)], ranks, {"0": (3, 2)}) for r in (0, 1, 3)}

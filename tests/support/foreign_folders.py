@@ -67,7 +67,7 @@ INSTALLED = (
 )  # fmt: skip
 BARE = ("command", "main", "exit", "quit", "print", "breakpoint", "__import__", "Half", "evil", "crash")
 EXPONENTIAL = {"kind": "exponential", "mean": 1.0}
-# Fields that hold a foreign kind, by place: `kind` is where it is put.
+# Place -> function that returns the fields with a foreign kind at this place.
 KINDS: dict[str, Callable[[str], dict[str, Any]]] = {
     "delays.kind": lambda kind: {"delays": {"kind": kind}},
     "delays.before.kind": lambda kind: {
@@ -247,7 +247,7 @@ def clusters() -> list[Any]:
 
 
 def swept(root: Path, spec: dict[str, Any], cluster: str) -> Path:
-    """Make the folder of a sweep with a run that failed before it had a folder, and a finished one.
+    """Make the folder of a sweep with a failed run, a finished one, and one that is marked as running.
 
     The plan always names code, since a plan without code would be resumed.
     """
@@ -386,7 +386,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], str, Any]:
 
 
 def written(root: Path, spec: dict[str, Any], cluster: str, held: Any) -> Path:
-    """Write all crafted folders below a root, and return a profile with a foreign law."""
+    """Write all crafted folders below a root, and return a profile with a foreign delay model."""
     shutil.rmtree(root, ignore_errors=True)
     finished(root, spec)
     real(root, "way", {**SMALL, "problem_args": DATA}, held, ended=False)

@@ -29,7 +29,7 @@ from workbench.mpi.running.real import start_real
 
 WORKERS, ROUNDS = 4, 30
 PLACES = ["head", "left", "left", "right", "right"]  # names of the ranks' hosts
-TURN = 0.1  # s for which a host keeps its core where they are exchanged
+TURN = 0.1  # s for which a host keeps its core, if hosts exchange cores
 PROBES, PROBED = 9, 100_000  # number of loops, and iterations of each
 BUSY = "import os, time\nwhile os.getppid() == {parent}:\n    sum(range(10000))"
 
@@ -143,7 +143,7 @@ def played(one: Case, folder: Path, exchange: bool) -> wb.Trace:
 
 
 def probe() -> list[float]:
-    """Return the median time of the same loop on each of the first two cores, in thread time, s."""
+    """Return the median time of the same loop on each of the first two cores, s of this thread's processor time."""
     cores, found = sorted(os.sched_getaffinity(0)), []
     for core in cores[:2]:
         os.sched_setaffinity(0, {core})  # pins this thread

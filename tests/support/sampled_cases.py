@@ -30,7 +30,10 @@ def sampled_indices(name: str, of: int, count: int, seed: int | None = None) -> 
 
 
 def sampled_cases(name: str, count: int, cases: Iterable[Any]) -> list[Any]:
-    """Return cases for `pytest.mark.parametrize`. All but `count` are marked slow. A tuple is several arguments."""
+    """Return cases for `pytest.mark.parametrize`. All but `count` are marked slow.
+
+    A tuple is a case of several arguments.
+    """
     found = list(cases)
     now = sampled_indices(name, len(found), count)
     return [case if i in now else _slow(case) for i, case in enumerate(found)]

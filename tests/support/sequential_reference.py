@@ -18,7 +18,10 @@ def late_ones(times: Sequence[float], mu: float) -> set[int]:
 
 
 def conforms(seen: Seen, late: set[int], burst: int, window: int, most: int) -> bool:
-    """Return whether at most `most` workers straggle in `window` rounds, and none again after `burst` rounds."""
+    """Return whether the workers in `late`, after the rounds in `seen`, keep to the model of bursts.
+
+    In `window` rounds, at most `most` workers straggle. The rounds in which one worker straggles span at most `burst`.
+    """
     r = len(seen)
     lately = set(late)
     for k in range(max(0, r - window + 1), r):

@@ -55,7 +55,7 @@ CASES: dict[str, st.SearchStrategy[Case]] = {"UMW": umw(), "RAR": rar(), "SGD": 
 for _file in iter_modules(schemes.__path__):  # one file per family of schemes
     CASES.update(import_module(f"{schemes.__name__}.{_file.name}").CASES)
 
-# Two values, so that most workers have equal times.
+# The recording has only two different times, so that most workers have equal times.
 TIED_STEP_TIMES = Path(__file__).with_name("tied_step_times.csv")
 LEVEL = st.one_of(  # delay models with few values, so that several answers arrive at the same time
     st.builds(lambda shift: {"kind": "constant", "shift": shift}, st.sampled_from([0.0, 5e-5, 0.01])),

@@ -17,7 +17,7 @@ from workbench.core.trace.layout import LOG, TRACE
 
 QUICK = {"scheme": "UMW", "workers": 4, "rounds": 5, "problem_args": {"samples": 40, "features": 3}}
 DEATHS = [{"worker": 1, "round": 1}, {"worker": 2, "round": 1}]
-SLOW_ROUNDS = 1500  # take about a second
+SLOW_ROUNDS = 1500  # these rounds take about a second
 # Restores the handling of Ctrl-C, which processes in the background of a script ignore.
 MAIN = (
     "import signal; signal.signal(2, signal.default_int_handler); from workbench.cli.main import main; main()"

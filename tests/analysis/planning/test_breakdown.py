@@ -16,7 +16,7 @@ FACTORS = ["stragglers", "latency", "transfers"]
 
 @given(st.lists(st.floats(0.0, 1e6), min_size=8, max_size=8))
 def test_parts_are_not_negative_and_sum_to_the_round(times: list[float]) -> None:
-    """This holds for any times of the subsets, even if stragglers make a round shorter."""
+    """Draw any time for each subset of the causes, even a shorter one with stragglers than without."""
 
     def seconds(on: frozenset[str]) -> float:
         return times[sum(2**k for k, name in enumerate(FACTORS) if name in on)]

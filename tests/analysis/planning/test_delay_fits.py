@@ -146,9 +146,9 @@ def test_redrawn_share_of_slow_workers_has_a_binomial_spread() -> None:
 
 
 def test_redrawn_markov_chances_are_within_the_measured_interval() -> None:
-    """Spells last through one measurement, and differ in the next one.
+    """Draw 40 independent measurements of 20 rounds, so that no spell continues into the next measurement.
 
-    Their parameters are resampled within their sampling error.
+    `redrawn` resamples p_slow and p_recover within their sampling errors.
     """
     truth, ends = Markov(shift=1.0, p_slow=0.02, p_recover=0.1), range(20, 800, 20)
     times = np.concatenate([drawn(truth, 20, 12, seed) for seed in range(40)])

@@ -117,7 +117,10 @@ def test_fit_recovers_fritchmans_slow_states(states: int, seed: int) -> None:
 @rotated
 @pytest.mark.parametrize("states", [2, 3, 4])
 def test_spells_of_even_length_are_judged_fritchmans(states: int) -> None:
-    """Their distance and correlations are about those of a Markov chain with spells of one mean length."""
+    """Spells of even length are fitted as Fritchman's model, and spells of a Markov chain as a Markov model.
+
+    Both models have about the same distances to the times, and about the same correlations.
+    """
     truth = Fritchman(p_slow=0.1, p_next=0.7, slow_states=states, factor=5.0, shift=1.0)
     first = [fitted_models(drawn(truth, 80, 12, seed))[0].delays.kind for seed in range(5)]
     assert first.count("fritchman") >= 4

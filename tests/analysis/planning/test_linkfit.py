@@ -111,7 +111,7 @@ def test_fit_work_recovers_the_cost(
 
 @pytest.mark.parametrize("truth", [Work(fixed=1e-3), Work(per_sample=2e-5), Work(per_cell=2e-8)], ids=repr)
 def test_fit_work_takes_no_noise_for_a_slope(truth: Work) -> None:
-    """Measured times with errors of 5 % are not fitted as a slope. The errors of fitted times are smaller."""
+    """Errors of 5 % in the measured times are not fitted as a slope. The fitted times have smaller errors."""
     loads = [(s, p) for p in (64.0, 1024.0, 4096.0) for s in (64.0, 256.0)]
     right = np.array([truth.seconds(s, p) for s, p in loads])
     off = []

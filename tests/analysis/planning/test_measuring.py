@@ -167,14 +167,14 @@ def test_profile_resampled_has_a_spread_around_the_fit(known: ClusterProfile) ->
     delay_model = known.fitted.delay_models[0]
     assert isinstance(delay_model, ShiftedExponential)
     assert len(set(rates)) == len(known.resampled) == 6
-    # six standard errors may all have the same sign
+    # the errors of all six resampled rates may have the same sign
     assert abs(np.mean(rates) - delay_model.rate) < 3 * np.std(rates, ddof=1)
 
 
 def test_profile_resampled_share_of_slow_workers_is_uncertain() -> None:
-    """A measurement shows which of its workers are slow.
+    """A measurement shows which of the measured workers are slow.
 
-    The share among other workers is known only from their number.
+    The share of slow workers on other machines is estimated from these 20 workers, so it has a sampling error.
     """
     delays = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9, "active_straggles": 0.0}
     found = simulated(truth(workers=20, delays=delays, seed=1), rounds=30, resamples=40)
@@ -227,7 +227,7 @@ def test_profile_save_and_load_accept_file_names(known: ClusterProfile, tmp_path
 
 
 def test_profile_replays_times_that_fit_no_law(known: ClusterProfile) -> None:
-    """For any recording, UMW has the recorded round times, since all workers start at one recorded round."""
+    """For any recording, UMW has the recorded round times, since all workers start at the same recorded round."""
     worse = known.fitted.replace(delay_models=(None,) * len(known.recorded))
     e = grid(12, None, 40)[3].replace(rounds=40)
     replayed = wb.forecast(known.experiment(e, worse), 40)
@@ -345,7 +345,7 @@ def test_filled_finds_the_unshared_times_of_tasks(share: float, counted: float, 
 
 @pytest.mark.parametrize("patient", [0.0, 1.0])
 def test_fit_all_counts_messages_as_work_on_full_cores(patient: float) -> None:
-    """Two cores do one task after another. The master receives answers as they come, or after all tasks."""
+    """Twelve workers share two cores. The master receives answers as they come, or after all tasks."""
     tasks = np.random.default_rng(0).uniform(0.9e-3, 1.1e-3, (60, 12))
     done = np.cumsum(tasks.reshape(60, 6, 2), axis=1).reshape(60, 12)
     end = done + 1e-4 + patient * (done.max(axis=1, keepdims=True) - done) * np.linspace(0.8, 1.0, 12)
@@ -363,7 +363,7 @@ def test_fit_all_counts_messages_as_work_on_full_cores(patient: float) -> None:
 
 
 def test_on_one_clock_corrects_clock_offsets() -> None:
-    """A worker's clock is an hour ahead, and each message takes 1 ms."""
+    """A worker's clock is an hour ahead. In each direction, the fastest message takes 1 ms."""
     rng = np.random.default_rng(0)
     left = np.arange(20.0)[:, None] + np.zeros((20, 2))
     came = left + 1e-3 + rng.exponential(1e-3, (20, 2))
@@ -398,7 +398,7 @@ def test_scaled_changes_only_the_times() -> None:
     ],
 )
 def test_grid_of_a_calibration_like_an_experiment(problem: str, args: dict[str, Any]) -> None:
-    """It has the same problem and model size, the uncoded load and larger ones, and no downloads."""
+    """The grid has synthetic data, the model size of `like` and another one, and one to four times its load."""
     like = wb.Experiment(scheme="UMW", workers=5, problem=problem, problem_args=args)
     found = grid(5, like, 8)
     sizes = {e.shape()[1] for e in found}
@@ -428,7 +428,7 @@ def test_profile_refuses_impossible_requests_before_starting(options: dict[str, 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_profile_measures_real_ranks(tmp_path: Path) -> None:
-    """On this machine, every time is measured, and the forecast of UMW equals the measured rounds."""
+    """Profile four ranks on this machine: every time is measured, and the profile can be saved and forecast with."""
     found = profile("local", workers=4, rounds=10, resamples=3)
     assert (found.workers, sum(host.ranks for host in found.hosts)) == (4, 4)
     assert found.one_clock

@@ -37,7 +37,7 @@ def cluster(delays: dict[str, Any], link: dict[str, Any]) -> wb.Experiment:
 
 
 def ratios(truth: wb.Experiment, profile: ClusterProfile) -> list[float]:
-    """Return forecasts by a profile over those on the cluster itself, one for each scheme."""
+    """Return for each scheme the forecast by the profile, divided by the forecast for the cluster itself."""
     every = [truth.replace(scheme=name, scheme_args=args) for name, args in SCHEMES]
     return [profile.forecast(e, 200).mean / wb.forecast(e, 200).mean for e in every]
 
@@ -45,7 +45,7 @@ def ratios(truth: wb.Experiment, profile: ClusterProfile) -> list[float]:
 @rotated
 @pytest.mark.parametrize(("name", "off"), [("download_delays", 0.05), ("delays", 0.25)])
 def test_profiles_contain_the_delays_of_messages(name: str, off: float) -> None:
-    """Answers wait for the port as well, so that their delays are known less exactly than those of models.
+    """Answers also wait for the port, so their delays are fitted less exactly than those of messages to workers.
 
     Without a delay model of answers, the forecast of UMW was half of the true time.
     """

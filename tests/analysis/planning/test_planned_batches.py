@@ -24,7 +24,7 @@ def test_plan_with_batches_lists_what_refuses_them() -> None:
 
 
 def test_plan_compares_mini_batches_to_the_target_of_full_gradients() -> None:
-    """Smaller batches need more rounds, to the same loss; runs under other seeds take about as long as expected."""
+    """Smaller batches need more rounds to the same loss. Runs with other seeds take about the predicted time."""
     options = {"problem": "logistic", "problem_args": {"data": "breast_cancer"}, "tolerance": 0.05}
     profile = measured(6, "straggle", 1e-4, 1e7)
     schemes = ["UMW", "SGD", "LCC"]
@@ -55,7 +55,7 @@ def test_plan_refuses_batches_that_do_not_fit() -> None:
 
 
 def test_plan_refuses_batches_larger_than_a_shard_of_the_simulated_samples() -> None:
-    """One of 16 samples fits a shard of the whole data, and not one of the samples that the effort allows."""
+    """A batch may fit a shard of the whole data, but not a shard of the fewer samples that the effort allows."""
     options = {"problem": "softmax", "problem_args": {"data": "digits"}, "effort": 3e9, "rounds": 40}
     advice = advise(measured(12, "straggle", 1e-4, 1e7), **options, schemes=["UMW", "D-SGD"])
     reasons = {each.name: each.reason for each in advice.refusals}

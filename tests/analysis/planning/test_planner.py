@@ -30,7 +30,7 @@ EXACT = [
 
 @pytest.mark.parametrize("count", [10, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "every"])
 def test_plan_predictions_equal_the_event_engine(count: int | None) -> None:
-    """Compare each choice with runs on other seeds, within the standard error."""
+    """Each predicted round time is within 12 % of the mean round time of the event engine, with another seed."""
     advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=EXACT)
     assert {c.scheme for c in advice.choices} >= {"UMW", "GC", "CR", "RAR", "CEGC", "UC-MMC", "GC-MMC"}
     chosen = (
@@ -57,7 +57,7 @@ def test_plan_predictions_equal_the_event_engine(count: int | None) -> None:
 def test_plan_winner_wins_on_the_true_cluster(
     shift: float, spread: float, latency: float, bandwidth: float, seed: int
 ) -> None:
-    """Run all candidates on the true cluster by the event engine. None is much faster than the winner."""
+    """Run all candidates on the true cluster by the event engine. None is more than a tenth faster than the winner."""
     rate = 1 / (shift * max(spread, 1e-6))
     truth: dict[str, Any] = {
         "delays": {"kind": "shifted_exponential", "shift": shift, "rate": rate},
@@ -236,7 +236,7 @@ def test_plan_keeps_its_time_limit_and_lists_what_was_not_tried() -> None:
 def test_plan_tries_more_near_the_best_of_a_scheme() -> None:
     """With 23 workers, the grid has only some numbers of stragglers.
 
-    The best number for seven slow workers is between them.
+    The best number, for seven slow workers, is between two numbers of the grid.
     """
     slow = tuple(range(1, 8))
     delays = {"kind": "heterogeneous", "slow_workers": slow, "slow_straggles": 1.0, "active_straggles": 0.0}
@@ -272,9 +272,9 @@ def test_plan_intervals_and_win_shares() -> None:
 
 @sampled_test("the planner", 1, 4, 2)
 def test_plan_reports_the_needed_size_of_a_measurement() -> None:
-    """Twelve workers are a small sample of the share of slow ones, and four times as many are enough.
+    """The share of slow workers is estimated badly from 12 workers, and well enough from 48.
 
-    The mean is over several measurements, since two choices may be equally good on one true cluster.
+    The regret is averaged over two measurements, since two choices may be equally good on one true cluster.
     """
     link = {"latency": 2e-4, "bandwidth": 4e6, "downloads": True}
 
@@ -283,7 +283,7 @@ def test_plan_reports_the_needed_size_of_a_measurement() -> None:
         advice = advise(simulated(e, 16, 12, seed), workers=12, schemes=["GC"], seed=seed, machines="new")
         assert (advice.runner_up is None) == ("measure about" not in str(advice))
         assert (advice.runner_up is None) == advice.headline.startswith("Quickest")
-        # A few times as many, and at most as far as neighbouring choices differ
+        # The advice is to measure a few times as many workers, limited by how far neighbouring choices differ.
         assert advice.runner_up is None or advice.runner_up.times < 62
         return advice.runner_up.behind if advice.runner_up else 0.0
 
@@ -340,7 +340,7 @@ def test_plan_treats_dsgd_of_whole_shards_as_exact() -> None:
 def test_plan_gives_every_scheme_a_step_and_an_optimiser() -> None:
     """SGD sums N - S of N answers, so its step is about N / (N - S) times the exact one.
 
-    CADA is defined with AMSGrad.
+    D-Adam has AMSGrad as its optimiser.
     """
     by_scheme = {c.scheme: c for c in learnt("UMW", "SGD", "D-SGD", "D-Adam").choices}
     assert not by_scheme["SGD"].exact
@@ -358,9 +358,9 @@ def test_plan_gives_every_scheme_a_step_and_an_optimiser() -> None:
 @sampled_test("the planner", 2, 4, 2)
 @pytest.mark.parametrize("scheme", ["DiLoCo", "LocalSGD"])
 def test_plan_compares_model_averages_at_their_own_tuned_step(scheme: str) -> None:
-    """Their commits are differences of models.
+    """Schemes that average models commit differences of models.
 
-    The fastest of several steps around that of plain averaging is chosen.
+    The planner chooses the fastest of several steps around that of plain averaging.
     """
     profile = measured(6, "straggle", 1e-3, 1e6)
     problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}}
@@ -430,7 +430,7 @@ def test_plan_lists_refused_candidates_with_the_reason() -> None:
 
 @pytest.mark.parametrize("effort", [1e9, 2e9])
 def test_plan_keeps_a_scheme_whose_first_candidate_misses_the_loss(effort: float) -> None:
-    """With little effort SGD is first tried with one answer, here always worker 1's; then with more of them."""
+    """With little effort, SGD first waits for one answer, here always that of worker 1, and then for more."""
     slow = {
         "slow_workers": tuple(range(2, 13)),
         "slow_straggles": 1.0,

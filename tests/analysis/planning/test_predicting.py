@@ -59,7 +59,7 @@ def candidate(all_: Resampling, scheme: str, args: dict[str, Any]) -> Candidate:
 
 @pytest.mark.parametrize("kind", ["shifted_exponential", "heterogeneous"])
 def test_predicted_rounds_and_seconds_equal_a_run(kind: str) -> None:
-    """For each seed, they are those of a run on that cluster until it reaches the target loss."""
+    """For each seed, rounds and seconds are those of a run on the resampled cluster until the target loss."""
     all_ = resampling(kind)
     c = all_.predicted(all_.learnt(candidate(all_, "SGD", {"stragglers": 1}), 4), 4)
     args = c.optimiser.model_dump(exclude_unset=True)
@@ -81,7 +81,7 @@ def test_predicted_rounds_vary_with_the_slow_workers() -> None:
 
 @pytest.mark.parametrize("count", [FAR_BEHIND_SEEDS, PREDICTION_SEEDS])
 def test_predicted_interval_holds_90_percent_of_fresh_clusters(count: int) -> None:
-    """Logarithms are normally distributed. Each of many intervals is compared with one more draw."""
+    """Logarithms of times are normally distributed. Each of 1000 intervals is compared with one more draw."""
     all_ = resampling("shifted_exponential")
     blank = candidate(all_, "UMW", {})
     rng = np.random.default_rng(0)
@@ -119,7 +119,7 @@ def test_recorded_rounds_are_those_of_the_scheme_on_the_recorded_times() -> None
 
 
 def test_misfit_contains_the_differences_between_blocks_of_the_record() -> None:
-    """Fresh rounds add nothing on average beyond their sampling error, and a record that drifts does."""
+    """The misfit of a record that drifts is larger than that of a steady one, which has only sampling error."""
     all_ = resampling("shifted_exponential")
     c, rng = candidate(all_, "SGD", {"stragglers": 2}), np.random.default_rng(1)
     steady = rng.lognormal(0.0, 0.3, (64, 6))
@@ -129,9 +129,9 @@ def test_misfit_contains_the_differences_between_blocks_of_the_record() -> None:
 
 
 def known(table: np.ndarray, seconds: np.ndarray | None = None) -> Candidate:
-    """Return a candidate with these first round times (rounds, clusters).
+    """Return a candidate whose first rounds took `table` seconds, shape (clusters, seeds).
 
-    `seconds`: of its runs, by default the same.
+    `seconds`: times of its predictions. Default: the first entries of `table`, column by column.
     """
     blank = vars(candidate(resampling("heterogeneous"), "UMW", {}))
     runs = table.ravel("F")[:PREDICTION_SEEDS] if seconds is None else seconds
@@ -186,8 +186,8 @@ def test_doubted_names_the_choice_with_least_regret() -> None:
 def coverage(kind: str, workers: int, fresh: int, choices: int, measured: int = 1) -> float:
     """Return the share of new runs on the true cluster that end within the interval of their choice.
 
-    It is averaged over measurements, since the intervals from one measurement share its error. The permanently slow
-    workers of the new runs are the measured ones. For `OTHERS` they are drawn again.
+    The share is averaged over measurements, since all intervals from one measurement have its error. The permanently
+    slow workers of the new runs are the measured ones. For `OTHERS` they are drawn again.
     """
     inside = []
     for number in range(1, measured + 1):

@@ -112,7 +112,7 @@ def test_trials_report_a_scheme_that_misses_the_target() -> None:
 
 
 def test_trials_count_the_rounds_of_the_runs() -> None:
-    """For each seed, it is the round in which a run with the chosen step reaches the target loss."""
+    """For each seed, the count is the number of rounds that a run with the chosen step needs to the target loss."""
     e = experiment("SGD", {"stragglers": 2})
     target = reference(e, 30, None, 0.05, MAX_NUMBERS)
     need = Trials(target, target.times).need(seeds(e))
@@ -126,7 +126,7 @@ def test_trials_count_the_rounds_of_the_runs() -> None:
 def test_trials_stretch_rounds_and_steps_for_commits_of_few_answers(
     scheme: str, args: dict[str, Any], share: float
 ) -> None:
-    """These schemes reach the loss with about as many answers."""
+    """ASGD and FedBuff commit fewer answers per round, and need about as many answers in all."""
     e = experiment(scheme, args)
     target = reference(e, 30, None, 0.05, MAX_NUMBERS)
     assert portion(e) == pytest.approx(share)
@@ -149,7 +149,10 @@ def test_trials_stretch_rounds_and_steps_for_commits_of_few_answers(
 def test_steps_that_are_given_up_would_have_taken_longer(
     scheme: str, args: dict[str, Any], changes: dict[str, Any]
 ) -> None:
-    """The chosen step is that of runs with every step to their ends, and later calls repeat its rounds."""
+    """The chosen step is the fastest of all steps whose runs are simulated to their ends.
+
+    Later calls with this step return the same rounds.
+    """
     e = experiment(scheme, args, **changes)
     target = reference(experiment(**changes), 30, None, 0.05, MAX_NUMBERS)
     assert target.times is not None

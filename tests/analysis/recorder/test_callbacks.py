@@ -82,7 +82,7 @@ def test_callback_records_training_with_transformers(tmp_path: Path) -> None:
     recorder = wb.record(tmp_path / "steps")
     Trainer(model=model, args=args, train_dataset=rows, callbacks=[recorder.transformers()]).train()
     steps = steps_in(tmp_path / "steps")
-    assert steps["tokens"].tolist() == [96.0] * 3  # of the step in which they are used
+    assert steps["tokens"].tolist() == [96.0] * 3  # tokens count in the step that uses them
     assert all((steps[phase] > 0).all() for phase in ("data", "forward", "backward", "optimiser"))
 
 

@@ -1,4 +1,4 @@
-"""Moments on the processor's clock, and on that of a device, which reaches them later."""
+"""Moments on the clock of the processor, and on that of a device, which reaches the same call later."""
 
 from __future__ import annotations
 

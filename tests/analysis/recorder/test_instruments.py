@@ -80,7 +80,7 @@ def test_instruments_see_collectives(way: str, timeline: Timeline, group: None) 
         distributed.all_gather_object([None], {"a": 1})
     found = phases(timeline)
     assert "exchange" in found
-    assert found[-2:] == ["other", "other"]  # what it returns to, and the end
+    assert found[-2:] == ["other", "other"]  # the phase after the exchange, and the end of the step
 
 
 def test_instruments_ignore_other_threads(timeline: Timeline) -> None:

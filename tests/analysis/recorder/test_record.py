@@ -158,7 +158,7 @@ def test_record_recognises_phases_of_a_training_loop(accumulate: int, tmp_path: 
     assert steps["tokens"].tolist() == [48 * accumulate] * 6
     assert steps["squares"].tolist() == [576 * accumulate] * 6
     train(torch, 2)
-    assert recorder.steps == 6  # closed
+    assert recorder.steps == 6  # the recorder is closed
 
 
 def test_record_phases_are_all_of_a_step(tmp_path: Path) -> None:

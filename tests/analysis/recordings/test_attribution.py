@@ -51,7 +51,10 @@ QUICK_CASES = [("autoregressive", (30, 4), 0.1), ("heavy tails", (30, 12), 0.05)
 def test_p_values_of_equal_workers_are_rarely_small(
     kind: str, size: tuple[int, int], part: float, count: int
 ) -> None:
-    """With autocorrelation over up to a tenth of the recording, at most 5 % of healthy recordings are below 1 %."""
+    """At most 5 % of healthy recordings have a p-value of at most 1 %.
+
+    Their autocorrelation lasts up to a tenth of the recording.
+    """
     wrong = 0
     for number in range(count):
         rng = np.random.default_rng([number, *size, int(100 * part), *kind.encode()])

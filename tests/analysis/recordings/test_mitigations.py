@@ -34,7 +34,7 @@ def experiment(scheme: str, delay_model: dict[str, Any], seed: int, **more: Any)
 @pytest.mark.parametrize("delay_model", LAWS, ids=lambda delay_model: delay_model["kind"])
 @pytest.mark.parametrize("link", [{}, {"bandwidth": 1e6, "latency": 1e-4}])
 def test_mitigation_saves_what_it_predicts(delay_model: dict[str, Any], link: dict[str, float]) -> None:
-    """With the same seed, the stragglers and the persistently slow workers are the same."""
+    """Both runs have the same seed, and so the same stragglers and persistently slow workers."""
     e = experiment("UMW", delay_model, 1, link=link)
     run = wb.run(e)
     found = [one for one in wb.diagnose(run).mitigations or () if not one.what.startswith("leaving")]
@@ -75,7 +75,10 @@ def test_mitigations_report_that_nothing_can_be_gained() -> None:
 
 
 def test_mitigations_rarely_predict_a_gain_by_chance() -> None:
-    """If nothing helps, the best of many mitigations seems to help on the steps by which it was chosen."""
+    """If nothing helps, the best of many mitigations still seems to help on the steps by which it was chosen.
+
+    It is therefore evaluated on other steps.
+    """
     promised = []
     for seed in range(20):
         rng = np.random.default_rng(seed)

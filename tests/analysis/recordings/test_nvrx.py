@@ -1,4 +1,4 @@
-"""Straggler reports of NVIDIA's resiliency extension: as its callback, its examples and JSON have them."""
+"""Straggler reports of NVIDIA's resiliency extension, in the forms of its callback, its examples and JSON."""
 
 from __future__ import annotations
 

@@ -152,13 +152,16 @@ def test_recorder_folder_names_a_slow_link(tmp_path: Path) -> None:
     slower = max(one.cost for one in both.culprits)
     assert both.slowdown == pytest.approx(
         1 / (1 - slower), rel=0.1
-    )  # only the slower one makes the exchange longer
+    )  # of the two links, only the slower one makes the exchange longer
     few = [each[:2] for each in links]
     assert not wb.diagnose(write(tmp_path / "few", job(), links=few)).culprits
 
 
 def test_recorder_folder_bounds_promises_by_the_processors(tmp_path: Path) -> None:
-    """Four ranks on one core: if the slow one worked like the others, the core would be busy for longer."""
+    """Four ranks share one core, whose 0.12 s of work limit how much shorter a step can become.
+
+    Without this limit, more would be promised for the case that the slow rank becomes as fast as the others.
+    """
     ranks = job(backward={2: 0.2})
     for rows in ranks:
         rows["processor"] = 0.03
@@ -177,14 +180,14 @@ def test_recorder_folder_of_the_newest_attempt_counts(tmp_path: Path) -> None:
 
 
 def test_recorder_folder_leaves_out_ranks_of_an_earlier_attempt(tmp_path: Path) -> None:
-    """Rank 3 ended before it wrote anything the first time, so its second attempt has the number of the first."""
+    """Rank 3 wrote nothing in the first attempt of the job, so its files of the second one have attempt 0."""
     ranks = job(backward={1: 0.2})
     for rows in ranks:
         rows["ended"] = 1e9 + np.arange(len(rows))
     write(tmp_path / "steps", ranks[:3])
     for rows in ranks:
         rows["ended"] += 1000
-    for rank, attempt in ((0, 1), (1, 1), (3, 0)):  # rank 2 is not there again
+    for rank, attempt in ((0, 1), (1, 1), (3, 0)):  # rank 2 does not start again
         write_steps(tmp_path / "steps", Place(rank, attempt, 0), ranks[rank], ABOUT)
     found = wb.traces.load(tmp_path / "steps")
     assert found.table().columns.tolist() == [0, 1, 3]

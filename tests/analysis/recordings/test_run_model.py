@@ -50,7 +50,7 @@ def test_rounds_of_measured_times_equal_the_run(
 ) -> None:
     """For cancelled work, only a lower bound of the time is known.
 
-    It affects no round, since the scheme did not wait for it.
+    Cancelled work affects no round, since the scheme did not wait for it.
     """
     trace = run(scheme, scheme_args=args, link=link, decode_rate=None if scheme == "RAR" else 1e7)
     again = Rounds.of(trace).lasting()
@@ -69,7 +69,10 @@ def test_rounds_without_a_cause_equal_a_run_without_it() -> None:
 @settings(max_examples=20, deadline=None)
 @given(arrays(float, (2, 4, 3), elements=st.floats(0.5, 2.0)))
 def test_rounds_computing_is_waiting_plus_processor_time(drawn: Array) -> None:
-    """With both causes removed from all workers, none is later than the median of both, and no time is lost."""
+    """The two factors of a computing time are multiplied.
+
+    Removing a cause from all workers limits its factor in each round to the median over the workers.
+    """
     waits, work = drawn
     found = split(waits * work, work)
     np.testing.assert_allclose(

@@ -17,7 +17,7 @@ WIDTHS = 15, 10, 10, 10, 12
 
 
 def rows(slow: int = 2, jobs: int = 12) -> list[list[str]]:
-    """Arrays of four tasks, each with its batch script; one task takes two minutes, the others one."""
+    """Return rows of arrays of four tasks, with their batch scripts. Task `slow` takes two minutes, the others one."""
     found = []
     for job in range(100, 100 + jobs):
         for task in range(4):
@@ -34,7 +34,7 @@ def parsable(path: Path, table: list[list[str]], end: str = "", names: str = NAM
 
 
 def aligned(path: Path, table: list[list[str]]) -> Path:
-    """Return columns as sacct prints them: right-aligned, and cut off at their width with a +."""
+    """Write a table as sacct prints it: columns are right-aligned, and cut off at their width with a +."""
 
     def line(fields: list[str]) -> str:
         cut = [

@@ -1,4 +1,4 @@
-"""Spells of lateness: the longest of one worker compared with the others', and their first and last steps."""
+"""Spells of lateness: the longest one of a worker, compared with those of the others; first and last steps."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def test_p_values_find_a_worker_of_four_slow_in_a_part_of_the_steps(
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=6, max_size=6))
 def test_likelihood_ratio_of_ranks_has_mean_at_most_one(values: list[int]) -> None:
-    """Its mean over all orders of six times, equal or not, is at most 1.
+    """The mean over all orders of six values, of which some may be equal, is at most 1.
 
-    If all steps and workers are alike, its inverse is therefore a p-value.
+    If all steps and workers are alike, the inverse of the ratio is therefore a p-value.
     """
     orders = np.array(list(permutations(values)), dtype=float).reshape(-1, 3, 2)
     found = [np.exp(_mean_likelihood(_likelihoods(_ranks(each)))) for each in orders]

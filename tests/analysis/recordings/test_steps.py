@@ -85,7 +85,7 @@ def test_load_of_json_lines(tmp_path: Path) -> None:
 
     file = one(tmp_path / "train.jsonl", line)
     with file.open("a") as out:
-        out.write('{"rank": 3, "global_st')  # being written
+        out.write('{"rank": 3, "global_st')  # a line that is being written
     named(file)
 
 

@@ -43,7 +43,7 @@ def summary(path: Path, rows: dict[str, Any], **more: Any) -> Path:
 
 
 def slow_input(folder: Path) -> Path:
-    """Rank 2 waits for its data, the others for it in their backward pass."""
+    """Write a summary: rank 2 waits for its data, and the others wait for rank 2 in their backward passes."""
     times: dict[str, float] = {"h2d_ms": 0.4, "forward_ms": 20, "optimizer_ms": 3, "residual_ms": 1}
     rows = {
         str(r): row(r, **times, input_wait_ms=180.9 if r == 2 else 0.7, backward_ms=40 if r == 2 else 220.2)

@@ -56,7 +56,7 @@ def test_even_work_is_none_if_work_explains_nothing(seed: int) -> None:
 
 
 def test_even_work_with_delays_is_that_without() -> None:
-    """Rare long delays do not decide how long a token takes."""
+    """Rare long delays hardly change the fitted time of a token."""
     tokens, rng = lengths(0), np.random.default_rng(3)
     times = (0.1 + RATE * tokens) * noise(0, tokens)
     delays = 3.0 * (rng.random(times.shape) < 0.05)

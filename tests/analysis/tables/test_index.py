@@ -1,4 +1,4 @@
-"""The index of runs is a cache: with, without, or with a damaged one, the table equals the folders."""
+"""The index of runs is a cache: whether it exists, is missing or is damaged, the table equals the folders."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_sweep_run_is_attached_stopped_and_resumed_from_elsewhere(begun: SweepRu
     shown = CliRunner().invoke(cli, ["attach", str(begun.folder), "--once"])
     assert "running: 2 of 4 runs done" in shown.output
     assert "QuorumLost: round 1" in shown.output
-    assert f"{table['mean'].iloc[0]:.5g}" in shown.output  # equal numbers
+    assert f"{table['mean'].iloc[0]:.5g}" in shown.output  # the printed mean is that of the table
     stopped = CliRunner().invoke(cli, ["stop", str(begun.folder)])
     assert "failed: 2 of 4 runs done, 1 failed, 1 interrupted" in stopped.output
     assert begun.wait(30)
@@ -169,7 +169,7 @@ def test_attach_after_a_kill_finds_the_finished_runs(begun: SweepRun) -> None:
 @sampled_test("a search", 0, 2)
 @pytest.mark.parametrize("tolerance", [0.8, pytest.param(0.3, marks=pytest.mark.slow)])
 def test_sweep_search_uses_earlier_results(tmp_path: Path, tolerance: float) -> None:
-    """The work of GC costs twice the samples of UMW. Its gain grows with the share of stragglers."""
+    """With one straggler, GC computes twice the samples of UMW. Its gain grows with the slowdown of the straggler."""
     slow = {"kind": "heterogeneous", "shift": 1e-4, "active_straggles": 0.0, "slow_straggles": 1.0}
     search = {
         "kind": "crossing",

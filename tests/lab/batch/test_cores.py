@@ -63,7 +63,7 @@ class Observer(threading.Thread):
         super().__init__(daemon=True)
         self.kernels, self.over = kernels, threading.Event()
         self.seen: list[dict[int, set[int]]] = []
-        self.earlier = {kernel.pid for kernel in kernels()}  # of other tests, whose ranks are kept warm
+        self.earlier = {kernel.pid for kernel in kernels()}  # kernels of other tests, whose ranks stay alive
 
     def run(self) -> None:
         while not self.over.wait(0.05):

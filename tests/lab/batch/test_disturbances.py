@@ -20,7 +20,7 @@ SHARDED = Sweep(base={**QUICK, "workers": 40, "rounds": 100}, seeds=400, noteboo
 
 
 def rounds_of(plan: Sweep, undisturbed: Path, folder: Path, times: int, kills: float) -> None:
-    """Repeat a sweep under disturbances until there were enough of them, and compare each with the undisturbed one."""
+    """Repeat a sweep until `times` disturbances were made in all. Compare each repetition with `undisturbed`."""
     done: list[str] = []
     for seed in count():
         with Disturber(engines, times - len(done), seed, kills) as disturber:
@@ -50,7 +50,7 @@ def undisturbed_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def soon_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count an engine as dead after some heartbeats, so that its run is done elsewhere while it is paused."""
+    """Count a paused engine as dead after a few missed heartbeats, so that another engine repeats its run."""
     monkeypatch.setattr(module, "MAX_MISSED_BEATS", DEAD_AFTER_BEATS)
 
 

@@ -77,7 +77,7 @@ def test_sweep_file_names_processes_and_resume_uses_them(undisturbed: Summary, t
 
 @pytest.fixture
 def killed() -> Iterator[list[int]]:
-    """Twice, kill a worker process of this process as soon as its run has begun."""
+    """Kill two worker processes of this process, each as soon as its run has begun."""
     found: list[int] = []
     over = threading.Event()
 
@@ -253,7 +253,7 @@ def test_copied_folder_is_resumed_on_another_machine(
     plan = PLAN.replace(notebooks=notebooks, executor={"kind": "processes", "engines": 2})
     sweep(plan, tmp_path / "s", only=PLAN.items()[1].name, progress=False)
     if notebooks:
-        (tmp_path / "s" / PLAN.items()[2].name).mkdir()  # remains of a run that was cut off
+        (tmp_path / "s" / PLAN.items()[2].name).mkdir()  # empty folder of an interrupted run
     (tmp_path / "home").mkdir()
     (tmp_path / "s").rename(tmp_path / "home" / "copy")
     code = f"hostname other; exec {sys.executable} -c '{MAIN}' sweep copy --quiet"

@@ -70,7 +70,7 @@ def test_quickstart_tuning_never_increases_the_time(traces: list[wb.Trace]) -> N
 
 
 def test_quickstart_winner_is_independent_of_the_grid(traces: list[wb.Trace]) -> None:
-    """The values between the tried steps have hardly lower losses."""
+    """No value from a quarter to four times the chosen one has a final loss that is 3 % lower."""
     for t in (traces[0], traces[3]):
         for times in np.geomspace(0.25, 4.0, 33):
             args = {**t.experiment.optimiser_args}

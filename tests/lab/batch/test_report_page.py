@@ -1,4 +1,4 @@
-"""Reports: one page without a network, with settings, tables, figures, versions and what reproduces them."""
+"""Reports: one page without a network, with settings, tables, figures, versions, and files that reproduce them."""
 
 from __future__ import annotations
 

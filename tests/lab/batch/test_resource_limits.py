@@ -1,4 +1,4 @@
-"""Sweeps with few resources: few open files, or long paths for sockets."""
+"""Sweeps with few resources: few open files, or paths that are too long for sockets."""
 
 from __future__ import annotations
 

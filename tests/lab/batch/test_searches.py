@@ -63,7 +63,7 @@ def test_crossing_bracket_without_noise_is_as_narrow_as_requested(
     step, _ = run_search(search, lambda run: cost({**run, "x": run["x"] / unit}))
     assert step.over
     low, high = step.numbers["low"] / unit, step.numbers["high"] / unit
-    if low < at < high:  # a point may lie on the crossing, where neither is better
+    if low < at < high:  # a point may lie on the crossing, where neither scheme is better
         assert high - low <= max(tolerance, 0.01) * 2 + 1e-9
     assert low <= at <= high
     assert (step.numbers["lower_first"], step.numbers["lower_then"]) == ("GC", "CR")

@@ -1,4 +1,4 @@
-"""Sweeps without notebooks: rows and curves in shards, the same table, and runs whose folders are made later."""
+"""Sweeps without notebooks: shards of rows and curves, the same table as with notebooks, and later run folders."""
 
 from __future__ import annotations
 

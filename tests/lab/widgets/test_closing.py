@@ -71,7 +71,7 @@ def test_closing_frees_the_memory_of_an_explorer(run_cell: Callable[..., None], 
 def test_closing_frees_the_memory_of_an_explorer_that_ran_something(
     run_cell: Callable[..., None], tmp_path: Path, rounds: int
 ) -> None:
-    """Also while runs are under way: simulations that are no longer seen are stopped."""
+    """The memory is freed even if runs are under way: simulations whose widgets were closed are stopped."""
     made, runs = [], []
     for number in range(3):
         run_cell(number)
@@ -87,7 +87,7 @@ def test_closing_frees_the_memory_of_an_explorer_that_ran_something(
     for run in runs[2]:
         run.stop()
     runs.clear()
-    for _ in range(100):  # the threads that followed them end a moment later
+    for _ in range(100):  # the threads that followed the runs end a moment later
         gc.collect()
         if [each() is not None for each in made] == [False, False, True]:
             return

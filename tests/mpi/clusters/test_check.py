@@ -59,7 +59,7 @@ def test_cluster_up_run_and_down(two: Hosts) -> None:
 
 @rotated
 def test_cluster_check_reports_each_host(two: Hosts, tmp_path: Path) -> None:
-    """The second host has another NumPy, the third one is missing, and the fourth one has another host key."""
+    """The first host has no problem, the second one has another NumPy, and the third one does not exist."""
     first, second = two.hosts
     for host in two.hosts:
         wrapper = host.home / "python"

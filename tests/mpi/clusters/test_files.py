@@ -109,7 +109,7 @@ def test_cluster_file_with_wrong_types_is_refused(here: Path, text: str, found_t
 
 
 def test_cluster_file_keeps_words_that_yaml_converts(here: Path) -> None:
-    """As in a spec: no is the name of a host, and 1e1 is a number."""
+    """As in a spec, `no` is text, here the name of a host, and `1e1` is a number."""
     (here / "lab.yaml").write_text("kind: ssh\nhosts: [no, on]\ntimeout: 1e1\n")
     lab = clusters.load("lab")
     assert isinstance(lab, Ssh)

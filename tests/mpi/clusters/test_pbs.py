@@ -44,7 +44,10 @@ Answer = Callable[..., None]
 
 @pytest.fixture
 def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
-    """Set the output of qstat for each of its options. A number after the text is its exit status."""
+    """Return a function that writes a qstat with given output and exit status.
+
+    `history`: output of `qstat -x`. Default: the output of a plain qstat, with its exit status.
+    """
     monkeypatch.setenv("PATH", str(tmp_path))
 
     def write(plain: str, status: int = 0, history: str | None = None) -> None:
@@ -108,7 +111,7 @@ def test_pbs_wrapped_lists_of_hosts_are_parsed(count: int) -> None:
         ("job_state = S", "SUSPENDED"),
         ("job_state = F\n    Exit_status = 0\n    substate = 92", "COMPLETED"),
         ("job_state = F\n    Exit_status = 0\n    substate = 91", "CANCELLED"),
-        ("job_state = F\n    substate = 91", "CANCELLED"),  # it ended in the queue
+        ("job_state = F\n    substate = 91", "CANCELLED"),  # the job ended in the queue
         ("job_state = F\n    Exit_status = 271", "CANCELLED"),
         ("job_state = F\n    Exit_status = -29", "TIMEOUT"),
         ("job_state = F\n    Exit_status = -27", "OUT_OF_MEMORY"),

@@ -22,7 +22,7 @@ def test_user_defined_classes_over_ssh(two: Hosts, tmp_path: Path) -> None:
     assert_script_passes(program(THROUGH, cluster=str(write_yaml(two)), folder=str(tmp_path / "run")))
 
 
-@pytest.mark.slow  # the same data are sent to hosts, above; slurm/test_kind.py tests Slurm
+@pytest.mark.slow  # the test above sends the same data to hosts; batch/test_kind.py tests Slurm
 def test_user_defined_classes_in_a_slurm_job(lab: Callable[..., str], shared: Path) -> None:
     POOLS.close()
     assert_script_passes(program(THROUGH, cluster=lab(), folder=str(shared / "own-run")))

@@ -108,7 +108,7 @@ def test_port_delivers_death_notices_at_once() -> None:
 
 
 def test_port_waits_for_all_messages_of_a_sender() -> None:
-    """One message of a sender is not enough. Otherwise the end of a round would omit its later ones."""
+    """The port waits for every message of a sender, so that a round does not end without its later messages."""
     port = Port(LINK, lambda message: False, level, ModelArrivals({1, 2}))
     port.sent_down(3, 0.0, [1, 2])
     assert port.awaits(())

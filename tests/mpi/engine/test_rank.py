@@ -127,7 +127,7 @@ def test_ranks_learn_as_the_simulator_for_every_scheme(name: str) -> None:
 
 
 def test_ranks_break_ties_as_the_simulator() -> None:
-    """Of 12 workers with equal times, the first 9 count. An answer that was physically early had to wait."""
+    """Of 12 answers that are due at the same time, the tie-break chooses 9. An answer that comes early has to wait."""
     args = {"replication": 2, "wait_for": 9}
     delays = {"kind": "constant", "shift": 3e-2}
     spec: dict[str, Any] = {
@@ -144,10 +144,11 @@ def test_ranks_break_ties_as_the_simulator() -> None:
     sets = [trace.events.query("kind == 'send' and to == 0") for trace in (run.result(), virtual)]
     real, drawn = ([set(rows["rank"][rows["round"] == r]) for r in range(e.rounds)] for rows in sets)
     same = sum(a == b for a, b in zip(real, drawn, strict=True))
-    assert same >= e.rounds // 4  # by chance, it is one in 220
+    assert same >= e.rounds // 4  # of random sets of nine workers, one in 220 is the same
 
 
-# The model overflows itself, and answers do so long after the loss. There is one small case per kind of program.
+# With steps of 1e300 the model overflows. With steps of 30 the loss does, and answers much later. `STEPS` begins with a
+# small case for each kind of program.
 RING = {"algorithm": "ring"}
 LARGE = [
     *[(name, {}, 1e300) for name in ("CR", "CADA", "UMW", "SGD", "RAR")],

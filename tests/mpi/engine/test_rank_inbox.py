@@ -163,7 +163,7 @@ def test_rank_inbox_is_polled_rarely_while_busy(busy: Callable[[RankEngine], Non
 
 @pytest.mark.parametrize("after", [-0.005, 0.005])
 def test_rank_inbox_delivers_after_decoding(after: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This holds for a message before or after the machine's time. The rank's clock may be behind the machine's."""
+    """A message that arrives before or after the end of decoding is received, even if the rank's clock is behind."""
     monkeypatch.setattr("workbench.mpi.engine.setup.NodeClock.slack", 10.0)
     transport = GivenMessages([(1, 0)])
     engine = master(transport, "all", decode_rate=1000.0)
@@ -246,4 +246,4 @@ def test_rank_inbox_deadline_waits_for_lookahead_within_the_slack(
     engine.handlers[Send](Send(node.children, MODEL, 0, engine.learner.start()))
     got, _ = engine.drive(gather(node, 0, deadline(0.02), LostChildren()))
     assert len(got) == taken
-    assert time.monotonic() < began + 5.0  # it does not wait longer once all answers are here
+    assert time.monotonic() < began + 5.0  # the master stops waiting once it has all answers

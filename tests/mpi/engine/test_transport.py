@@ -83,7 +83,7 @@ comm.Barrier()
 
 @pytest.mark.parametrize("floats", [3, 2048, 20_000])
 def test_transport_finds_the_message_after_a_wakeup(floats: int, tmp_path: Path) -> None:
-    """Otherwise it would sleep.
+    """One poll after a wake-up receives the message. A rank that misses it would sleep.
 
     After about 16 messages, Open MPI changes to a faster protocol, in which one poll may miss a message.
     """

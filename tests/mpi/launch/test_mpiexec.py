@@ -120,7 +120,7 @@ def test_mpiexec_error_log_is_kept(tmp_path: Path) -> None:
     code, text = call(
         REAL, tmp_path, PRTE_MCA_rmaps_default_mapping_policy="nonsense", PRTE_MCA_plm_ssh_agent="/none"
     )
-    if code == 0:  # mpiexec may run without it
+    if code == 0:  # mpiexec may have ignored these settings
         code, text = call(REAL, tmp_path, PRTE_MCA_prte_tmpdir_base="/none", PMIX_MCA_gds="none")
     assert code == 2
     match = re.search(r"; see (\S+)$", text)

@@ -21,7 +21,7 @@ SLOW = {
     "at": 5,
     "worker": 3,
 }
-ROUNDS = 80  # enough to be stopped before the end
+ROUNDS = 80  # enough rounds to stop the run before its end
 
 
 def experiment(**fields: Any) -> wb.Experiment:
@@ -51,7 +51,7 @@ def test_adaptive_real_run_excludes_a_slow_worker(tmp_path: Path, more: int) -> 
     np.testing.assert_allclose(trace.model, stays.model, rtol=1e-10)
     assert np.array_equal(replay_arrivals(home), read_models(home, len(trace.model)))
     assert wb.Trace.load(home).changes == trace.changes
-    assert trace.columns["time"][-1] < ROUNDS * 4e-3 * 50  # the time with that worker in each round
+    assert trace.columns["time"][-1] < ROUNDS * 4e-3 * 50  # the time if every round waited for worker 3
     assert set(trace.events["round"]) == set(range(ROUNDS))
     ends = trace.events[trace.events["kind"] == "commit"]["end"]
     np.testing.assert_allclose(ends, trace.columns["time"], atol=1e-3)

@@ -206,7 +206,7 @@ def test_real_run_events_end_after_they_begin(emulate: Any) -> None:
 def test_real_run_late_workers_equal_the_simulator(tmp_path: Path) -> None:
     """Four workers are fast.
 
-    The answer of one is under way when the next model comes, and one never finishes its work.
+    The answer of the fifth is under way when the next model comes, and the sixth never finishes its work.
     """
     seconds = [0.2, 0.2, 0.2, 0.2, 0.32, 2.0]
     table = tmp_path / "times.csv"
@@ -228,7 +228,7 @@ def test_real_run_late_workers_equal_the_simulator(tmp_path: Path) -> None:
 def test_real_run_damaged_answer_is_lost_in_its_round() -> None:
     """A damaged header does not contain the round.
 
-    It follows from the time, since answers come long before they are due.
+    The round follows from the arrival time, since answers come long before they are due.
     """
     e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 6})
     e = e.replace(delays={"kind": "constant", "shift": 5e-3})
@@ -240,7 +240,7 @@ def test_real_run_damaged_answer_is_lost_in_its_round() -> None:
 
 
 def test_real_run_injects_the_faults_of_an_experiment() -> None:
-    """This test is last, since it kills the ranks of the others."""
+    """This test is the last one, since it kills the ranks that the other tests use."""
     faults = [{"worker": 2, "round": 3, "kind": "exit"}, {"worker": 5, "round": 8}]
     trace = start_real(wb.Experiment(**SPEC, faults=faults)).result()
     assert sorted(trace.info["dead"]) == ["2", "5"]

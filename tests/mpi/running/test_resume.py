@@ -72,7 +72,7 @@ def test_resume_refuses_a_changed_spec(tmp_path: Path) -> None:
         ("delays.shift = 0.0002, and", {"delays": {**DELAYS, "shift": 2e-4}}),
     ]:
         spec.write_text(json.dumps({**json.loads(kept), **change}))
-        for each in ("run.json", "SHA256SUMS"):  # so that only the checkpoint can reveal it
+        for each in ("run.json", "SHA256SUMS"):  # so that only the checkpoint reveals the change
             (run.home / each).unlink(missing_ok=True)
         with pytest.raises(wb.SettingError, match=says):
             resume(run.home).result()
@@ -119,7 +119,7 @@ def test_resume_refuses_changed_recorded_delays(tmp_path: Path) -> None:
 
 
 def test_resume_from_a_checkpoint_of_an_older_version(tmp_path: Path) -> None:
-    """Its checkpoint has neither its origin nor its own hash, and its folder has no hashes or lock."""
+    """The checkpoint of an older version lacks its origin and its hash, and the folder lacks hashes and a lock."""
     run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
     path = run.home / records.CHECKPOINT
     held = from_bytes(path.read_bytes())
@@ -391,7 +391,10 @@ def test_resume_continues_with_the_batches_of_its_rounds(scheme: str, tmp_path: 
 def test_resume_continues_with_the_batches_of_its_jobs(
     scheme: str, args: dict[str, Any], tmp_path: Path
 ) -> None:
-    """A job has the model of two commits before. The checkpoint has one model, so later jobs have no older one."""
+    """A job uses the model of two commits before.
+
+    The checkpoint stores one model, so no job after the stop uses an older one.
+    """
     bursts = {"kind": "markov", "factor": 10.0, "p_slow": 0.15, "shift": 5e-5}
     e = wb.Experiment(scheme=scheme, scheme_args=args, rounds=150, delays=bursts, **{**BATCHES, "workers": 4})
     trace, stopped_at, _ = resumed(e, tmp_path / "run")
@@ -444,7 +447,7 @@ def test_checkpoint_counts_the_answers_of_commits_only(tmp_path: Path) -> None:
 def test_resumed_run_has_the_optimiser_state_of_an_undisturbed_one(
     tmp_path: Path, optimiser: str, args: dict[str, Any]
 ) -> None:
-    """Moments and velocity are in the checkpoint, and the schedule depends on the round. They are equal bit for bit."""
+    """Checkpoints have moments and velocity, and the schedule depends on the round. Losses are equal bit for bit."""
     args |= {"schedule": {"kind": "cosine", "warmup": 20}}
     e = experiment(table(tmp_path / "own.npy", 1.0), optimiser=optimiser, optimiser_args=args)
     run = stopped(e, tmp_path / "run")

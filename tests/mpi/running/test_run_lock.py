@@ -33,7 +33,7 @@ def going(run: RealRun, rounds: int = 5) -> RealRun:
 
 
 def both(work: Any) -> tuple[list[RealRun], list[str]]:
-    """Do the same twice at the same time. Return the runs that began, and the errors of the others."""
+    """Call `work` in two threads at once. Return the runs that began, and the errors of the other calls."""
     together = Barrier(2)
 
     def one(_: int) -> RealRun | str:
@@ -123,7 +123,7 @@ def test_run_lock_of_a_dead_holder_can_be_taken(tmp_path: Path) -> None:
 
 
 def test_run_lock_of_two_runs_saved_to_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both find the name free. The second run must not overwrite the first one's trace silently."""
+    """Both runs find the name free. The second run must not overwrite the trace of the first one silently."""
     traces = [wb.run(wb.Experiment(rounds=3, workers=12, seed=seed)) for seed in range(2)]
     writing, write = Barrier(2), wb.Trace.write_into
 

@@ -78,7 +78,7 @@ def offer(data: Path) -> None:
 def main() -> None:
     """Run JupyterLab, or the process that forks."""
     if not sys.argv[1].startswith("-"):
-        import debugpy  # noqa: F401 - else kernels of a nursery have no debugger, of which JupyterLab complains
+        import debugpy  # noqa: F401 - without it, forked kernels have no debugger, and JupyterLab shows an error
 
         from workbench.lab.batch import forkserver
 

@@ -284,7 +284,7 @@ class Lab:
         self.page.wait_for_function(CONNECTED)
 
     def reload(self) -> int:
-        """Reload the page, as F5 does, once more if a widget failed to load. Return the number of reloads."""
+        """Reload the page, as F5 does, up to five times while a widget fails to load. Return the number of reloads."""
         for times in range(1, 6):
             self.page.reload()
             self.page.wait_for_selector(".jp-NotebookPanel")

@@ -24,8 +24,8 @@ DRAWN = """(seconds) => new Promise((resolve) => {
     resolve([...now().map((value, i) => (value - first[i]) / passed), Math.max(0, known - now()[1])]);
   }, 1000 * seconds);
 })"""
-# Wait for the first round on the screen. Return its time, s, and the positions of the progress bar, each
-# with the time since which it had it: [s, x, y, width, height].
+# Wait for the first round on the screen. Return its time, s, and the positions of the progress bar as
+# [s, x, y, width, height], where s is the time at which the bar first had that position.
 FIRST = """(limit) => new Promise((resolve, reject) => {
   const began = Date.now() / 1000, places = [];
   const look = () => {

@@ -37,7 +37,7 @@ REGION, IMAGE = "eu-central-1", "ami-03cf127a"  # an image of moto
 def moto() -> Iterator[str]:
     """Return the address of a server that has one image.
 
-    Making all images of EC2 for each account would take most of its time.
+    Making all images of EC2 for each account would take most of the server's time.
     """
     server_of = pytest.importorskip("moto.server", reason="moto is not installed")
     from moto.ec2.models import amis

@@ -147,7 +147,7 @@ class Server:
             )
 
     def _started(self, number: str) -> tuple[Fields | None, bool]:
-        """Wait until the job has nodes. Return it, and whether it was deleted before."""
+        """Give nodes to the job if enough of them are free. Return the job, or None, and whether it was deleted."""
         with self.locked():
             job = self.find(number)
             assert job is not None

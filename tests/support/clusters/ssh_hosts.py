@@ -103,7 +103,7 @@ class Host:
         self.boot()
 
     def _prepare(self) -> None:
-        """Write the files of its home folder: keys, known hosts, settings of sshd."""
+        """Write the keys of the host and the settings of its sshd."""
         ssh = self.folder / "ssh"
         ssh.mkdir(parents=True)
         for name in ("id_ed25519", "id_ed25519.pub"):
@@ -130,17 +130,17 @@ class Host:
 
     @property
     def key(self) -> str:
-        """Return its line in a known_hosts file."""
+        """Return the line of the host in a known_hosts file."""
         kind, key, *_ = (self.folder / "ssh/host_key.pub").read_text().split()
         return f"{self.address} {kind} {key}\n"
 
     def pids(self) -> list[int]:
-        """Return the processes that run on it."""
+        """Return the ids of the processes that run on the host."""
         found = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True)
         return [int(pid) for pid in found.stdout.split()]
 
     def commands(self) -> list[str]:
-        """Return the command lines of its processes other than sshd."""
+        """Return the ids and command lines of the processes of the host other than sshd."""
         found = []
         for pid in self.pids():
             text = self._line(pid)
@@ -149,19 +149,19 @@ class Host:
         return found
 
     def _line(self, pid: int) -> str:
-        """Return number and command line of a process, or "" if it has none."""
+        """Return the id and the command line of a process, or "" if it has no command line."""
         with contextlib.suppress(OSError):
             text = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
             return f"{pid} {text}" if text else ""
         return ""
 
     def _inside(self) -> int:
-        """Return a process in its namespaces."""
+        """Return the id of the sshd in the namespaces of the host."""
         lines = {pid: self._line(pid) for pid in self.pids()}
         return next(pid for pid, line in lines.items() if "/usr/sbin/sshd" in line and "unshare" not in line)
 
     def inside(self, path: str) -> Path:
-        """Return the path here of a file or folder of the host."""
+        """Return the path on this machine of a file or folder of the host."""
         return Path(f"/proc/{self._inside()}/root{path}")
 
     def small_disk(self, folder: str, megabytes: int) -> None:
@@ -170,7 +170,7 @@ class Host:
         call("nsenter", "-t", str(self._inside()), "-m", "mount", "-t", "tmpfs", "-o", size, "tmpfs", folder)
 
     def limit(self, bits: float | None) -> None:
-        """Limit the bits per second that it sends and receives. None removes the limit."""
+        """Limit the bits per second that the host sends and receives. None removes the limit."""
         for way, device in ((("tc", "-n", self.space), "eth0"), (("tc",), self.link)):
             subprocess.run([*way, "qdisc", "del", "dev", device, "root"], capture_output=True, check=False)
             if bits is not None:
@@ -188,7 +188,7 @@ class Host:
         self.kill()
 
     def kill(self) -> None:
-        """End all processes on it."""
+        """End all processes of the host."""
         until = time.monotonic() + PATIENCE
         while pids := [pid for pid in self.pids() if is_alive(pid)]:
             for pid in pids:
@@ -219,7 +219,7 @@ class Hosts:
         self.known = folder / "known_hosts"
 
     def start(self) -> None:
-        """Start all of them."""
+        """Make the bridge, and start all hosts."""
         Path("/run/sshd").mkdir(exist_ok=True)  # sshd needs this folder
         call("ip", "link", "add", self.bridge, "type", "bridge")
         call("ip", "addr", "add", f"{self.network}.1/24", "dev", self.bridge)

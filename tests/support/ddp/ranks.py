@@ -20,7 +20,7 @@ SCRIPT = {"model": "m", "optimiser": "SGD", "batches": "b"}
 
 
 class Rank:
-    """One rank of a master. Its state is the text `state`, which it sends when it is asked."""
+    """One rank of a master. Its state is the text "state STEP of RANK", which it sends when the master asks for it."""
 
     def __init__(self, master: Master, number: int) -> None:
         mine, other = socket.socketpair()
@@ -46,7 +46,7 @@ class Rank:
         self.send("join", script={**SCRIPT, **script})
 
     def answer(self, event: int, value: float, group: tuple[int, int] = (0, 0), **header: Any) -> None:
-        """Send loss and gradient, both with one value."""
+        """Send an answer: the loss `value`, and a gradient of one number, twice `value`."""
         values = np.array([value, 2 * value], dtype="f4")
         self.send("answer", values, event=event, group=group, dtype="f4", coded=2, **header)
 

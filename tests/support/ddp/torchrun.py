@@ -46,7 +46,8 @@ def torchrun(
 ) -> Done:
     """Run a job until its end.
 
-    `options`: of the launcher. `fault`: see `job_script.py`. `status`: the expected one. `restarts`: of the whole job.
+    `options`: options of the launcher. `fault`: see `job_script.py`. `status`: expected exit status. `restarts`: max
+    number of restarts of the whole job.
     """
     out.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]

@@ -35,7 +35,7 @@ def _lazy(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _batch(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a batch: whole shards, or at most the size of the smallest shard, since larger ones are refused."""
+    """Draw fields for whole shards: by default, or by an explicit None."""
     return draw(st.sampled_from([{}, {"worker_batch": None}]))
 
 

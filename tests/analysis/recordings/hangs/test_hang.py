@@ -100,7 +100,10 @@ def test_diagnose_follows_waits_through_other_groups(tmp_path: Path) -> None:
 
 
 def test_diagnose_follows_sends_and_receives(tmp_path: Path) -> None:
-    """Rank 0 receives from 2, which is at an all-reduce that 3 has not entered. The numbers are within the group."""
+    """Rank 0 receives from 2, which is at an all-reduce that 3 has not entered.
+
+    The names of sends and receives have numbers of ranks within their group.
+    """
     groups = {FIRST: (0, 2), SECOND: (2, 3)}
     first = dump([operation(7, "nccl:recv 0<-1", FIRST)], groups)
     second = dump([operation(1, group=SECOND), operation(6, "nccl:send 1->0", FIRST, record_id=2)], groups)
@@ -177,7 +180,7 @@ def test_diagnose_shows_where_a_stopped_rank_was_last(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name", ["gpu_error_1st", "gpu_error_2nd", "lock_gil_1st", "lock_gil_2nd"]
-)  # the second ones are in the same public repository
+)  # each "_2nd" dump is in the same public repository
 def test_diagnose_names_the_injected_faults_of_public_dumps(name: str) -> None:
     folder = SHARED / "flight_recorder" / name
     if not folder.is_dir():

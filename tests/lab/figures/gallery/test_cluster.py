@@ -79,7 +79,7 @@ def test_by_length_groups_messages(measured: ClusterProfile) -> None:
 
 
 def test_cluster_omits_what_takes_no_time() -> None:
-    """Answers of 1 to 5 ms have a logarithmic axis, although models take no time. Free links have a linear axis."""
+    """Answers of 1 to 5 ms have a logarithmic axis, although models take no time to send. Free links: a linear axis."""
     for link, ticks in (({"latency": 1e-3, "bandwidth": 8e6}, "D1"), ({}, None)):
         figure = cluster(simulated(wb.Experiment(scheme="UMW", workers=4, link=link), rounds=8, resamples=2))
         assert "models" not in {trace.name for trace in figure.data}

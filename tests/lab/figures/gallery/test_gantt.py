@@ -123,7 +123,7 @@ def test_gantt_leaves_workers_without_an_answer_open() -> None:
 
 
 def test_gantt_shows_simultaneous_computing_and_sending(traces: list[wb.Trace]) -> None:
-    plain = gantt(traces[-1], 3)  # a relay sends the model while it computes, which is not an answer
+    plain = gantt(traces[-1], 3)  # a relay sends a model, not an answer, while it computes
     assert bars(plain, "computes").offset is None
     trace = traces[0]
     kinds = trace.events["kind"].to_numpy()

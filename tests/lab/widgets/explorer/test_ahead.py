@@ -82,7 +82,7 @@ def test_contest_is_cancelled_if_not_needed() -> None:
 
 
 def test_look_ahead_caches_unchanged_forecasts() -> None:
-    """Stragglers change neither UMW nor RAR; every forecast is what a fresh one says."""
+    """The forecasts of UMW and RAR do not depend on the number of stragglers. Every forecast equals a new one."""
     before = look_ahead(RIVALS)
     moved = wb.baselines(3, 2, 0, rounds=5, link=LINK)
     after = look_ahead(moved, known=before)

@@ -82,7 +82,10 @@ def test_explore_one_experiment_and_the_default(tmp_path: Path) -> None:
 
 
 def test_explorer_example_shows_stragglers() -> None:
-    """Half of the rounds lie far apart; SGD alone is quicker than its stragglers: the port is what it waits for."""
+    """Quartiles of the round times are far apart, except for SGD.
+
+    SGD does not wait for its stragglers, so that only the port determines its round times.
+    """
     for e in wb.baselines(4, 3, 1, **EXAMPLE):
         seconds = np.concatenate([wb.forecast(e.replace(seed=seed)).seconds for seed in range(5)])
         low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75))
@@ -135,7 +138,7 @@ def test_explorer_reports_a_bad_setting(explorer: Explorer) -> None:
     assert explorer.running.button.disabled
     assert "cannot tolerate it" in explorer.running.note.value
     assert "cannot tolerate it" in explorer.preview.message.value
-    assert "may be late" not in explorer.controls.shapes.alpha.value  # 3 of every 2: no share
+    assert "may be late" not in explorer.controls.shapes.alpha.value  # s = n is refused
     assert [e.scheme for e in explorer.experiments] == ["UMW", "GC", "RAR", "SGD"]
     with pytest.raises(wb.SettingError, match="cannot tolerate it"):
         explorer.run()
@@ -209,7 +212,7 @@ def test_explorer_speedup_table_follows_the_target(explorer: Explorer) -> None:
 
 
 def test_explorer_aims_at_the_metric_that_is_plotted(explorer: Explorer) -> None:
-    """A target of the loss means nothing for the accuracy; costs of a commit have none."""
+    """Each metric has its own target. The residual of a commit has no target."""
     types(explorer.controls.problem, test="0.3")
     types(explorer.controls.run, batch="84", evaluate_every="2")
     traces, plot = explorer.run(60), explorer.running.plot
@@ -379,7 +382,7 @@ def test_explorer_saved_run_life_cycle(explorer: Explorer) -> None:
     table.mark("my-tree")
     table.show()
     assert explorer.tabs.selected_index == explorer.tabs.titles.index("Run")
-    assert len(explorer.traces) == 6  # beside those that were run
+    assert len(explorer.traces) == 6  # five runs, and the recorded one
     assert explorer.traces[5].same(traces[4])
     assert explorer.running.plot.status[5]["note"] == "recorded"
 

@@ -60,7 +60,7 @@ def test_runs_table_plots_selected_runs_on_one_axis(table: RunsTable, traces: li
     table.mark("cr")
     table.look()
     order = [table.children.index(part) for part in (table.round, table.player, table.plot)]
-    assert order == sorted(order)  # what was asked for is seen first
+    assert order == sorted(order)  # the opened round is above the curves
     table.round.value = 3
     assert "round 3" in table.player.label.lower()
 
@@ -109,7 +109,7 @@ def test_runs_table_groups_have_mean_and_band(table: RunsTable) -> None:
     table.by.value = ("seed",)
     table.of.value = "time_to" if "time_to" in table.of.options else "loss"
     table.group()
-    table.mark("cr")  # another look takes the groups away
+    table.mark("cr")  # a new selection removes the groups
     assert table.found.value == ""
 
 
@@ -129,7 +129,7 @@ def test_runs_table_archives_and_restores(table: RunsTable) -> None:
     table.mark("cr")
     table.archive()
     assert "archived: cr" in table.note.value
-    table.archive()  # none is selected, so only this message is shown
+    table.archive()  # no run is selected, so that only this error is shown
     assert table.note.value == ""
     assert "are selected" in bad(table)
     assert "cr" not in set(table.grid.rows["run"])
@@ -150,7 +150,7 @@ def test_runs_table_confirms_deletion(table: RunsTable, tmp_path: Path) -> None:
     table.forget()
     assert (tmp_path / "cr").is_dir()
     table.ask()
-    table.mark("gc")  # another choice takes the question away
+    table.mark("gc")  # a new selection cancels the question
     table.delete()
     assert (tmp_path / "cr").is_dir()
     assert (tmp_path / "gc").is_dir()
@@ -241,8 +241,8 @@ def test_runs_table_columns_are_chosen(table: RunsTable) -> None:
     assert {"run", "scheme", "straggler_fraction", "time"} <= set(table.grid.names)
     said(table, kind="columns", names=["loss", "run", "time"])
     assert table.grid.names == ["loss", "run", "time"]
-    assert {column["level"] for column in table.grid.columns} == {0}  # none is left out on a narrow page
-    table.again()  # what was chosen stays
+    assert {column["level"] for column in table.grid.columns} == {0}  # a narrow page shows all of them
+    table.again()  # refreshing keeps the chosen columns
     assert table.grid.names == ["loss", "run", "time"]
     said(table, kind="columns", names=[])
     assert {"scheme", "state", "when", "loss"} <= set(table.grid.names)
@@ -332,7 +332,7 @@ def test_runs_table_numbers_stay_numeric_with_missing_values(table: RunsTable, t
 
 
 def test_runs_table_sends_notes_as_they_are(table: RunsTable) -> None:
-    """The page sets them as text, never as HTML; the test in a browser looks at that."""
+    """The page inserts notes as text, never as HTML. A test in a browser checks that."""
     table.mark("cr")
     table.about.value = "<img src=x onerror=alert(1)>"
     table.write()

@@ -1,4 +1,4 @@
-"""Runs made in the explorer are in its table at once, and a saved one once it is saved."""
+"""Runs made in the explorer are in its table at once. A saved run is in the table of its folder."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_controls_mark_too_many_stragglers(controls: Controls) -> None:
     types(controls.shapes.form, stragglers="4")
     assert [v.experiment is None for v in controls.verdicts()] == [False, False, False, False, True]
     assert "cannot tolerate it; take 0 to 3" in controls.shapes.form.reasons["stragglers"]
-    assert not any(form.form.reasons for form in controls.schemes.forms)  # the tree's field only
+    assert not any(form.form.reasons for form in controls.schemes.forms)  # only the tree has a message
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_controls_slider_ranges_follow_the_cluster(controls: Controls) -> None:
     assert len(valid(controls)) == 4
 
 
-# An experiment accepts each number up to it.
+# Fields without a largest valid number: an experiment accepts numbers beyond the slider.
 ENDLESS = ("layers", "max_age", "local_steps", "buffer", "pieces", "window")
 
 
@@ -303,7 +303,7 @@ def test_controls_offer_schedules_of_every_optimiser(controls: Controls) -> None
 def test_controls_mark_a_field_of_a_schedule(controls: Controls, kind: str, field: str, text: str) -> None:
     types(controls.optimiser, **{"schedule.kind": kind})
     types(controls.optimiser, **{field: text})
-    assert {e.scheme for e in valid(controls)} <= {"SGD"}  # which has an optimiser of its own
+    assert {e.scheme for e in valid(controls)} <= {"SGD"}  # SGD keeps its own optimiser
     assert set(reasons(controls)) == {"optimiser_args"}
     assert set(reasons(controls)["optimiser_args"]) == {field}
 

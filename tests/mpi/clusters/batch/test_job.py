@@ -21,7 +21,7 @@ def job_script(tmp_path: Path, *command: str, path: str = "", modules: tuple[str
 
 
 def runs(text: str, folder: Path) -> str:
-    """Run a script. Return its output besides its log."""
+    """Run a script, which must print nothing. Return its log."""
     path = folder / "job.sh"
     path.write_text(text)
     texts = ["bash", str(path)]

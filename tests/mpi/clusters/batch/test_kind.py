@@ -184,7 +184,7 @@ def test_batch_command_runs_on_every_node(machine: Machine, lab: Callable[..., s
 
 
 def refused(system: str) -> list[tuple[dict[str, object], str]]:
-    """Yield fields that a batch system refuses, with the error."""
+    """Return fields that a batch system refuses, with the error."""
     if system == "slurm":
         gres = "directives = .*gres"
         return [

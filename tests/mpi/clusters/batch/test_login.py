@@ -33,7 +33,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def far(machine: Machine, lab: Callable[..., str]) -> Iterator[Callable[..., str]]:
-    """Write the same cluster's file with a login host, and a shared folder that this machine does not see."""
+    """Return a function that writes the same cluster's file, with a login host and another shared folder."""
     host = LoginHost(machine.folder / "login", **machine.variables)
     folder = machine.folder / "far"
     folder.mkdir()

@@ -154,7 +154,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 
 @pytest.fixture
 def fleet(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Machines:
-    """Start machines, and write the files of ssh on this machine."""
+    """Return the machines without shutdowns and keys of earlier tests, and write the files of ssh on this machine."""
     monkeypatch.setattr(access, "POLL_INTERVAL_S", 0.2)
     monkeypatch.setattr(access, "REACH_TIMEOUT_S", PATIENCE)
     for run, home in zip(machines.runs, machines.homes, strict=True):

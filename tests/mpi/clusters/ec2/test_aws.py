@@ -176,7 +176,7 @@ class Lacking:
             del value[self.key]
             return True
         parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        taken = [self._taken(part) for part in parts]  # from all replies
+        taken = [self._taken(part) for part in parts]  # a list, so that the field is removed from every part
         return any(taken)
 
 

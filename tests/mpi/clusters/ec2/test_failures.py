@@ -28,7 +28,10 @@ def refusal(code: str, name: str = "RunInstances") -> ClientError:
 
 
 class Once:
-    """Raises an error before or after the n-th call, of all or of those with a name. Dry runs are not counted."""
+    """Raises an error once, before or after a call. `number`: index of that call, from 0.
+
+    With `name`, only calls of this name count, without dry runs.
+    """
 
     def __init__(
         self, world: World, number: int, error: BaseException, name: str = "", after: bool = False

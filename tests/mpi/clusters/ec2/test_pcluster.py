@@ -23,7 +23,7 @@ needs_tool = pytest.mark.skipif(
     TOOL is None,
     reason="pcluster is not installed (clusters/ec2/README.md says how); PCLUSTER names it elsewhere",
 )
-# moto does not return the type of a key, and its dry run of RunInstances accepts EBS disks only.
+# moto does not return the type of a key, and its dry run of RunInstances accepts only EBS disks.
 GAPS = ("KeyPairValidator", "HeadNodeLaunchTemplateValidator", "ComputeResourceLaunchTemplateValidator")
 REGION = "us-east-1"
 

@@ -38,8 +38,8 @@ def dead() -> int:
         (False, False, "dead", "here", False),  # the supervisor was killed as well
         (False, False, "alive", "here", True),
         (False, False, "dead", "elsewhere", True),  # processes on other hosts are unknown
-        (False, False, None, None, True),  # it is starting
-        (True, True, "dead", "here", True),  # its owner may still ask why it ended
+        (False, False, None, None, True),  # the pool is starting
+        (True, True, "dead", "here", True),  # the pool's owner may still ask why the pool ended
     ],
 )
 def test_remove_stale_removes_only_finished_pools(
@@ -102,7 +102,7 @@ def test_remove_stale_removes_shared_memory_of_killed_pools(
 
 
 def test_is_alive_of_hidden_processes(dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same check applies to ranks in a separate namespace where /proc is mounted with hidepid."""
+    """`is_alive` is also used for ranks in a separate namespace, where /proc is mounted with hidepid."""
 
     def hidden(*_: object) -> str:
         raise FileNotFoundError
@@ -116,7 +116,10 @@ def test_is_alive_of_hidden_processes(dead: int, monkeypatch: pytest.MonkeyPatch
 def test_pool_start_is_given_up_without_progress(
     come: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four ranks come one after another, each within the timeout, and all within twice the timeout."""
+    """The timeout of 0.6 s begins again with each rank that comes. `come`: number of ranks that come at all.
+
+    Four ranks come 0.3 s apart, so that all of them need longer than one timeout.
+    """
     monkeypatch.setattr(pools.FolderPool, "start_patience", 0.6)
     monkeypatch.setattr(pools.ChildPool, "close", lambda _: None)
     folder = pools.make_folder(4, lambda _: [], os.getpid(), within=tmp_path)

@@ -16,7 +16,7 @@ from workbench.mpi.launch.hosts.host import Host, answer
 class Worker(Host):
     """Server that reports each step, and records when its client was lost."""
 
-    left: int | None = None  # step in which it stopped
+    left: int | None = None  # first step that could not be reported
 
     def do_work(self, data: bytes, steps: int) -> tuple[dict[str, Any], bytes]:
         for step in range(steps):
@@ -29,7 +29,7 @@ class Worker(Host):
 
 
 def asked(worker: Worker, output: Any, *text: tuple[dict[str, Any], bytes]) -> None:
-    """Return the replies to these messages."""
+    """Let a host reply to these messages. The replies are written to `output`."""
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as given, open(write, "wb") as asking:  # noqa: PTH123 - descriptors
         for word, data in text:
@@ -58,6 +58,6 @@ def test_host_gives_up_without_a_listener() -> None:
     read, write = os.pipe()
     os.close(read)
     worker = Worker()
-    output = open(write, "wb", buffering=0)  # noqa: SIM115, PTH123 - it cannot be closed in peace
+    output = open(write, "wb", buffering=0)  # noqa: SIM115, PTH123 - nobody reads, so closing may fail
     asked(worker, output, ({"what": "work", "steps": 5}, b""))
     assert worker.left == 0

@@ -69,7 +69,7 @@ def output_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def stubs(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """Return the output of the ranks, in the order of their numbers."""
+    """Return the stubs that mpiexec has started, in the order of their numbers."""
     found = [p for p in family(psutil.Process(process.pid)) if STUB in p.cmdline()[:4]]
     return sorted(found, key=lambda p: p.environ()["NUMBER"])
 

@@ -90,7 +90,7 @@ def all_gone(pids: list[int]) -> bool:
 
 
 def processes_of(engines: Interactive) -> list[int]:
-    """Return the engines, their watchers, mpiexec, the controller and its children."""
+    """Return the ids of the engines, their watchers, mpiexec, the controller and its children."""
     assert engines.engine_cluster is not None
     return [*engines.engine_cluster.pids(), *(place.pid for place in engines.places)]
 
