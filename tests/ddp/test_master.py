@@ -263,12 +263,13 @@ def test_checkpoints_are_written_and_begin_the_next_job(tmp_path: Path) -> None:
     _, ranks = started("GC", 3, folder=tmp_path, every=2, stragglers=1)
     for event in (1, 2, 3):
         exchange(ranks, event)
-    # An exchange may end without the answer of the rank that sends its state.
+    # An exchange may end without the answer of rank 0. Then rank 1 sends its state.
     assert awaited(lambda: saved_state(tmp_path) is not None, 30.0)
     saved = saved_state(tmp_path)
     assert saved is not None
-    assert (saved.step, bytes(saved.values)) == (2, b"state 2 of 0")
-    _, ranks = started("GC", 3, state=State(2, b"state 2 of 0"), stragglers=1)
+    assert saved.step == 2
+    assert bytes(saved.values) in (b"state 2 of 0", b"state 2 of 1")
+    _, ranks = started("GC", 3, state=saved, stragglers=1)
     exchange(ranks, 3)
 
 
