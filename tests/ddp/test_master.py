@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.ddp.ranks import Rank, exchange, started
 from workbench.ddp.master import BLOCK_VALUES, combined
-from workbench.ddp.record import State, saved_state
+from workbench.ddp.record import saved_state
 from workbench.ddp.replicas import first_pass
 from workbench.mpi.launch.processes import awaited
 
