@@ -1,11 +1,10 @@
-"""Compare networks on a CUDA device with the same networks on the processor: gradients, runs, and time of a gradient.
+"""Compare gradients of networks on a CUDA device with those on the processor, and their times.
 
     python benchmarks/devices.py [--repeats 5]
 
 A gradient is that of a worker's part, with the whole data on the device. Its error is relative to the largest value of
-the processor's gradient. "equal bits": whether the device returns the same bits for the same samples. The runs compare
-the models of an exact code with those of the uncoded scheme, both on the device. Times include the copies of the model
-and of the gradient between the device and NumPy.
+the processor's gradient. "equal bits": whether the device returns the same bits for the same samples. Times include the
+copies of the model and of the gradient between the device and NumPy.
 """
 
 from __future__ import annotations
@@ -80,24 +79,6 @@ def gradients(options: argparse.Namespace) -> None:
             )
 
 
-def runs() -> None:
-    """Print how far the models of a code are from those of the uncoded scheme, on each device."""
-    common: dict[str, Any] = {"workers": 12, "rounds": 20, "batch": 96, "problem": "resnet18", "seed": 3}
-    common |= {"optimiser": "sgd", "optimiser_args": {"step": 0.05, "momentum": 0.9}}
-    for device in ("cpu", "cuda"):
-        args = {"channels": 16, "samples": 1200, "test": 200, "device": device, "crop": 4, "flip": True}
-        pair = [
-            wb.Experiment(scheme="UMW", problem_args=args, **common),
-            wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, problem_args=args, **common),
-        ]
-        begun = time.perf_counter()
-        uncoded, coded = (trace.columns["loss"] for trace in wb.compare(pair))
-        apart = np.abs(coded - uncoded).max() / np.abs(uncoded).max()
-        print(
-            f"{device}: GC's losses are within {apart:.1e} of UMW's in 20 rounds; {time.perf_counter() - begun:.1f} s"
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -106,7 +87,6 @@ def main() -> None:
     options = parser.parse_args()
     print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}, {torch.get_num_threads()} threads")
     gradients(options)
-    runs()
 
 
 if __name__ == "__main__":
