@@ -63,7 +63,7 @@ class Heterogeneous(_Slower):
     factor: float = setting(10.0, "computing time of a straggling worker over that of others", ge=1)
     straggles: tuple[float, ...] | None = setting(
         None,
-        "probability that each worker straggles in a round, in place of the four fields above; fewer than workers are"
+        "probability that each worker straggles in a round, in place of the four fields above; a shorter list is"
         " repeated",
     )
 
