@@ -1,4 +1,4 @@
-"""G-CADA against CADA, D-Adam and D-SGD in the experiment of paper 3, as ratios until the training loss is 0.1.
+"""G-CADA against CADA, D-Adam and D-SGD in the experiment of paper 3: ratios of costs until the training loss is 0.1.
 
     python benchmarks/adaptive.py [--samples 2000] [--rounds 6000] [--seeds 1] [--rate 0.01] [--scale 0.1]
 
@@ -9,8 +9,8 @@ The paper's c depends on smoothness constants that it does not state. They are m
 times scale L^2, where L is the smoothness of the whole data set. Scale 0.1 = 1/D makes the right-hand side of the rule
 a mean over the last D steps.
 
-Settings: (G, M_G) = (3, 4) as in the paper, (4, 3), and 3 groups of 3 workers. The last one has the ratio 4/3 of
-communication to computation of the published 12292 / 9219. "nan": the loss is not reached within the rounds.
+Settings: (G, M_G) = (3, 4) as in the paper, (4, 3) and (3, 3), for G groups of M_G workers. In groups of 3,
+communication divided by computation is 4/3, as published: 12292 / 9219. "nan": the loss is not reached.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def until_target(trace: wb.Trace) -> dict[str, float]:
 
 
 def show(costs: dict[str, dict[str, float]]) -> None:
-    """Print ratios only: the cost of CADA, and of D-Adam, over that of each scheme."""
+    """Print ratios: the costs of CADA, and of D-Adam, divided by those of each scheme."""
     print(f"\n{'':14}{'CADA over it':^36}{'D-Adam over it':^36}{'communication':>15}{'share':>8}")
     names = ("time", "communication", "computation")
     print(f"{'':14}" + 2 * "".join(f"{n[:10]:>12}" for n in names) + f"{'/ computation':>15}{'asked':>8}")

@@ -6,11 +6,11 @@
 Every scheme here commits the full gradient. Equal rounds therefore give equal models and losses. Regret is the time of
 the run with `adaptive = True`, divided by the time of the fastest configuration, minus 1. The configurations are those
 that the run may change to (`Experiment.adaptive_controller().configurations`), each used for all rounds with the same
-seed. Regret below 0 means that the adaptive run was faster than all of them. A fixed configuration has its samples in
-place at the start. The adaptive run has the samples of its first configuration.
+seed. Regret below 0 means that the adaptive run was faster than all fixed configurations. With a fixed configuration,
+each worker has its samples at the start. In the adaptive run, each worker has those of the first configuration.
 
 Recordings (FOLDER: files that `wb.traces.load` reads) are replayed in recorded order ("recorded") and in random blocks
-("blocks"). Both keep bursts. Other delay models have change points.
+("blocks"). Both orders keep bursts. Other delay models have change points.
 
 `--real 3`: three runs on real processes in which a change of scheme saves time, and three in which nothing changes,
 beside the same runs without adaptive selection.
@@ -131,10 +131,10 @@ def show(name: str, found: list[tuple[float, int, str]]) -> None:
 
 
 def real(repeat: int) -> None:
-    """Run adaptively and without changes, with one worker of six slow for a third of the run, and with none.
+    """Print the times of real runs with and without adaptive selection, and the changes of scheme.
 
-    Times are from the run's own clock, s, with changes and planning. The runs of a setting alternate, so that other
-    load of the machine affects all of them.
+    One worker of six is slow for a third of the run, or no worker is slow. Times are in s, by the run's own clock, and
+    include changes and planning. The runs of a setting alternate, so that other load of the machine affects them all.
     """
     calm, third = {"kind": "shifted_exponential", "shift": 6e-4, "rate": 2e4}, 80
     slow = {"kind": "shifted_exponential", "shift": 6e-3, "rate": 2e3}
@@ -170,12 +170,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--workers", type=int, default=10)
-    parser.add_argument("--stragglers", type=int, default=2, help="of the gradient code that runs begin with")
+    parser.add_argument("--stragglers", type=int, default=2, help="stragglers of the first gradient code")
     parser.add_argument(
         "--real", type=int, default=0, help="number of runs of each kind on real processes instead"
     )
     parser.add_argument("--first", type=int, default=0, help="first seed")
-    parser.add_argument("--only", default="", help="cases whose names match this")
+    parser.add_argument("--only", default="", help="regular expression: run only cases with a matching name")
     parser.add_argument("--data", type=Path, default=None, help="folder of recordings")
     chosen = parser.parse_args()
     if chosen.real:

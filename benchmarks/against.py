@@ -3,8 +3,8 @@
     python benchmarks/against.py [COMMIT] [--turns 7] [--only import first umw cr gc fig9a real]
 
 The commit (default: the last state of 1.0) is checked out in another folder. The two checkouts alternate. Each
-measurement is the CPU time of a new process (`real`: wall-clock time). The minimum of each checkout is printed, and
-their ratio.
+measurement is the CPU time of a new process (`real`: wall-clock time). The minima of both checkouts, the ratio of the
+minima, and the median of paired ratios are printed.
 """
 
 from __future__ import annotations

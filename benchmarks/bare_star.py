@@ -4,8 +4,8 @@
 
 Ranks poll and sleep. A worker abandons its work when a newer model comes. Messages contain their round and the values.
 There are no checks, no decoding, no records, and no handling of dead ranks. DATA.npy: one row per worker, (N, p), in
-memory that all ranks share. Each worker computes with S + 1 rows. SECONDS.npy: computing times, s, (rounds, N). Prints
-the seconds that all rounds took.
+memory that all ranks share. Each worker computes with S + 1 rows. SECONDS.npy: computing times, s, (rounds, N). Rank 0
+prints the seconds that all rounds took.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
     python benchmarks/batches.py [--runs 100] [--jobs 2] [--rounds 300] [--fresh 6]
     python benchmarks/batches.py --small 10000 [--table 100000]
 
-The time of the runs alone is that of the same experiments in processes that have done one before: run, save the run
-folder, draw the three figures of `notebooks/run.ipynb`. It is divided by the number of jobs. It is measured one run at
-a time, and with as many runs at a time as the sweep has, since two runs on two shared cores can slow each other by a
-fifth. Half of these runs are before the sweep and half after it, because the speed of a shared machine changes within
-minutes. A sweep adds kernels, notebooks, pages and its own start. If the machine is busy with other work, compare the
-CPU times and not the wall-clock times.
+"Alone" means: run an experiment, save the run folder, and draw the three figures of `notebooks/run.ipynb`, in a process
+that has done a run before. The total time of all runs alone is divided by the number of jobs. It is measured with one
+run at a time, and with as many at a time as in the sweep: two runs on two shared cores can slow each other by a fifth.
+Half of these runs are before the sweep and half after it, because the speed of a shared machine changes within minutes.
+A sweep adds kernels, notebooks, pages and its own start. If the machine is busy with other work, compare the CPU times
+and not the wall-clock times.
 
 `--small`: number of runs of about 20 ms each without notebooks, in shards. Their own time is that of `wb.run` in warm
 processes. `--table`: number of runs of about 2 ms. The time and memory to open and to filter their table are measured
@@ -44,7 +44,7 @@ BASE = {
 }
 
 
-SMALL_ROUNDS = 15  # about 20 ms
+SMALL_ROUNDS = 15  # rounds of a run of about 20 ms
 WARM_RUNS = 100  # runs of a first sweep, after which the growth of memory is measured
 
 
@@ -112,7 +112,7 @@ def small(count: int, jobs: int) -> None:
     experiments = [item.experiment for item in islice(plan.items(), min(count, 500))]
     before = own(experiments[::2], jobs, computed, 10)
     with TemporaryDirectory() as root:
-        # imports what sweeps need
+        # the first sweep imports all modules that sweeps need
         swept(plan.model_copy(update={"seeds": WARM_RUNS}), Path(root) / "first", jobs)
         idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         whole = swept(plan, Path(root) / "sweep", jobs)

@@ -63,7 +63,7 @@ def graph(workers: int, degree: int = 4, late: float = 0.2) -> None:
 
 
 def grid() -> None:
-    """Print the largest |a B - 1| and the lost digits over random, consecutive and equally spaced survivor sets."""
+    """Print the largest |a B - 1| and the lost digits. Survivors are random, consecutive or equally spaced."""
     print(f"{'workers':>7} {'S':>4} {'residual':>9} {'lost of 16':>10} {'lost of 7':>9}")
     for workers in GRID_WORKERS:
         for late in GRID_STRAGGLERS:

@@ -5,26 +5,26 @@ A run counts as correct if the slowed worker, link or host is named, and nothing
     python benchmarks/diagnosis.py [rank] [link] [host] [healthy] [raw-...] [neighbour]
                                 [neighbour-healthy] [drawn] [--count 100] [--keep DIR] [--exchange]
 
-Processes, messages and waiting times are real. The delays are injected: a task takes 20 ms plus an exponential part,
-and a message of "link" 10 ms plus one. Four ranks of this machine count as two hosts.
+Processes, messages and waiting times are real. The delays are injected: a task takes 20 ms plus an exponential time,
+and a message of "link" takes 10 ms plus an exponential time. Four ranks of this machine count as two hosts.
 
 ========================== ============================================================================================
 rank                       the tasks of one worker take 20 % longer
 host                       the tasks of both workers of one host take 20 % longer
 link                       the messages of one worker take 50 % longer
 healthy                    no fault
-raw-rank, raw-host,        the same on the machine's own clock (`emulate="delays"`). The others use the clock of the
-raw-healthy                emulated cluster, on which other load of the machine causes no delays. Here it counts
-                           against the diagnosis.
+raw-rank, raw-host,        the same on the machine's own clock (`emulate="delays"`), where other load of the machine
+raw-healthy                causes delays and counts against the diagnosis. The cases above use the clock of the
+                           emulated cluster, where such load causes none.
 neighbour,                 nothing is injected: four workers compute for some tens of ms, two on each of two cores,
-neighbour-healthy          beside a busy process on one core. It is meaningful only if the cores are idle otherwise.
+neighbour-healthy          beside a busy process on one core. Both cases need cores that are idle otherwise.
 drawn                      no processes: times are drawn from six distributions, with no fault, or with one worker four
-                           times slower in some of the steps. Prints the share of recordings in which any worker, or
-                           that worker, is named, at the level of a recording with hosts.
+                           times slower in some of the steps. The share of recordings is printed in which any worker,
+                           or that worker, is named, at the level of a recording with hosts.
 ========================== ============================================================================================
 
 With "neighbour", each host stays on one core. A virtual core shares a physical one with other virtual machines, so it
-may be slower than another by a fifth for seconds. The diagnosis distinguishes a slower core from waiting for a
+may be slower than another by a fifth for some seconds. The diagnosis distinguishes a slower core from waiting for a
 processor. Both are counted, and each counts as a false alarm if no fault was injected. A loop on both cores, before and
 after each run, measures their speeds. `--exchange`: the hosts exchange cores every 0.1 s, so that a slow core affects
 both alike.

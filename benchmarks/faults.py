@@ -39,7 +39,7 @@ CASES: list[tuple[Callable[[int, random.Random], Tally], int]] = [
 def main() -> None:
     """Print the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--share", type=float, default=1.0, help="of the number of cases")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the cases that are run")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     rng = random.Random(args.seed)

@@ -1,11 +1,11 @@
-"""Measure the cost of a mini-batch over its share of a full round, and the cost of batches on the virtual clock.
+"""Measure the cost of mini-batches against full rounds, and the cost of batches on the virtual clock.
 
     python benchmarks/mini_batches.py [--share 0.01] [--repeats 7] [--rounds 100]
 
-An epoch of batches processes every sample once, as a full round does. The ratio of their times is the cost of a batch
-over its share. The drawing of the batches is included. A full round is one call for the gradient over all samples. On
-the virtual clock it also evaluates the loss, so that ratio is printed as well. The two measurements alternate, in CPU
-seconds of one thread.
+An epoch of batches processes every sample once, as a full round does. The time of an epoch, with the drawing of its
+batches, is divided by the time of a full round. A full round is one call for the gradient on all samples. On the
+virtual clock, it also evaluates the loss, so the ratio to gradient and loss is printed as well. Epochs and full rounds
+alternate, and are measured in CPU seconds of one thread.
 
 The rows of a batch are far apart in memory. With small data, gathering them takes longer than processing them. Goal: on
 data of 100 MB and more, a batch of 1 % costs at most 1.3 times 1 % of a full round. There is no goal for smaller data.
@@ -55,9 +55,9 @@ def in_turn(
 
 
 def gradients(problem: str, samples: int, features: int, share: float, repeats: int) -> tuple[float, ...]:
-    """Return the CPU seconds of a full gradient and of a mini-batch.
+    """Return the CPU seconds of a full gradient and of a mini-batch, and two ratios.
 
-    Then the cost of a batch over its share of a full gradient, and over its share of gradient and loss.
+    The ratios are the time of an epoch divided by that of a full gradient, and by that of full gradient and loss.
     """
     args = {"samples": samples, "features": features}
     e = wb.Experiment(

@@ -2,11 +2,11 @@
 
     python benchmarks/mitigations.py [held] [real] [--count 5]
 
-"held": the diagnosis gets the first half of a recording's steps. Each mitigation, and waiting for all workers, then
-runs on the virtual clock over the second half. The saving should lie within the predicted 90 % interval. Recordings are
-the available public ones (`wb.traces.at_hand()`), and simulated ones of several delay models.
+"held": the diagnosis gets the first half of a recording's steps. The second half is replayed on the virtual clock, with
+each mitigation and with waiting for all workers. The saving should lie within the predicted 90 % interval. Recordings
+are the available public ones (`wb.traces.at_hand()`), and simulated ones of several delay models.
 
-"real": one of four real workers takes twice as long. It is left out, and the other three run again.
+"real": one of four real workers takes twice as long. This worker is left out, and the other three run again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def halves(job: Recording) -> tuple[Recording, Recording]:
 
 
 def lasted(job: Recording, folder: Path, scheme: str, args: dict[str, Any], out: Any = None) -> float:
-    """Return the seconds of a scheme over all recorded steps, on the virtual clock. `out`: a worker to leave out."""
+    """Return the seconds of a scheme for all recorded steps, on the virtual clock. `out`: a worker to leave out."""
     columns = list(job.table())
     left = [worker for worker in columns if worker != out]
     kept = replace(job, frame=job.frame[job.frame["worker"].isin(left)])

@@ -3,9 +3,9 @@
     python benchmarks/networks.py [--rounds 120] [--seeds 3] [--channels 8] [--target 0.8]
 
 Twelve workers train on 1000 synthetic images in batches of 64, and 200 images are held out. A sample takes 10 ms, and
-ten times as long while a worker is slow. The Markov delay model draws when that is. Round times are simulated and not
-measured. For one seed, all schemes have the same stragglers and the same batches. Exact schemes have the same models,
-so they differ in time only. The target must be reached by the mean of five evaluations.
+ten times as long while a worker is slow. The Markov delay model draws the slow spells. Round times are simulated and
+not measured. For one seed, all schemes have the same stragglers and the same batches. Exact schemes have the same
+models, so they differ only in time. The target must be reached by the mean of five evaluations.
 """
 
 from __future__ import annotations

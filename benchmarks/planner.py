@@ -1,20 +1,21 @@
 """Measure the planner: predicted round times, coverage of its intervals, regret, and the time that it takes.
 
 python benchmarks/planner.py [real] [devices] [truth] [speed] [coverage] [size] [unfitted]
-                             [--repeat 3] [--rounds 48] [--profiles markov pareto] [--keep FOLDER]
+                             [--repeat 3] [--rounds 48] [--measured 60] [--profiles markov pareto] [--keep FOLDER]
 
 ========== ==========================================================================================================
-real       measured over predicted round times on this machine, whose cores all workers share
-devices    the same, if each worker has a device that it waits for
-truth      forecasts by fitted delay models over forecasts with the given ones
-speed      the time of a plan over that of a forecast
+real       measured round times divided by predicted ones, on this machine, whose cores all workers share
+devices    the same ratio, if each worker has a device that it waits for
+truth      forecasts with fitted delay models divided by forecasts with the given ones
+speed      the time of a plan divided by that of a forecast
 coverage   the share of new runs within the intervals of their choices (90 % is right), and the regret of the first
            choice, on clusters whose delays are given
 size       the regret of the first choice if more rounds, or more workers, were measured
 unfitted   coverage, and regret against an exhaustive search, if no fitted delay model describes the stragglers
 ========== ==========================================================================================================
 
-The regret of a choice is its time over that of the best choice, minus 1. `planner_oracle.py` computes a lower bound.
+The regret of a choice is its time divided by that of the best choice, minus 1. `planner_oracle.py` computes a lower
+bound.
 `--keep` saves finished measurements of coverage and size. A later call with the same folder continues from there.
 """
 
@@ -70,7 +71,7 @@ WARM_UP_ROUNDS = 4  # first rounds that are not counted
 def device(model: Array, X: Array, y: Array) -> tuple[float, Array]:
     """Compute least squares as on a device, which takes 1 ms, 0.5 ms per sample, and an exponential part.
 
-    The exponential part has a mean of one fifth of the rest. The loss over all data, after the run, takes no such time.
+    The exponential part has a mean of one fifth of the rest. Evaluations of the loss on all data are not delayed.
     """
     late = 1 + 0.2 * np.random.default_rng(time.time_ns()).exponential()
     if len(y) < DEVICES["problem_args"]["samples"]:
@@ -85,10 +86,10 @@ def devices(repeat: int, rounds: int) -> None:
 
 
 def real(repeat: int, rounds: int, problem: dict[str, Any] = PROBLEM) -> None:
-    """Profile this machine, run schemes on it, and print measured over predicted round times.
+    """Profile this machine, run schemes on it, and print measured round times divided by predicted ones.
 
     The load by other programs changes within seconds. UMW is therefore measured again before each scheme. "beside UMW"
-    is the scheme's ratio over that of UMW, which a slowdown of both does not change.
+    is the scheme's ratio divided by UMW's ratio. If both are slowed down alike, "beside UMW" stays.
     """
     print(
         f"real: {WORKERS} workers on {os.cpu_count()} cores, {problem['problem']}, nothing emulated; goal 0.85 to 1.15"
@@ -115,7 +116,7 @@ def real(repeat: int, rounds: int, problem: dict[str, Any] = PROBLEM) -> None:
 
 
 def ratio_of(profile: wb.ClusterProfile, e: wb.Experiment) -> float:
-    """Return the mean measured round time over the predicted one."""
+    """Return the mean measured round time divided by the predicted one."""
     trace = start_real(e, emulate="nothing", events=False).result()
     measured = float(np.diff(trace.columns["time"])[WARM_UP_ROUNDS - 1 :].mean())
     return measured / profile.forecast(e, e.rounds - WARM_UP_ROUNDS).mean
@@ -126,7 +127,7 @@ def spread(found: list[float]) -> str:
 
 
 def truth(repeat: int, rounds: int) -> None:
-    """Print forecasts by fitted delay models over forecasts with the given delay models."""
+    """Print forecasts with fitted delay models divided by forecasts with the given delay models."""
     print("truth: forecast on a profile / on the cluster, N = 30, mean over 40 seeds; goal 1")
     baselines = {"UMW": {}, "GC": {"stragglers": 9}, "CR": {"children": 5, "layers": 2, "stragglers": 2}}
     for kind in ("shifted_exponential", "pareto", "heterogeneous", "markov"):
@@ -145,7 +146,7 @@ def mean_of(e: wb.Experiment) -> float:
 
 
 def speed(repeat: int, rounds: int) -> None:
-    """Print the seconds of a plan, and the CPU time over that of a forecast of 100 rounds of UMW."""
+    """Print the seconds of a plan, and its CPU time divided by that of a forecast of 100 rounds of UMW."""
     print("speed: a plan of all schemes, simulations included")
     for workers in (12, 156):
         cluster: dict[str, Any] = {"link": {"latency": 1e-3, "bandwidth": 8e6, "downloads": True}}
@@ -178,7 +179,7 @@ CHOICES, FRESH = 8, 20  # choices with new runs (the best of each scheme first),
 # Seeds for the regret. One run in ten takes ten times as long: 40 seeds gave a regret of 12.9 %, and 400 gave 8.8 %.
 REGRET_SEEDS = 240
 FIRST_LOOK_SEEDS = 24  # seeds of every choice, to find the choices near the best
-FRONT = 1.3  # max time over the best, in these runs, of choices that are run with all seeds
+FRONT = 1.3  # choices within this multiple of the best time in these runs are run with all seeds
 SEARCH_SEEDS = 6  # seeds of each configuration of the exhaustive search
 UNFITTED = ["UMW", "GC", "SGD", "Backup", "FRC", "BGC"]
 REFITS, REFIT_SEED = (
@@ -314,7 +315,7 @@ def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: rang
 def exhaustive_search(advice: Advice, where: Where, rounds: int) -> tuple[float, str]:
     """Run all numbers of stragglers, copies and answers. Return the least mean seconds, and the configuration's name.
 
-    The optimiser's steps are those of the plan's choices of the same scheme.
+    For each scheme, the optimiser's steps are those in the plan's choices.
     """
     found: dict[str, float] = {}
     for choice in advice.schemes:
@@ -345,7 +346,7 @@ def every(scheme: str) -> list[dict[str, Any]]:
     return list(wb.schemes.get(scheme).candidates(WORKERS))
 
 
-def unfitted(repeat: int, rounds: int) -> None:
+def unfitted(repeat: int, rounds: int, measured: int = 60) -> None:
     """Print coverage, and regret against an exhaustive search, on clusters that no fitted delay model describes."""
     print("unfitted: speeds and correlated slow spells; goals 85 to 97 % within, regret 3 % on average")
     offs, shares = [], []
@@ -353,7 +354,7 @@ def unfitted(repeat: int, rounds: int) -> None:
         for seed in range(repeat):
             truth: dict[str, Any] = {"delays": spells(Path(folder), seed), "link": LINK}
             profile = simulated(
-                wb.Experiment(scheme="UMW", workers=WORKERS, seed=seed, **truth), 60, 40, seed
+                wb.Experiment(scheme="UMW", workers=WORKERS, seed=seed, **truth), measured, 40, seed
             )
             advice = wb.plan(profile, **TRAINED, rounds=rounds, schemes=UNFITTED)
 
@@ -458,6 +459,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=48)
     parser.add_argument("--profiles", nargs="*", default=[])
+    parser.add_argument("--measured", type=int, default=60, help="rounds of a measurement in unfitted")
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
     PROFILES.extend(args.profiles)
@@ -465,7 +467,8 @@ def main() -> None:
         args.keep.mkdir(parents=True, exist_ok=True)
         SAVED_IN.append(args.keep)
     for name in args.parts or PARTS:
-        PARTS[name](args.repeat, args.rounds)
+        more = {"measured": args.measured} if name == "unfitted" else {}
+        PARTS[name](args.repeat, args.rounds, **more)
 
 
 if __name__ == "__main__":

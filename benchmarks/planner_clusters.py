@@ -11,7 +11,7 @@ from workbench.core.contract.delays import DelayStream, Heterogeneous
 
 WORKERS = 12
 RECORDED_ROUNDS = 1200  # rounds of a generated recording
-# The plan is for new machines of this cluster's kind. For the others, it is for the measured machines.
+# For this cluster, the plan is for new machines of its kind. For all other clusters, it is for the measured machines.
 OTHERS = "heterogeneous, others"
 # Clusters on which the best choice depends on the permanently slow workers.
 PERMANENTLY_SLOW: dict[str, dict[str, Any]] = {
@@ -62,7 +62,7 @@ def spells(folder: Path, seed: int) -> dict[str, Any]:
     speeds, times = rng.lognormal(0, 0.25, WORKERS), np.empty((RECORDED_ROUNDS, WORKERS))
     slow = np.zeros(2, dtype=bool)
     for row in times:
-        slow = np.where(slow, rng.random(2) > 0.1, rng.random(2) < 0.04)  # ten rounds long on average
+        slow = np.where(slow, rng.random(2) > 0.1, rng.random(2) < 0.04)  # spells of ten rounds on average
         row[:] = speeds * np.repeat(np.where(slow, 4.0, 1.0), WORKERS // 2) * rng.lognormal(0, 0.15, WORKERS)
     rows = [f"{w},{i},{5e-3 * x:.6g}" for i, row in enumerate(times) for w, x in enumerate(row)]
     table = folder / f"spells-{seed}.csv"

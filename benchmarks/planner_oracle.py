@@ -1,4 +1,4 @@
-"""Compute the regret of an oracle for GC: it has the delay model, but not the share of permanently slow workers.
+"""Compute the regret of an oracle for GC, to which only the share of permanently slow workers is unknown.
 
     python benchmarks/planner_oracle.py
 
@@ -27,7 +27,7 @@ RULES: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def lost(took: Array) -> Array:
-    """Return the regret of each choice: its time over that of the best choice, minus 1."""
+    """Return the regret of each choice: its time divided by that of the best choice, minus 1."""
     return np.asarray(took / took.min(axis=0) - 1)
 
 

@@ -79,7 +79,7 @@ def measured(e: wb.Experiment, **options: Any) -> tuple[RealRun, float]:
 
 
 def overhead(rounds: int) -> None:
-    """Print the mean real round time over the simulated one, which has the same draws and no other cost."""
+    """Print the mean real round time divided by the simulated one, which has the same draws and no other cost."""
     print(
         "overhead: real round / drawn delays alone, 50 ms + Exp(20 ms), p = 5001; goals 1.07 (N=84), 1.12 (N=156)"
     )
@@ -103,7 +103,7 @@ def overhead(rounds: int) -> None:
 
 
 def bare_star(e: wb.Experiment) -> float:
-    """Return the same ratio for the loop of `bare_star.py`, with the same draws."""
+    """Return the time of the loop of `bare_star.py` divided by the simulated time, with the same draws."""
     POOLS.close()  # idle ranks would use the cores
     stream = DelayStream(e.delays, e.seed, e.workers)
     seconds = np.array([stream.whole(round, e.plan.loads[1:]) for round in range(e.rounds)])
@@ -118,7 +118,7 @@ def bare_star(e: wb.Experiment) -> float:
 def baseline(script: str, workers: int, *arguments: object, blocks: bool = False) -> list[str]:
     """Run an mpi4py script. Return the words that it prints.
 
-    `blocks`: whether its MPI calls block. While they wait, they then yield the core.
+    `blocks`: whether the script's MPI calls block. Such calls yield the core while they wait.
     """
     host = [] if blocks else ["--host", f"localhost:{workers + 1}"]  # see `mpiexec.command`
     start = [
@@ -170,7 +170,7 @@ def textbook(rounds: int) -> None:
     """Compare rounds per second and the master's CPU time with those of `textbook_master.py`, without delays.
 
     There is one worker, so that each process has one of this machine's two cores, as on a cluster. Short runs
-    alternate, and the best of each counts, since other processes may use the cores for a while.
+    alternate, and the best run of each program counts, since other processes may use the cores for a while.
     """
     print("no delays, N=1: GC against a textbook master (Irecv all, Waitany, lstsq every round)")
     print("  checked: against the same with the workbench's header and checks for every message; goal 0.8")

@@ -3,8 +3,8 @@
     python benchmarks/simulation.py [--rounds 300] [--growth]
 
 Times are compared with those of a plain NumPy loop in the same call, since the speed of a shared machine changes.
---growth: only the table of cost against the number of workers, 20 rounds each. Each part runs in a separate process, so
-that its peak memory can be measured.
+--growth: print only the table of cost against the number of workers, for 20 rounds. Each part runs in a separate
+process, so that its peak memory can be measured.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEP = 1e-4
 
 
 def figure_9a(rounds: int) -> list[wb.Experiment]:
-    """Return the experiments of figure 9a: five schemes, 156 workers, 6552 x 5001 data values, a given step."""
+    """Return the experiments of figure 9a: five schemes, 156 workers, 6552 x 5001 data values, and the step `STEP`."""
     preset = wb.presets["fig9a"].replace(rounds=rounds)
     return [
         e.replace(optimiser_args={"step": STEP} if e.optimiser == "gd" else {"c1": 100 * STEP, "c2": 100.0})
@@ -133,7 +133,7 @@ def grown(scheme: str, workers: int) -> dict[str, float]:
 def growth() -> None:
     """Print the cost against the number of workers, and the exponent between rows: cost ~ workers^exponent.
 
-    The exponent is that of the CPU seconds with imports, which other processes of the machine affect little.
+    The exponent is computed from CPU seconds, imports included. Other processes of the machine affect them little.
     """
     print(f"\n{GROWTH_ROUNDS} rounds of wb.run, a process each\n")
     print(f"{'scheme':6} {'workers':>7} {'seconds':>8} {'of a core':>9} {'exponent':>8} {'GiB':>6}  goals")

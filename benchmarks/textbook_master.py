@@ -4,7 +4,7 @@
 
 In each round, the master calls Irecv for all workers and Waitany until enough have answered. It computes the weights by
 least squares. Then it waits for the late messages too, because they could not be distinguished from those of the next
-round. Prints rounds per second and the master's CPU seconds per round. "checked": every message has the workbench's
+round. The master prints rounds per second, and its CPU seconds per round. "checked": every message has the workbench's
 header and is checked as in the workbench.
 """
 

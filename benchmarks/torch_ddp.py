@@ -1,11 +1,12 @@
 """Compare codes in a script of torchrun with PyTorch's DistributedDataParallel (DDP).
 
     python benchmarks/torch_ddp.py [speed] [sleeper] [loss] [death] [forecast] [--steps 60] [--repeats 3] [--batch 16]
+                                   [--device cpu | cuda]
 
 Both have eight ranks with one thread each, a transformer of a million parameters in float32, Adam, the same
 mini-batches of the same text, and the same cores. DDP uses gloo. Nothing is emulated: in "sleeper", rank 3 sleeps 200
 ms in each forward pass. Measurements of the two alternate. `--steps` is for speed and sleeper. Loss and death have 200
-steps.
+steps. With `--device cuda`, all ranks share the CUDA devices of this machine.
 
 Goals: the uncoded scheme makes 0.9 of DDP's steps a second. With the sleeper, DDP's step takes 200 ms longer, and GC's
 at most 5 % longer. The loss after 200 steps is within the spread of two runs of DDP. After a death, the job completes
@@ -37,6 +38,7 @@ from torch.utils.data import DataLoader, TensorDataset
 RANKS, SLEEPER, VICTIM = 8, 3, 5
 WARM_STEPS, NAP_S, LONG_STEPS, DEATH_STEP = 8, 0.2, 200, 20
 SAMPLES, RATE = 512, 1e-3
+DEVICE = os.environ.get("DEVICE", "cpu")  # of a rank's network
 ROOT, HERE = Path(__file__).resolve().parents[1], Path(__file__).resolve()
 SCHEMES = {
     "uncoded": ["--scheme", "UMW"],
@@ -60,7 +62,7 @@ def pieces() -> tuple[nn.Module, DataLoader]:
     torch.manual_seed(0)
     data = TensorDataset(*networks.text(SAMPLES))
     loader = DataLoader(data, batch_size=int(os.environ["BATCH"]), shuffle=True, drop_last=True)
-    return networks.million(), loader
+    return networks.million().to(DEVICE), loader
 
 
 def misbehave(rank: int, step: int) -> None:
@@ -111,7 +113,7 @@ def train_ddp(steps: int) -> None:
     for step in range(steps):
         rows = batches.of(step)
         share = torch.as_tensor(np.array_split(np.asarray(rows), RANKS)[place])
-        x, y = (tensor[share] for tensor in loader.dataset.tensors)
+        x, y = (tensor[share].to(DEVICE) for tensor in loader.dataset.tensors)
         optimiser.zero_grad()
         loss = loss_of(model, x, y, rank, step).mean()
         loss.backward()
@@ -136,7 +138,7 @@ def train_coded(steps: int) -> None:
     job = ddp.prepare(net, optimiser, loader)
     for x, y in job.until(steps):
         optimiser.zero_grad()
-        job.backward(loss_of(net, x, y, job.rank, job.step))
+        job.backward(loss_of(net, x.to(DEVICE), y.to(DEVICE), job.rank, job.step))
         optimiser.step()
 
 
@@ -166,7 +168,8 @@ def job(
         ]
         command += [str(HERE), "--train", side, "--steps", str(steps)]
         env = {**os.environ, "OUT": folder, "BATCH": str(batch), "OMP_NUM_THREADS": "1", "SHIFT": str(shift)}
-        env |= {"PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo"}
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        env |= {"PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo"}
         env |= {"SLEEPY": "1"} if sleepy else {}
         env |= {"DEATH": str(DEATH_STEP)} if death else {}
         quiet = subprocess.DEVNULL if death else None
@@ -309,12 +312,14 @@ def main() -> None:
     for name, number in (("steps", 60), ("repeats", 3), ("batch", 16)):
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--all", action="store_true", help="all schemes, for speed and sleeper")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--train", help=argparse.SUPPRESS)  # run as a rank
     args = parser.parse_args()
     if args.train:
         torch.set_num_threads(1)
         (train_ddp if args.train == "DDP" else train_coded)(args.steps)
         return
+    os.environ["DEVICE"] = args.device
     for what in args.what:
         {"speed": speed, "sleeper": sleeper, "loss": loss, "death": death, "forecast": forecast}[what](args)
 

@@ -1,13 +1,13 @@
-"""Compare the training of a PyTorch network with DistributedDataParallel (DDP), also with a slow and with a dead rank.
+"""Compare real runs that train a PyTorch network with DistributedDataParallel (DDP), also with a slow or a dead rank.
 
     python benchmarks/torch_ranks.py [speed] [sleeper] [death] [--rounds 30] [--repeats 3] [--samples 256]
                                      [--network transformer | digits]
 
-Both have eight ranks that train, on the same cores, with one thread per rank. They train the same transformer of a
-million parameters (or a small convolutional network on the digits) in float32, on the same samples. DDP uses gloo.
-Nothing is emulated: one of the eight ranks sleeps 200 ms per step, and the others can use its core meanwhile.
-Measurements of the two alternate. (A file with the name torch.py would hide PyTorch, since a script's folder precedes
-other folders on the path.)
+The workbench and DDP both have eight ranks that train, on the same cores, with one thread per rank. They train the same
+transformer of a million parameters (or a small convolutional network on the digits) in float32, on the same samples.
+DDP uses gloo. Nothing is emulated: one of the eight ranks sleeps 200 ms per step, and the others can use its core
+meanwhile. Measurements of the workbench and of DDP alternate. (A file with the name torch.py would hide PyTorch, since
+a script's folder precedes other folders on the path.)
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def digits() -> bool:
 
 
 class Sleepy(nn.Module):
-    """The same network, whose forward pass takes longer on one of the ranks."""
+    """The network to train, with a forward pass that takes longer on one of the ranks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Sleepy(nn.Module):
         return self.inner(x)
 
     def training_now(self) -> bool:
-        """Return whether gradients are computed. They are not when the network is tried on a first sample."""
+        """Return whether gradients are computed. None are computed when the network is tried on a first sample."""
         return torch.is_grad_enabled()
 
 
@@ -193,7 +193,7 @@ def _ordered(names: Any, turn: int) -> Iterator[tuple[str, bool]]:
 
 
 def speed(rounds: int, repeats: int) -> None:
-    """Print rounds per second over those of DDP: the median and each repetition."""
+    """Print rounds per second divided by DDP's steps per second: the median and each repetition."""
     print("rounds a second over DDP's, nothing delayed; goal: UMW and RAR 0.8", flush=True)
     found = turns(list(SIDES), rounds, repeats, (False,))
     for name in ("UMW", "RAR", "GC"):

@@ -1,14 +1,15 @@
 """Measure the accuracy of the diagnosis on real training jobs: DistributedDataParallel over gloo, with a real fault.
 
     python benchmarks/training_jobs.py [healthy] [backward] [overlap] [accumulate] [loader] [forward] [link] [lengths]
-                                       [--count 20] [--profiler] [--keep DIR]
+                                       [kernel] [--count 20] [--profiler] [--device cpu | cuda] [--keep DIR]
 
 Four ranks train on this machine, in processes of their own. In "backward" one of them sleeps 200 ms in the backward
 pass of each step, in "overlap" with an all-reduce for each megabyte of gradients, in "accumulate" 50 ms in each of four
 micro-batches, in "loader" while its batch is loaded, in "forward" in its forward pass. In "link" a queue of the kernel
 limits the bandwidth of one rank to 400 Mbit/s (each rank then has its own network namespace, which needs root). In
-"lengths" no rank is slow, but sequences differ in length. In successive jobs the slow rank changes. The fault is on in
-every other block of steps. Steps with and without it are measured in the same job.
+"lengths" no rank is slow, but sequences differ in length. With `--device cuda`, the ranks share the CUDA devices of
+this machine, and in "kernel" a kernel of one rank runs for 200 ms in each backward pass. In successive jobs the slow
+rank changes. The fault is on in every other block of steps. Steps with and without it are measured in the same job.
 
 It prints how often the right cause was named first, and which others were named. It also prints the errors of the
 diagnosed ratio and of the predicted saving. Steps are recorded by `wb.record`, or with `--profiler` by PyTorch's
@@ -39,6 +40,7 @@ CASES = {
     "forward": Job("forward"),
     "link": Job("link"),
     "lengths": Job("lengths"),
+    "kernel": Job("kernel", device="cuda"),
 }
 WANTED = {"healthy": "", "lengths": "uneven work"}  # in others: the slow worker, or its link
 
@@ -77,13 +79,14 @@ def judged(kind: str, found: Measured) -> Judged:
     return Judged(wanted, named, diagnosis.slowdown, found.ratio, max(promises, default=0.0), found.saving)
 
 
-def jobs(kind: str, count: int, profiler: bool, keep: Path | None) -> list[Judged]:
+def jobs(kind: str, args: argparse.Namespace) -> list[Judged]:
     """Run new jobs, or diagnose those that were kept."""
     found = []
-    for number in range(count):
-        job = replace(CASES[kind], who=number % CASES[kind].ranks, profiler=profiler)
+    for number in range(args.count):
+        job = replace(CASES[kind], who=number % CASES[kind].ranks, profiler=args.profiler, device=args.device)
         with tempfile.TemporaryDirectory() as place:
-            folder = keep / f"{kind}{'-profiler' * profiler}-{number}" if keep else Path(place) / "job"
+            name = f"{kind}{'-profiler' * args.profiler}-{number}"
+            folder = args.keep / name if args.keep else Path(place) / "job"
             if not (folder / "moments-0.json").is_file():
                 shutil.rmtree(folder, ignore_errors=True)
                 run(job, folder)
@@ -107,12 +110,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("kinds", nargs="*", default=list(CASES), metavar="kind")
+    parser.add_argument(
+        "kinds", nargs="*", default=[kind for kind in CASES if kind != "kernel"], metavar="kind"
+    )
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--profiler", action="store_true")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
-    lines = [summary(kind, jobs(kind, args.count, args.profiler, args.keep)) for kind in args.kinds]
+    lines = [summary(kind, jobs(kind, args)) for kind in args.kinds]
     print("\n".join(lines))
 
 

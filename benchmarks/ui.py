@@ -3,10 +3,10 @@
     python benchmarks/ui.py [--tries 15] [first] [explorer] [curves] [lectures] [static] [live]
         [runs] [stream] [many]
 
-JupyterLab and Voila run headless on this machine in an installed Chromium. Without one, nothing is measured. A time
-begins with the event of a slider or a button. It ends when the page has changed, and for a slider when the figure has
-been painted. That is when the second animation frame after the change begins, since the first one has been painted
-then. Goals: a slider's figure within 100 ms (156 workers), 10 updates per second, Stop at once.
+JupyterLab and Voila run headless on this machine in an installed Chromium. Without Chromium, nothing is measured. A
+time begins with the event of a slider or a button. For a button, it ends when the page has changed. For a slider, it
+ends when the figure has been painted. This is when the second animation frame after the change begins: the first frame
+has been painted then. Goals: a slider's figure within 100 ms (156 workers), 10 updates per second, Stop at once.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ tree = {"children": 4, "layers": 3, "stragglers": 1}
 e = wb.Experiment(scheme="CR", scheme_args=tree, workers=84, rounds=20_000)"""
 SEARCH = ".wb-runs input[type=search]"
 FIRST_ROUND_TIMEOUT_S = 150  # s to wait for the first round of 84 real workers
-RUNS_IN_TABLE, EXECUTED_RUNS = 10_000, 20  # number of runs; the other ones are copies of the executed ones
+# rows of the table; executed runs, of which all other rows are copies
+RUNS_IN_TABLE, EXECUTED_RUNS = 10_000, 20
 
 
 @contextmanager
@@ -84,7 +85,7 @@ def served() -> Iterator[tuple[Server, Path]]:
 
 
 def move_times(page: Page, slider: str, values: list[int], plot: str) -> list[float]:
-    """Move a slider to each value. Return the ms until the figure is drawn, without those of the first move."""
+    """Move a slider to each value. Return the ms until the figure is drawn, for all moves but the first."""
     handles = page.get_by_label(slider, exact=True).first, page.locator(plot).first
     elements = [handle.element_handle() for handle in handles]
     found = []
@@ -200,7 +201,7 @@ def static(page: Page, _: Server, root: Path, tries: int) -> None:
 def first(page: Page, server: Server, _: Path, tries: int) -> None:
     """Measure the time until the first figure of the first notebook, in a new kernel.
 
-    It includes the tuning of steps and the simulation of five schemes.
+    This time includes the tuning of steps and the simulation of five schemes.
     """
     print("first figure of notebooks/01-quickstart.ipynb after Run All in a fresh kernel; goal 10 s")
     lab = Lab(page, server, "01-quickstart.ipynb")

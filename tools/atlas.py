@@ -1,4 +1,4 @@
-"""The site's page of recorded stragglers: a card for each available recording, and sources of the others."""
+"""The site's page of recorded stragglers: a card for each available recording, and a table of public sources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ in the next build.
 
 
 def cards() -> Iterator[Recording]:
-    """Yield one job of each available public recording, then a simulated run, so that the page is never empty."""
+    """Yield a simulated run, so that the page is never empty, then some jobs of each available public recording."""
     delay_model = {"kind": "markov", "p_slow": 0.05, "p_recover": 0.3, "factor": 5.0}
     made = wb.run(wb.Experiment(scheme="UMW", workers=12, rounds=150, delays=delay_model))
     rows = load(made).frame.assign(recording="made-here")

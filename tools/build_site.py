@@ -207,7 +207,7 @@ def wanted(output: Any, source: str) -> bool:
 
 
 def as_html(output: Any) -> Any:
-    """Return a figure as HTML for a page with plotly.js, a widget as a note."""
+    """Return the output with a figure as HTML, for a page with plotly.js, or with a note in place of a widget."""
     data = output.get("data", {})
     if FIGURE in data:
         figure = Figure(data[FIGURE]["data"], data[FIGURE]["layout"], skip_invalid=True)
@@ -291,7 +291,7 @@ def build(output: Path, quick: bool) -> Path:
 def main() -> None:
     """Build, and print where the pages are."""
     text = argparse.ArgumentParser(description=__doc__)
-    text.add_argument("--quick", action="store_true", help="notebooks as they lie there, and no book")
+    text.add_argument("--quick", action="store_true", help="do not execute notebooks, and leave out the book")
     text.add_argument("--output", type=Path, default=ROOT / "dist" / "site")
     given = text.parse_args()
     print(f"open {build(given.output.resolve(), given.quick) / 'index.html'}")

@@ -107,7 +107,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def words(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield line, word and replacement of each word of a file that has one."""
+    """Yield line, word and replacement of each word of a file that has a replacement."""
     for first, text in texts(path):
         for pattern, replacement in WORDS.items():
             spaced = pattern.replace(" ", r"\s+")

@@ -43,7 +43,7 @@ NAMES = {
 
 
 def notebook_code(path):
-    """Return the code cells of a notebook, without magics and other lines for IPython alone."""
+    """Return the code cells of a notebook, without magics and other lines that only IPython can run."""
     cells = json.loads(path.read_text())["cells"]
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     return re.sub(r"^\s*[%!].*$", "", text, flags=re.MULTILINE)

@@ -3,8 +3,8 @@
 python tools/layer_env.py core check     # core and analysis, with hypothesis for wb.check
 python tools/layer_env.py mpi            # core, analysis and real runs: all that a host of a cluster needs
 
-Makes the environment in a temporary folder, with the locked versions, by the uv of `.venv`. Runs the tests in
-`tests/layers/test_NAME.py` there, for the first NAME.
+The uv of `.venv` makes the environment in a temporary folder, with the locked versions. The tests of the first NAME,
+`tests/layers/test_NAME.py`, run in it.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Package:
     name: str
     modules: int = 0
     lines: int = 0
-    uses: set[str] = field(default_factory=set)  # full names of modules
+    uses: set[str] = field(default_factory=set)  # imported modules; at the end, their packages
 
 
 def sources() -> Iterator[tuple[str, str, Path]]:

@@ -1,4 +1,4 @@
-"""Make .venv from requirements.lock, or remake the lock (--lock). Needs nothing but the standard library.
+"""Make .venv from requirements.lock, or remake the lock (--lock). This script needs only the standard library.
 
 uv installs several times faster than pip. So pip installs only uv (locked and hashed like everything else), and uv
 installs the rest. If uv fails, for example behind a mirror that only pip can reach, pip installs everything.
@@ -29,7 +29,7 @@ def run(*command, **options):
 def one_at_a_time():
     """Wait until no other `make env` runs in this folder, and keep others waiting until this process ends.
 
-    If one removed .venv while another installs, the other would install into the Python behind it.
+    If one process removed .venv while another installs, the latter would install into the Python that made .venv.
     """
     os.environ["PIP_REQUIRE_VIRTUALENV"] = "1"
     lock = os.open(ROOT, os.O_RDONLY)  # released by the system when this process ends

@@ -17,7 +17,7 @@ BASES = ("DelayModel", "Optimiser", "Problem", "ProblemArgs", "Scheme")
 
 @dataclass(frozen=True)
 class Section:
-    """Page of the reference. `names`: public names, each as `module:attribute`. `module`: its docstring comes first."""
+    """Page of the reference. `names`: public names, as `module:attribute`. `module`: its docstring begins the page."""
 
     file: str
     title: str
@@ -88,7 +88,7 @@ def _quickstart() -> tuple[str, ...]:
 
 
 def _problems() -> tuple[str, ...]:
-    # documented in wb
+    # DataError is on the page of wb
     own = _names("workbench.core.problems", *(name for name in wb.problems.__all__ if name != "DataError"))
     return own + _of(*(wb.problems.get(name) for name in wb.problems.names()))
 

@@ -17,7 +17,7 @@ from workbench.core.experiment import put
 
 
 def example() -> dict[str, Any]:
-    """Return the experiment of the design."""
+    """Return the fields of an experiment on the (12,2) tree of paper 1."""
     return {
         "scheme": "CR",
         "scheme_args": {"children": 12, "layers": 2, "stragglers": 3},
@@ -64,7 +64,7 @@ def test_experiment_reads_exponents_without_a_dot() -> None:
     ],
 )
 def test_experiment_writes_numpy_numbers(fields: dict[str, Any], tmp_path: Path) -> None:
-    """Otherwise a run with them could not be saved."""
+    """Without conversion, a run with NumPy numbers in its fields could not be saved."""
     e = wb.Experiment(**fields)
     assert wb.Experiment.read(e.write(tmp_path / "spec.yaml")) == e
     assert wb.Experiment(**json.loads(e.model_dump_json())) == e
@@ -258,7 +258,7 @@ def test_experiment_fields_with_large_numbers_keep_slider_ranges() -> None:
 
 
 def test_experiment_put_by_dotted_name() -> None:
-    """`--set` and sweeps use such names. The error names a value without fields."""
+    """`--set` and sweeps use dotted names. The error names the value that has no fields."""
     spec: dict[str, Any] = {"workers": 6}
     put(spec, "scheme_args.stragglers", 2)
     put(spec, "delays", {"rate": 3.0})

@@ -48,7 +48,10 @@ def test_forecast_of_a_star_without_links_is_an_order_statistic() -> None:
 
 
 def test_forecast_figure_13_and_its_discrepancy() -> None:
-    """Times per round over CR's, with the paper's own model. RAR needs a latency that the model lacks."""
+    """Round times are divided by CR's, with the paper's delays and links.
+
+    The published time of RAR needs a latency that the paper does not state.
+    """
     preset = wb.presets["fig13"]
     mean = {e.scheme: wb.forecast(e, rounds=500).mean for e in preset}
     ratio = {name: seconds / mean["CR"] for name, seconds in mean.items()}

@@ -70,3 +70,11 @@ def test_floats_of_leaves_whole_numbers_out() -> None:
     assert (
         len(list(states.floats_of(model.state_dict()))) == len(model.state_dict()) - 1
     )  # num_batches_tracked
+
+
+def test_tensors_of_one_device_share_a_piece() -> None:
+    """Tensors on the device "meta" have shapes but no values."""
+    tensors = [torch.ones(2, 3), torch.ones(1), torch.ones(4, device="meta"), torch.ones(())]
+    found = list(states.by_device(torch.arange(12.0), tensors))
+    assert [[each.numel() for each in group] for _, group in found] == [[6, 1], [4], [1]]
+    assert [flat.tolist() for flat, _ in found] == [list(range(7)), list(range(7, 11)), [11]]

@@ -31,6 +31,7 @@ from workbench.analysis.recordings import Recording
 
 RANKS, NAP = 4, 0.2  # number of ranks; sleep of the slow rank, s
 WIDTH, BATCH = 320, 32
+DEVICE_CYCLES_PER_S = 1.9e9  # clock of the device during a fault, about
 WARM = 6  # number of first steps, which are ignored
 PROBE_EVERY = 6  # steps between two probes of the links
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
@@ -42,7 +43,8 @@ class Job:
     """One job.
 
     `fault`: backward, forward, loader, link, lengths (each rank's sequences differ), or "" (healthy). `who`: slow rank.
-    `blocks`: blocks with the fault, each followed by one without. `steps`: of a block.
+    `blocks`: blocks with the fault, each followed by one without. `steps`: of a block. The fault "kernel" makes a CUDA
+    device busy in the backward pass.
     """
 
     fault: str = ""
@@ -54,6 +56,7 @@ class Job:
     accumulate: int = 1
     overlap: bool = False
     profiler: bool = False
+    device: str = "cpu"
 
     @property
     def count(self) -> int:
@@ -88,12 +91,14 @@ class Sleepy(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.where == "forward" and self.switch.on:
             time.sleep(self.nap)
-        if self.where == "backward" and x.requires_grad:
+        if self.where in ("backward", "kernel") and x.requires_grad:
             x.register_hook(self._slept)
         return x
 
     def _slept(self, _: Tensor) -> None:
-        if self.switch.on:
+        if self.switch.on and self.where == "kernel":
+            torch.cuda._sleep(int(self.nap * DEVICE_CYCLES_PER_S))
+        elif self.switch.on:
             time.sleep(self.nap)
 
 
@@ -150,15 +155,15 @@ def network(job: Job, switch: Switch, mine: bool) -> nn.Module:
     layers: list[nn.Module] = []
     for place in range(8):
         layers += [nn.Linear(WIDTH, WIDTH), nn.ReLU()]
-        if place == 3 and mine and job.fault in ("backward", "forward"):
+        if place == 3 and mine and job.fault in ("backward", "forward", "kernel"):
             layers.append(Sleepy(switch, job.fault, nap))
     layers.insert(2, nn.BatchNorm1d(WIDTH))
     return nn.Sequential(*layers, nn.Linear(WIDTH, 10))
 
 
-def loss_of(module: nn.Module, batch: Any) -> Tensor:
+def loss_of(module: nn.Module, batch: Any, device: str) -> Tensor:
     """Return the loss of a batch."""
-    x, y = (batch, batch) if isinstance(batch, Tensor) else batch
+    x, y = (each.to(device) for each in ((batch, batch) if isinstance(batch, Tensor) else batch))
     found = module(x)
     return nn.functional.cross_entropy(found.reshape(-1, found.shape[-1]), y.reshape(-1))
 
@@ -167,7 +172,9 @@ def train(job: Job, rank: int, folder: Path) -> None:
     """Train as one rank, and write when each step began."""
     torch.set_num_threads(1)
     switch, mine = Switch(), rank == job.who or job.fault == "lengths"
-    module = DistributedDataParallel(network(job, switch, mine), bucket_cap_mb=1 if job.overlap else 25)
+    module = DistributedDataParallel(
+        network(job, switch, mine).to(job.device), bucket_cap_mb=1 if job.overlap else 25
+    )
     optimiser = torch.optim.SGD(module.parameters(), lr=1e-3)
     loader: Any = (
         DataLoader(Sequences(job, rank, switch), batch_size=1)
@@ -187,7 +194,7 @@ def train(job: Job, rank: int, folder: Path) -> None:
         for micro in range(job.accumulate):
             last = micro == job.accumulate - 1
             with nullcontext() if last else module.no_sync():
-                loss_of(module, next(batches)).backward()
+                loss_of(module, next(batches), job.device).backward()
         optimiser.step()
         optimiser.zero_grad()
         yielded(step)
@@ -217,7 +224,8 @@ def observed(job: Job, folder: Path) -> Iterator[None]:
 
     handler = tensorboard_trace_handler(str(folder / "record"))
     plan = schedule(wait=1, warmup=1, active=job.count - 2)
-    with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=handler) as found:
+    activities = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * (job.device == "cuda")]
+    with profile(activities=activities, schedule=plan, on_trace_ready=handler) as found:
         _after_step.append(found.step)
         yield
 

@@ -87,7 +87,8 @@ def forecast(
 def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = None) -> Array:
     """Return the time of the first round for each seed, (seeds,), s. This shows the sampling error at little cost.
 
-    The times are those of `forecast` with one round, except for late workers that are still busy.
+    Each time is that of `forecast` with one round. Exception: for PGC, it is that of an ordinary round, in place of the
+    pre-training round.
 
     >>> e = Experiment(scheme="UMW", workers=4)
     >>> bool((first_rounds(e, [1, 2]) == [forecast(e, 1, seed).mean for seed in (1, 2)]).all())

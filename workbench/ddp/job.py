@@ -190,22 +190,21 @@ class Job:
     def _filled(self, tensors: list[Tensor]) -> Tensor:
         """Copy the loss and all values into one array in the memory of the host, and return it."""
         count = 1 + sum(tensor.numel() for tensor in tensors)
-        wide = any(tensor.dtype == torch.float64 for tensor in tensors)
         if len(self._flat) != count:
-            pinned = torch.cuda.is_available()
-            self._flat = torch.empty(count, dtype=torch.float64 if wide else torch.float32, pin_memory=pinned)
-        self._flat[0], place = self._own_loss, 1
-        for tensor in tensors:
-            self._flat[place : place + tensor.numel()].copy_(tensor.detach().reshape(-1))
-            place += tensor.numel()
+            wide = any(tensor.dtype == torch.float64 for tensor in tensors)
+            kind, pinned = torch.float64 if wide else torch.float32, torch.cuda.is_available()
+            self._flat = torch.empty(count, dtype=kind, pin_memory=pinned)
+        self._flat[0] = self._own_loss
+        for flat, group in states.by_device(self._flat[1:], tensors):
+            flat.copy_(torch.cat([tensor.detach().reshape(-1) for tensor in group]))
         return self._flat
 
     def _spread(self, tensors: list[Tensor]) -> None:
-        place = 1
-        with torch.no_grad():
-            for tensor in tensors:
-                tensor.copy_(self._flat[place : place + tensor.numel()].view_as(tensor))
-                place += tensor.numel()
+        for flat, group in states.by_device(self._flat[1:], tensors):
+            pieces = torch.split(flat.to(group[0].device), [tensor.numel() for tensor in group])
+            with torch.no_grad():
+                for tensor, piece in zip(group, pieces, strict=True):
+                    tensor.copy_(piece.view_as(tensor))
 
     def _complete(self) -> None:
         """End a step after the optimiser has updated the model: average models if this is due, take or send a state."""

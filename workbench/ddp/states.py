@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -103,3 +104,16 @@ def floats_of(state: Any) -> Iterator[Tensor]:
     tensors: Tensors = []
     tree_of(state, "", tensors)
     return (tensor for _, tensor in tensors if tensor.is_floating_point())
+
+
+def by_device(flat: Tensor, tensors: Iterable[Tensor]) -> Iterator[tuple[Tensor, list[Tensor]]]:
+    """Yield successive tensors of one device, and their piece of `flat`, so that one transfer copies all of them.
+
+    A transfer for each tensor would take longer, above all if several processes share a device.
+    """
+    place = 0
+    for _, group in groupby(tensors, key=lambda tensor: tensor.device):
+        found = list(group)
+        size = sum(tensor.numel() for tensor in found)
+        yield flat[place : place + size], found
+        place += size

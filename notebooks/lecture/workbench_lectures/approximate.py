@@ -55,7 +55,7 @@ class Approximate(Knobs):
 
     @property
     def chances(self) -> tuple[float, float, float]:
-        """p_slow, p_ss, p_as."""
+        """Probabilities p_slow, p_ss and p_as of paper 4."""
         return self.slow, self.slow_straggles, self.active_straggles
 
     @property
@@ -75,7 +75,7 @@ class Approximate(Knobs):
         return DelayStream(self.delays, self.draw, self.workers).draw(0)[1] > 0
 
     def experiment(self, shuffle: str, **more: Any) -> Experiment:
-        """Return an experiment in which an approximate scheme waits for the time of a worker without straggling."""
+        """Return an experiment in which an approximate scheme waits for twice the time of a worker that is not late."""
         args = {"replication": self.copies, "shuffle": shuffle, "deadline": 2 * self.copies * TIME}
         return self.run(self.code, scheme_args=args, **more)
 

@@ -23,7 +23,7 @@ EVALUATIONS = 5  # number of losses whose mean is compared with the target
 
 @dataclass(frozen=True)
 class Arrived:
-    """Rounds and seconds of a run to the target, and the metric of held-out samples there; NaN if it was missed."""
+    """Rounds and seconds of a run to the target, and the metric of held-out samples there. NaN: target missed."""
 
     rounds: float = float("nan")
     seconds: float = float("nan")

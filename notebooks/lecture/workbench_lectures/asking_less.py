@@ -77,7 +77,7 @@ class AskingLess(Knobs):
         )
 
 
-@lru_cache(maxsize=256)  # all slider positions of a page without a server, which two figures share
+@lru_cache(maxsize=256)  # room for the runs of all slider positions of a page without a server
 def traced(workers: int, groups: int, c: float, max_age: int, scheme: str) -> Trace:
     """Return a short run, for the figures."""
     knobs = AskingLess(workers=workers, groups=groups, c=c, max_age=max_age)
@@ -128,7 +128,7 @@ def asked(knobs: AskingLess, theme: Theme) -> go.Figure:
 
 
 def costs(knobs: AskingLess) -> dict[str, Array]:
-    """Return time, communication and computation of a mean round, each over those of D-Adam, (3,), by scheme."""
+    """Return time, communication and computation of a mean round, each divided by D-Adam's, (3,), by scheme."""
     found = {}
     for name in SCHEMES:
         rows = trace(knobs, name).rounds

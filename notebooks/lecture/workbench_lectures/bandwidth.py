@@ -85,7 +85,7 @@ def means(children: int, layers: int, stragglers: int, latency: float) -> dict[s
 
 
 def times(knobs: Bandwidth, theme: Theme) -> go.Figure:
-    """Draw the mean round time over the size of messages."""
+    """Draw the mean round time against the time of a message."""
     text = f"{knobs.workers} workers, any {knobs.stragglers} of {knobs.children} late (UMW, RAR: nobody may be late)"
     figure = new_figure(theme, "Time of a round", text, HEIGHT)
     found = means(knobs.children, knobs.layers, knobs.stragglers, knobs.latency)

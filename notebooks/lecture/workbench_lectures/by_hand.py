@@ -68,7 +68,7 @@ class ByHand(Knobs):
     def messages(self) -> Array:
         """Return the messages of the workers, (3,).
 
-        They are added from the left, as on a page without a server, and not by BLAS.
+        The products are added from the left, as on a page without a server, and not by BLAS.
         """
         return np.asarray((self.code.matrix * self.gradients).sum(axis=1))
 

@@ -50,7 +50,7 @@ ACROSS = {
     "tail": "mean of what is added at random to a share",
 }
 MOST_LEVELS = max(map(len, LEVELS.values()))  # number of columns of the widest map
-RACE = 40  # commits of the watched run; asynchronous schemes run for as many answers
+RACE = 40  # commits of the watched run; asynchronous schemes run for the same number of answers
 
 
 MEASURED = {"logistic": "test accuracy", "least squares": "test loss", "network": "test accuracy"}
@@ -89,7 +89,7 @@ class CodingOrNot(Knobs):
 
     @property
     def message(self) -> float:
-        """Time of one message, as a fraction of that of an uncoded share."""
+        """Time of one message, divided by the time of an uncoded share."""
         return COSTS[0]
 
     @property
@@ -117,7 +117,7 @@ def cell(problem: str, law: str, column: str, cost: float) -> pd.DataFrame:
 
 
 def absent(problem: str, law: str, column: str, cost: float) -> list[str]:
-    """Return the other schemes: with some seed, none of their settings reaches the loss in time."""
+    """Return the schemes of one cell that, under some seed, do not reach the loss in time."""
     found = _tried(problem, law, column, cost)
     return [str(row["scheme"]) for _, row in found.iterrows() if not np.isfinite(row["seconds"]).all()]
 
@@ -154,9 +154,10 @@ def winner(found: pd.DataFrame) -> tuple[str, str]:
 
 
 def worth(found: pd.DataFrame) -> tuple[float, str]:
-    """Return log2 of the time of the best scheme without a code over that of the best code, and text, or 0 for a tie.
+    """Return log2 of a ratio of times, or 0 for a tie, and a text.
 
-    Above 0 the code is quicker. Only schemes with plain gradient steps count.
+    The ratio is the time of the best scheme without a code divided by that of the best code. Above 0, the code is
+    quicker. Only schemes with plain gradient steps count.
     """
     coded = found[found["family"].isin(CODES)].iloc[0]
     other = found[~found["family"].isin((*CODES, OWN))].iloc[0]
@@ -301,18 +302,18 @@ def slow(knobs: CodingOrNot) -> float:
 
 
 def gain(knobs: CodingOrNot) -> float:
-    """Return the number of answers of asynchronous workers over that of workers that wait for each other."""
+    """Return the answers of asynchronous workers divided by those of workers that wait for each other."""
     pace = [1.0] * (WORKERS - 1) + [slow(knobs)]
     return theory.async_rate(pace) / (WORKERS / max(pace))
 
 
 def buffer(knobs: CodingOrNot) -> int:
-    """Return K of exercise 2."""
+    """Return the buffer size K of exercise 2."""
     return knobs.level + 1
 
 
 def even(knobs: CodingOrNot) -> float:
-    """Return the factor above which a code for s stragglers is faster than waiting for s of them."""
+    """Return the factor above which a code for s stragglers is faster than waiting for the s stragglers."""
     s, n, message = knobs.level, WORKERS, knobs.message
     return s + 1 + (n - 2 * s) * message
 

@@ -62,7 +62,7 @@ def lectures(port: int, browser: bool, token: bool, dark: bool, static: Path | N
 
 @contextmanager
 def templates(folder: Path) -> Iterator[str]:
-    """Return the JUPYTER_PATH for our page templates: lists have titles, and no page uses the internet."""
+    """Yield the JUPYTER_PATH for our page templates: lists have titles, and no page uses the internet."""
     every = scripts()
     names = {path.name: info_of(path, every.get(path.stem)).item for path in folder.glob("*.ipynb")}
     sets = {"titles": names, "style": style()}

@@ -2,9 +2,9 @@
 
 All runs are on the virtual clock, on the same data, stragglers and link. Every scheme is tuned in the same way: its
 parameters, the size of its mini-batch (`SHARES` of the data) and its step size are those with the least mean seconds
-on `TUNED` seeds, and it is timed on `TIMED` others. Schemes that need not wait for all workers choose from the same
-numbers of answers, `ANSWERS`. Most take plain gradient steps. Those with their own optimiser (`OWN`) keep it, and form
-a family of their own: what AdamW or momentum gain, any code may gain too.
+on `TUNED` seeds. Each scheme is then timed on `TIMED` other seeds. Schemes that need not wait for all workers choose
+from the same numbers of answers, `ANSWERS`. Most schemes take plain gradient steps. Schemes with their own optimiser
+(`OWN`) keep it, and form a family of their own: what AdamW or momentum gain, any code may gain too.
 
 A scheme is at the loss once the mean of the last five losses is at the target: the loss after `ROUNDS` exact rounds,
 plus 1 % of the decrease. The unit of time is what a worker needs for an uncoded share of all data without straggling.
@@ -71,7 +71,7 @@ LEVELS: dict[str, tuple[float, ...]] = {
 TUNED, TIMED = 2, 10  # number of seeds for tuning, and for timing
 # step sizes of exact schemes, as multiples of the automatic one
 EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))
-STEPS = (0.35, 0.7, 1.0, 1.4)  # step sizes of other schemes, over the best one of exact schemes
+STEPS = (0.35, 0.7, 1.0, 1.4)  # step sizes of other schemes, as multiples of the best of exact schemes
 FEW_STEPS = (0.35, 0.7, 1.0)  # the same, for data-dependent schemes
 # step sizes of schemes with their own optimiser, as multiples of its default rate
 OWN_STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -160,7 +160,7 @@ class Result:
 
     @property
     def reached(self) -> bool:
-        """Whether it reaches the loss with every seed."""
+        """Whether the scheme reaches the loss with every seed."""
         return bool(np.isfinite(self.seconds).all())
 
 
@@ -348,7 +348,7 @@ def _rounds_within(e: Experiment, longest: int, limit: float) -> int:
 
 
 def _answers(e: Experiment) -> float:
-    """Return the answers per commit over the number of workers, for schemes whose workers do not wait."""
+    """Return the answers per commit divided by the number of workers: below 1 only for asynchronous SGD."""
     return (1 if e.scheme == "ASGD" else WORKERS) / WORKERS
 
 
@@ -359,22 +359,22 @@ def _without_delays(e: Experiment) -> str:
 
 
 def _unlinked(e: Experiment) -> str:
-    """Return a key for the models. If rounds begin together, the link does not affect which answers are in time.
+    """Return a key for the models, without the link if all workers begin a round together.
 
-    The port keeps the order of arrival.
+    The link then does not affect which answers are in time, since the port keeps the order of arrival.
     """
     return repr(e if e.plan.versions > 1 else e.replace(link={}))
 
 
 def _belongs(family: str, e: Experiment) -> bool:
-    """Return whether a scheme belongs to its family. Codes store parts several times. UMW and the like do not."""
+    """Return whether a scheme belongs to its family: codes store parts several times, and "wait for all" does not."""
     if family in CODES:
         return _held(e) > MORE and e.scheme_args.get("replication") != 1
     return family != "wait for all" or _held(e) <= MORE
 
 
 def _held(e: Experiment) -> float:
-    """Return how many copies of the data the workers store. If parts are shuffled, those of all rounds count."""
+    """Return how many copies of the data the workers store. If parts are shuffled, the copies of all rounds count."""
     scheme, plan, pairs = e.built_scheme, e.plan, set[tuple[int, int]]()
     for r in range(plan.workers):
         held = scheme.round_plan(plan, r)

@@ -56,7 +56,7 @@ def ranked(cell: pd.DataFrame) -> pd.DataFrame:
 
 
 def _same(found: pd.DataFrame) -> list[str]:
-    """Return, for each row, the later schemes with the same times under every seed, or "-" if an earlier row names it.
+    """Return, for each row, the later schemes with the same times under every seed, or "-" if an earlier row has it.
 
     Only the family "k of n" is compared.
     """
@@ -76,8 +76,8 @@ def _same(found: pd.DataFrame) -> list[str]:
 def summary(table: pd.DataFrame) -> Iterator[str]:
     """Yield a row of a Markdown table for each cell: the best code, the best without one, and the ratio of times.
 
-    The ratio is the time without a code over that of the code, with its 95 % interval over the seeds, and only plain
-    gradient steps count. Both are chosen by their mean over the seeds that are timed, so the ratio is of the best two.
+    The ratio is the time without a code divided by that of the code, with its 95 % interval over the seeds. Only plain
+    gradient steps count. Both schemes are chosen by their mean time over the seeds that are timed.
     """
     for (problem, law, column, cost), cell in table.groupby(["problem", "law", "column", "cost"]):
         found = ranked(cell)

@@ -24,7 +24,7 @@ def curve(x: Array, y: Array, name: str, style: Style, hover: str = "%{y:.4g}", 
 def points(
     x: Sequence[float], y: Sequence[float], name: str, style: Style, hover: str = "%{y:.4g}"
 ) -> go.Scatter:
-    """Draw markers with the shape of a scheme, which belong to its curve."""
+    """Draw the markers of a scheme's curve, in the colour and shape of the scheme."""
     marker = {"color": style.color, "symbol": style.symbol, "size": 13}
     about = f"<b>{name}</b><br>{hover}<extra></extra>"
     return go.Scatter(

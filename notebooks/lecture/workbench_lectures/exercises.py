@@ -76,8 +76,8 @@ class Exercise(Generic[K]):
 def read_number(text: str) -> float | None:
     """Return a finite number as students write it, or None if the text is not one.
 
-    Accepts decimal point or comma, fractions and percentages. `readNumber` in offline/js/desk.js does the same, on
-    pages without a kernel.
+    A decimal point or comma, fractions and percentages are accepted. `readNumber` in offline/js/desk.js does the same,
+    on pages without a kernel.
 
     >>> read_number("0,25"), read_number("4/16"), read_number("25 %"), read_number("a quarter")
     (0.25, 0.25, 0.25, None)

@@ -28,9 +28,9 @@ class Part(Generic[K]):
 class Script(Generic[K]):
     """Contents of a lecture; `entries`: the experiments that are run, `race_names`: the knobs shown with them.
 
-    `places`: positions of sliders on a page without a server, for figures that a browser cannot compute. These are
-    made in advance; see `workbench_lectures.offline`. `about`: what the lecture shows, as one sentence for the list of
-    lectures.
+    `places`: positions of sliders on a page without a server, for figures that a browser cannot compute. Such figures
+    are made in advance; see `workbench_lectures.offline`. `about`: what the lecture shows, as one sentence for the list
+    of lectures.
     """
 
     notebook: str  # name of the notebook, which begins with the lecture's number

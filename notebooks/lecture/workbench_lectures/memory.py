@@ -1,8 +1,8 @@
 """State that survives a reload of the page.
 
-In JupyterLab the kernel outlives the page. Voila gives every page its own kernel and ends it with the page. There the
-browser's tab stores slider positions, answers, and start times of runs. The next kernel repeats the same runs, bit by
-bit, and continues to show them where the clock is by then.
+In JupyterLab, the kernel outlives the page. Voila gives every page its own kernel, and ends the kernel with the page.
+With Voila, the browser's tab therefore stores slider positions, answers, and start times of runs. The next kernel
+repeats the same runs, bit by bit, and continues their animation at the current time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workbench_lectures.assets import script
 
 
 class Memory(anywidget.AnyWidget):
-    """Invisible widget. `kept`: state for the page to store. `recalled`: stored state, or that in a link."""
+    """Invisible widget. `kept`: state for the page to store. `recalled`: stored state, or the state in a link."""
 
     _esm = t.Unicode(script("present", "memory")).tag(sync=True)
     kept = t.Unicode().tag(sync=True)  # JSON; "": no action yet

@@ -11,9 +11,8 @@ FEATURES, UNITS, CLASSES = 64, 16, 10
 CUTS = np.cumsum([FEATURES * UNITS, UNITS, UNITS * CLASSES])  # ends of the layers in a model vector
 SIZE = int(CUTS[-1]) + CLASSES  # number of parameters
 SEED = 0  # seed of the first model
-CONDITION = (
-    100.0  # condition number of least squares: largest over smallest eigenvalue, for independent columns
-)
+# condition number of least squares, for independent columns: largest eigenvalue divided by the smallest
+CONDITION = 100.0
 
 
 def first() -> Array:

@@ -1,8 +1,8 @@
 """Animated run on the virtual clock: rounds appear when the clock reaches them, for all schemes at once.
 
 A simulation is faster than the time that it simulates, so its curves would appear at once. The animation shows them
-at a visible pace. It depends only on the experiments, their seed and its start time. Another process can therefore
-repeat the same runs (bit by bit) and continue the animation.
+at a visible pace. The animation depends only on the experiments, their seed and its own start time. Another process can
+therefore repeat the same runs (bit by bit) and continue the animation.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class PlaybackRun(Run):
         return self._count(self._times(), 0)
 
     def stop(self) -> None:
-        """Stop the animation of all its runs. Shown rounds stay."""
+        """Stop the animation, also of all other runs. Shown rounds stay."""
         if self.playback.stopped is None:
             self.playback.stop()
         if self.limit is None:

@@ -118,7 +118,7 @@ class Race(Pane):
 
 
 def a_target(traces: Sequence[Trace]) -> float:
-    """Return a loss that all reach: four fifths of the way, in ratios, to the loss that all reach at the end.
+    """Return a loss that all runs reach: in logarithms, four fifths of the way to their common loss at the end.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(workers=12, rounds=20))

@@ -105,7 +105,7 @@ def tail(knobs: Stragglers, theme: Theme) -> go.Figure:
 
 
 def growth(knobs: Stragglers, theme: Theme) -> go.Figure:
-    """Draw the mean round time over the number of workers."""
+    """Draw the mean round time against the number of workers."""
     n, s = knobs.workers, knobs.stragglers
     figure = new_figure(
         theme, "Mean round time as workers are added", f"each has 1/N of {SAMPLES} samples", HEIGHT
@@ -171,7 +171,7 @@ def _round_ms(knobs: Stragglers, s: int) -> float:
 
 
 def _half(knobs: Stragglers) -> int:
-    """Return the least number of ignored stragglers for which the mean wait for random parts is at most half."""
+    """Return the least number of ignored stragglers that at least halves the mean random part of a round's time."""
     n = knobs.workers
     full = theory.exponential_order_mean(n, n)
     return next(s for s in range(n) if theory.exponential_order_mean(n - s, n) <= full / 2)

@@ -56,7 +56,7 @@ def _drawn(figure: go.Figure) -> Iterator[str]:
 
 
 def _plane(figure: go.Figure, trace: Any) -> Array:
-    """Return the points of a trace, (n, 2); of a bar both ends."""
+    """Return the points of a trace, (n, 2). A bar has two points, its ends."""
     x, y = (_numbers(values) for values in (trace.x, trace.y))
     if trace.type == "bar" and trace.orientation == "h":
         start = np.broadcast_to(np.asarray(0.0 if trace.base is None else trace.base, dtype=float), x.shape)

@@ -39,7 +39,7 @@ class LectureInfo(NamedTuple):
 
 
 def info_of(notebook: Path, script: Script[Any] | None = None) -> LectureInfo:
-    """Return the entry of a lecture's notebook. Its minutes are those of its words, figures and run.
+    """Return the entry of a lecture's notebook. The minutes are computed from its words, figures and run.
 
     `script`: script of the lecture, from which the sentence, the picture of the first figure and the number of
     exercises are taken.

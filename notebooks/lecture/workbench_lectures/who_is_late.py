@@ -111,9 +111,9 @@ def alone(knobs: WhoIsLate) -> float:
 
 
 def first(knobs: WhoIsLate) -> float:
-    """Return the cost of the slower of two late workers, over the time of a worker that is not late.
+    """Return the cost (Shapley value) of the slower of two late workers.
 
-    The slower one takes `factor`, and the other one exceeds 1 by half as much.
+    A worker that is not late takes 1, the slower one `factor`, and the other one (1 + factor) / 2.
     """
     over = knobs.factor - 1
     return over / 2 + over / 4

@@ -206,7 +206,7 @@ def _terms() -> Misprint:
 def _theorem_2() -> Misprint:
     """Check that |A A+ - 1| is undefined as printed, and that the sum over r needs larger r if n mod s > 0.
 
-    The former subtracts a vector from a matrix.
+    The printed expression subtracts a vector from a matrix.
     """
     n, s = 8, 3
     errors = theory.crc_errors(n, s)

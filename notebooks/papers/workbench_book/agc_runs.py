@@ -101,8 +101,8 @@ class Study:
 def studied(make: Make, schemes: Sequence[str], setting: Setting) -> Study:
     """Run every scheme with and without shuffling over some seeds, and some rounds on real processes.
 
-    Real processes run fewer rounds of the first seed. Slow workers are drawn once per seed. Losses are relative to
-    that of full gradients after 20 times as many rounds.
+    Real processes run fewer rounds of the first seed. Slow workers are drawn once per seed. The loss of full gradients
+    after 20 times as many rounds is subtracted from each loss.
     """
     pairs = [(scheme, shuffle) for scheme in schemes for shuffle in SHUFFLES]
     seeds = setting.pick(8, 40)
@@ -139,9 +139,9 @@ def _last_tenth(curves: Array) -> Array:
 
 
 def _below(text: str, low: Array, high: Array) -> Claim:
-    """Return whether one mean over runs is below another, for pairs of runs with the same seed and stragglers.
+    """Return the claim that one mean is below another, for pairs of runs with the same seed and stragglers.
 
-    None: the difference is less than `CHANCE` standard errors.
+    The claim is undecided (None) if the difference is less than `CHANCE` standard errors.
     """
     gain = high - low
     error = gain.std(ddof=1) / np.sqrt(len(gain))

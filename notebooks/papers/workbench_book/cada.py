@@ -14,7 +14,7 @@ from workbench_book.real_data import at_hand
 from workbench_book.setting import Setting
 
 ETA, BATCH, RATE = 1e-4, 100, 0.01
-TARGET = 0.1  # training loss; the paper's has no factor 1/2, and the package's has one
+TARGET = 0.1  # training loss; the paper's loss has no factor 1/2, and the package's loss has one
 PUBLISHED = {  # at a training loss of 0.1: s, messages, mini-batches
     "CADA": {"time": 0.380, "communication": 19292, "computation": 9646},
     "G-CADA": {"time": 0.068, "communication": 12292, "computation": 9219},
@@ -42,7 +42,7 @@ RUNS = (
     Run("G-CADA, G = 4, M_G = 3", 12, "G-CADA", {"groups": 4}, 0.3),
     Run("G-CADA, 9 workers, G = 3, M_G = 3", 9, "G-CADA", {"groups": 3}, 0.3),
 )
-# the setting of the text, and the one that agrees with the ratio of the numbers
+# labels of the groups that the text states, and of those that agree with the ratio of the published numbers
 STATED, MEANT = (RUNS[3].label, RUNS[4].label)
 
 

@@ -113,7 +113,7 @@ def _cost_lines(what: str, found: dict[str, dict[str, dict[str, float]]]) -> lis
 def measured(setting: Setting) -> Measured:
     """Run the first rounds on 12 real processes, in the full form: 600 samples in batches of 25.
 
-    Times of answers are longer.
+    Computing times are scaled up, so that a round of D-Adam takes `REAL_ROUND` s.
     """
     if setting.quick:
         return Measured(NOT_QUICK)

@@ -19,7 +19,7 @@ REASON = "the unit of c is not stated, nor are mini-batch and data"
 
 
 def find_numbers(setting: Setting) -> Result:
-    """Compute CADA's costs over G-CADA's, for both interpretations of the groups and every unit of c."""
+    """Compute CADA's costs divided by G-CADA's, for both interpretations of the groups and every unit of c."""
     sweep, real = Sweep.from_facts(setting.facts["gcada-sweep"]), setting.facts["gcada-fig2"]
     ratios = list(_ratios(sweep, real["short"]))
     return Result(
@@ -60,7 +60,7 @@ def _ratios(sweep: Sweep, short: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _identities() -> Iterator[Line]:
-    """Check the paper's numbers: communication over computation is (M_G + 1)/M_G in any run."""
+    """Check the paper's numbers: communication divided by computation is (M_G + 1)/M_G in any run."""
     for label, size in zip(SHOWN, (1, 4, 3), strict=True):
         paper = PUBLISHED[label.split(",")[0]]
         yield Line(

@@ -1,8 +1,9 @@
-"""Paper 3: CADA against G-CADA over the constant that the paper does not state, the unit of its rule's c.
+"""Paper 3: CADA against G-CADA for many units of the rule's constant c. The paper does not state the unit.
 
 The rule of (7) and (9) compares L^2 |th_k - th_(k-tau)|^2 with c times the last steps. The paper states c = 2 and 0.3
-but not its smoothness constants L, so c may have any unit. Here it is the paper's c times a unit times L^2, with L
-the measured smoothness of the whole data set. The unit is swept. A statement holds only if it does at every unit.
+but not its smoothness constants L, so c may have any unit. Here, c is the paper's c times a unit times L^2, with L
+the measured smoothness of the whole data set. The unit is swept. A statement counts as true only if it holds at every
+unit.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Sweep:
         return int(self.costs["CADA"]["time"].shape[1])
 
     def ratio(self, over: str, of: str, cost: str) -> Array:
-        """Return the cost of one scheme over that of another, (units, seeds). NaN if neither reaches the target."""
+        """Return the cost of `over` divided by that of `of`, (units, seeds). NaN if neither reaches the target."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.costs[over][cost] / self.costs[of][cost])
 
@@ -138,7 +139,7 @@ def holding(ratios: Array) -> list[bool | None]:
 def claim(text: str, ratios: Array, units: tuple[float, ...], by: str = "wb.run") -> Claim:
     """Return the claim "this ratio is above 1" for the whole sweep.
 
-    It is True or False only if it is so at every unit.
+    The claim is True or False only if the ratio is above 1, or not above 1, at every unit.
     """
     states = holding(ratios)
     first = states[0]
@@ -180,7 +181,7 @@ def claims_of(sweep: Sweep) -> list[Claim]:
 
 
 def limit(label: str, cost: str) -> float:
-    """Return CADA's cost of a round over G-CADA's for c = 0, where all workers are asked in every round.
+    """Return CADA's cost of a round divided by G-CADA's for c = 0, where all workers are asked in every round.
 
     The costs are those of equations (12) to (22) with full sets.
 

@@ -95,7 +95,7 @@ def measured_like(experiments: Mapping[str, Experiment], base: str, setting: Set
 
 
 def on_data(e: Experiment) -> Experiment:
-    """Return an experiment with the same seconds on real data, with 25 samples in each part."""
+    """Return an experiment with the same seconds on synthetic data, with 25 samples in each part."""
     args = {"data": "synthetic", "samples": 25 * e.workers, "features": 24}
     delays = e.delays.model_dump()
     delays |= {"t1": delays["t1"] / 25, "lambda1": 25 * delays["lambda1"]}

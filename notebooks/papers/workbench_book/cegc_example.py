@@ -42,7 +42,7 @@ TABLE_2 = {  # straggler W1: weights of f2, ..., f5 for both coordinates
 def find(s: int, m: int, setting: Setting) -> Result:
     """Compare the printed code with the polynomials of section 3, and decode all sets of answers.
 
-    The digits of a run are checked as well.
+    The model of a run is compared with that of plain gradient descent as well.
     """
     code = example(m)
     printed = np.array(PRINTED_A if m == 1 else PRINTED_B, dtype=float)
@@ -103,7 +103,7 @@ def _roots(nodes: list[float]) -> Array:
 
 
 def _like(code: Array, printed: Array) -> Array:
-    """Scale rows to the printed ones by their first coefficient, since a worker may scale its message."""
+    """Scale each row so that its first coefficient is as printed, since a worker may scale its message."""
     rows = []
     for row, shown in zip(code, printed, strict=True):
         at = int(np.flatnonzero(shown)[0])

@@ -21,7 +21,7 @@ from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
 WORKERS = (10, 15, 20)
-NAIVE, PLAIN = 0.32, 0.23  # least savings: over uncoded, and over the best code with m = 1
+NAIVE, PLAIN = 0.32, 0.23  # least savings: against uncoded, and against the best code with m = 1
 AMAZON = "openml:amazon"
 
 
@@ -116,7 +116,7 @@ def find_times(setting: Setting) -> Result:
 
 
 def _measured(n: int, setting: Setting) -> Measured:
-    """Measure the same codes on as many real processes, in the full form."""
+    """Measure the same codes with n real workers, in the full form."""
     if setting.quick:
         return Measured(NOT_QUICK)
     codes = choices(n).items()

@@ -32,7 +32,7 @@ from workbench_book.values import Line, Picture, Result
 CURVES = ("fig8", "fig9a", "fig9b", "fig9c", "fig10", "fig11a", "fig11b", "fig11c", "fig12")
 SHRINK = 8  # quick form: about this factor fewer features
 SAMPLES = (
-    1092  # quick form: divisible by 84 and 156, so that the load of each tree is a whole number of samples
+    1092  # samples of the quick form: divisible by 84 and 156, so that all loads of trees are whole numbers
 )
 QUICK_MEASURED = ("fig8",)
 REASON = (
@@ -42,7 +42,7 @@ HEADS = {"ours": "virtual clock, figure 13's constants", "per_round": "the same,
 
 
 def find_times(setting: Setting) -> Result:
-    """Compute times per iteration only, without data."""
+    """Compute only times per iteration, without data."""
     preset = presets["fig2"]
     expected = _forecasts(preset, setting)
     found = measured_part("fig2", preset, setting)
@@ -202,7 +202,7 @@ def _lines(
 
 
 def over_cr(expected: dict[str, Forecast], scheme: str) -> tuple[float, float]:
-    """Return a scheme's time per round over CR's, and its standard error as if both were independent."""
+    """Return a scheme's time per round divided by CR's, and the standard error, as if both times were independent."""
     one, base = expected[scheme], expected["CR"]
     ratio = one.mean / base.mean
     return ratio, ratio * float(np.hypot(one.error / one.mean, base.error / base.mean))

@@ -122,7 +122,7 @@ def _resiliencies() -> Iterator[Line]:
 def ring_resiliency(workers: int) -> float:
     """Return the share of workers that a ring tolerates.
 
-    It is the largest share that SGD can ignore so that its rounds are as long as those of the ring.
+    This is the largest share that SGD can ignore while its rounds take as long as those of the ring.
     """
     e = Experiment(scheme="RAR", workers=workers, rounds=20, problem="unit", problem_args={"samples": workers},
                    delays={"kind": "exponential", "mean": 1.0})  # fmt: skip
@@ -157,7 +157,7 @@ def communicating(
 
 
 def gain(e: Experiment) -> float:
-    """Return the mean number of simultaneous messages: their times in sum, over the time of the round.
+    """Return the mean number of simultaneous messages: the sum of their times divided by the time of the round.
 
     >>> gain(communicating("GC", {"stragglers": 1}, 10)), gain(communicating("RAR", workers=10))
     (1.0, 10.0)

@@ -85,7 +85,7 @@ def _lines(name: str, constants: Constants, rounds: int, seed: int) -> list[Line
 def _crowding(stated: Constants, crowded: Constants, rounds: int, seed: int) -> Claim:
     """Return a claim on whether the paper's own model can give the published speedups over GC.
 
-    Even its largest possible speedup is smaller.
+    Even the largest speedup that this model can give is smaller.
     """
     only = without(Constants(spread=1.0, transfer=1.0), ("stragglers", "latency"))
     limit = ratios(presets[EXPLAINED], Constants(1e-12, 1.0, 0.0, only.transfer, 0.0, False), 1, seed)["GC"]

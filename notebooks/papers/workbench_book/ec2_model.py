@@ -4,10 +4,10 @@ The paper's model (section III-C) has a computing time of shift a and rate mu, a
 per message. Speedups are ratios of times, so they determine the constants only up to one common factor. a is set to
 5e-5 s a sample of 5000 features (the paper's assumption in section IV-B) and grows with the features.
 
-With these constants alone, GC over CR is bounded. Without computing time it is below (N - S) / (L (n - s)), 6.5 for
-figure 9a. With computing time only it is below the ratio of their loads. The paper has 27.2. A second model therefore
-lets a port slow down with the number of its senders: t_c (1 + gamma (senders - 1)), as ports do into which many
-machines send at once (incast).
+With these constants alone, GC's time divided by CR's is bounded. Without computing time, this ratio is below
+(N - S) / (L (n - s)), 6.5 for figure 9a. With computing time only, it is below the ratio of the two loads. The paper
+has 27.2. A second model therefore lets a port slow down with the number of its senders: t_c (1 + gamma (senders - 1)),
+as ports do into which many machines send at once (incast).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Constants:
     """Constants of a cluster. Times are for vectors of 5000 floats, and for samples of 5000 features."""
 
     shift: float = SHIFT_S_PER_SAMPLE  # s/sample
-    spread: float = 1.0  # 1 / (a mu): mean random over fixed part of a computing time
+    spread: float = 1.0  # 1 / (a mu): mean random part of a computing time, divided by the fixed part
     latency: float = 1e-3  # s per message
     transfer: float = 1e-2  # s per message of 5000 floats on a port with one sender
     crowding: float = 0.0  # gamma: growth of the transfer per further sender
@@ -86,14 +86,14 @@ def seconds(
 def ratios(
     preset: Preset, constants: Constants, rounds: int, seed: int = 0, schemes: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Return each scheme's time per round over that of CR. Default: the schemes with a speedup of CR in the paper."""
+    """Return each scheme's time per round divided by CR's. Default: schemes with a published speedup of CR."""
     chosen = schemes or tuple(preset.published)
     found = seconds([preset[name] for name in ("CR", *chosen)], constants, rounds, seed)
     return {name: found[name] / found["CR"] for name in chosen}
 
 
 def speedups(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return figure and scheme of every published speedup of some figures that is a ratio of times per round.
+    """Return figure and scheme of each published speedup in the named figures that is a ratio of times per round.
 
     >>> speedups(["fig2", "fig8"])
     (('fig2', 'UMW'), ('fig2', 'GC'), ('fig2', 'RAR'), ('fig8', 'UMW'), ('fig8', 'GC'), ('fig8', 'RAR'))
@@ -116,7 +116,7 @@ def column(figure: str, scheme: str) -> str:
 
 
 def residuals(names: Sequence[str], constants: Constants, rounds: int, seed: int = 0) -> Array:
-    """Return log(computed / published) of each speedup of some figures that is a ratio of times per round."""
+    """Return log(computed / published) for each of the `speedups` in the named figures."""
     found = {name: ratios(presets[name], constants, rounds, seed, SAME_STEPS) for name in names}
     logs = [
         math.log(found[name][scheme] / presets[name].published[scheme]) for name, scheme in speedups(names)
@@ -132,7 +132,7 @@ def factor(residual: Array) -> float:
 def fit(
     crowding: bool, rounds: int, evaluations: int, seed: int = 0, names: Sequence[str] = FITTED_ON
 ) -> Constants:
-    """Fit the constants to the figures in `names`: least squares of logs, over forecasts, by Nelder-Mead.
+    """Fit the constants to the figures in `names`: least squares of the `residuals` of forecasts, by Nelder-Mead.
 
     The forecasts of all trials use the same draws. The objective is therefore smooth in the constants up to the order
     of arrivals. `evaluations`: max evaluations from each of the three starting points.

@@ -17,9 +17,9 @@ from workbench_book.setting import TRACES, VARIABLE, Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
 SHOWN = "ec2-6"  # 15 workers and 300 iterations, as in the caption
-# probability right after a straggling iteration over that of the whole run, above which straggling is persistent
+# straggling is persistent if it is more probable by this factor right after a straggling iteration than on average
 HEAVILY = 3.0
-SLOW = 2.0  # an iteration straggles if it takes this multiple of the median of all
+SLOW = 2.0  # an iteration straggles if it takes more than this multiple of the experiment's median
 ABSENT = (
     f"no recorded EC2 times here: give `--traces {TRACES}`, set {VARIABLE}, or put {TRACES} (columns experiment,"
     " worker, iteration, seconds) into the folder `data` of the working directory; the recordings are in the public"

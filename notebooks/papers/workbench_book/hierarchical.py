@@ -26,7 +26,7 @@ PUBLISHED = {64: (2.08, 2.45), 128: (2.57, 2.68), 256: (2.63, 3.25)}  # range ov
 
 
 def experiment(workers: int, scheme: str, args: dict[str, object], steps: int, seed: int) -> Experiment:
-    """Return an experiment with the rounds for `steps`. A worker stalls in a step with the rate of its cluster."""
+    """Return an experiment of `steps` training steps. In each step, a worker stalls with the probability in `RATES`."""
     rate = RATES[workers]
     return Experiment(
         scheme=scheme,
@@ -43,7 +43,7 @@ def experiment(workers: int, scheme: str, args: dict[str, object], steps: int, s
 
 
 def speedups(workers: int, steps: int, seed: int) -> dict[str, float]:
-    """Return the time of synchronous SGD over that of each configuration.
+    """Return the time of synchronous SGD divided by that of each configuration.
 
     Local SGD with 2, 4 and 8 steps is included.
     """

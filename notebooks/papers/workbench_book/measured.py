@@ -2,7 +2,8 @@
 
 A cluster of 84 or 156 machines is not available, so trees are smaller, and times are divided such that a round takes
 some hundredths of a second. Drawn computing and link times are added to the real ones. Measurements are compared with
-the same rounds on the virtual clock. If times were only divided, both are multiplied by the divisor again.
+the same rounds on the virtual clock. Where nothing but the times was changed, the book shows both columns multiplied
+by the divisor again.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Measured:
         return {f"{label}, measured": trace.experiment for label, trace in self.real.items()}
 
     def values(self, label: str, of: Callable[[Trace], float]) -> dict[str, float]:
-        """Return the columns "scaled" and "measured" of a line, or an empty dict if it was not measured."""
+        """Return the columns "scaled" and "measured" of a line, or an empty dict if the label was not measured."""
         if label not in self.real:
             return {}
         return {"scaled": of(self.simulated[label]), "measured": of(self.real[label])}
@@ -60,7 +61,7 @@ class Measured:
         return {column: self.divided * value for column, value in self.values(label, per_round).items()}
 
     def ratio(self, label: str, base: str) -> dict[str, float]:
-        """Return the mean time of a round of one label over that of the label `base`."""
+        """Return the mean time of a round of `label` divided by that of `base`, by column."""
         over = self.values(base, per_round)
         return {column: value / over[column] for column, value in self.values(label, per_round).items()}
 
@@ -179,7 +180,7 @@ def spread(delays: dict[str, Any], factor: float) -> dict[str, Any]:
 
 
 def spread_link(link: dict[str, Any], factor: float) -> dict[str, Any]:
-    """Return a link on which a message takes the same seconds if it is shorter by a factor."""
+    """Return a link on which a message takes the same seconds although it is shorter by `factor`."""
     return {**link, "bandwidth": link["bandwidth"] and link["bandwidth"] / factor}
 
 

@@ -162,7 +162,7 @@ def by_events(label: str, rounds: int, seed: int) -> float:
 def measured(setting: Setting) -> Measured:
     """Measure the schemes on 40 real processes, in the full form.
 
-    The data are real, the delays are the same, and a round of GC takes 1.2 s.
+    The problem is least squares on synthetic data. Drawn times are scaled so that a round of GC takes 1.2 s.
     """
     if setting.quick:
         return Measured(NOT_QUICK)

@@ -61,7 +61,7 @@ def settings(label: str) -> Iterator[dict[str, Any]]:
 
 
 def race(spell: float, setting: Setting, mu: float = MU) -> Found:
-    """Choose the best parameters of every scheme on the stragglers of one seed, and run it on those of other seeds."""
+    """Choose the best parameters of each scheme on the stragglers of one seed, and run the scheme on other seeds."""
     jobs, seeds = setting.pick(60, 150), range(setting.seed + 1, setting.seed + 1 + setting.pick(10, 30))
     found: Found = {}
     for label in SCHEMES:
@@ -104,7 +104,7 @@ def find(setting: Setting) -> Result:
 
 
 def over_uncoded(found: Found) -> dict[str, tuple[float, float]]:
-    """Return the mean run time of each scheme over that without a code, and its standard error."""
+    """Return the mean run time of each scheme divided by that without a code, and the standard error of the ratio."""
     base = found["UMW"][1]
     ratios = {label: seconds / base.mean() for label, (_, seconds) in found.items() if label != "UMW"}
     return {k: (float(r.mean()), float(r.std(ddof=1) / np.sqrt(len(r)))) for k, r in ratios.items()}

@@ -35,7 +35,7 @@ class Line:
 
     `published` is None if the paper prints no number. `errors`: standard errors by column. `by`: the call, or the
     label of the spec, that computes our number. `swept`: our numbers at every value of a constant that the paper does
-    not state. A verdict then depends on all of them.
+    not state. A verdict then depends on all these numbers.
 
     >>> Line("UMW", 6.6, {"ours": 6.9}).ratio("ours")
     1.0454545454545456
@@ -50,7 +50,7 @@ class Line:
     swept: Sequence[float] = ()
 
     def ratio(self, column: str) -> float:
-        """Return our number over the paper's, or NaN if one of them is missing."""
+        """Return our number divided by the paper's, or NaN if one of them is missing."""
         value = self.values.get(column, float("nan"))
         return float("nan") if not self.published else value / self.published
 

@@ -44,7 +44,7 @@ def compare(
     baseline
         A further quantity that has this value in both, such as the 1 of the reference among ratios.
     reason
-        Reason why they differ, for the text of the verdict.
+        Reason why the numbers differ, for the text of the verdict.
 
     Examples
     --------

@@ -43,7 +43,7 @@ def test_checked_function_names_the_wrong_argument(args: tuple[Any, ...], says: 
 
 def test_checked_function_keeps_other_errors() -> None:
     assert longest(["a", "bc"]) == longest({"x": "ab"}) == 2
-    assert longest({"a", "bc"}) == 2  # type: ignore[arg-type]  # of another kind, but it works
+    assert longest({"a", "bc"}) == 2  # type: ignore[arg-type]  # a set is of another type, but works
     with pytest.raises(KeyError, match="fault"):
         longest(["a"], 1)
     with pytest.raises(TypeError, match="missing 1 required"):

@@ -1,4 +1,4 @@
-"""The limit of BLAS threads to one where threads would wait for each other."""
+"""BLAS is limited to one thread where several threads would wait for each other."""
 
 from __future__ import annotations
 

@@ -133,9 +133,9 @@ def test_atomic_folder_with_concurrent_writers(tmp_path: Path) -> None:
 
 
 def test_cache_is_private_also_if_an_older_version_made_it(tmp_path: Path) -> None:
-    """This applies to data and run folders.
+    """Folders of data and of runs become private.
 
-    The test is a separate process, because `user_cache_path` reads XDG_CACHE_HOME.
+    The check runs in a separate process, because `user_cache_path` reads XDG_CACHE_HOME.
     """
     for name in ("straggler-workbench/runs", "workbench/data"):
         (tmp_path / name).mkdir(parents=True)

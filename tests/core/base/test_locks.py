@@ -84,7 +84,7 @@ def test_lock_query_does_not_block_a_run(tmp_path: Path) -> None:
     try:
         with pytest.raises(SettingError, match=r"\.lock: another program holds a read lock on it; end that"):
             Lock(path).take()
-        assert not Lock(path).locked  # a read lock is not that of a run
+        assert not Lock(path).locked  # a read lock does not count as the lock of a run
     finally:
         holder.communicate()
     lock = Lock(path)

@@ -1,6 +1,7 @@
 """Plug-in packages with a scheme, a delay model, a problem, an optimiser, a kind of cluster and a command.
 
-A package is a module and the metadata that pip writes beside it. It is in a folder on the path of other processes.
+A package is a module and the metadata that pip writes beside it. The package is in a folder on the path of other
+processes.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def test_reading_an_archive_stops_at_the_declared_size(method: str, tmp_path: Pa
                 np.save(member, np.zeros(2))
                 member.write(bytes(2 * 10**8))
         for found in archive.filelist:
-            found.file_size = 144  # false: the size of the array only
+            found.file_size = 144  # false: the member also has the bytes after the array
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises((ValueError, zipfile.BadZipFile), match=r"unusual compression|Bad CRC-32"):
         reading.read_npz(path)

@@ -57,7 +57,10 @@ def test_preset_round_trips_through_a_file(tmp_path: Path) -> None:
 
 
 def test_forecast_table_3_on_the_unit_problem() -> None:
-    """8 parts are not a multiple of m = 3, so messages are padded. In the paper, the sending time is a share of 1/m."""
+    """A gradient of 8 values is not a multiple of m = 3, so messages are padded.
+
+    In the paper, a message takes 1/m of the sending time of a whole gradient, without padding.
+    """
     delays = {"kind": "two_part", "t1": 1.6, "lambda1": 0.8, "t2": 6.0, "lambda2": 0.1}
     args = {"load": 4, "stragglers": 1, "reduction": 3}
     common: dict[str, Any] = {

@@ -54,7 +54,7 @@ class Half(Base):
         return floor(waits(workers)) + self.least() + ROWS.sum() + len(WIDTHS) + len(RATES) + len(WHO)
 '''
 
-CHANGES = {  # change of the text -> whether it is another definition
+CHANGES = {  # text of the file -> its replacement, and whether the definition then counts as another one
     "  # a comment": ("", False),
     "return OTHER": ("return OTHER + 1", False),
     "OTHER = 5": ("OTHER = 6", False),
@@ -96,7 +96,7 @@ def test_digest_in_changes_with_what_the_class_uses(tmp_path: Path, old: str) ->
 def test_source_of_includes_contents_of_lists_and_dicts(
     tmp_path: Path, change: Callable[[Any], Any], other: bool
 ) -> None:
-    """Lists and dicts may differ from their text, for example after a later cell."""
+    """The contents of lists and dicts may differ from the source text, for example after a later cell."""
     module = module_of(tmp_path / "a.py", FILE)
     before = source_of(module.Half)
     assert "SEEN is changed as it runs, and not compared" in before.text

@@ -238,7 +238,7 @@ class HighMean(Heterogeneous):
 
 
 class WrongShare(Markov):
-    """Delay model that declares a tenth of its share of slow rounds."""
+    """Delay model whose declared share of slow rounds is a tenth of the true one."""
 
     p_slow: float = setting(0.1, "chance", gt=0, le=1)
 

@@ -27,7 +27,10 @@ def test_gradient_code_worked_example_of_coded_reduce() -> None:
 
 
 def test_gradient_code_worked_example_of_relays_and_master() -> None:
-    """A relay computes 2 m1 - m2 from children 1 and 2. The master has weights 1 and 1 for children 1 and 3."""
+    """A relay has weights 2 and -1 for the messages of children 1 and 2.
+
+    The master has weights 1 and 1 for the messages of children 1 and 3.
+    """
     code = GradientCode(B, stragglers=1)
     assert code.decode((0, 1)).weights == pytest.approx([2, -1])
     assert code.decode((0, 2)).weights == pytest.approx([1, 1])

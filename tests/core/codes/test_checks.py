@@ -57,7 +57,7 @@ def test_the_smallest_uncorrelated_codes(parts: int, orders: list[int], construc
 
 
 def test_large_codes_make_room_for_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest code is always cached, whatever its size. Small ones are cached up to a number."""
+    """The newest code is always cached, whatever its size. Older ones are dropped above `MAX_CACHE_BYTES`."""
     made: list[int] = []
 
     @checks.remembered

@@ -30,7 +30,7 @@ def test_cyclic_decodes_every_survivor_set_of_a_small_cluster(n: int, s: int) ->
 
 @pytest.mark.parametrize(("n", "s"), SMALL)
 def test_cyclic_loses_a_part_with_one_straggler_too_many(n: int, s: int) -> None:
-    """Workers n-s, ..., n-1 and 0 hold part 0. Without all of them, it is lost."""
+    """Workers n-s, ..., n-1 and 0 hold part 0. If all of these workers are missing, part 0 is lost."""
     assert cyclic(n, s).decode(tuple(range(1, n - s))).residual >= 1 - 1e-9
 
 
@@ -56,7 +56,10 @@ def test_cyclic_decodes_samples_of_larger_clusters(n: int, data: st.DataObject) 
 
 
 def test_cyclic_classes_decode_separately() -> None:
-    """gcd(12, 4 + 2) = 6 > 1. One class of workers without stragglers is enough, whichever others are missing."""
+    """There are gcd(12, 3 + 1) = 4 classes of three workers.
+
+    If all workers of one class answer, nobody else is needed.
+    """
     code = cyclic(12, 3)
     assert code.decode((2, 6, 10)).residual < 1e-24
 
@@ -70,7 +73,7 @@ def test_cyclic_seed_is_used_and_repeatable() -> None:
 
 @pytest.mark.parametrize(("n", "s"), [(n, s) for n, s in SMALL if s])
 def test_cyclic_textbook_construction_is_as_published(n: int, s: int) -> None:
-    """Compare with algorithm 2, whose null space is computed in another way here."""
+    """Compare with Algorithm 2 of Tandon et al. 2017: windows, ones on the diagonal, and H B^T = 0."""
     B = cyclic(n, s, 3, "tandon").matrix
     H = np.random.default_rng(3).standard_normal((s, n))
     H[:, -1] = -H[:, :-1].sum(axis=1)

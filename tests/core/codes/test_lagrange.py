@@ -45,7 +45,7 @@ def test_lagrange_does_not_decode_with_one_result_less(parts: int) -> None:
 
 @pytest.mark.parametrize("parts", [2, 3, 4, 6])
 def test_evenly_spread_results_decode_by_their_mean(parts: int) -> None:
-    """If the results are equally spaced on the circle, the trapezoid rule needs K = J of them instead of 2J - 1."""
+    """If the results are equally spaced on the circle, the trapezoid rule needs K of them instead of 2K - 1 (r = 1)."""
     code = lagrange(parts, 12, 1)
     even = [spread_order(12).index(12 // parts * k) for k in range(parts)]
     assert code.decode(tuple(even)).weights == pytest.approx(np.ones(parts))
@@ -65,7 +65,7 @@ def test_lagrange_encoding_stays_at_the_size_of_the_data() -> None:
 
 
 def test_lagrange_loses_fewer_digits_than_polynomials() -> None:
-    """The circle is compared with Chebyshev nodes, the best ones of a real interval, at K/r = 4 of 40."""
+    """Points on the circle are compared with Chebyshev nodes, the best ones of a real interval (K = 40, r = 10)."""
     circle = lagrange(40, 40, 10)
     x = np.cos((np.arange(40) + 0.5) * np.pi / 40)
     V = np.polynomial.chebyshev.chebvander(x, 6)

@@ -48,7 +48,7 @@ def test_example_1_uncorrelated(construction: str) -> None:
 
 
 def test_example_1_uncorrelated_seven_decode_unless_they_lack_a_part() -> None:
-    """Eight messages are always enough. With K = 6 < 8 parts, seven messages fail in 6 of 792 sets only."""
+    """Any eight of the 12 messages decode. Of the 792 sets of seven messages, only the 6 that lack a part fail."""
     code = uncorrelated(6, [3, 2])
     held = code.matrix != 0
     failed = [f for f in combinations(range(12), 7) if code.decode(f).residual > 1e-9]
@@ -76,14 +76,14 @@ def test_uncorrelated_decodes_every_set(parts: int, orders: tuple[int, ...], con
 
 
 def test_joint_code_needs_all_messages_if_parts_are_many() -> None:
-    """With [5, 3] of 5 parts, any 3 of 10 messages decode, and no 2 do."""
+    """Each worker's two messages combine 5 and 3 of 5 parts. Any 3 of the 10 messages decode, and no 2 do."""
     code = uncorrelated(5, (5, 3))
     assert code.needed == 3
     assert min(code.decode(f).residual for f in combinations(range(10), 2)) > 1e-6
 
 
 def test_separate_code_has_the_hybrid_rule() -> None:
-    """One message over all parts is the full gradient."""
+    """One message that combines all parts is the full gradient."""
     code = uncorrelated(5, (3, 5), construction="separate")
     assert all(code.decode((int(code.messages[w, 1]),)).residual < 1e-24 for w in range(5))
 

@@ -126,7 +126,7 @@ def test_lost_of_few_sets_estimates_that_of_many(limit: float, monkeypatch: pyte
 
 
 def test_lost_of_a_wrong_span_is_all_digits() -> None:
-    """Small weights are not enough: without row 2, part 2 is lost."""
+    """Small decoding weights are not enough: without row 2 of the identity, part 2 is lost."""
     assert lost(GradientCode(np.eye(3), 1)) > 15
     assert lost(GradientCode(np.eye(3), 0)) == pytest.approx(np.log10(3))
 

@@ -129,7 +129,7 @@ def test_adaptive_false_changes_are_rare() -> None:
 def test_adaptive_learns_times_that_do_not_follow_the_load() -> None:
     """The controller first assumes that half the samples take half the time.
 
-    It observes otherwise, and changes back.
+    The controller then observes other times, and changes back.
     """
     delay_model = {"kind": "exponential", "mean": 0.01}
     e = experiment(**CODED, delays=delay_model, rounds=300, adaptive=True)

@@ -229,7 +229,7 @@ SLOW: dict[str, Any] = {
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.usefixtures("cache")
 def test_batch_gradient_of_an_adaptive_run_is_exact(engine: str) -> None:
-    """A change of scheme does not change the batches. Moved samples and times are those of all stored samples."""
+    """A change of scheme does not change the batches."""
     e = experiment("UMW", workers=4, rounds=60, adaptive=True, delays=SLOW)
     trace = wb.run(e, engine=engine)
     assert trace.changes[0].after.startswith(("GC", "CR", "CEGC"))
@@ -275,7 +275,10 @@ def test_batch_gradient_of_real_ranks_with_a_dead_worker_is_exact() -> None:
 def test_batch_gradient_of_approximate_schemes_has_the_weights_of_the_parts(
     scheme: str, args: dict[str, Any], numeric: bool
 ) -> None:
-    """The commit is that of a plain loop over the answers that arrived: their least-squares weights, times parts."""
+    """The commit equals that of a plain loop: each sample of the batch has the weight of its part.
+
+    The weights follow from the answers that arrived: least squares, or those of SGD and Backup.
+    """
     pareto, fault = {"kind": "pareto", "shift": 3e-4, "shape": 1.2}, {"worker": 3, "round": 8}
     e = experiment(scheme, scheme_args=args, delays=pareto, faults=[fault])
     trace, plan, plain = wb.run(e, numeric=numeric), e.plan, e.replace(batch=None).build_problem()

@@ -36,7 +36,7 @@ def near(found: np.ndarray, mean: float, std: float) -> None:
 
 
 def test_shifted_exponential_is_the_papers() -> None:
-    """a d + Exp(mean d/mu) (paper 1, section III-C)."""
+    """The time for a load of d samples is a d + Exp(mean d/mu) (paper 1, section III-C)."""
     times = sampled({"kind": "shifted_exponential", "shift": 2.0, "rate": 0.5})
     near(times, 3 * 2.0 + 3 / 0.5, 3 / 0.5)
     assert times.min() >= 6.0
@@ -44,7 +44,7 @@ def test_shifted_exponential_is_the_papers() -> None:
 
 
 def test_two_part_is_the_papers_model() -> None:
-    """T = d T1 + T2/m, T1 = t1 + Exp(lambda1), T2 = t2 + Exp(lambda2) (paper 2, section V)."""
+    """A load of d and messages of 1/m take d T1 + T2/m, Ti = ti + Exp(lambdai) (paper 2, section V)."""
     model = build({"kind": "two_part", "t1": 1.6, "lambda1": 0.8, "t2": 6.0, "lambda2": 0.1})
     stream = DelayStream(model, 0, 20_000)
     computing = stream.whole(0, np.full(20_000, 4))
@@ -99,7 +99,7 @@ def test_markov_rounds_may_be_asked_for_in_any_order() -> None:
     np.testing.assert_array_equal(late.draw(8), drawn[8])
 
 
-# Delay models of the package only, since those of other tests may violate this.
+# Delay models of the package only, since those that other tests define may lack the properties below.
 LAWS = [kind for kind in delay_models() if delay_models()[kind].__module__.startswith("workbench.")]
 
 
@@ -192,7 +192,7 @@ def test_replay_as_recorded_may_follow_the_load(
 ) -> None:
     """The time is delay + (load - base load) * slope, as in the search of Krishnan et al.
 
-    Without a slope, it is the recorded one.
+    Without a slope, the time is the recorded one.
     """
     path = table(tmp_path_factory.mktemp("slope"), "worker,iteration,seconds\n0,0,3\n1,0,5\n")
     delay_model = build(
@@ -338,7 +338,7 @@ def test_recorded_job_of_another_cluster_is_replayed(tmp_path: Path) -> None:
 def test_recorded_ec2_workers_stay_slow() -> None:
     """One worker of fifteen is ten times slower for the whole run.
 
-    UMW waits for it in each round, and a code does not.
+    UMW waits for this worker in each round, and a scheme that leaves out one worker does not.
     """
     delays = {"kind": "replay", "path": str(TRACES), "experiment": "ec2-7"}
     common: dict[str, Any] = {"workers": 15, "rounds": 30, "problem": "unit", "problem_args": {"samples": 15}}
@@ -352,7 +352,7 @@ def test_recorded_ec2_workers_stay_slow() -> None:
     st.floats(0, 1e4),
 )
 def test_law_of_counts_the_cost_of_a_task_once(kind: str, fixed: float) -> None:
-    """The cost equals that of a number of additional samples, for any load. A worker without samples has no cost."""
+    """`fixed` costs as much as that number of additional samples. A worker without samples has no cost."""
     plain, delay_model = law_of({"kind": kind}), law_of({"kind": kind, "fixed": fixed})
     draw = plain.draw(CounterRNG(3), 0, 4, 0, None)
     loads = np.array([0, 1, 7, 100])
@@ -436,11 +436,11 @@ def test_replay_asks_how_many_samples_a_time_is_for(tmp_path: Path) -> None:
 
 
 def test_recorded_samples_may_be_a_column_of_the_table(tmp_path: Path) -> None:
-    """Times for different loads are scaled to the same load. The model's own `samples` has priority."""
+    """Times for different loads are scaled to the same load. The delay model's field `samples` replaces the column."""
     rows = "".join(f"{w},{t},{0.05 * (1 + w % 2)},{250 * (1 + w % 2)}\n" for w in range(4) for t in range(3))
     path = table(tmp_path, "worker,step,seconds,samples\n" + rows)
     np.testing.assert_allclose(replayed_rounds(path), 0.05)
-    # workers with 0.1 s for 500 samples, scaled to 250
+    # if all times are for 500 samples, the slowest workers take 0.1 s for 500, so 0.05 s for 250
     np.testing.assert_allclose(replayed_rounds(path, samples=500), 0.05)
     np.testing.assert_allclose(replayed_rounds(path, as_recorded=True), 0.1)
 

@@ -157,7 +157,7 @@ def test_groups_are_delayed_together() -> None:
 def test_fritchman_is_the_authors_channel(alpha: float, beta: float, states: int, seed: int) -> None:
     """State 0 is left with probability alpha.
 
-    State s changes with probability beta to (s + 1) mod (N + 1), as in the authors' code.
+    State s > 0 changes with probability beta to (s + 1) mod (N + 1), as in the authors' code. N: number of slow states.
     """
     model = law_of({"kind": "fritchman", "p_slow": alpha, "p_next": beta, "slow_states": states})
     stream = DelayStream(model, seed, 5)

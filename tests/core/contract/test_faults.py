@@ -74,11 +74,14 @@ def first_commit(scheme: dict[str, Any], faults: list[Any]) -> np.ndarray:
 
 @EACH_SCHEME
 def test_wrong_answer_changes_the_commit_by_the_rule(scheme: dict[str, Any]) -> None:
-    """By (wrong - right answer) times the worker's decoding weight, which is the same whatever the rule."""
+    """The commit changes by (wrong - right answer) times the worker's decoding weight.
+
+    The weight is the same under each rule.
+    """
     seen: list[np.ndarray] = []
 
     class Spy(WrongAnswer):
-        """Notes the right answer."""
+        """Fault that records the right answer, and does not change it."""
 
         kind = "spy"
 

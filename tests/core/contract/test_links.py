@@ -133,7 +133,7 @@ def rounds_of(needed: int, link: dict[str, Any]) -> wb.Experiment:
 
 @pytest.mark.parametrize("needed", [1, 4, 6])
 def test_delays_of_models_have_the_order_statistics_of_their_distribution(needed: int) -> None:
-    """The mean of the k-th of n exponential delays is its mean times 1/n + ... + 1/(n-k+1)."""
+    """The k-th shortest of n exponential delays takes on average 1/n + ... + 1/(n-k+1) times the mean of one delay."""
     e = rounds_of(needed, {"latency": 0.25, "download_delays": {"kind": "gamma", "shape": 1.0, "scale": 0.5}})
     found = wb.forecast(e).seconds
     mean = 1.5 + 0.5 * sum(1 / (6 - k) for k in range(needed))

@@ -1,4 +1,4 @@
-"""Default steps of optimisers from the data, and data without one."""
+"""Default steps of optimisers, computed from the data, and data that allow no default step."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_optimiser_step_of_overflowing_data_is_refused(data: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gd", "nesterov"])
 def test_optimiser_keeps_the_precision_of_the_model(name: str) -> None:
-    """A network is computed in float32, and its model keeps that precision."""
+    """A gradient in float32, such as that of a network, leaves the model in float64. Neither array is changed."""
     e = wb.Experiment(problem="least_squares", optimiser=name, optimiser_args={"step": 0.1})
     problem, optimiser = e.build_problem(), e.build_optimiser()
     model = np.array(problem.start())

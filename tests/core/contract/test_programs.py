@@ -24,10 +24,10 @@ from workbench.core.contract.programs import (
 from workbench.core.contract.protocol import PEER_LOST, Message, Node
 
 
-@example(17, 3, 0)  # the last piece has one value
+@example(17, 3, 0)  # the last piece has one message
 @given(st.integers(1, 70), st.integers(1, 30), st.integers(0, 2**32 - 1))
 def test_subprograms_sum_to_the_whole(count: int, floats: int, seed: int) -> None:
-    """There are up to five pieces. With values that fill the memory, 16 are summed at a time."""
+    """Values above the memory limit are summed 16 at a time, so up to 70 values form up to five pieces."""
     rng = np.random.default_rng(seed)
     weights, values = rng.standard_normal(count), list(rng.standard_normal((count, floats)))
     with pytest.MonkeyPatch.context() as patch:

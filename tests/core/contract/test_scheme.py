@@ -1,4 +1,4 @@
-"""Sources of the schemes, and the marks in rankings of schemes written after abstracts."""
+"""Sources of the schemes, and the marks of schemes that were written from a paper's abstract alone."""
 
 from __future__ import annotations
 

@@ -36,7 +36,10 @@ def test_sharing_equal_tasks_end_together() -> None:
 
 
 def wait(left: np.ndarray, rest: np.ndarray, cores: float) -> float:
-    """Return the master's wait for a core: each task before it gets a time slice, or ends. 0 if a core is idle."""
+    """Return the seconds that the master waits for a core, 0 if a core is idle.
+
+    Each busy task gets a time slice before the master, or ends sooner.
+    """
     before = [min(a + b, TIME_SLICE_S) for a, b in zip(left, rest, strict=True) if a + b > 1e-12]
     return sum(before) / cores if len(before) >= cores else 0.0
 

@@ -156,7 +156,7 @@ class Slowly(GradientDescent):
         fail("update")
         return super().update(state, model, gradient, problem, t)
 """
-SAYS = {  # method of the user that fails -> error on the virtual clock, on real ranks, in a forecast
+SAYS = {  # user-defined method that fails -> errors: on the virtual clock, on real ranks, in a forecast
     "check": ("scheme = .*: `Half.check` failed",) * 3,
     "plan": ("`Half.plan` failed",) * 2,
     "round_times": ("", "", "`Half.round_times` failed"),

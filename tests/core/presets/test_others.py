@@ -14,7 +14,10 @@ TABLE3 = {"t1": 1.6, "lambda1": 0.8, "t2": 6.0, "lambda2": 0.1}  # times of one 
 
 
 def best(parts: int) -> list[dict[str, int]]:
-    """Return the best expected times: uncoded, with m = 1, and of all. A part is 8/n of a part of table 3."""
+    """Return the parameters of CEGC without a code, and of the shortest expected times for m = 1 and for any m.
+
+    The data are cut into n = `parts` parts, so a part is 8/n of a part of table 3.
+    """
     share = 8 / parts
     times = {**TABLE3, "t1": TABLE3["t1"] * share, "lambda1": TABLE3["lambda1"] / share}
     table = cegc_table(parts, **times)

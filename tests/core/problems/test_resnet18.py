@@ -126,7 +126,7 @@ def test_local_batch_norm_uses_the_statistics_of_each_pass() -> None:
 def test_local_batch_norm_of_a_rank_uses_the_statistics_of_all_of_its_parts(
     monkeypatch: pytest.MonkeyPatch, batch: int | None
 ) -> None:
-    """A real rank may split its work, and looks for newer messages in between. With BatchNorm, it must not."""
+    """A real rank may split its work into pieces, and poll between them. With local BatchNorm, it must not split."""
     monkeypatch.setattr(learner, "NUMBERS_PER_PIECE", 1)
     for args, pieces in ((THIN, 2), (LOCAL, 1)):
         e = resnet("GC", args, batch=batch, scheme_args={"stragglers": 1})

@@ -1,4 +1,4 @@
-"""Watched runs on the virtual clock: the results of awaited ones, rows from the first round on, and Stop."""
+"""Watched runs on the virtual clock: equal results to awaited runs, rows from the first round on, and Stop."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_run_warns_once_of_a_badly_conditioned_code() -> None:
 
 
 def test_run_refuses_a_code_that_keeps_few_digits() -> None:
-    """It used to decode with an error of 31 %, in rounds that counted as exact."""
+    """The run used to decode with an error of 31 %, in rounds that counted as exact."""
     with pytest.raises(SettingError) as error:
         wb.run(gc("mds", 27).replace(workers=58))
     assert str(error.value) == (
@@ -85,7 +85,7 @@ def coded(draw: st.DrawFn) -> Family:
 
 
 def hard(code: GradientCode, seed: int) -> Iterator[tuple[int, ...]]:
-    """Return drawn survivor sets, and sets without neighbours, without every k-th row, or without two regions."""
+    """Yield drawn survivor sets, and sets in which neighbours, every k-th row, or two regions are missing."""
     n, s = code.workers, code.stragglers
     yield from some(n, s, 20, seed)
     yield from neighbours(n, s)

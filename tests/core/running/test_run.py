@@ -179,7 +179,7 @@ print(found)
 
 
 def test_simulated_run_pauses_while_it_is_read() -> None:
-    """Otherwise the reader's NumPy calls wait for Python's lock: three frames per second instead of ten."""
+    """Without the pause, the reader's NumPy calls wait for Python's lock: three frames per second instead of ten."""
     run = live.start(wb.Experiment(workers=12, rounds=10**6, problem="unit"))
     assert isinstance(run, SimulatedRun)
     rounds = lambda: len(run.timeline.times)  # noqa: E731

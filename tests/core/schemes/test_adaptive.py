@@ -57,7 +57,7 @@ def test_cada_forecast_is_exact_or_an_upper_bound(
 
 
 def with_a_batch(e: wb.Experiment) -> wb.Experiment:
-    """Draw a batch that fits for two thirds of the schemes that have mini-batches."""
+    """Return the experiment with a batch that fits into each shard. LAGC and a third of the seeds get none."""
     shard = int(e.plan.sizes.min())
     if e.scheme == "LAGC" or shard == 0 or e.seed % 3 == 0:
         return e
@@ -195,7 +195,7 @@ def test_cada_refuses_wrong_settings(scheme: str, args: dict[str, Any], message:
 
 
 def test_cada_batch_above_the_shard_of_a_file_is_refused(tmp_path: Path) -> None:
-    """An experiment is created without opening its data."""
+    """An experiment is created without opening its data. The batch is refused later, at the forecast."""
     np.savez(tmp_path / "mine.npz", X=np.ones((25, 2)), y=np.arange(25.0))
     e = wb.Experiment(
         scheme="CADA",

@@ -57,7 +57,7 @@ def test_cada_times_are_the_papers(scheme: str, args: dict[str, Any], expected: 
 
 
 def test_cada_times_of_selected_workers_are_the_papers() -> None:
-    """For a given number of selected groups, a round takes (eta / M_G) H_selected on average."""
+    """A round with k selected groups takes eta / M_G * H_k on average. M_G: workers per group, H_k: harmonic number."""
     seconds, expected = [], []
     for seed in range(6):
         trace = run("G-CADA", {"groups": 6, "c": 30.0, "worker_batch": 20}, rounds=150, seed=seed)
@@ -110,9 +110,9 @@ def test_cada_estimate_is_fresh_plus_stale_gradients() -> None:
 
 
 def test_gcada_group_members_draw_their_own_batches() -> None:
-    """The samples are xi_m, not xi_g: the fastest member determines the mini-batch.
+    """Each worker draws its own mini-batch (xi_m in the paper), and the group uses that of its fastest member.
 
-    The same seed gives the same bits.
+    Equal seeds give equal bits.
     """
     args = {"groups": 3, "max_age": 1, "worker_batch": 5}
     first, again = run("G-CADA", args), run("G-CADA", args)

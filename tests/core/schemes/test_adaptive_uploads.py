@@ -51,8 +51,9 @@ def rows_of(e: wb.Experiment, worker: int, round: int, first: int, last: int) ->
 def loop(e: wb.Experiment) -> tuple[Array, list[list[int]]]:
     """Return the last model, and the workers that send in each round.
 
-    After `ijcnn.m` of CADA-master, commit 9aead8f: rounds count from 1, and names are those of the program. The
-    model is updated by the workbench's gradient descent or AMSGrad. The program's delay bound is one round longer.
+    The loop follows `ijcnn.m` of CADA-master, commit 9aead8f. Rounds count from 1, and names are those of that program.
+    The model is updated by the workbench's gradient descent or AMSGrad. In the program, a gradient may get one round
+    older than here.
     """
     problem = e.build_problem()
     whole = getattr(problem, "whole", problem)
@@ -113,7 +114,7 @@ def uploads(trace: wb.Trace) -> list[list[int]]:
 def test_models_and_uploads_are_those_of_the_authors_program(
     engine: Engine, scheme: Scheme, batches: dict[str, int], optimiser: str
 ) -> None:
-    """The two gradients of a worker are over the same samples, with its own batches and with those of the round."""
+    """Both gradients of a worker are computed on the same samples: all, those of its own batch, or of the round's."""
     if engine == "mpi" and optimiser == "gd":
         pytest.skip("the workers' programs are those of the other case")
     own = {k: v for k, v in batches.items() if k == "worker_batch"}
@@ -170,7 +171,7 @@ def test_a_dead_worker_ends_the_run(engine: Engine) -> None:
 
 
 def test_empty_messages_are_no_wrong_answers() -> None:
-    """A message without content is not changed by such a fault."""
+    """A fault that changes answers does not change a message without content."""
     e = experiment("CADA2", faults=[{"kind": "zeros", "worker": 1, "round": 1}])
     trace = wb.run(e)
     empty = trace.events.query("kind == 'send' and to == 0 and bytes == 0")

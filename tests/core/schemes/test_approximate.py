@@ -1,9 +1,10 @@
 """Approximate gradient coding against paper 4: expected errors, accesses, shuffling, deadlines.
 
-The paper prints 1.976 (FRC) and 0.5173 (CRC) for n = 8, s = 2, and concludes that CRC is better. By Theorem 1, FRC has
-n q^2 = 0.4881. The printed 1.976 is n q, its value for s = 1. No code that we tried has an error of 0.5173: by Theorem
-2, plain sums have 0.6244, and random coefficients have more. A part without an answer costs 1, so no code with s
-workers per part is below n q^s. FRC has exactly that, and is better.
+The paper prints errors of 1.976 (FRC) and 0.5173 (CRC) for n = 8, s = 2, and concludes that CRC is better. A worker is
+late with probability q. By Theorem 1, FRC has the error n q^2 = 0.4881. The printed 1.976 is n q, FRC's error for
+s = 1. No code that we tried has an error of 0.5173: by Theorem 2, plain sums have 0.6244, and random coefficients have
+more. A part without an answer costs 1, so no code with s workers per part is below n q^s. FRC has exactly this error,
+and is better.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def enumerated(code: GradientCode, q: float) -> float:
 
 
 def test_agc_expected_errors_by_enumeration_and_theory() -> None:
-    """Both agree to the last digits. Neither equals the printed values (see the module's docstring)."""
+    """Enumeration and theory agree to the last digits. The printed values differ (see the module's docstring)."""
     frc, crc = enumerated(fractional(N, S - 1), Q), enumerated(circulant(N, S), Q)
     assert frc == pytest.approx(THEORY["FRC"], rel=1e-12)
     assert crc == pytest.approx(THEORY["CRC"], rel=1e-10)
@@ -65,7 +66,10 @@ def test_agc_expected_errors_by_enumeration_and_theory() -> None:
     ("scheme", "shuffle"), sampled_cases("errors", 3, product(["FRC", "CRC"], ["random", "none", "cyclic"]))
 )
 def test_agc_expected_errors_by_simulation(scheme: str, shuffle: str) -> None:
-    """Slow workers are drawn per run, so there are many short runs. Their number explains most of the variance."""
+    """Slow workers are drawn once per run, so there are many short runs.
+
+    The number of slow workers explains most of the variance.
+    """
     runs = [experiment(scheme, rounds=8, seed=seed, shuffle=shuffle) for seed in range(250)]
     errors = np.array([np.mean(timeline(e, Coefficients(e.plan), events=False).residuals) for e in runs])
     assert errors.mean() == pytest.approx(THEORY[scheme], abs=4 * errors.std() / len(runs) ** 0.5)
@@ -91,7 +95,10 @@ def test_agc_expected_errors_by_long_simulation(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["FRC", "CRC"])
 def test_agc_accesses_follow_proposition_1(scheme: str) -> None:
-    """p_ss^k p_as^(s-k) for a part with k slow holders. With shuffling, all parts have the same."""
+    """A part with k slow holders is missed with probability p_ss^k p_as^(s-k).
+
+    With shuffling, the probability is the same for all parts.
+    """
     rounds, active = 1000, 0.3
     fixed = experiment(scheme, rounds, seed=4, active_straggles=active)
     slow = slow_workers(fixed)
@@ -106,7 +113,7 @@ def test_agc_accesses_follow_proposition_1(scheme: str) -> None:
 
 
 def test_agc_accesses_over_all_runs_follow_proposition_1() -> None:
-    """Averaged over the slow workers: (p_slow p_ss + (1 - p_slow) p_as)^s for every part."""
+    """Averaged over drawn slow workers, each part is missed with probability (p_slow p_ss + (1 - p_slow) p_as)^s."""
     runs = [experiment("CRC", 5, seed=seed, active_straggles=0.3, shuffle="random") for seed in range(250)]
     shares = np.array([missed(e, simulated(e)[0]).mean() for e in runs])
     expected = wb.theory.missed_shuffled(S, SLOW, P_SS, 0.3)

@@ -110,7 +110,7 @@ def test_sparse_codes_cover_or_omit_parts_without_a_holder() -> None:
 def test_sgc_shuffling_spreads_the_missed_parts() -> None:
     """Future work of paper 4: without shuffling, the parts of slow workers are missed.
 
-    With it, all are missed equally often.
+    With shuffling, all parts are missed equally often.
     """
     apart = {}
     for shuffle in ("none", "random"):

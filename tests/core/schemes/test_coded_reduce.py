@@ -29,9 +29,9 @@ EXAMPLE = CR(children=3, layers=2, stragglers=1, matrix=B)
 
 
 def test_cr_worked_example_allocation() -> None:
-    """(3,2), s = 1: D^T(1,1) = 1/2 D1 u D2 is cut into 5 pieces.
+    """In the (3,2) tree with s = 1, the data of node (1,1) and its children are 1/2 D1 u D2, cut into 5 pieces.
 
-    (1,1) keeps two, and its children get three (papers.md).
+    Node (1,1) keeps two pieces, and its children get the other three.
     """
     held = EXAMPLE.allocate(15)  # D1 = 0..4, D2 = 5..9, D3 = 10..14; a fifth of 10 samples is 2
     pieces = [[(int(a), int(b), float(w)) for a, b, w in zip(*h, strict=True)] for h in held]

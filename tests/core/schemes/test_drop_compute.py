@@ -50,7 +50,7 @@ def test_drop_compute_starts_no_micro_batch_after_the_threshold() -> None:
 
 
 def test_drop_compute_weights_by_computed_samples() -> None:
-    """Micro-batches have one or two samples. The computed ones are scaled to all 43."""
+    """Micro-batches have one or two samples. The sum of the computed micro-batches is scaled to all 43 samples."""
     e = experiment(threshold=3.5).replace(problem_args={"samples": 43})
     commits = simulated(e)[1]
     sizes = e.plan.sizes
@@ -61,7 +61,7 @@ def test_drop_compute_weights_by_computed_samples() -> None:
 
 
 def test_drop_compute_with_few_samples_has_empty_micro_batches() -> None:
-    """Nobody requested this number of micro-batches. The full gradient is committed nevertheless."""
+    """By default, a worker has 12 micro-batches, here for fewer samples. The full gradient is still committed."""
     e = experiment(9).replace(scheme_args={}, problem_args={"samples": 8})
     assert (e.plan.sizes == 0).sum() == 52
     assert simulated(e)[1].weights == [None] * 9
@@ -104,7 +104,10 @@ def effective(e: wb.Experiment, rounds: int, threshold: float) -> float:
 
 @pytest.mark.parametrize("kind", ["markov", "heterogeneous", "shifted_exponential"])
 def test_drop_compute_threshold_equals_the_authors_program(kind: str) -> None:
-    """None of 150 other thresholds computes more micro-batches per second. Without slow workers, none is omitted."""
+    """The chosen threshold computes at least 98 % of the micro-batches per second of the best of 150 others.
+
+    Without slow workers, no micro-batch is omitted.
+    """
     delay_models: dict[str, dict[str, Any]] = {
         "markov": {"shift": 0.1, "p_slow": 0.1, "p_recover": 0.3, "factor": 8.0},
         "heterogeneous": {"shift": 0.1, "slow": 0.2, "factor": 10.0},

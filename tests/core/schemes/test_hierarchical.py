@@ -96,7 +96,7 @@ def test_models_are_those_of_plain_loops(engine: Engine, batches: dict[str, int]
 def averaged_by_torch(e: wb.Experiment, rounds: int) -> Array:
     """Return the model after some rounds of PyTorch's averager, with one thread for each process.
 
-    Its counter starts at 1. Otherwise it would also average after the first step.
+    The averager's counter is set to 1. From 0, the averager would also average after the first step.
     """
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     name = "torch.testing._internal.distributed.multi_threaded_pg"
@@ -138,7 +138,7 @@ def averaged_by_torch(e: wb.Experiment, rounds: int) -> Array:
 
 
 def test_models_are_those_of_the_averager_of_pytorch() -> None:
-    """PyTorch's averager runs on the same gradients. All shards have 12 samples, since it has no weights."""
+    """PyTorch's averager runs on the same gradients. All shards have 12 samples, since the averager has no weights."""
     e = experiment(problem_args={"samples": 96, "features": 6, "l2": L2})
     np.testing.assert_allclose(wb.run(e).model, averaged_by_torch(e, ROUNDS), rtol=1e-12)
 
@@ -214,7 +214,7 @@ def test_forecast_continues_over_batches(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("dead", [1, 4])
 def test_a_dead_worker_ends_the_run(engine: Engine, dead: int) -> None:
-    """Both the first worker of all groups, whose parent is the master, and a leaf, whose parent is worker 3."""
+    """The dead worker is the first of all groups, whose parent is the master, or a leaf, whose parent is worker 3."""
     e = experiment(faults=[{"worker": dead, "round": 1}])
     with pytest.raises(wb.QuorumLost, match=f"{dead}"):
         wb.run(e, engine=engine)

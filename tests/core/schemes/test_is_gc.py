@@ -39,7 +39,7 @@ def test_largest_apart_is_maximal(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("workers", "apart", "waits"), [(7, 2, 4), (8, 3, 3), (9, 3, 6), (6, 4, 2)])
 def test_is_gc_weights_are_one_on_average(workers: int, apart: int, waits: int) -> None:
-    """The mean is over all sets of w answers and all answers to start from, exactly."""
+    """The mean is exact: over all sets of `waits` answers, and over each answer from which decoding may start."""
     window = (np.arange(workers)[:, None] + np.arange(apart)) % workers
     mean, from_first = np.zeros(workers), np.zeros(workers)
     for answered in combinations(range(workers), waits):
@@ -136,9 +136,9 @@ class RayGc:
     ("n", "c", "c1", "g"), [(8, 2, 1, 4), (9, 3, 1, 3), (12, 3, 1, 3), (12, 4, 2, 3), (10, 4, 2, 2)]
 )
 def test_hybrid_decodes_as_the_authors_program(n: int, c: int, c1: int, g: int) -> None:
-    """The parts are the same.
+    """Each worker stores the same parts as in the authors' program.
 
-    With the same drawn answer, the workers are the same whenever the program's set is maximal.
+    If decoding starts from the same answer, it uses the same workers whenever the program's set is maximal.
     """
     scheme = ISGC(placement="hybrid", replication=c, group_replication=c1, groups=g)
     theirs, code = RayGc(n, c, c1, g), scheme.build_code(n)
@@ -165,7 +165,10 @@ def test_hybrid_decodes_as_the_authors_program(n: int, c: int, c1: int, g: int) 
 def test_hybrid_weights_are_one_on_average_in_groups_of_c_workers(
     n: int, c: int, c1: int, g: int, least: float
 ) -> None:
-    """The mean is exact, over all sets of 6 answers and all answers to start from. Larger groups favour some parts."""
+    """The mean is exact: over all sets of 6 answers, and over each answer from which decoding may start.
+
+    Groups of more than c workers favour some parts.
+    """
     scheme = ISGC(placement="hybrid", replication=c, group_replication=c1, groups=g)
     stored, mean, sets = scheme.build_code(n).matrix, np.zeros(n), list(combinations(range(n), 6))
     for answered in sets:

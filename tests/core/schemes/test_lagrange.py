@@ -91,9 +91,7 @@ def test_lcc_worker_computes_r_blocks(workers: int, data: st.DataObject) -> None
     assert plan.loads[1:].tolist() == [load * size] * workers
     assert plan.portions.tolist() == [[size] * load] * workers
     uneven = LCC(load=load).plan(workers, workers * size + 1)
-    assert (
-        uneven.loads[1:].tolist() == [load * size + 1] * workers
-    )  # the longest block sets the size of its blend
+    assert uneven.loads[1:].tolist() == [load * size + 1] * workers  # a blend is as long as its longest block
 
 
 def test_lcc_mean_time_equals_the_theory() -> None:

@@ -46,7 +46,8 @@ def gradient(X: Array, y: Array, model: Array) -> Array:
 def local_sgd(rate: float | list[float], outer: float, batch: int | None = None) -> Array:
     """Return the model of a plain loop.
 
-    `rate`: of all workers, or of each. `outer`: 1 sets the model to the average.
+    `rate`: size of a local step, for all workers or one for each. `outer`: share of the way from the old model to the
+    average.
     """
     rates = np.broadcast_to(rate, WORKERS)
     Xs, ys = shards()

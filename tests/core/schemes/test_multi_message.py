@@ -174,7 +174,10 @@ def received(scheme: GCMMC, arrivals: list[tuple[int, int]]) -> Commit | None:
 
 @given(st.permutations([(1, 0), (1, 1), (2, 0), (2, 1), (4, 0), (4, 1)]))
 def test_example_1_workers_1_2_and_4_give_five_different_messages(arrivals: list[tuple[int, int]]) -> None:
-    """c1, c2, c2, c3, c4, c5 in any order. A second c2 does not count, so all six are needed unless it is the last."""
+    """The workers send c1, c2, c2, c3, c4, c5 in any order.
+
+    A second c2 does not count, so all six messages are needed, unless the last one is c2.
+    """
     scheme = GCMMC(load=3, order=2)
     twice = [(1, 1), (2, 0)]
     enough = arrivals[:-1] if arrivals[-1] in twice else arrivals

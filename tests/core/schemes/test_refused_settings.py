@@ -26,7 +26,7 @@ ADVICE = re.compile(
 
 
 def numbers(name: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Return some fields of a scheme that are numbers."""
+    """Return a strategy for values of any of the numeric fields of a scheme."""
     kinds = {
         field: WHOLE if "int" in str(info.annotation) else REAL
         for field, info in wb.schemes.get(name).model_fields.items()

@@ -1,4 +1,4 @@
-"""Regularisation of every scheme: a step has it in proportion to the committed gradients."""
+"""Regularisation under every scheme: its share of a step is in proportion to the committed gradients."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_weights_and_vectors_give_the_same_models(spec: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("engine", ["weights", "vectors"])
 def test_sgd_with_a_longer_step_is_backup(engine: str) -> None:
-    """Both end at the same loss. Without the proportion, SGD would minimise another objective and end 3 % above."""
+    """SGD and Backup end at the same loss. With unscaled regularisation, SGD would end at a loss 3 % higher."""
     args = {"samples": 120, "features": 6, "l2": 1e-2}
     common = {"problem": "logistic", "problem_args": args, "workers": 12, "rounds": 300, "optimiser": "gd"}
     ends = []

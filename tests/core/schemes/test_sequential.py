@@ -99,7 +99,7 @@ def test_sequential_gc_equals_the_plain_algorithm(
     usual = wb.Experiment(**first.model_dump())
     assert (
         forecast(usual).seconds <= forecast(e).seconds * (1 + 1e-12)
-    ).all()  # it waits for no worker in addition
+    ).all()  # without a tolerance, the master waits for no further worker
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -105,7 +105,10 @@ def test_crc_random_code_against_enumeration(seed: int, slow: int) -> None:
 
 @given(code=codes)
 def test_the_three_ways_to_all_errors_agree(code: tuple[int, int]) -> None:
-    """Plain sums by necklaces, as a circulant matrix by necklaces, and with scaled rows by all 2^n sets."""
+    """Errors are computed for plain sums by necklaces, for a circulant matrix by necklaces, and by all 2^n sets.
+
+    The third way is used if rows are scaled, which does not change the errors.
+    """
     n, s = code
     quick = crc_errors(n, s)
     assert crc_errors(n, s, cyclic(n, s)) == pytest.approx(quick, abs=1e-9)
@@ -115,8 +118,8 @@ def test_the_three_ways_to_all_errors_agree(code: tuple[int, int]) -> None:
 def closed_form_of_two(n: int, q: float) -> float:
     """Return the error of CRC with two parts per worker.
 
-    A run of l survivors between two missing workers covers l + 1 parts. It misses them by 1 / (l + 1) if l is even,
-    and by 0 otherwise.
+    A run of l survivors between two missing workers covers l + 1 parts. The squared errors of these parts sum to
+    1 / (l + 1) if l is even, and to 0 if l is odd.
     """
     runs = sum((1 - q) ** run * q / (run + 1) for run in range(0, n - 1, 2))
     alone = (
@@ -177,7 +180,7 @@ def test_frc_and_crc_errors_against_monte_carlo(n: int, s: int, code: str) -> No
 
 
 def test_published_frc_error_is_that_of_one_part_per_worker() -> None:
-    """The paper prints 1.976 for s = 2. Theorem 1 gives 0.4881, and n q = 1.976 is its value for s = 1."""
+    """The paper prints 1.976 for s = 2. Theorem 1 gives 0.4881 for s = 2, and n q = 1.976 for s = 1."""
     assert frc_error(s=2, **PUBLISHED) == pytest.approx(0.4881, abs=5e-5)
     assert frc_error(s=1, **PUBLISHED) == pytest.approx(1.976, abs=5e-4)
 
@@ -208,7 +211,7 @@ def test_crc_theorem_2_omits_cases_of_plain_sums() -> None:
 
 
 def test_crc_shifts_of_a_random_code_differ() -> None:
-    """The proof of theorem 2 assumes columns that are shifts of each other. Only the zeros of Tandon's code are."""
+    """The proof of theorem 2 assumes columns that are shifts of each other. In Tandon's code, only their zeros are."""
     B = tandon(8, 2, 0)
     assert abs(error(B, [0, 1, 2, 5]) - error(B, [1, 2, 3, 6])) > 0.01
     assert error(cyclic(8, 2), [0, 1, 2, 5]) == pytest.approx(error(cyclic(8, 2), [1, 2, 3, 6]))
@@ -216,7 +219,7 @@ def test_crc_shifts_of_a_random_code_differ() -> None:
 
 @pytest.mark.slow
 def test_crc_error_of_24_workers() -> None:
-    """699252 necklaces, against the closed form for s = 2 and Monte Carlo for s = 3."""
+    """The sum over 699252 necklaces agrees with the closed form for s = 2, and with Monte Carlo for s = 3."""
     assert crc_error(24, 2, 0.3, 0.8, 0.01) == pytest.approx(closed_form_of_two(24, 0.247), abs=1e-9)
     rng = np.random.default_rng(24)
     B = cyclic(24, 3)
@@ -286,7 +289,10 @@ def test_missed_in_a_run_averages_to_proposition_1(code: tuple[int, int], model:
 
 
 def test_accesses_against_monte_carlo() -> None:
-    """A run of 50 iterations with n = 6, s = 2 and workers 0 and 3 slow: fixed, and shuffled in every iteration."""
+    """A run has 50 iterations, n = 6, s = 2, and the slow workers 0 and 3.
+
+    The parts stay with their workers, or are shuffled in every iteration.
+    """
     rng = np.random.default_rng(6)
     stuck = np.where(np.isin(np.arange(6), [0, 3]), 0.8, 0.1)
     fails = rng.random((4000, 50, 6)) < stuck

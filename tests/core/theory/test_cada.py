@@ -72,7 +72,7 @@ def test_cada_selected_exceeds_the_published_bound() -> None:
     max_age=st.integers(1, 20),
 )
 def test_cada_selected_is_between_its_limits(smoothness: list[float], c: float, max_age: int) -> None:
-    """The number is between M / D and M. A larger c never selects more, and a rougher loss never less."""
+    """The bound is between M / D and M. A larger c never increases it, and a rougher loss never decreases it."""
     workers = len(smoothness)
     selected = cada_selected(smoothness, c, max_age)
     assert workers / max_age - 1e-9 <= selected <= workers + 1e-9
@@ -96,7 +96,10 @@ def test_times_against_monte_carlo(groups: int, size: int) -> None:
 
 @given(groups=st.integers(1, 12), size=st.integers(1, 12), mean=st.floats(1e-5, 10))
 def test_cada_time_equation_14(groups: int, size: int, mean: float) -> None:
-    """The integral over 1 - F_G(x)^a, F_G(x) = sum over j >= 1 of C(M_G, j) F^j (1-F)^(M_G-j)."""
+    """The time is the integral of 1 - F_G(x)^a, F_G(x) = sum over j >= 1 of C(M_G, j) F^j (1-F)^(M_G-j).
+
+    a: number of groups, M_G: workers per group, F: distribution of a worker's time.
+    """
     integral = grouped_order_mean(lambda t: np.exp(-t / mean), groups, 1, size)
     assert gcada_time(groups, size, mean) == pytest.approx(integral, rel=1e-9)
     assert cada_time(groups, mean) == pytest.approx(exponential_order_mean(groups, groups, mean))
@@ -105,7 +108,10 @@ def test_cada_time_equation_14(groups: int, size: int, mean: float) -> None:
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_gcada_time_with_varying_selection_is_shorter(size: int) -> None:
-    """Equations (13) and (16) apply a concave H to the mean number, which is an upper bound of the true mean."""
+    """Equations (13) and (16) insert the mean number of selected groups into H, which is concave.
+
+    The result is an upper bound of the mean time.
+    """
     rng = np.random.default_rng(8)
     selected = rng.binomial(6, 0.5, 40_000)
     times = rng.exponential(1.0, (40_000, 6, size)).min(2)
@@ -134,7 +140,7 @@ def test_gcada_is_faster_at_equal_cost_for_each_worker() -> None:
 def test_published_totals_mean_groups_of_three() -> None:
     """The totals are communication 12292 and computation 9219 at loss 0.1.
 
-    They imply M_G = 3 and 3073 uploads, not the stated M_G = 4.
+    These totals imply groups of M_G = 3 workers and 3073 uploads, not the stated M_G = 4.
     """
     assert pytest.approx(communication_ratio(3)) == 12292 / 9219
     assert gcada_communication(3073, 3) == 12292

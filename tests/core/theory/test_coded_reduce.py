@@ -90,7 +90,10 @@ def test_published_load_reduction() -> None:
 
 @given(n=st.integers(2, 20), layers=st.integers(1, 5))
 def test_parallelisation(n: int, layers: int) -> None:
-    """There are N / n parents: GC's 1 with one layer, of the order N^(1 - 1/L), and never more than the ring's N."""
+    """There are N / n parents, of the order N^(1 - 1/L).
+
+    With one layer, there is 1 parent, as in GC. There are never more than N, as in the ring.
+    """
     workers = cr_workers(n, layers)
     parents = cr_parallelisation(n, layers)
     assert parents * n == workers
@@ -100,7 +103,7 @@ def test_parallelisation(n: int, layers: int) -> None:
 
 
 def test_cr_workers_of_published_trees() -> None:
-    """The text has (12, 2) for both clusters, but 84 workers are (4, 3)."""
+    """The paper's text has the tree (12, 2) for both clusters, but 84 workers form the tree (4, 3)."""
     assert cr_workers(12, 2) == 156
     assert cr_workers(4, 3) == 84
 
@@ -143,7 +146,7 @@ def test_printed_lower_bound_is_not_a_bound_at_the_papers_own_size() -> None:
 
 
 def test_printed_lower_bound_is_not_a_bound_for_one_layer() -> None:
-    """H_12 - H_3 = 1.270 < log(12 / 3) = 1.386."""
+    """The exact mean is H_12 - H_3 = 1.270, and the printed bound is log(12 / 3) = 1.386."""
     setting = (12, 1, 3, 12.0, 0.0, 4.0)
     assert cr_time(*setting) == pytest.approx(1.2699, abs=1e-4)
     assert cr_time_bounds(*setting, transfer=0.0)[0] == pytest.approx(1.3863, abs=1e-4)

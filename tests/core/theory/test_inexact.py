@@ -40,7 +40,7 @@ def test_is_gc_error_with_replication_one_is_backup_workers() -> None:
 
 
 def test_cagc_straggler_probability_is_the_share_of_late_draws() -> None:
-    """Draws of the delay model are 1 plus an exponential time, in tasks without stragglers."""
+    """Draws of the delay model are 1 plus an exponential time, in units of a task without stragglers."""
     delays = ShiftedExponential(shift=1.0, rate=2.0)
     draws = np.concatenate([DelayStream(delays, seed, 100).whole(0, np.ones(100)) for seed in range(40)])
     for deadline in (0.5, 1.0, 1.3, 2.0):

@@ -33,14 +33,17 @@ SIMULATED = [
 
 
 def per_part(draws: int, workers: int, shift: float, rate: float) -> NDArray[np.float64]:
-    """Return X_i of every draw, s per part."""
+    """Return the drawn seconds per part of each worker (X_i in the paper), (draws, workers)."""
     return shift + np.random.default_rng(workers).exponential(1 / rate, (draws, workers))
 
 
 def cluster_times(
     x: NDArray[np.float64], load: int, order: int | Sequence[int], hybrid: bool
 ) -> NDArray[np.float64]:
-    """Return when a cluster is done, from its workers' X (draws, size), message by message."""
+    """Return the seconds until a cluster is done, (draws,), message by message.
+
+    `x`: seconds per part of the cluster's workers, (draws, size).
+    """
     draws, size = x.shape
     if isinstance(order, int):
         first = np.full((draws, size), np.inf)  # when each c_i first came
@@ -54,7 +57,7 @@ def cluster_times(
 
 
 def test_mmc_completion_figure_1() -> None:
-    """These are simulated means at the paper's setting, with one message per worker and with several."""
+    """The formulas give the simulated means at the paper's setting, with one message per worker and with several."""
     assert gc_completion(**FIGURE_1) == pytest.approx(1.548, rel=0.003)
     assert clustered_gc_completion(**FIGURE_1, clusters=4) == pytest.approx(0.309, rel=0.003)
     assert lcc_completion(**FIGURE_1) == pytest.approx(0.290, rel=0.003)
@@ -125,7 +128,7 @@ def test_several_messages_against_monte_carlo(
 def test_uncovered_and_too_few_against_enumeration(
     size: int, chances: list[float], data: st.DataObject
 ) -> None:
-    """Yield each way in which `size` workers on a circle can have sent 0 to l messages."""
+    """Enumerate all ways in which `size` workers on a circle can have sent 0 to `most` messages each."""
     most = data.draw(st.integers(1, min(size, 3)))
     m, needed = data.draw(st.integers(1, size)), data.draw(st.integers(1, most * size))
     sent = np.array(chances[: most + 1]) / sum(chances[: most + 1])
@@ -163,7 +166,7 @@ def test_completion_formulas_agree(case: tuple[int, int, int], shift: float, rat
 def test_completion_limits(case: tuple[int, int, int], shift: float, rate: float) -> None:
     """Messages in between and the hybrid rule never cost time.
 
-    With one message, clusters do not either. Times scale linearly.
+    With one message per worker, clusters never cost time either. Times scale linearly.
     """
     workers, clusters, load = case
     setting = (clusters, shift, rate)

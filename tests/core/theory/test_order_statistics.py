@@ -33,7 +33,7 @@ def test_harmonic_numbers(n: int) -> None:
 
 @given(x=st.floats(0, 1e6))
 def test_harmonic_between_whole_numbers(x: float) -> None:
-    """H_(x+1) = H_x + 1/(x+1), H is increasing, and log(x + 1) <= H_x <= 1 + log(x), the latter from 1 on."""
+    """H_(x+1) = H_x + 1/(x+1), and log(x + 1) <= H_x. From x = 1 on, H_x <= 1 + log(x)."""
     assert harmonic(x + 1) == pytest.approx(harmonic(x) + 1 / (x + 1), abs=1e-12)
     assert harmonic(x) >= np.log1p(x) - 1e-12
     assert x < 1 or harmonic(x) <= 1 + np.log(x) + 1e-12
@@ -80,7 +80,7 @@ def test_exponential_order_means_sum_to_n_means(n: int, mean: float) -> None:
     k=st.integers(1, 2),
 )
 def test_grouped_order_mean_against_enumeration(chances: list[float], groups: int, k: int) -> None:
-    """All outcomes of groups of two workers with times 1, 2 or 5, weighted with their probabilities."""
+    """Sum over all outcomes for groups of two workers with times 1, 2 or 5, weighted with their probabilities."""
     times, p = np.array([1.0, 2.0, 5.0]), np.array(chances) / sum(chances)
     exact = 0.0
     for outcome in product(range(3), repeat=2 * groups):

@@ -40,7 +40,7 @@ def port(arrivals: NDArray[np.float64], k: int, transfer: float) -> NDArray[np.f
     data=st.data(),
 )
 def test_through_port_against_enumeration(chances: list[float], n: int, data: st.DataObject) -> None:
-    """Arrivals at 0, 0.5, 1.5 or 4 with transfers of 1: every outcome, weighted with its probability."""
+    """Sum over all outcomes with arrivals at 0, 0.5, 1.5 or 4 and transfers of 1, weighted with their probabilities."""
     k = data.draw(st.integers(1, n))
     times, p = np.array([0.0, 0.5, 1.5, 4.0]), np.array(chances) / sum(chances)
     for t in (1.0, 1.5, 2.0, 2.5, 3.5, 4.0, 5.0, 7.0):
@@ -82,7 +82,10 @@ def test_cr_time_against_monte_carlo(n: int, layers: int, s: int, transfer: floa
     transfer=st.sampled_from([0.0, 0.001, 0.02, 1.0]),
 )
 def test_cr_time_is_between_simple_bounds(n: int, layers: int, data: st.DataObject, transfer: float) -> None:
-    """At least the leaves' start plus L (n-s) transfers, and at most the slowest group plus the same."""
+    """The time is at least the shortest computing time plus L (n-s) transfers.
+
+    It is at most the time of the slowest group plus these transfers.
+    """
     s = data.draw(st.integers(0, n - 1))
     load = cr_load(n, layers, s) * 1000
     mean, shift, k = load / 5e3, 1e-4 * load, n - s
@@ -118,7 +121,10 @@ def test_frc_time_against_monte_carlo(n: int, s: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_rar_time_against_a_stepwise_ring(n: int) -> None:
-    """Each step needs the neighbour's previous one and takes `step`. After 2 (N-1) steps, all workers have the sum."""
+    """A step takes `step` s, and begins after the neighbour's previous step.
+
+    After 2 (N-1) steps, all workers have the sum.
+    """
     times = (50 / n) * (0.01 + np.random.default_rng(4).standard_exponential((20_000, n)) / 20)
     for _ in range(2 * (n - 1)):
         times = np.maximum(times, np.roll(times, 1, axis=1)) + 0.02
@@ -128,15 +134,15 @@ def test_rar_time_against_a_stepwise_ring(n: int) -> None:
 def test_cr_time_of_large_transfers() -> None:
     """Each layer transfers n - s messages one after another.
 
-    The lower term of theorem 2, n - s + L - 1 of them, is smaller.
+    The lower bound of theorem 2 counts only n - s + L - 1 transfers.
     """
     assert cr_time(6, 3, 2, 1.0, 1.0, 1.0, 1e6) / 1e6 == pytest.approx(3 * 4, rel=1e-6)
 
 
 def test_round_times_of_figure_13() -> None:
-    """Round times over CR's are published as 6.6 (UMW), 4.8 (GC), 4.0 (SGD).
+    """Round times divided by CR's are published as 6.6 (UMW), 4.8 (GC), 4.0 (SGD).
 
-    The ring's 1.8 needs about 6 ms per step.
+    The ring's published ratio of 1.8 needs about 6 ms per step.
     """
     cr = cr_time(12, 2, 5, **FIGURE_13, transfer=0.05)
     assert umw_time(156, **FIGURE_13, transfer=0.05) / cr == pytest.approx(6.886, abs=1e-3)

@@ -100,7 +100,7 @@ def test_load_returns_or_raises_one_sentence_for_foreign_folders(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if (folder / "task.json").is_file():
-            os.utime(folder / "task.json", (0, 0))  # otherwise the run might still be submitted
+            os.utime(folder / "task.json", (0, 0))  # a new task could belong to a run that is being submitted
         for read in READERS.values():
             readable(read, folder)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KB

@@ -69,7 +69,7 @@ def test_learn_decreases_the_loss_with_every_optimiser(optimiser: Optimiser) -> 
 
 
 def test_optimiser_steps_are_the_papers() -> None:
-    """c1/(t+c2), a factor of 0.7 at the milestones, and AMSGrad's running maximum."""
+    """Steps are c1/(t+c2), or fall by the factor 0.7 at milestones. AMSGrad keeps a running maximum."""
     f = LeastSquares(X, Y)
     g = gradient(np.zeros(5))
     inverse = InverseTime(c1=3.0, c2=7.0)

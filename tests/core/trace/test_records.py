@@ -135,7 +135,7 @@ def test_read_checkpoint_returns_what_was_saved(tmp_path: Path, begun: dict[str,
 
 
 def test_read_checkpoint_refuses_damage_or_returns_the_same(tmp_path: Path) -> None:
-    """Every third byte is changed. Some bytes have no effect, such as a file's date in the archive."""
+    """Each third byte is changed, one at a time. Some bytes have no effect, such as a file's date in the archive."""
     saved(tmp_path, begun={"spec": "{}", "data": "0"})
     path = tmp_path / records.CHECKPOINT
     whole, right, rng = path.read_bytes(), read_checkpoint(tmp_path), np.random.default_rng(0)
@@ -166,7 +166,10 @@ def test_read_checkpoint_refuses_a_torn_file(tmp_path: Path, left: float) -> Non
 
 
 def test_checkpoints_use_a_bounded_share_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a large model on a slow disk, checkpoints are rarer: a save of 1 s at most every 1 s / SAVING."""
+    """With a large model on a slow disk, checkpoints are rarer.
+
+    After a save of 1 s, the next one begins 1 s / MAX_CHECKPOINT_SHARE later at the earliest.
+    """
     now, saved = 0.0, []
     monkeypatch.setattr(records.time, "monotonic", lambda: now)
     record = records.RunRecorder(tmp_path, 0, 2.0)

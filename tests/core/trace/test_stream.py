@@ -128,7 +128,7 @@ def test_stream_of_a_slow_worker_is_late_and_busy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["ASGD", "FedBuff", "M-SGC"])
 def test_stream_of_work_over_several_rounds_is_the_time_of_computing(scheme: str) -> None:
-    """Workers of these schemes compute across the ends of rounds: no part of it counts as waiting."""
+    """Workers of these schemes compute across the ends of rounds. No part of this work counts as waiting."""
     e = wb.Experiment(
         scheme=scheme, workers=6, rounds=60, delays={"kind": "pareto"}, problem_args={"samples": 60}
     )
@@ -138,9 +138,9 @@ def test_stream_of_work_over_several_rounds_is_the_time_of_computing(scheme: str
     seconds = (events["end"].clip(upper=end) - events["start"]).clip(lower=0)
     truth = seconds.groupby(events["rank"]).sum().reindex(range(1, 7)).to_numpy() / end
     found = stream.utilisation()
-    assert (found >= truth - 1e-5).all()  # work that was under way at the end of the run is added to it
+    assert (found >= truth - 1e-5).all()  # it includes work that was under way at the end
     if scheme == "M-SGC":
-        return  # it cuts off work at its deadlines, which has no event
+        return  # M-SGC cuts off work at its deadlines, and such work has no event
     longest = (end - events.groupby("rank")["end"].max()).reindex(range(1, 7)).clip(lower=0).to_numpy() / end
     assert (found <= truth + longest + 1e-5).all()
     lengths = np.diff(stream.ends, prepend=stream.starts[0])

@@ -77,7 +77,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(home: Path, written: Path) -> Path:
-    """Return a copy of that run."""
+    """Return the folder of a copy of the written run."""
     for name in ("run", "data"):
         shutil.copytree(written / name, home / name)
     return home / "run"
@@ -387,7 +387,7 @@ def test_trust_is_a_flag_of_every_reader(run: Path) -> None:
 
 @pytest.fixture
 def swept(home: Path, written: Path) -> Path:
-    """Return a copy of that sweep without one of its runs."""
+    """Return the folder of a copy of the written sweep, without one of its runs."""
     for name in ("sweep", "data"):
         shutil.copytree(written / name, home / name)
     shutil.rmtree(next(Path("sweep").glob("scheme*")))

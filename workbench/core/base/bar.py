@@ -10,7 +10,7 @@ from typing import Any
 class Bar:
     """Progress bar up to `total`.
 
-    `wanted`: whether it is shown; None: in a notebook or a terminal. `done`: number of steps that are already done.
+    `wanted`: whether the bar is shown; None: only in a notebook or a terminal. `done`: number of steps done before.
     `leave`: keep the last state visible at the end. `form`: `bar_format` of tqdm.
 
     >>> with Bar("reading", "file", 3, wanted=False) as bar:

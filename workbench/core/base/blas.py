@@ -13,7 +13,7 @@ MAX_SINGLE_THREAD_NUMBERS = 9000
 def _controller(scipy: bool) -> Any:
     """Return a controller of the loaded libraries.
 
-    `scipy` is only a cache key, because SciPy loads a second library.
+    `scipy`: whether SciPy is loaded. The argument only distinguishes cached controllers: SciPy loads a second library.
     """
     from threadpoolctl import ThreadpoolController
 

@@ -59,9 +59,7 @@ class Lock:
     def _shared(self, handle: int) -> bool:
         """Try again to take the lock, which another process may have had only for a check.
 
-        Return False if another one has it.
-
-        Raises `SettingError` if another program has a read lock.
+        Return False if another process has the lock. Raises `SettingError` if another program has a read lock.
         """
         for _ in _PAUSES_BEFORE_LOOKS_S:
             if not _locked(handle, random.uniform(0, 0.05), shared=True):

@@ -304,9 +304,9 @@ def arrays_in(file: IO[bytes], where: Where, names: Iterable[str] | None = None)
 
 
 def _member(whole: zipfile.ZipFile, found: zipfile.ZipInfo) -> bytes:
-    """Decompress a file of an archive, up to its declared size. `ZipFile.read` would decompress what follows it, too.
+    """Decompress a file of an archive, up to its declared size. `ZipFile.read` would also decompress data beyond it.
 
-    Raises ValueError for methods that NumPy does not write: their decompression has no limit.
+    Raises ValueError for compression methods that NumPy does not write: their decompression has no limit.
     """
     if found.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"{found.filename} has an unusual compression; write it with numpy.savez_compressed")

@@ -72,7 +72,7 @@ def latex(table: "pd.DataFrame", digits: int = DIGITS, caption: str = "", label:
     r"""Return a table as LaTeX, by pandas' Styler: headings with units, numbers with significant digits, text escaped.
 
     `digits`: significant digits of numbers that are not whole. `caption`, `label`: caption and label of a floating
-    table. Without them only the tabular is returned. LaTeX needs the package booktabs. Missing numbers are a dash.
+    table. Without both, only the tabular is returned. LaTeX needs the package booktabs. Missing numbers are a dash.
 
     Raises `SettingError` for fewer than one digit.
 

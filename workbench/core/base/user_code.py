@@ -98,7 +98,7 @@ def _noted(name: str, value: Any) -> str:
 
 
 def thing_of(name: str, field: str) -> Any:
-    """Resolve a name of `name_of`, "FILE.py:NAME" or "package.module:NAME". Raises `SettingError` if it is unknown."""
+    """Resolve a name made by `name_of`, "FILE.py:NAME" or "package.module:NAME". Raises `SettingError` if unknown."""
     if name in _came:
         return _came[name]
     if ".py:" in name:
@@ -207,7 +207,7 @@ _files: dict[str, _Loaded] = {}  # path -> user file as it was last run
 
 
 def _module(name: str, field: str, file: Path) -> ModuleType:
-    """Return the module of a user file. It is run if it has changed. The bytes that are run are the hashed bytes."""
+    """Return the module of a user file. A changed file is run again, from the same bytes that are hashed."""
     state, known, now = file.stat(), _files.get(str(file)), limit()
     stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
     if known is not None and known.stamp == stamp:

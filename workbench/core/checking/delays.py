@@ -10,7 +10,7 @@ from workbench.core.base.types import Array
 from workbench.core.checking.property import Case, Property, PropertyFailed, through_json
 from workbench.core.contract.delays import CounterRNG, DelayModel, DelayStream, Groups
 
-DRAWS_PER_CHECK = 10_000  # number of draws for a statistical property, which is rounds times workers
+DRAWS_PER_CHECK = 10_000  # number of draws (rounds times workers) for a statistical property
 # number of rounds of these draws; for `per_run` delay models, few rounds of many workers are drawn instead
 ROUNDS_PER_CHECK = 400
 # A failing property is tested again with this many times as many draws, because rare events need many.

@@ -56,7 +56,7 @@ def cyclic(
 
 
 def coprime(n: int, window: int, seed: int) -> Dual:
-    """Return a cyclic code of n workers with windows of `window` parts. The two have no common factor."""
+    """Return a cyclic code of n workers with windows of `window` parts. n and `window` must have no common factor."""
     if window == 1:
         return Dual(np.eye(n), np.ones((1, n)), np.zeros((0, n)))
     return best_dual(perturbed(harmonics(n, window), 1, seed), 1, cyclic_holders(n, window))

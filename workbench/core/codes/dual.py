@@ -1,7 +1,7 @@
 """Codes designed from the decoder's side: choose good decoding weights, then solve for the coefficients.
 
-A code B over n messages decodes with any s of them missing under one condition. Its decoding weights a = a0 + c N
-with a B = target form a space in which any s weights can be made zero. So a0 (m x n) and N (s x n) are chosen first.
+A code B over n messages decodes with any s of them missing under one condition. The decoding weights a = a0 + c N of B,
+with a B = target, form a space in which any s weights can be made zero. So a0 (m x n) and N (s x n) are chosen first.
 The column of B of one part is supported on the messages that contain the part. With d = s + m of them, the square
 system
 
@@ -38,8 +38,11 @@ MAX_ENUMERATED_SETS = 10_000
 RANDOM_SETS = 256
 MAX_MULTIPLICATIONS = 2e8  # max multiplications spent on choosing a code; at least one candidate is made
 MAX_CANDIDATES = 25  # max number of candidates
-# number of neighbouring parts that share one factorisation, if their systems are large
+# least number of neighbouring parts that share one factorisation, if their systems are large
 PARTS_PER_BLOCK = 64
+UNKNOWNS_PER_PART = (
+    10  # unknowns of a system for each part that shares its factorisation, if this allows more parts
+)
 MIN_BLOCKED_UNKNOWNS = 4 * PARTS_PER_BLOCK  # min number of unknowns of a large system
 
 
@@ -83,9 +86,10 @@ def dual(particular: Array, null: Array, holders: Sequence[NDArray[np.int64]]) -
         for part, stored in enumerate(holders):
             matrix[stored, part] = np.linalg.solve(rows[:, stored], wanted)
     else:
-        for first in range(0, len(holders), PARTS_PER_BLOCK):
-            together = Neighbours(rows, holders[first : first + PARTS_PER_BLOCK])
-            matrix[together.stored, first : first + PARTS_PER_BLOCK] = together.solve(wanted)
+        block = max(PARTS_PER_BLOCK, len(rows) // UNKNOWNS_PER_PART)
+        for first in range(0, len(holders), block):
+            together = Neighbours(rows, holders[first : first + block])
+            matrix[together.stored, first : first + block] = together.solve(wanted)
     scale = max(matrix.max(), -matrix.min())
     matrix /= scale
     return Dual(matrix.reshape(len(matrix), -1), particular * scale, null)

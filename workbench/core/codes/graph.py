@@ -127,8 +127,8 @@ def _forest(edges: Ints, vertices: int) -> tuple[Ints, Ints, Ints]:
 def random_regular(workers: int, degree: int, seed: int = 0) -> GraphCode:
     """Return the code of a random graph with `workers` edges and `degree` edges at every vertex, none twice.
 
-    It starts from a regular ring. Pairs of edges exchange an end at random, unless that makes a loop or repeats an
-    edge.
+    The graph starts as a regular ring. Then pairs of edges exchange an end at random, unless that makes a loop or
+    repeats an edge.
 
     >>> random_regular(6, 3).matrix().sum(axis=0).tolist()
     [3.0, 3.0, 3.0, 3.0]

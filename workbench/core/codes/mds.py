@@ -17,9 +17,9 @@ from workbench.core.codes.checks import nearest, remembered, stragglers_fit
 def mds(workers: int, stragglers: int) -> GradientCode:
     """Return a code of n workers and n parts that any n-s answers decode. Row i is a window of s+1, shifted by i.
 
-    The zeros of the generator polynomial are the s consecutive n-th roots of unity around -1. They are closed under
-    conjugation, so the coefficients are real, only if n and s differ in parity. Otherwise the coefficients would be
-    complex. Messages are real, so `mds` raises `SettingError`. (s = 0 always works.)
+    The zeros of the generator polynomial are the s consecutive n-th roots of unity around -1. If one of n and s is even
+    and the other odd, the zeros are closed under conjugation, so the coefficients are real. If not, the coefficients
+    would be complex. Messages are real, so `mds` then raises `SettingError`. (s = 0 always works.)
 
     By algebra no set of answers fails, not only with probability one. But consecutive roots are the worst conditioned
     choice: with a large number of workers use `cyclic`.

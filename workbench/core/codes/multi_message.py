@@ -65,9 +65,9 @@ def uncorrelated(
     The matrix is (K l, K), row w*l + j. Any K l - sum(orders) + 1 messages decode with both constructions; fewer may
     lose a part. "joint" is one code over all messages, as in the paper, but from random decoding weights. (The
     paper's Reed-Solomon code loses all digits at a hundred messages.) "separate" is one cyclic code for each j. Code j
-    fails only if orders[j] of its messages are missing, so all codes fail only if sum(orders) are. Otherwise one of
-    them decodes, with small weights, and often from fewer messages. If orders[j] = K, the code contains the paper's
-    hybrid rule.
+    fails only if orders[j] of its messages are missing, so all codes fail only if sum(orders) are missing. With fewer
+    missing messages, one of the codes decodes, with small weights, and often from fewer messages. If orders[j] = K, the
+    code contains the paper's hybrid rule.
 
     >>> code = uncorrelated(6, [3, 2])
     >>> code.matrix.shape, code.needed, code.messages[1].tolist()

@@ -101,11 +101,10 @@ def lost(
 ) -> float:
     """Return how many decimal digits decoding may lose, by the larger of two errors.
 
-    They come from the size of the weights, and from the residual.
-
-    It evaluates random survivor sets, runs of neighbouring missing rows, and every k-th row missing. Of a large code
-    only a few sets of each kind are evaluated. P(size > x) ~ C/x for random sets (see `codes.dual`). So the largest
-    size over `sets` random sets is extrapolated from fewer sets.
+    One error comes from the size of the weights, the other from the residual. Three kinds of survivor sets are
+    evaluated: random ones, runs of neighbouring missing rows, and every k-th row missing. Of a large code, only a few
+    sets of each kind are evaluated. For random sets P(size > x) ~ C/x (see `codes.dual`), so the largest size among
+    `sets` random sets is extrapolated from fewer sets.
 
     >>> from workbench.core.codes import cyclic, mds
     >>> round(lost(mds(58, 27))), round(lost(cyclic(58, 27)))

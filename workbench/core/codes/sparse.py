@@ -15,7 +15,7 @@ from workbench.core.codes.cyclic import textbook
 def circulant(
     workers: int, replication: int, coefficients: Literal["ones", "random"] = "ones", seed: int = 0
 ) -> GradientCode:
-    """Return the cyclic repetition code of the approximate scheme CRC: every part on `replication` (its s) workers.
+    """Return the cyclic repetition code of the approximate scheme CRC: every part on s = `replication` workers.
 
     A. Johri, A. Yardi, T. Bodas, "Approximate gradient coding for heterogeneous nodes", sections II and IV-B. With
     "ones" a worker sends the plain sum of its window {i, ..., i+s-1} (Theorem 2 needs a circulant matrix). Then any

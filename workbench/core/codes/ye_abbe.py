@@ -191,10 +191,11 @@ def _design(n: int, d: int, m: int, construction: str, seed: int) -> tuple[Dual,
 
 
 def _stable(n: int, d: int, m: int, seed: int) -> Dual:
-    """Return evenly spread frequencies. They are exactly even if d divides n.
+    """Return the code of evenly spread frequencies.
 
-    Then workers in steps of d tile the parts and send the same combination of coordinates. With s missing workers, m
-    of the d classes are complete. As trigonometric polynomials, the combinations of any m classes are independent.
+    If d divides n, the frequencies are exactly even. Then workers in steps of d tile the parts and send the same
+    combination of coordinates. With s missing workers, m of the d classes are complete. As trigonometric polynomials,
+    the combinations of any m classes are independent.
     """
     base, holders = harmonics(n, d, m), cyclic_holders(n, d)
     if n % d == 0:

@@ -6,9 +6,9 @@ that was the fastest over the last H rounds. It changes only to a candidate that
 these rounds and the cost of the move. There are several experts, each with its own H. The expert with the longest
 history uses all rounds, and so follows the best fixed choice.
 
-The time of each expert is that of a run that follows it from the start, with the cost of its changes. The run follows
-the expert that would have been the fastest so far. Each change of expert therefore costs at most a margin, compared
-with the best expert. This bound holds for the forecast times of the rounds, which have errors.
+An expert's time is the time of a run that follows this expert from the start, including the cost of changes. The run
+follows the expert that would have been the fastest so far. Each change of expert therefore costs at most a margin,
+compared with the best expert. This bound holds for the forecast times of the rounds, which have errors.
 
 Only measured times are used: no delay model, no seed, and no later round.
 
@@ -35,12 +35,13 @@ from workbench.core.contract.round_times import RoundTimes, SampledTimes
 HISTORY_ROUNDS = (12, 36, 10**9)  # number of past rounds that each expert uses
 NOISE_SIGMAS = 1.0  # differences below this number of standard errors count as noise
 MIN_SAVED_SHARE = 0.02  # share of a round that a change must save
-# margin in mean round times: a change must save this much beyond its cost, and another expert must be ahead by it
+# Margin as a number of mean round times. A change of scheme must save this much more than it costs, and the run follows
+# another expert only if that expert is ahead by this much.
 MARGIN_ROUNDS = 1.0
 MIN_SEEN_ROUNDS = 3  # rounds that must have been measured before a change
 EXPLORATION_SHARE = 0.03  # exploration budget, as a share of the run's time
-NEVER_FACTOR = 1e12  # factor on the time of a dead worker, so that no scheme waits for it
-# number of last rounds whose forecasts are computed again, and numbers of rounds since a change at which that is done
+NEVER_FACTOR = 1e12  # factor on the lower bound of a late worker's time, as if the worker never finished
+# Forecasts of this many last rounds are computed again, at these numbers of rounds after a change of scheme.
 ROUNDS_PER_RECHECK, MAX_CHECKS = 200, (3, 12)
 MAX_CACHED_ROUNDS = 2000  # max number of rounds whose forecasts are stored
 # s per moved sample: of two equally fast candidates, the one that moves less is chosen
@@ -120,7 +121,7 @@ class Times:
         """Estimate the time of a worker that did not finish, given a lower bound.
 
         Return the mean of its newest times above the bound. Without any, return the mean of all workers' times above
-        it.
+        the bound.
         """
         times = [x for x in self.full[worker] if x > bound * BOUND_TOLERANCE]
         if times:
@@ -164,7 +165,7 @@ class Expert:
     """Expert that follows the candidate that was the fastest over the last `history` rounds.
 
     `spent`: time of its rounds so far and of its moves, s. The cost of a change is distributed over the remaining
-    rounds. Otherwise an expert would fall behind before the change can pay off.
+    rounds. If it were added at once, an expert would fall behind before the change can pay off.
     """
 
     def __init__(self, history: int, at: int) -> None:
@@ -227,10 +228,12 @@ class AdaptiveController:
         self.began: dict[int, tuple[float, float]] = {}  # round -> its start and end, s
         self.free = 0.0  # when the last message had passed the port, s
         self.costs: list[Array] = []  # for each round: forecast times of all candidates, s
-        # sums over the run's own rounds: forecast times, s, and committed gradients, in full gradients
+        # sums over the rounds of the run: forecast times, s, and committed gradients, as a number of full gradients
         self.spent = self.got = 0.0
         self.left: int | None = None  # index of the candidate that was used before the last change
-        self.loss = self.lost = 0.0  # certain loss of time by the last change, and by all before it, s
+        # s: lower bound of the time that rounds since the last change lost by this change, and time that earlier
+        # changes lost, with their cost
+        self.loss = self.lost = 0.0
         self.moved = 0.0  # cost of the last change itself, s
         self.elapsed = 0.0  # time of the rounds so far, s
         self.experts = [Expert(history, 0) for history in HISTORY_ROUNDS]
@@ -295,7 +298,7 @@ class AdaptiveController:
         self._forecast(first, self.times.rates(first))
         self.elapsed += end - begin
         if self.left is not None:
-            # Upper bound of the time with the earlier candidate, for which late workers never finish.
+            # upper bound of the time with the earlier candidate: workers that are late here count as never finishing
             rates = np.where(done >= loads, took, NEVER_FACTOR * least) / (loads + self.times.fixed)
             left = self.configurations[self.left]
             most = self._priced(left, self.round_times_of(left, rates[None]))
@@ -312,7 +315,7 @@ class AdaptiveController:
         )
 
     def _worth(self, configuration: Configuration, round_times: RoundTimes) -> Array:
-        """Return the gradient that a candidate commits in each round, as a share of the full gradient."""
+        """Return the share of the full gradient that a candidate commits in each round, (rounds,)."""
         if configuration.scheme.is_exact:
             return np.ones_like(round_times.seconds)
         return round_times.messages / self.workers

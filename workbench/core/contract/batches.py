@@ -1,4 +1,4 @@
-"""Mini-batches that every rank can compute without messages: its samples follow from the seed and the job.
+"""Mini-batches that every rank can compute without messages: the samples of a batch follow from the seed and the job.
 
 A job is the number of the commit that a gradient is for. A batch is a set of samples of the data set. All workers that
 store a part therefore use the same samples of it. By linearity, the commit of an exact code is the gradient of the

@@ -1,4 +1,4 @@
-"""Rules of exchanges: how a scheme combines gradients or models in rounds in which a master only counts answers.
+"""Rules of exchanges: how a scheme combines gradients or models if the master counts answers and reads no clock.
 
 Training scripts (`workbench.ddp`) use them. An exchange is numbered by the steps that are complete after it, from 1.
 Ranks are numbered from 0.
@@ -73,9 +73,9 @@ class GradientSum(ExchangeRule):
         Function that returns the weights of the answered ranks, in their order, and the residual of their sum. Its
         second argument is the number of the exchange.
     strict
-        Whether fewer answers than `needed` give no commit. Otherwise dead ranks are not waited for.
+        If True, fewer answers than `needed` give no commit. If False, the master does not wait for dead ranks.
     group_size
-        Ranks per group, if one answer of each group is enough as well. 0: no groups.
+        Ranks per group, if an exchange also ends once every group has sent one answer. 0: no groups.
 
     >>> mean = GradientSum(np.eye(4), 3, lambda answered, event: (np.full(len(answered), 4 / len(answered)), 0.0))
     >>> mean.ready((0, 0), answered={0, 1}, possible=range(4)), mean.ready((0, 0), answered={0, 1}, possible={0, 1})
@@ -114,7 +114,7 @@ class ModelAverage(ExchangeRule):
     period
         Steps between two averages of all ranks.
     levels
-        Level of the average after each step of a period, numbered from 1. A step without a level has no average.
+        Step of a period (from 1) -> level of the average after this step. A step without a level has no average.
     sizes
         Ranks per group at each level. The last is the number of all ranks.
     stragglers

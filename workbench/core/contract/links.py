@@ -3,11 +3,12 @@
 t = latency + bytes / bandwidth (Hockney). The latency is the time on the wire. The transfer occupies the receiver's
 port, which takes one message at a time (paper 1, section III-C), while the receiver can compute.
 
-Links may differ by worker. A worker's link is the one to its parent, and in a ring the one to the next worker. It
-times what the worker sends, and also the models that the worker receives if `downloads` is set. The time that a link
-adds to the common latency is drawn, or constant, for each round and worker. `DelayStream.sending` returns it with the
-sending times of the delay model, so that all engines and forecasts treat both alike. `DelayStream.receiving` returns
-the time that is drawn for the models. A model that arrives after a newer one is dropped.
+Links may differ by worker. A worker's link is the one to its parent, and in a ring the one to the next worker. The link
+determines the time of each message that the worker sends. If `downloads` is set, it also determines the time of the
+models that the worker receives. The time that a link adds to the common latency is drawn, or constant, for each round
+and worker. `DelayStream.sending` adds this time to the sending times of the delay model, so that all engines and
+forecasts treat both alike. `DelayStream.receiving` returns the times that are drawn for the models. A model that
+arrives after a newer one is dropped.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from workbench.core.contract.delays.base import Delays, DelayStream
 from workbench.core.contract.delays.independent import Constant
 
 BYTES_PER_FLOAT = 8
-# Random streams of the delays of answers and of models; `contract.delays.base` lists all
+# random streams of the delays of answers and of models; `contract.delays.base` lists all streams
 MESSAGES_STREAM, MODELS_STREAM = 10, 13
 NO_DELAY = Constant(shift=0.0)
 
 
 class LinkGroup(Settings):
-    """Links of some workers, which differ from those of the others. Empty fields are as in the common link.
+    """Links of some workers that differ from the links of the others. Empty fields are as in the common link.
 
     >>> LinkGroup(workers=(1, 2), latency=0.01).bandwidth is None
     True
@@ -50,12 +51,12 @@ class LinkGroup(Settings):
     )
     bandwidth: float | None = setting(
         None,
-        "rate of these transfers, in place of the common bandwidth; empty = the common one",
+        "rate of the transfers from these workers, in place of the common bandwidth; empty = the common one",
         "bytes/s",
         gt=0,
     )
     delays: Delays | None = setting(
-        None, "delay model of the messages of these workers; empty = the common one"
+        None, "delay model of the messages that these workers send; empty = the common one"
     )
     download_delays: Delays | None = setting(
         None, "delay model of the models that these workers receive; empty = the common one"
@@ -86,7 +87,7 @@ class Link(Settings):
         None, "rate at which a receiver's port takes messages in; empty = infinite", "bytes/s", gt=0
     )
     downloads: bool = setting(
-        False, "count the time that models take to the workers too (the papers ignore it)"
+        False, "also count the time that models take to reach the workers (the papers ignore this time)"
     )
     delays: Delays = setting(
         NO_DELAY,
@@ -231,8 +232,8 @@ class Link(Settings):
     def transfer(self, floats: float, worker: int | None = None) -> float:
         """Return the seconds for which a message of that many floats occupies the receiver's port.
 
-        `worker`: rank of the worker whose link it is, from 1. Raises `SettingError` without it if the links'
-        bandwidths differ.
+        `worker`: rank of the worker whose link is used, from 1. Raises `SettingError` if `worker` is None and the
+        links' bandwidths differ.
         """
         bandwidth = self.bandwidth
         if self.groups:
@@ -250,7 +251,7 @@ class Link(Settings):
         return np.asarray(self.width * floats / self.by_worker("bandwidth", workers))
 
     def downlink(self, floats: float, workers: int) -> Array | float:
-        """Return the seconds that a model takes to each worker, (workers,), or one number if all are equal."""
+        """Return the seconds that a model takes to reach each worker, (workers,), or one number if all are equal."""
         if not self.downloads:
             return 0.0
         latency = self.by_worker("latency", workers) if self._each("latency") else self.latency
@@ -259,7 +260,7 @@ class Link(Settings):
     def model_arrivals(
         self, now: float, floats: float, to: tuple[int, ...], workers: int, drawn: Array | None = None
     ) -> list[tuple[float, tuple[int, ...]]]:
-        """Return when a model that is sent now arrives, and at which ranks of `to`, in the order of ranks.
+        """Return the arrival times of a model that is sent now, each with those ranks of `to` that it reaches then.
 
         `drawn`: seconds of `DelayStream.receiving`, (workers,), or None for a message without floats.
 
@@ -278,7 +279,7 @@ class Link(Settings):
         return [(arrives, tuple(ranks)) for arrives, ranks in found.items()]
 
     def attach(self, stream: DelayStream, seed: int, first: int = 0) -> DelayStream:
-        """Add the delays of messages to a run's delays, and return these.
+        """Add the delays of messages to the delays of a run (`stream`), and return the stream.
 
         `first`: number of rounds that the same workers ran before.
         """
@@ -289,7 +290,8 @@ class Link(Settings):
     def transit(self, seed: int, workers: int, first: int = 0) -> Callable[[int, float], Array] | None:
         """Return a function that draws the seconds that links add to the common latency, or None if they add none.
 
-        Its arguments are a round, and the share of a model that a message has. It returns seconds, (workers,).
+        The function's arguments are a round, and the length of a message as a share of a model's. It returns seconds,
+        (workers,).
         """
         fixed = self.by_worker("latency", workers) - self.latency
         drawn = self._streams("delays", MESSAGES_STREAM, seed, workers, first)

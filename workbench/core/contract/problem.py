@@ -26,7 +26,9 @@ def rows_of(slices: Sequence[Slice]) -> tuple[NDArray[np.int64], Array]:
 
 
 def stretch(rows: NDArray[np.int64]) -> Any:
-    """Return the indices of consecutive samples as a slice, so that indexing copies nothing. Others are unchanged.
+    """Return the indices of consecutive samples as a slice, so that indexing copies nothing.
+
+    Other indices are returned unchanged.
 
     >>> stretch(np.array([3, 4, 5])), stretch(np.array([3, 5]))
     (slice(3, 6, None), array([3, 5]))

@@ -72,7 +72,10 @@ class LostChildren:
         self.refused: dict[int, dict[int, str]] = {}  # round -> rank -> reason
 
     def add(self, message: Message) -> None:
-        """Add the child of a `PEER_LOST` message. If the message has a value (the reason), it is for its round only."""
+        """Add the child of a `PEER_LOST` message.
+
+        If the message has a value (the reason), the child is lost only for the round of the message.
+        """
         if message.value is None:
             self.gone.add(message.src)
         else:
@@ -88,7 +91,7 @@ class LostChildren:
 
 
 def at_least(k: int) -> StopRule:
-    """Stop once there are k answers. If children may send several, `from_children` detects lost ones sooner."""
+    """Stop once there are k answers. If a child may send several, `from_children` detects lost children sooner."""
     return StopRule(lambda got, start, now: len(got) >= k)
 
 
@@ -260,7 +263,7 @@ def plain_sum(values: Sequence[Any]) -> Any:
 
 
 def decoded(decode: Callable[[tuple[int, ...]], Decoding], values: Mapping[int, Any]) -> tuple[Any, float]:
-    """Return the weighted sum of some rows' values, with the weights of `decode`, and its residual.
+    """Return the sum of some rows' values, weighted as `decode` returns for these rows, and the residual of the sum.
 
     Values are added in the order of the rows, not of arrival, so that the same rows give the same bits. See
     `GradientCode.decode`.
@@ -300,7 +303,7 @@ def master_program(node: Node, answers: Callable[[int, Any, LostChildren], Answe
 def parent_program(node: Node, rule: StopRule, combine: Combine, shrinks: bool = False) -> Program:
     """Run a master that gathers by a rule.
 
-    It is faster than `master_program`, because each effect passes through one generator less.
+    This program is faster than `master_program`, because each effect passes through one generator less.
 
     `shrinks`: whether commits are plain sums of some parts, or least-squares estimates. The mean weight of all parts in
     a commit is then 1 - residual / parts. For the weights b of a least-squares estimate, this holds because b is the

@@ -4,15 +4,19 @@ A scheme is a frozen set of parameters with two methods. `plan` returns data: th
 coefficients, and which ranks communicate. `program` returns a generator: the behaviour of one node. A program performs
 no input or output. It yields effects, and an engine returns their results:
 
-========== ==================================================== ================================== effect     meaning
-result ========== ==================================================== ================================== Compute
-coded partial gradient of some work at a model       the value, or None if pre-empted Send       send a message; it is
-buffered and never blocks      None Recv       oldest waiting message that matches                  the message, or
-None at `until` Close      drop messages of a kind from before a round          None (the port refuses them) Decode
-the node combines that many floats                   None (takes time with `decode_rate`) AllReduce  sum over all
-workers, by the ring                    the sum Commit     a gradient estimate is ready                         the
-updated model Hold       a fault: the node does nothing for some seconds      None Crash      a fault: the node dies
-never ========== ==================================================== ==================================
+========== ==================================================== ==================================
+effect     meaning                                              result
+========== ==================================================== ==================================
+Compute    coded partial gradient of some work at a model       the value, or None if pre-empted
+Send       send a message; it is buffered and never blocks      None
+Recv       oldest waiting message that matches                  the message, or None at `until`
+Close      drop messages of a kind from before a round          None (the port refuses them)
+Decode     the node combines that many floats                   None (takes time with `decode_rate`)
+AllReduce  sum over all workers, by the ring                    the sum
+Commit     a gradient estimate is ready                         the updated model
+Hold       a fault: the node does nothing for some seconds      None
+Crash      a fault: the node dies                               never
+========== ==================================================== ==================================
 
 A match is data, not a function: `{kind: first round that still counts}`. A late answer can therefore not be taken for
 a new one. The engine drops the messages that a Close refers to, and counts them as stale.
@@ -95,10 +99,10 @@ class Send(NamedTuple):
     """Send `value` to one rank or to several.
 
     `kind`, `round`: fields that the receiver's `Recv` matches. `floats`: length on the wire (default: a whole model).
-    `number`: index of the message among those of one round. `share`: sending time, as a share of that of a model
-    (default: floats / model size). It is set if padding makes a message longer than in the paper. `draw`: as in
-    `Compute`. `every`: deliver a model even if a newer model follows. Otherwise a slow receiver on real links may get
-    only the newest model.
+    `number`: index of the message among those of one round. `share`: sending time divided by the sending time of a
+    model (default: floats / model size). A scheme sets `share` if padding makes its messages longer than in the paper.
+    `draw`: as in `Compute`. `every`: deliver a model even if a newer model follows. Without `every`, a slow receiver on
+    real links may get only the newest model.
 
     >>> Send(to=0, kind="coded", round=3, floats=10).number
     0
@@ -118,8 +122,9 @@ class Send(NamedTuple):
 class Recv(NamedTuple):
     """Wait for the oldest message whose kind is in `match` and whose round is at least match[kind].
 
-    `until`: absolute time, s, at which the wait ends. A message that arrives exactly then is still received, and a past
-    time polls. With None, the wait has no limit. The engine raises an error if no message can arrive any longer.
+    `until`: absolute time, s, at which the wait ends. A message that arrives exactly then is still received. With a
+    time in the past, the node polls once. With None, the wait has no limit. The engine raises an error if no message
+    can arrive any longer.
     `latest`: take the newest message instead, and drop older ones.
 
     >>> Recv({"coded": 3}, until=1.5).latest
@@ -171,7 +176,7 @@ class Commit(NamedTuple):
 
     `round`: round that the commit completes. `residual`: squared distance ``|b - 1|^2`` of the decoding vector b from
     all ones; nan if it is unknown at the node. `share`: mean weight of the parts in `gradient`, if the scheme does not
-    scale it to 1. The step has the regularisation in the same proportion (see `problem.regularised`).
+    scale this weight to 1. The step then uses `share` times the regularisation (see `problem.regularised`).
 
     >>> Commit(gradient=None, round=3).residual
     0.0

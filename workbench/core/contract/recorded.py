@@ -30,7 +30,11 @@ from workbench.core.base.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-WORK_COLUMNS = ("samples", "tokens", "squares")  # columns with the amount of work of a time
+WORK_COLUMNS = (
+    "samples",
+    "tokens",
+    "squares",
+)  # columns with the amount of work that a recorded time was for
 COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", *WORK_COLUMNS, "processor_seconds")
 # other names of columns; if two of them exist and differ, an error is raised
 OTHER_NAMES = {"step": ("iteration", "global_step"), "recording": ("experiment",)}
@@ -73,8 +77,9 @@ _TIMES = {
 def read_times(path: Path, columns: Mapping[str, str] | None = None, unit: str | None = None) -> pd.DataFrame:
     """Read the columns of a table that are in `COLUMNS`, with times in seconds. The index is the line of each row.
 
-    `columns`: names of its columns, if they are not the usual names. `unit`: unit of its times, if the column's name
-    does not contain the unit. Raises `TableError`, `SettingError`, OSError, and ValueError of Arrow.
+    `columns`: name in `COLUMNS` -> name in the table, for columns without a usual name. `unit`: unit of the table's
+    times, if the column's name does not contain the unit. Raises `TableError`, `SettingError`, OSError, and ValueError
+    of Arrow.
     """
     return times_in(read_columns(path) if ending(path) == ".parquet" else read_texts(path), columns, unit)
 

@@ -145,8 +145,9 @@ def port_departures(arrivals: Array, transfer: Array | float, ties: TieOrder | N
     """Return when each message has passed the port, in order of arrival; shape of `arrivals`, sorted, s.
 
     The j-th arrival passes at max over i <= j of t_(i) + (j-i+1) transfer (paper 1, section III-C). If the transfers of
-    the messages (last axis of `arrivals`) differ, their sum from i to j takes the place of (j-i+1) transfer. Their
-    order then needs `ties` (see `arrival_order`), for (rounds, messages) only; without it, lower indices come first.
+    the messages (last axis of `arrivals`) differ, their sum from i to j takes the place of (j-i+1) transfer.
+    Simultaneous arrivals are then ordered by `ties` (see `arrival_order`), which needs arrivals of shape (rounds,
+    messages). Without `ties`, lower indices come first.
     """
     if isinstance(transfer, np.ndarray):
         first = (
@@ -211,11 +212,9 @@ def places(order: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def deadline_round_times(draws: SampledTimes, deadline: float) -> RoundTimes:
-    """Return the rounds of a master that takes the answers which have passed the port by a deadline, if there are any.
+    """Return the rounds of a master that commits at a deadline, with the answers that have passed the port by then.
 
-    `deadline`: s after the start of the round.
-
-    `draws`: times of some rounds, s.
+    `draws`: times of some rounds, s. `deadline`: s after the start of the round. A round may have no answer.
 
     >>> draws = SampledTimes.measured(np.array([[1.0, 2.0, 4.0]]), lambda floats: 0.0, Link(), 10, samples=6)
     >>> deadline_round_times(draws, deadline=3.0).messages.tolist()
@@ -252,7 +251,7 @@ class WaitResult(NamedTuple):
 
 
 def wait_for(draws: SampledTimes, tolerance: float, number: int = 1) -> WaitResult:
-    """Return the late workers of each round, if each worker answers with `number` messages at once.
+    """Return the late workers of each round, if each worker sends its `number` messages at the same time.
 
     A worker is late after (1 + `tolerance`) times the time of the fastest. `draws`: times of some rounds, s.
 
@@ -278,7 +277,10 @@ def wait_for(draws: SampledTimes, tolerance: float, number: int = 1) -> WaitResu
 
 
 def earlier(one: RoundTimes, other: RoundTimes) -> RoundTimes:
-    """Return for each round the result with fewer messages: the result of two stop rules that are combined by |."""
+    """Return the rounds under two stop rules combined by |.
+
+    The rule with fewer messages ends a round. If both have equally many, the round ends at the earlier time.
+    """
     as_many = one.messages == other.messages
     first = (one.messages < other.messages) | (as_many & (one.seconds <= other.seconds))
     fields = ("seconds", "messages", "bytes")

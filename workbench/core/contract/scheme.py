@@ -84,7 +84,7 @@ class Scheme(Family):
         return [{}]
 
     def own_step(self, smoothness: float) -> float | None:
-        """Return the step size with which its commits must be applied, or None if its commits are gradients."""
+        """Return the step size with which the scheme's commits must be applied, or None if they are gradients."""
         return None
 
     def with_step(self, step: float) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class Scheme(Family):
         return self.plan(workers, samples).loads[1:]
 
     def tolerated(self, workers: int) -> tuple[int, int] | None:
-        """Return the number of tolerated stragglers, and among how many workers, or None if no number is tolerated.
+        """Return the number of tolerated stragglers, and of the workers among which they are, or None if not fixed.
 
         In a tree, both numbers are about the children of one parent.
 
@@ -205,9 +205,9 @@ def decoded_together(names: Mapping[str, Any], args: Mapping[str, Any], workers:
 
 
 def follows(scheme: str) -> str:
-    """Return the kind of source of the scheme of that name, or empty if the name is not registered, as of a user file.
+    """Return the field `follows` of a scheme, or empty if its name is not registered, such as a name in a user file.
 
-    Names may come from other people's files, so no code that they name is loaded.
+    Names may come from other people's files, so this function loads no code that they name.
 
     >>> follows("LAGC"), follows("GC"), follows("mine.py:Half")
     ('abstract', 'paper', '')

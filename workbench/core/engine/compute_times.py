@@ -13,7 +13,7 @@ CACHED_ROUNDS = 64  # rounds whose computing times are cached; self-paced worker
 
 
 def loaded(effect: Compute) -> int:
-    """Return the number of samples of a piece of work, at most `Compute.batch`; without the experiment's mini-batches.
+    """Return the number of samples of a piece of work, at most `Compute.batch`, if the experiment has no mini-batches.
 
     >>> from workbench.core.contract.plan import uncoded_plan
     >>> loaded(Compute(uncoded_plan(3, 10).work[1], model=None, round=3, batch=2))
@@ -83,8 +83,8 @@ class ComputeTimes:
     def draw(self, round: int) -> None:
         """Compute and cache the plan of a round and the seconds of each worker's whole load.
 
-        An engine may call it for the first round before the run, because reading a table of recorded times takes up to
-        a second.
+        An engine may call this method for the first round before the run, because reading a table of recorded times
+        takes up to a second.
         """
         if len(self.computing) >= CACHED_ROUNDS:
             self.computing.pop(min(self.computing))

@@ -41,7 +41,7 @@ def reraise_as_user_error(error: Exception, scheme: Scheme, rank: int, round: in
 
 
 def note_interrupt(error: KeyboardInterrupt, scheme: Scheme, rank: int, round: int) -> None:
-    """Add the interrupted line of a user-defined program to a `KeyboardInterrupt`: it may loop without end."""
+    """Add the interrupted line of a user-defined program to a `KeyboardInterrupt`: the program may loop without end."""
     if (fault := fault_of(error)) is not None:
         error.add_note(
             f"{scheme.name}: the program of rank {rank} was at work in round {round} ({fault.line})"

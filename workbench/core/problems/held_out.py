@@ -18,8 +18,8 @@ class Tested(Around):
 
     `test_loss`: mean loss without regularisation. `test_accuracy`: share of right answers, if there are classes.
     `test_auc`: for two classes, see `auc`. `make`: returns the same problem on the held-out samples, without
-    regularisation. A problem of two classes may have `scores(model)`, (samples,): the score of the second class over
-    the first.
+    regularisation. A problem of two classes may have `scores(model)`, (samples,): the score of the second class minus
+    that of the first.
     """
 
     def __init__(self, problem: Problem, make: Callable[[], Problem]) -> None:

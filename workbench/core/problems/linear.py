@@ -290,7 +290,7 @@ class Softmax(LinearProblem):
         return np.asarray(X.T @ slope).ravel()
 
     def scores(self, model: Array) -> Array | None:
-        """Return the score of class 1 over class 0 for each sample, (samples,), if there are two classes."""
+        """Return the score of class 1 minus that of class 0 for each sample, (samples,), if there are two classes."""
         return self._scores(self.X, model) @ np.array([-1.0, 1.0]) if self.columns == 2 else None
 
 

@@ -49,7 +49,10 @@ Device = Literal["auto", "cpu", "cuda"]
 # number of samples that share a draw; a part that begins within such a group computes the whole group
 SAMPLES_PER_DRAW = 16
 CURVATURE_SAMPLES = 512  # max number of samples of the curvature estimate
-DIFFERENCE_STEPS = {"float32": 1e-2, "float64": 1e-4}  # relative step of its finite differences
+DIFFERENCE_STEPS = {
+    "float32": 1e-2,
+    "float64": 1e-4,
+}  # relative step of the finite differences of that estimate
 MAX_TENSOR_BYTES = 2**26  # max bytes of samples that are converted to tensors only once
 STATISTICS_SAMPLES = 1024  # max number of training samples on which statistics of evaluations are measured
 
@@ -168,7 +171,7 @@ class Network:
         return Evaluation(loss / self.samples + penalty, gradient if request.gradient else None, metrics)
 
     def scores(self, model: Array) -> Array | None:
-        """Return the score of the second class over the first for each sample, (samples,), for two classes."""
+        """Return the score of the second class minus that of the first for each sample, (samples,), for two classes."""
         found = []
         with self.lock, all_digits(self.torch), self.torch.no_grad():
             self._put(model)
@@ -356,7 +359,8 @@ class NetworkArgs(OnData):
     )
     crop: int = setting(
         0,
-        "border of zeros from which images of the old size are cut in training, drawn by round and sample",
+        "border of zeros around each image, from which a window of the image's size is cut in training, drawn by round"
+        " and sample",
         "pixels",
         ge=0,
     )

@@ -35,17 +35,17 @@ class OnData(ProblemArgs):
     )
     samples: Annotated[int | None, at_most(MAX_SAMPLES)] = setting(
         None,
-        "samples used, including those held out by number or share; empty = all, 1000 of the synthetic",
+        "samples used, including those held out by number or share; empty = all, or 1000 if the data are synthetic",
         "samples",
         ge=1,
     )
     features: Annotated[int | None, at_most(MAX_FEATURES)] = setting(
-        None, "features used; empty = all, 20 of the synthetic", ge=1
+        None, "features used; empty = all, or 20 if the data are synthetic", ge=1
     )
     l2: float = setting(0.0, "weight of the regularisation (l2/2)|model|^2", ge=0)
     intercept: bool = setting(False, "add a column of ones")
     scale: bool | None = setting(
-        None, "standardise the columns, of images the channels; empty = yes, except 'synthetic'"
+        None, "standardise the columns, or the channels of images; empty = yes, but no for 'synthetic'"
     )
     data_seed: int = setting(
         0, "seed of the synthetic data, of the rows' shuffling and of the held-out samples", ge=0

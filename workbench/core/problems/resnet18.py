@@ -114,7 +114,7 @@ class ResNet18Args(BatchNormArgs):
         "synthetic_images", "'synthetic_images', 'openml:cifar10', or the path of a file or folder of images"
     )
     channels: int = setting(
-        64, "channels of the first stage; 64 is ResNet-18, and fewer a thin one with fewer parameters", ge=1
+        64, "channels of the first stage; 64 = ResNet-18; fewer = a network with fewer parameters", ge=1
     )
     classes: int = setting(10, "classes that the network distinguishes, at least those of the data", ge=2)
     at_once: int = setting(64, "samples in one pass through the network", "samples", ge=1)

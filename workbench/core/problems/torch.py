@@ -51,7 +51,8 @@ class TorchArgs(BatchNormArgs):
         "'cross_entropy', 'mse', or a function of outputs and targets with one loss per sample; or 'FILE.py:NAME'",
     )
     dataset: Named | None = setting(
-        None, "instead of data: function that returns a Dataset of pairs, or two arrays; or 'FILE.py:NAME'"
+        None,
+        "function that returns samples in place of `data`: a Dataset of pairs, or two arrays; or 'FILE.py:NAME'",
     )
     targets: Literal["classes", "numbers"] | None = setting(
         None,

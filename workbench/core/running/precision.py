@@ -18,8 +18,8 @@ def lost_digits(scheme: Scheme, workers: int, width: int = DOUBLE) -> tuple[str,
     """Return a warning for each code that would lose more than half of the digits, with a better code.
 
     `width`: bytes of a number in a message, from which the number of digits follows: 16 for 8 bytes, 7 for 4 bytes.
-    Raises `SettingError` if a code keeps fewer than the scheme's `least_digits` of 16, or that share of 7, rounded
-    down.
+    Raises `SettingError` if a code keeps too few digits. The scheme's `least_digits` is the limit for 16 digits. For 7
+    digits, the limit is the same share of them, rounded down.
     """
     gone, digits = _lost(scheme, workers, width), digits_of(width)
     if gone and digits - max(gone) < _least(scheme, width):

@@ -201,9 +201,8 @@ def recorded(trace: Trace) -> Run:
 def warnings_before(e: Experiment) -> tuple[str, ...]:
     """Return the warnings that are known before a run.
 
-    They are about digits that decoding loses, and about a problem for which no scheme is exact.
-
-    Raises `SettingError` if a code keeps too few digits.
+    The warnings are about digits that decoding loses, and about a problem for which no scheme is exact. Raises
+    `SettingError` if a code keeps too few digits.
     """
     inexact = e.problem_spec.inexact
     return lost_digits(e.built_scheme, e.workers, e.problem_spec.width) + ((inexact,) if inexact else ())
@@ -226,7 +225,8 @@ def no_rows() -> Rows:
 def watched(run: Run, progress: bool, stop: bool = True, level: int = 4) -> Trace:
     """Wait for a run with a progress bar, and return its trace.
 
-    `stop`: whether Ctrl-C stops the run; otherwise it ends only the wait. `level`: stack level of the warnings.
+    `stop`: Ctrl-C stops the run. Without `stop`, Ctrl-C ends the wait and the run continues. `level`: stack level of
+    the warnings.
     """
     try:
         with Bar(f"{run.label} on mpi", "round", run.experiment.rounds, progress) as bar:

@@ -31,9 +31,9 @@ class MiniBatches(Scheme):
     """Groups of workers that store the same shard and draw mini-batches from it. Here each group has one worker.
 
     A mini-batch is drawn without replacement, from a generator keyed by (seed, round, rank). Members of a group
-    therefore draw different mini-batches. In the paper, worker m computes on its own xi_m, and the group's xi_g is that
-    of its fastest worker. The sum over a mini-batch is scaled up to the shard. It estimates the sum over all samples of
-    the shard, as the optimisers expect.
+    therefore draw different mini-batches, and the group uses that of its fastest member (in the paper: xi_m for worker
+    m, xi_g for group g). The sum over a mini-batch is scaled up to the size of the shard. The scaled sum estimates the
+    sum over all samples of the shard, as the optimisers expect.
     """
 
     paper: ClassVar[str] = "Zhu et al. 2022, section II"
@@ -120,7 +120,7 @@ class CADA(MiniBatches):
     title: ClassVar[str] = "Communication-adaptive distributed Adam"
     paper: ClassVar[str] = "Zhu et al. 2022, section III"
     c: float = setting(2.0, AGE_HELP, ge=0)
-    max_age: int = setting(10, "max age of a gradient, in rounds; older ones are always renewed (D)", ge=1)
+    max_age: int = setting(10, "age in rounds at which a gradient is always renewed (D)", ge=1)
 
     def program(self, node: Node) -> Program:
         groups = self.grouping(node.plan.workers)

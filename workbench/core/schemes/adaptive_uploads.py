@@ -6,12 +6,12 @@ compares models at the master before anybody computes. These two compare gradien
 
 In every round a worker takes two gradients over the same samples: at the new model, and at an older one. It sends the
 new gradient if its squared change is at least c times the sum of the last `window` squared changes of the model.
-CADA1's older model is a snapshot that all workers take every `max_age` rounds. CADA2's is the model of the last
-gradient that the worker sent. The master adds up the newest gradients of all workers.
+The older model of CADA1 is a snapshot that all workers take every `max_age` rounds. The older model of CADA2 is that of
+the last gradient that the worker sent. The master adds up the newest gradients of all workers.
 
 Regularisation is treated in two ways. The gradients that a worker compares are those of its share of the mean loss and
 of the regularisation, as in the programs. The committed sum is without regularisation, which the optimiser applies at
-the new model. In the programs, the gradients that the master stores include it at old models.
+the new model. In the programs, the gradients that the master stores include the regularisation at old models.
 """
 
 from abc import ABC, abstractmethod
@@ -87,7 +87,7 @@ class SnapshotRule(UploadRule):
 
 
 class LastSentRule(UploadRule):
-    """Rule of CADA2: the older model is that of the worker's last gradient, which is at most `max_age` rounds old."""
+    """Rule of CADA2: the older model is that of the worker's last sent gradient, at most `max_age` rounds ago."""
 
     age = 0
 
@@ -108,7 +108,7 @@ class AdaptiveUploads(MiniBatches):
     """Base of CADA1 and CADA2: workers take two gradients in a round, and send one or an empty message.
 
     `messages` counts empty messages, too; only gradients add to `bytes`. `forecast` assumes that every worker sends
-    its gradient in every round, which is exact if sending takes no time.
+    its gradient in every round; it is exact if sending takes no time.
     """
 
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"
@@ -120,7 +120,9 @@ class AdaptiveUploads(MiniBatches):
         "a gradient is sent if its squared change is at least c times the sum of the model's last squared steps",
         ge=0,
     )
-    window: int = setting(10, "last steps of the model that are added up (d_max)", "rounds", ge=1)
+    window: int = setting(
+        10, "number of last steps of the model whose squares are added up, see c (d_max)", "rounds", ge=1
+    )
     max_age: int = setting(100, "rounds after which a gradient is sent in any case (D)", "rounds", ge=1)
 
     @classmethod

@@ -43,7 +43,7 @@ PERMUTATION_STREAM = 4  # random stream of the permutations; `contract.delays.ba
 
 
 class Approximate(Coded):
-    """Star whose master decodes as well as possible from the answers before a deadline, or from the first ones."""
+    """Star whose master decodes as well as possible, from the answers before a deadline or from a number of answers."""
 
     exact: ClassVar[bool] = False
     replication: int = setting(2, "workers that store each part (s)", ge=1)
@@ -54,7 +54,7 @@ class Approximate(Coded):
         gt=0,
     )
     wait_for: int | None = setting(
-        None, "answers that the master waits for; empty, without a deadline = n-s+1", ge=1
+        None, "number of answers that the master waits for, without a deadline; empty = n-s+1", ge=1
     )
 
     @classmethod
@@ -184,7 +184,7 @@ class CRC(Shuffled):
     precision_knob: ClassVar[tuple[str, int] | None] = ("replication", -1)
     coefficients: Literal["ones", "random"] = setting(
         "ones",
-        "plain sums, as Theorem 2 needs, or random coefficients that decode exactly from any n-s+1 answers",
+        "ones: plain sums, as Theorem 2 needs; random: coefficients that decode exactly from any n-s+1 answers",
     )
     least_digits: int = least_digits_field()
 

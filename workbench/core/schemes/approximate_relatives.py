@@ -4,10 +4,10 @@
   gradient coding", arXiv 1901.09671, 2019 ([9] of paper 4). Implemented from the abstract; the sections were not
   available.
 * R. Bitar, M. Wootters, S. El Rouayheb, "Stochastic gradient coding for straggler mitigation in distributed
-learning",
-  IEEE J. Sel. Areas Inf. Theory 1 (2020), pp. 277-291 ([11] of paper 4). Implemented from the abstract as well.
-* Z. Charles, D. Papailiopoulos, J. Ellenberg, "Approximate gradient coding via sparse random graphs", 2017, section
-5.
+  learning", IEEE J. Sel. Areas Inf. Theory 1 (2020), pp. 277-291 ([11] of paper 4). Implemented from the abstract as
+  well.
+* Z. Charles, D. Papailiopoulos, J. Ellenberg, "Approximate gradient coding via sparse random graphs", 2017,
+  section 5.
 
 Here SGC and BGC can be shuffled, which paper 4 leaves for later (section VI).
 """
@@ -55,8 +55,8 @@ class SGC(Shuffled):
     """Stochastic gradient coding: every part is on s random workers, and any two parts share few workers on average.
 
     With decoding = "sum", the master adds up the answers as in the paper's abstract, and the sum is unbiased. By
-    default, it commits with the least-squares weights of the answers, as all approximate schemes here do. Their error
-    is never larger.
+    default, the master weighs the answers by least squares, as in all approximate schemes here. The error of this
+    commit is never larger than that of the sum.
 
     >>> SGC().loads(workers=6, samples=60).tolist()
     [30, 20, 10, 40, 0, 20]
@@ -67,7 +67,7 @@ class SGC(Shuffled):
     paper: ClassVar[str] = "Bitar, Wootters, El Rouayheb 2020"
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
     decoding: Literal["optimal", "sum"] = setting(
-        "optimal", "least-squares weights, or the plain sum of the answers, as in the paper"
+        "optimal", "optimal: least-squares weights; sum: the plain sum of the answers, as in the paper"
     )
     straggling: float | None = setting(
         None,
@@ -113,7 +113,7 @@ class BGC(Shuffled):
     title: ClassVar[str] = "Bernoulli gradient coding"
     paper: ClassVar[str] = "Charles, Papailiopoulos, Ellenberg 2017, section 5"
     decoding: Literal["optimal", "one_step"] = setting(
-        "optimal", "least-squares weights, or the same weight n/(r s) for all r answers"
+        "optimal", "optimal: least-squares weights; one_step: the same weight n/(r s) for all r answers"
     )
     cover: bool = setting(
         True,

@@ -1,15 +1,15 @@
 """Asynchronous SGD: the master updates on every arrival, or on every K-th, and workers never wait for each other.
 
 W. Zhang, S. Gupta, X. Lian, J. Liu, "Staleness-aware async-SGD for distributed deep learning", IJCAI 2016: a gradient
-that is t updates old has the weight 1/t. C. Xie, S. Koyejo, I. Gupta, "Asynchronous federated optimization", 2019:
-its weight is (1 + t)^-a. J. Nguyen et al., "Federated learning with buffered asynchronous aggregation", AISTATS 2022:
+that is t updates old has the weight 1/t. C. Xie, S. Koyejo, I. Gupta, "Asynchronous federated optimization", 2019: the
+weight is (1 + t)^-a. J. Nguyen et al., "Federated learning with buffered asynchronous aggregation", AISTATS 2022:
 the master updates with the mean of every K arrivals, weighted 1 / sqrt(1 + t).
 
 Each worker stores one part of the data. An answer is the gradient over that part, weighted as if it were the gradient
-over all data. Without damping, the weights of all parts average to one if all workers are equally fast. Otherwise
-parts of fast workers weigh more. A worker that answers twice before the next commit sends the same gradient, which
-then counts twice. A buffer is therefore useful only if K is smaller than the number of workers. With n workers, an
-answer is (n - 1) / K commits old on average, for any delays.
+over all data. Without damping, the weights of all parts average to one if all workers are equally fast. If they are
+not, parts of fast workers weigh more. A worker that answers twice before the next commit sends the same gradient twice,
+and both count. A buffer is therefore useful only if K is smaller than the number of workers. With n workers, an answer
+is (n - 1) / K commits old on average, for any delays.
 """
 
 from collections import deque

@@ -165,7 +165,7 @@ class CR(Scheme):
         return np.array(retained, dtype=np.int64)[place]
 
     def program(self, node: Node) -> Program:
-        """Return the program of a node. It is the same for the master, relays and leaves, which have no children."""
+        """Return the program of a node: the same for the master, relays and leaves. Leaves have no children."""
         rule = at_least(self.children - self.stragglers)
         combine = decoder(self.code, first=node.children[0] if node.children else 0)
         return coded_program(node, rule, combine)

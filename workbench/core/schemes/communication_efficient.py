@@ -35,7 +35,8 @@ class CEGC(Coded):
     reduction: int = setting(2, "ratio of the length of the model to that of a message (m)", ge=1)
     construction: Literal["auto", "polynomial", "gaussian", "stable"] = setting(
         "auto",
-        "code from polynomials if well conditioned, else from evenly spread Fourier vectors; or always one of them",
+        "auto: polynomials if they are well conditioned, else stable; polynomial; gaussian: random numbers; stable:"
+        " evenly spread Fourier vectors",
     )
     code_seed: int = setting(0, "seed of a random construction", ge=0)
     least_digits: int = least_digits_field()

@@ -8,8 +8,8 @@ and more robust distributed synchronous training via compute variance reduction"
 clock with the threshold between two micro-batches. There are three differences. The first micro-batch is always
 computed. (The program may drop it, between the forward and the backward pass. In its first few steps it drops nothing.)
 The sum is divided by the number of computed samples. (The program divides by the number of all samples.) The threshold
-can be given. Otherwise it is chosen from measured times, by the rule of the program's `get_best_threshold` with one
-difference: see `measured`.
+can be given. `measured` chooses it from measured times, by the rule of the program's `get_best_threshold` with one
+difference.
 
 The authors add up by all-reduce. Here a master adds up, as in the schemes that it is compared with. A message also
 contains the number of its micro-batches, which would be one more value in an all-reduce.

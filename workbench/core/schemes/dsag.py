@@ -63,7 +63,9 @@ class DSAG(Scheme):
         "extra waiting time for other answers, as a share of the time that the w fresh ones took; 0 = none",
         ge=0,
     )
-    pieces: int = setting(1, "pieces of a worker's data, one of which it computes at each model", ge=1)
+    pieces: int = setting(
+        1, "pieces of a worker's data; at each model, the worker computes one of them", ge=1
+    )
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
@@ -258,7 +260,7 @@ class _Jobs(NamedTuple):
 def _one_each(at: _Underway, model: _Model) -> _Jobs:
     """Return one job for each worker, with the newest model.
 
-    An older one never arrives later, as all take equally long.
+    No older model arrives later, because all models take equally long.
     """
     workers = np.arange(len(at.free))
     begins = np.maximum(at.free, model.arrives)
@@ -277,8 +279,8 @@ def _still_open(models: Sequence[_Model], newest: NDArray[np.int64], now: float)
 def _in_turn(at: _Underway, models: Sequence[_Model]) -> _Jobs:
     """Return the jobs of all workers with the models that are under way, or that wait for a busy worker.
 
-    A free worker takes the newest model that has arrived. If none is newer than its last one, it waits for the first
-    that is.
+    A free worker takes the newest model that has arrived. If no arrived model is newer than the worker's last model,
+    the worker waits for the first newer model.
     """
     rows: list[tuple[int, int, float, float]] = []
     answers = []

@@ -110,9 +110,9 @@ def _first(k: int, workers: int, lost: LostChildren, seconds: list[float]) -> St
 class AdaptiveK(FastestK):
     """Fastest-k whose k grows when gradients begin to change direction, because more answers reduce noise.
 
-    In every iteration a counter goes up if the inner product of the estimate with the last one is negative, else
-    down. If the counter is above the threshold, and at least `burn_in` rounds have passed since the last change, k
-    grows by one step. The counter is then reset.
+    In every iteration a counter goes up if the inner product of the gradient estimate with the previous estimate is
+    negative, else down. If the counter is above the threshold, and at least `burn_in` rounds have passed since the last
+    change of k, then k grows by `step`. The counter is then reset.
 
     >>> AdaptiveK().loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]
@@ -124,8 +124,12 @@ class AdaptiveK(FastestK):
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
     start: int = setting(1, "answers that the master waits for in the first round (initial k)", ge=1)
     step: int = setting(1, "answers by which k grows", ge=1)
-    threshold: int = setting(10, "excess of negative inner products above which k grows", ge=0)
-    burn_in: int = setting(10, "iterations after a change in which k does not change", ge=0)
+    threshold: int = setting(
+        10,
+        "k grows if the number of negative inner products exceeds that of the others by more than this",
+        ge=0,
+    )
+    burn_in: int = setting(10, "iterations after a change of k in which k stays", ge=0)
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
@@ -174,9 +178,9 @@ class DBW(FastestK):
     one.
 
     A scheme receives neither the step size nor losses. Therefore eta is estimated as the length of the model's change
-    over the length of the gradient estimate. The change of the loss is estimated from workers that answered both
+    divided by the length of the gradient estimate. The change of the loss is estimated from workers that answered both
     before and after the step. The mean of their gradients along the step gives the rise of the loss, and the change of
-    this mean gives the curvature L. Until then, L is the smoothness of the data.
+    this mean gives the curvature L. Before the first such estimate, L is the smoothness of the data.
 
     >>> DBW().loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]

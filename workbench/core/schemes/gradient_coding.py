@@ -53,8 +53,8 @@ class GC(Coded):
     stragglers: int = setting(1, "workers that may be late or dead (S)", ge=0)
     code: Literal["cyclic", "fractional", "mds", "tandon"] = setting(
         "cyclic",
-        "well conditioned cyclic windows; groups with the same parts; cyclic MDS (Reed-Solomon);"
-        " cyclic windows with random coefficients, as in the textbook",
+        "cyclic: well conditioned cyclic windows; fractional: groups with the same parts; mds: cyclic MDS"
+        " (Reed-Solomon); tandon: cyclic windows with random coefficients, as in Tandon et al.",
     )
     code_seed: int = setting(0, "seed of the cyclic code's random numbers", ge=0)
     matrix: Matrix | None = setting(

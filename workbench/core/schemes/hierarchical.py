@@ -62,7 +62,8 @@ class HSGD(PlainSteps):
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"
     levels: tuple[tuple[int, int], ...] = setting(
         ((2, 2),),
-        "averages of groups between those of all workers: pairs of a period in steps and the workers per group",
+        "averages of groups between two averages of all workers: pairs of a period in steps and a number of workers per"
+        " group",
     )
 
     @classmethod

@@ -3,7 +3,7 @@
 "On arbitrary ignorance of stragglers with gradient coding", 2023, after its authors' public programs
 (PipelinedGradientCoding, `resnet18_cifar10.py`: IS_GC_FR, IS_GC_CR; IS-GC, `ray_gc.py`: IS_GC_HR). Worker i stores c
 parts and sends their plain sum. The master waits for any w workers. It adds up the answers of a largest set of them
-that share no part, and divides by the number of parts that these cover. With fractional repetition such a set is one
+that share no part, and divides by the share of parts that the set covers. With fractional repetition such a set is one
 worker per group. With cyclic repetition it is a largest set of workers with pairwise distances of at least c on the
 circle. With the hybrid placement, workers of one group share a part, and the last ones of a group share parts with the
 first ones of the next.
@@ -21,7 +21,7 @@ from workbench.core.codes.checks import between, groups_divide
 from workbench.core.contract.delays import CounterRNG
 from workbench.core.schemes.approximate import Approximate
 
-# random stream of the worker at which the search starts; `contract.delays.base` lists all
+# random stream of the worker at which the search starts; `contract.delays.base` lists all streams
 STARTS_STREAM = 6
 # number of groups of workers in the hybrid placement; other placements, and fewer workers, ignore it
 DEFAULT_GROUPS = 3
@@ -46,8 +46,8 @@ class ISGC(Approximate):
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"
     placement: Literal["cyclic", "fractional", "hybrid"] = setting(
         "cyclic",
-        "worker i stores the parts i, ..., i+c-1, or groups of c workers store the same c parts, or c1 of the c copies"
-        " of a part are in its group and the others cyclic (IS-HR)",
+        "cyclic: worker i stores the parts i, ..., i+c-1; fractional: groups of c workers store the same c parts;"
+        " hybrid: c1 of the c copies of a part are in its group, and the others are cyclic (IS-HR)",
     )
     group_replication: int = setting(
         1, "copies of a part that are cyclic inside its group, with placement = 'hybrid' (c1)", ge=0
@@ -59,8 +59,8 @@ class ISGC(Approximate):
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """Return the three placements, each with the numbers of copies and answers that approximate schemes try.
 
-        With one copy of each part it would be `Backup`. Groups of the hybrid placement have as many workers as a part
-        has copies, so that no part is favoured. With two copies this would be the fractional placement.
+        With one copy of each part, the scheme would be `Backup`. Groups of the hybrid placement have as many workers as
+        a part has copies, so that no part is favoured. With two copies, such groups would be the fractional placement.
         """
         tried = [args for args in super().candidates(workers) if args["replication"] > 1]
         placed = [{**args, "placement": kind} for args in tried for kind in ("cyclic", "fractional")]
@@ -100,7 +100,7 @@ class ISGC(Approximate):
         return False
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
-        """Return weights: parts over covered parts for the answers of the set, 0 for the others."""
+        """Return the weights: number of parts / number of covered parts for answers of the set, 0 for the others."""
         size, around = self.replication, code.workers
         first = int(CounterRNG(self.code_seed, STARTS_STREAM).rng(round).integers(len(answered)))
         if self.placement == "fractional":
@@ -133,9 +133,10 @@ def largest_apart(places: Sequence[int], reach: Sequence[int], around: int, firs
     `around` is the length of the circle. `reach[p]`: distance from place p to the first place that may follow it.
     p + reach[p] must not decrease with p.
 
-    For a given start, it is optimal to take the next place that is far enough. Some largest set contains a given place
-    or one within its reach: otherwise its last place before that could be replaced by it. So all starts from number
-    `first` to the end of its reach are tried. Of equally large sets the first is returned.
+    For a given start, it is optimal to take the next place that is far enough. Some largest set contains place number
+    `first`, or a place within the reach of `first`. (In a set without these, the last place before `first` could be
+    replaced by `first`.) So `first` and all places within its reach are tried as starts. Of equally large sets, the
+    first one found is returned.
 
     >>> largest_apart([0, 1, 3, 4], reach=[2] * 6, around=6)
     [0, 2]

@@ -6,8 +6,8 @@ distributed learning", IEEE Trans. Neural Networks and Learning Systems 32 (2021
 Implemented from the paper's abstract, because its sections were not available. This variant has the paper's schemes as
 special cases. G groups store disjoint shards. Inside a group the shard is coded against s stragglers. The gradient of a
 selected group is decoded from its first M_G - s answers. Grouped-LAG has s = M_G - 1: the fastest worker is enough. LAG
-has s = 0 and groups of one worker. With c = 0, it is gradient coding in G groups. No mini-batches are used, and the
-load of a worker grows with s, which G-CADA avoids.
+has s = 0 and groups of one worker. With c = 0, LAGC is gradient coding in G groups. No mini-batches are used. The load
+of a worker grows with s, which G-CADA avoids.
 """
 
 from functools import partial
@@ -43,7 +43,7 @@ class LAGC(Coded):
     numeric: ClassVar[bool] = True
     data_dependent: ClassVar[bool] = True
     c: float = setting(0.3, AGE_HELP, ge=0)
-    max_age: int = setting(10, "max age of a gradient, in rounds; older ones are always renewed (D)", ge=1)
+    max_age: int = setting(10, "age in rounds at which a gradient is always renewed (D)", ge=1)
     groups: int = setting(3, "groups of workers that share a shard (G)", ge=1)
     stragglers: int = setting(1, "workers per group that may be late or dead (s)", ge=0)
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)

@@ -35,8 +35,8 @@ QUADRATIC_PROBLEMS = ("least_squares", "unit")  # problems whose gradient is qua
 class LCC(Coded):
     """Lagrange coded computing: any 2 ceil(K/r) - 1 workers give the gradient of a linear regression.
 
-    The data are encoded before the run, which is not part of the measured time. In the problem "unit", part j is one
-    sample, e_j.
+    The data are encoded before the run; the encoding is not part of the measured time. In the problem "unit", part j
+    is one sample, e_j.
     """
 
     name: ClassVar[str] = "LCC"

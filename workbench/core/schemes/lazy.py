@@ -2,7 +2,7 @@
 
 Groups of workers store the same shard (in CADA, groups of one). The master keeps the last gradient of every group. In
 each round it requests a new gradient only from groups whose gradient may be outdated. For other groups it uses the old
-one.
+gradient.
 
 F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communication-efficient and straggler-tolerant
 distributed SGD", conditions (7) and (9), Algorithm 1.
@@ -43,7 +43,10 @@ from workbench.core.contract.round_times import (
 # function of a group and its answers, which returns the group's gradient
 Decoded = Callable[[int, Answers], Any]
 # help text of the field c
-AGE_HELP = "how much a model may move before a gradient is old, relative to its last steps; 0 = any move"
+AGE_HELP = (
+    "a gradient is renewed if its squared change may exceed c times the sum of the model's last squared steps; 0 ="
+    " after every change of the model"
+)
 
 
 class Laziness:

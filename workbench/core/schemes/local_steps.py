@@ -7,10 +7,10 @@ A commit is scaled like a gradient: as a sum over the samples. The experiment's 
 The committed value is (theta - theta_i) / unit, averaged over the workers with their samples as weights. The
 regularisation is left out, because the optimiser adds it.
 
-In local SGD, the unit is the workers' step size, so that with one local step the commit equals the gradient. If `gd`
-has the same step size, it sets the model to the average of the workers' models. In DiLoCo the unit is 1, and
-`nesterov` uses the averaged difference as a gradient. By default its step size is 0.7 and its momentum 0.9, as in the
-paper.
+In local SGD, the unit is the workers' step size, so that with one local step the commit equals the gradient. If
+the optimiser is `gd` with the same step size, the new model is the average of the workers' models. In DiLoCo
+the unit is 1, and `nesterov` uses the averaged difference as a gradient. By default its step size is 0.7 and its
+momentum 0.9, as in the paper.
 """
 
 from abc import abstractmethod
@@ -92,7 +92,7 @@ class LocalSteps(MiniBatches):
         return model
 
     def _moved(self, node: Node, start: Array, model: Array, unit: float) -> Array:
-        """Return a worker's answer: its model's change over `unit`, times its samples, without regularisation."""
+        """Return a worker's answer: samples times the change of its model divided by `unit`, without regularisation."""
         return np.asarray(node.work.samples * ((start - model) / unit - node.l2 * start))
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:

@@ -121,7 +121,7 @@ class Clusters(NamedTuple):
     def kind(self, cluster: int) -> str:
         """Return the message kind of a cluster.
 
-        With `stop`, each cluster has its own, so that the master can refuse one.
+        With `stop`, each cluster has its own kind, so that the master can refuse the messages of one cluster.
         """
         return f"{CODED} by cluster {cluster + 1}" if self.stop else CODED
 

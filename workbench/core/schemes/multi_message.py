@@ -41,8 +41,8 @@ class MultiMessageScheme(Scheme):
     clusters: int = setting(1, "clusters of workers, which share no parts (P)", ge=1)
     when_done: Literal["stop", "go on"] = setting(
         "stop",
-        "what happens once a cluster's gradient is decoded: its workers are stopped and messages on their way"
-        " are refused, or they continue to the end of the round and all messages are received",
+        "once a cluster's gradient is decoded, stop: its workers are stopped, and messages on their way are refused;"
+        " go on: its workers continue to the end of the round, and all messages are received",
     )
 
     @classmethod
@@ -125,8 +125,9 @@ class GCMMC(MultiMessageScheme):
     )
     construction: Literal["separate", "joint"] = setting(
         "separate",
-        "uncorrelated code: one cyclic code per entry of the list, which keeps more digits, or one code over all"
-        " messages, as in the paper; both decode from any K l / P - sum(order) + 1 messages of a cluster",
+        "for an uncorrelated code, separate: one cyclic code for each entry of the list, which keeps more digits;"
+        " joint: one code over all messages, as in the paper; both decode from any K l / P - sum(order) + 1 messages"
+        " of a cluster",
     )
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
     least_digits: int = least_digits_field()

@@ -1,7 +1,7 @@
 """Ring all-reduce, RAR: uncoded parts, 2(N-1) slices of p/N, and no master. Every round waits for all workers.
 
-Baseline of CodedReduce (section II-B), which uses MPI_Allreduce; P. Patarasuk, X. Yuan, "Bandwidth optimal
-all-reduce algorithms for clusters of workstations", 2009.
+Baseline in the paper of CodedReduce (section II-B); that baseline uses MPI_Allreduce. P. Patarasuk, X. Yuan,
+"Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
 """
 
 from dataclasses import replace
@@ -25,7 +25,8 @@ class RAR(Scheme):
     paper: ClassVar[str] = "CodedReduce, section II-B"
     algorithm: Literal["mpi", "ring"] = setting(
         "mpi",
-        "the MPI library's own all-reduce, or the explicit ring; the virtual clock times both as the ring",
+        "mpi: the MPI library's own all-reduce; ring: messages from worker to worker; on the virtual clock, both take"
+        " the time of the ring",
     )
 
     def plan(self, workers: int, samples: int) -> Plan:

@@ -58,7 +58,7 @@ class UMW(Scheme):
 class SGD(UMW):
     """Ignore stragglers: the master takes the sum of the first N-S answers. Use it with a step size c1/(t+c2).
 
-    With equal settings, its training step is (N-S)/N of that of `Backup`, for the gradient and the regularisation.
+    With equal settings, a step of `SGD` is (N-S)/N times a step of `Backup`, in the gradient and in the regularisation.
     """
 
     name: ClassVar[str] = "SGD"
@@ -116,7 +116,7 @@ def total(got: Answers) -> Any:
 def check_stragglers(stragglers: int, workers: int, who: str = "") -> None:
     """Raise `SettingError` if there are as many stragglers as workers.
 
-    `who`: text for these workers, if they are only some of the cluster's.
+    `who`: text for these workers, if they are not all workers of the cluster.
     """
     if stragglers >= workers:
         why = f"{who or f'{workers} workers'} cannot tolerate it; take 0 to {workers - 1}"

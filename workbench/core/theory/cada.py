@@ -140,11 +140,11 @@ def gcada_computation(selected: float, group_size: int = 1, batch: float = 1.0) 
 
 
 def communication_ratio(group_size: int) -> float:
-    """Return communication over computation (in mini-batches) of G-CADA: (M_G + 1) / M_G, for any selection.
+    """Return communication divided by computation (in mini-batches) of G-CADA: (M_G + 1) / M_G, for any selection.
 
     `group_size`: workers per group, M_G; 1 (CADA, distributed Adam) gives 2.
 
-    Returns a pure number. Paper 3, (19) over (22). The published 12292 / 9219 = 4 / 3 means M_G = 3, although
+    Returns a pure number. Paper 3, (19) divided by (22). The published 12292 / 9219 = 4 / 3 means M_G = 3, although
     M_G = 4 is stated.
 
     >>> communication_ratio(3) == 12292 / 9219

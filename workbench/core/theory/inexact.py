@@ -11,9 +11,9 @@ from workbench.core.theory._checks import divides, positive, real, whole
 
 
 def is_gc_error(workers: int, replication: int, wait_for: int) -> float:
-    """Return the expected error of IS-GC with fractional repetition. With replication 1, it is that of backup workers.
+    """Return the expected error of IS-GC with fractional repetition; with replication 1, that of backup workers.
 
-    `workers`: n, also the number of parts. `replication`: c, number of workers that store the same c parts, which must
+    `workers`: n, also the number of parts. `replication`: c, number of workers that store the same c parts; it must
     divide n. `wait_for`: w, answers that the master waits for, 1 to n.
 
     Returns the mean squared distance to all ones, in parts: n E[g / m - 1], where m of the g = n/c groups have

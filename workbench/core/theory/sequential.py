@@ -13,12 +13,11 @@ from workbench.core.theory._checks import divides, whole
 def sr_sgc_stragglers(workers: int, burst: int, window: int, stragglers: int) -> int:
     """Return the number of stragglers s that each job's gradient code tolerates in SR-SGC.
 
-    `workers`: n, 1 or more. `burst`: B, number of successive rounds in which a worker may be late, which must divide W
-    - 1. `window`: W,
-    above B. `stragglers`: lambda, number of different workers that may be late within W rounds, 0 to n.
+    `workers`: n, 1 or more. `burst`: B, number of successive rounds in which a worker may be late; B must divide W - 1.
+    `window`: W, above B. `stragglers`: lambda, number of different workers that may be late within W rounds, 0 to n.
 
     Returns s = ceil(B lambda / (W - 1 + B)), 0 to n (section 3.2). The load of a round is (s + 1) / n. A job takes at
-    most B rounds more.
+    most B additional rounds.
 
     >>> sr_sgc_stragglers(workers=16, burst=2, window=3, stragglers=6)
     3
@@ -34,7 +33,8 @@ def m_sgc_load(workers: int, burst: int, window: int, stragglers: int) -> float:
     `workers`, `burst`, `window`, `stragglers`: n, B, W and lambda, as in `sr_sgc_stragglers`; B may be any below W.
 
     Returns (lambda + 1)(W - 1 + B) / (n (B + (W - 1)(lambda + 1))), see section 3.3. For lambda = n it is (W - 1 + B)
-    / (n (W - 1)). The last B minitasks are then idle unless they repeat something. A job takes W - 2 + B rounds more.
+    / (n (W - 1)). The last B minitasks are then idle unless they repeat something. A job takes W - 2 + B additional
+    rounds.
     Gradient coding that tolerates lambda stragglers in every round has the load (lambda + 1) / n.
 
     >>> m_sgc_load(workers=16, burst=1, window=3, stragglers=4) == 15 / 176
@@ -49,7 +49,7 @@ def m_sgc_load(workers: int, burst: int, window: int, stragglers: int) -> float:
 
 
 def delayed_step(lag: int) -> float:
-    """Return the largest stable step size of gradient descent with old gradients, over that with fresh gradients.
+    """Return the largest stable step size of gradient descent with old gradients, divided by that with fresh ones.
 
     `lag`: T, age in updates of the model at which a gradient is computed, 0 or more.
 

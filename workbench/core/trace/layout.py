@@ -40,13 +40,14 @@ PLAN, SWEEP_LOCK = "sweep.json", ".lock"
 # file with the state of a search; file with the output of a sweep in a separate process
 SEARCH_STATE, SWEEP_LOG = "found.json", "sweep.log"
 SCRIPT = "plotly.min.js"  # library that draws the figures of every page without a network
-# A folder: attempts of the executor's processes, each in a folder of its own until it is complete, and the owner's
-# token. It also has the address of the executor's dashboard, and the numbers of runs that have ended, by host.
+# Folder with the attempts of the executor's processes, each in a folder of its own until it is complete. It also has
+# the owner's token, the address of the executor's dashboard, and the number of ended runs on each host.
 ATTEMPTS, ATTEMPTS_OWNER, LINK, HOSTS = ".attempts", "owner", "link", "hosts.json"
-# A folder, of a sweep without notebooks: Parquet files with one row for each run, its settings, results and rounds.
+# Folder in a sweep without notebooks: Parquet files with one row for each run, with its settings, results and rounds.
 SHARDS = "shards"
-# A sweep has one folder per run, by its name. Its files are the executed notebook, its page, its status, the run
-# folder, and a log of the kernel's other output. The status "done" means that all files are complete.
+# A sweep has one folder for each run, with the name of the run. It contains the executed notebook, the notebook's page,
+# the status, the run folder, and a log of the kernel's other output. The status "done" means that all files are
+# complete.
 NOTEBOOK, PAGE, STATUS, TRACE, LOG = "run.ipynb", "run.html", "status.json", "trace", "kernel.log"
 
 

@@ -1,7 +1,7 @@
 """Files that rank 0 writes into the run folder during a run, so that other processes can follow and resume it.
 
-They have one row of values per round (see LIVE_COLUMNS), and the model after each round. A checkpoint is written every
-few seconds. How the run ended is written last. `layout` has the names.
+They contain one row of values per round (see LIVE_COLUMNS), and the model after each round. A checkpoint is written
+every few seconds. The reason for the end of the run is written last. `layout` has the names of the files.
 """
 
 import os
@@ -194,9 +194,10 @@ def kept(folder: Path) -> list[str]:
 
 
 def check_kept(folder: Path, rounds: int, floats: int) -> None:
-    """Raise `SettingError` if a file was changed since the run ended and the folder has hashes.
+    """Raise `SettingError` if a file differs from its hash, or is longer than `rounds` rounds.
 
-    `reopen` removes the hashes before a run is resumed, so existing hashes cover all files.
+    A run that has ended must have hashes, unless its version wrote none. `reopen` removes the hashes before a run is
+    resumed, so existing hashes cover all files.
     """
     for name, width in _widths(floats):
         size = (folder / name).stat().st_size if (folder / name).is_file() else 0
@@ -424,7 +425,7 @@ def _widths(floats: int) -> tuple[tuple[str, int], ...]:
 
 
 def rewind(folder: Path, rounds: int, floats: int) -> float:
-    """Cut the files back to `rounds` rounds and remove the old end. Return the duration of those rounds, s.
+    """Cut the files back to `rounds` rounds, and remove the record of the old end. Return these rounds' duration, s.
 
     Raises `SettingError`, and changes nothing, if files have fewer rounds.
     """
@@ -456,7 +457,7 @@ def read_rows(folder: Path, first: int = 0) -> Array:
 
 
 def read_next(folder: Path, first: int) -> Array:
-    """Return the new rows of a run in progress, or none if a number is missing (see `check_rounds`)."""
+    """Return the new rows of a run in progress, or no rows if a round is missing among them (see `check_rounds`)."""
     rows = read_rows(folder, first)
     return rows if np.array_equal(rows[:, 0], np.arange(first, first + len(rows))) else rows[:0]
 

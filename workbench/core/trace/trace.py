@@ -39,9 +39,9 @@ class Trace:
     """Outcome of a run.
 
     `rounds`: one row per round. Columns: round, time (s from the start to the commit), loss and metrics (after the
-    commit), messages and bytes (received gradient messages), downloads (sent models), samples (computed to the end),
-    started (samples of all work that was begun), residual (``|decoding vector - 1|^2``), stale (answers that came too
-    late). `events`: one row per event. Columns: round, rank, kind (compute, send, drop, decode, commit or fault),
+    commit), messages and bytes (received gradient messages), downloads (received models), samples (computed to the
+    end), started (samples of all work that was begun), residual (``|decoding vector - 1|^2``), stale (answers that came
+    too late). `events`: one row per event. Columns: round, rank, kind (compute, send, drop, decode, commit or fault),
     start, begun (when the receiver's port took it), end (all s), to, bytes, messages (number of messages in the row).
     `model`: final parameters, shape (p,). `initial`: loss and metrics before the first round.
 
@@ -174,7 +174,7 @@ class Trace:
     def replay(self, *, trust: bool = False) -> Trace:
         """Run the same experiment again. On the virtual clock this gives the same bits.
 
-        `trust`: run code that the folder names and that another user has written or changed. It is needed once.
+        `trust`: run code that the folder names and that another user has written or changed. `trust` is needed once.
 
         Raises `SettingError` if `trust` is needed, and if a user-defined class or function has changed since the run.
         """

@@ -1,10 +1,10 @@
 """Signatures of folders, for the code and the cluster that a run or a sweep names.
 
-A folder may name user-defined code: a class of a user file, or a function of a module. Running, resuming or replaying
-it needs a signature with this user's key. The signature covers its spec, the sources beside it, and the current source
-of the names. Without a valid signature, `trust = True` is needed, which signs the folder. A function of this kernel
-counts as code, because a folder could name any function. A folder that names only classes of workbench or of this
-kernel, such as schemes, needs no signature.
+A folder may name user-defined code: a class of a user file, or a function of a module. Such a folder is run, resumed or
+replayed only with a signature by this user's key. The signature covers the folder's spec, the sources in the folder,
+and the current sources of the named code. Without a valid signature, `trust = True` is needed, which signs the folder.
+A function of this kernel counts as code, because a folder could name any function. A folder that names only classes of
+workbench or of this kernel, such as schemes, needs no signature.
 """
 
 import json
@@ -135,10 +135,10 @@ def runnable(
 ) -> Iterator[Experiment]:
     """Yield the experiment of a run folder in a context in which no other code of the folder is run.
 
-    `spec`: its fields, if they were already read.
+    `spec`: fields of the experiment, if they were already read.
 
-    Raises `SettingError` if it names code that is neither signed nor trusted, or if a user-defined class or function
-    has changed since the run.
+    Raises `SettingError` if the folder names code that is neither signed nor trusted, or if a user-defined class or
+    function has changed since the run.
     """
     check_kind("trust", trust, bool)
     fields = renamed(read_yaml(folder / SPEC, "scheme: CR")) if spec is None else spec

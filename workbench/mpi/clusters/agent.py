@@ -44,9 +44,9 @@ class Agent(Host):
         self.pools: dict[str, FolderPool] = {}
 
     def do_open(self, data: bytes, ranks: int) -> dict[str, Any]:
-        """Start a pool (see `Site.open`). Return its folder's name, its number of ranks, and how to find it again.
+        """Start a pool (see `Site.open`). Return the name of the pool's folder, its number of ranks, and more fields.
 
-        `fields` (see `Pool.as_dict`) and `agent` (this process) are the arguments of `do_inherit`.
+        The fields `fields` (see `Pool.as_dict`) and `agent` (this process) are the arguments of `do_inherit`.
         """
         pool = self.site.open(ranks, self.progress)
         assert isinstance(pool, FolderPool)

@@ -11,7 +11,7 @@ Every kind reaches its ranks in the same way:
   (`workbench.mpi.launch.head.pools.ChildPool`). It may also be a process on another host, or a batch job that shares
   the file system.
 * `here` returns the `Site` of that machine, and is all that a kind has to write. If ranks run in jobs, subclass
-  `workbench.mpi.clusters.batch.BatchCluster`, which defines it and leaves four methods (see
+  `workbench.mpi.clusters.batch.BatchCluster`, which defines `here` and needs four other methods (see
   `workbench.mpi.clusters.pbs`).
 * If that machine is another one, `gateway` defines how to reach it. An agent there (`workbench.mpi.clusters.agent`)
   then executes the methods of that site, and copies run folders home during the runs. A kind needs no code for this.

@@ -1,6 +1,7 @@
 """Control messages between rank 0 and the others, apart from the messages of a run: tasks, start, end, reports.
 
-A control message is a JSON object, optionally followed by bytes. It may have any length, and has its own communicator.
+A control message is a JSON object, optionally followed by bytes. Control messages may have any length, and use their
+own communicator.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Lookahead: with emulated links, a leaf sends its answer before its drawn time is over.
 
-It computes, sends at once, and writes the end of the drawn time into the message. The receiver's port holds the message
-until then. The leaf is thus woken once a round instead of twice, and is in time even if many ranks share few cores.
+The leaf computes, sends at once, and writes the end of the drawn time into the message. The receiver's port holds the
+message until then. The leaf is thus woken once a round instead of twice, and is in time even if many ranks share few
+cores.
 
 If a newer model reaches the leaf before that time, the leaf would have abandoned its work. Both sides can decide this:
 the leaf records the work as abandoned. Its parent, which has the arrival time of the model, drops the answer.
@@ -21,9 +22,10 @@ CACHED_ROUNDS = 1000  # max number of models kept
 def lookahead_ranks(scheme: Scheme, plan: Plan) -> frozenset[int]:
     """Return the ranks that send ahead: those with a parent and without children.
 
-    Empty if a worker sends several answers, because it would also compute answers that its drawn time does not allow.
-    Empty as well if gradients of older models count, since such work is not abandoned. Sequential codes are an
-    exception (`Scheme.delayed`): all answers of a round come from one computation, which can be abandoned.
+    The result is empty if a worker sends several answers, because it would also compute answers that its drawn time
+    does not allow. It is also empty if commits use gradients at older models, because work on these is not abandoned.
+    Sequential codes are an exception (`Scheme.delayed`): all answers of a round come from one computation, which can be
+    abandoned.
     """
     if (plan.answers > 1 or plan.versions > 1) and not scheme.delayed:
         return frozenset()

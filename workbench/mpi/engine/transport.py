@@ -63,7 +63,7 @@ class BufferPool:
 
 
 class PersistentReceives(BufferPool):
-    """Persistent receives from one peer: one is posted, and the other buffers still have views.
+    """Persistent receives from one peer: one is posted, and the buffers of the others still have views.
 
     Received messages are therefore never copied. A receive is posted again once no view of its buffer exists.
     """

@@ -26,7 +26,8 @@ GROWING_FILES, WHOLE_FILES = (MODELS, GRADIENTS), (CHECKPOINT, LEDGERS)
 class DeltaRequest:
     """Request for new data of a run folder.
 
-    `sizes`: sizes of growing files. `stamps`: stamps of replaced files. `all`: whether files without rows are included.
+    `sizes`: sizes of growing files. `stamps`: stamps of replaced files. `all`: whether files besides the rows are
+    included.
     """
 
     sizes: dict[str, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Call of mpiexec on this machine. Every setting was measured, see docs/decisions/0007-ranks.md.
 
 Open MPI 5 with ULFM continues after the death of a rank. Ranks poll and sleep, so no setting here makes MPI calls
-yield the core: if it yielded by nanosleep, even MPI_Test would take a millisecond. Each rank has one BLAS thread,
+yield the core: if calls yielded by nanosleep, even MPI_Test would take a millisecond. Each rank has one BLAS thread,
 since hundreds of threads would compete for the cores.
 """
 

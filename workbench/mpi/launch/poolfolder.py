@@ -170,7 +170,7 @@ def left_in_memory() -> list[str]:
 def segments_left() -> list[Path]:
     """Return files of this user's MPI shared memory that no process has mapped.
 
-    A process that is killed leaves them, if it uses MPI by itself or under an mpiexec without `kept_in`.
+    A killed process leaves such files, if it used MPI by itself or under an mpiexec without `kept_in`.
     """
     settled = time.time() - SETTLE_TIME_S
     files = [

@@ -89,8 +89,8 @@ def task_of(
 ) -> Task:
     """Return the task of a run.
 
-    Its problem is opened here, so that data are prepared once and step sizes are tuned once. A resumed run passes its
-    model and its optimiser state. Raises `SettingError` if its delays cannot be sampled.
+    The problem is opened here, so that data are prepared once and step sizes are tuned once. For a resumed run, the
+    caller passes model and optimiser state. Raises `SettingError` if the delays cannot be sampled.
     """
     if options.get("emulate") != "nothing":
         e.delays.check_loads(e.plan.loads[1:])

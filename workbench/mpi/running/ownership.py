@@ -49,7 +49,7 @@ def read_end(path: Path) -> dict[str, Any]:
 def real_folder(folder: str | Path, follow: bool = False) -> Path:
     """Return the folder of a real run. Raises `SettingError` for any other folder.
 
-    follow: also refuse a folder with a trace but without ended.json, which no process will write any longer.
+    `follow`: also refuse a folder with a trace but without ended.json, because no process writes it any longer.
     """
     home = path_of(folder, "folder")
     if not (home / TASK).is_file() or not (home / SPEC).is_file():
@@ -87,7 +87,7 @@ def ended(home: Path) -> dict[str, Any] | None:
 def check_whole(home: Path, experiment: Experiment, counted: bool = True) -> None:
     """Raise `SettingError` if files were changed since a run ended, and `RunError` if rounds are lost.
 
-    counted: check the number of rounds. To resume a run, only the rounds of its checkpoint are needed.
+    `counted`: check the number of rounds. To resume a run, only the rounds of its checkpoint are needed.
     """
     if not (home / ENDED).is_file():  # the run was aborted; its checkpoint has a checksum of its own
         return
@@ -122,7 +122,7 @@ def _cluster(home: Path, fields: dict[str, Any], trust: bool) -> Cluster:
     """Return the cluster in owner.json. Its settings start programs, so a foreign folder is not enough.
 
     The cluster is accepted if it is this machine, a file of the user has the same settings, or this user's processes
-    have signed it. Otherwise `trust` is needed, and signs it. Raises `SettingError`.
+    have signed it. Any other cluster needs `trust`, which signs it. Raises `SettingError`.
     """
     settings = fields["cluster"]
     if not isinstance(settings, dict):

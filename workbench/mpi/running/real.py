@@ -1,7 +1,7 @@
 """Real runs: submitted to a pool of ranks, and resumed from their last checkpoint.
 
-Only the run folder connects a run with its followers. A restarted kernel or another notebook can therefore follow it
-(`attach`), and a broken run can be resumed (`resume`). See `workbench.mpi.running.followed`.
+Only the run folder connects a run with its followers. A restarted kernel or another notebook can therefore follow the
+run (`attach`), and a broken run can be resumed (`resume`). See `workbench.mpi.running.followed`.
 """
 
 from __future__ import annotations
@@ -250,8 +250,8 @@ def attach(folder: str | Path, *, trust: bool = False) -> RealRun:
 
     A run that has ended returns its trace at once.
 
-    `trust`: run the code and use the cluster of a folder that another user has written or changed. It is needed only
-    once per folder.
+    `trust`: run the code and use the cluster of a folder that another user has written or changed. `trust` is needed
+    only once per folder.
 
     Raises `SettingError` if the folder is not that of a real run, or has to be trusted first.
 

@@ -41,7 +41,7 @@ from workbench.mpi.running.assembled import changes_of
 def replay_arrivals(folder: str | Path, rounds: int | None = None, *, trust: bool = False) -> Array:
     """Return the model after each round, shape (rounds, p), from the spec and the logged arrivals alone.
 
-    `trust`: run the code of a folder that another user has written or changed. It is needed only once per folder.
+    `trust`: run the code of a folder that another user has written or changed. `trust` is needed only once per folder.
 
     Raises `RunError` in these cases:
 

@@ -53,7 +53,7 @@ def places(script: Script[Any], names: Sequence[str]) -> Mapping[str, Sequence[A
         else:
             spread = np.geomspace if line.log else np.linspace
             spaced = [float(f"{x:.3g}") for x in spread(line.low or 0.0, line.high or 0.0, MIN_SLIDER_PLACES)]
-            found[line.name] = sorted({*spaced, getattr(first, line.name)})  # its initial position
+            found[line.name] = sorted({*spaced, getattr(first, line.name)})  # and the initial position
     return found
 
 

@@ -50,7 +50,7 @@ SCHEDULES: list[dict[str, Any]] = [
 
 
 def recorded(l2: float = 0.0) -> tuple[LeastSquares, list[Array]]:
-    """Return a problem for its size and regularisation, and drawn gradient sums that do not depend on a model."""
+    """Return a problem, of which size and l2 are used, and STEPS drawn gradient sums that do not depend on a model."""
     rng = np.random.default_rng(1)
     problem = LeastSquares(rng.standard_normal((SAMPLES, SIZE)), rng.standard_normal(SAMPLES), l2=l2)
     scale = 10.0 ** rng.uniform(-2, 1, (STEPS, 1))  # some gradients are clipped, and some are not

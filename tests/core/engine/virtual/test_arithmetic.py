@@ -17,7 +17,7 @@ DRAWN = f"{Path(__file__).parents[3] / 'support' / 'stochastic_problem.py'}:Draw
 # schemes that can be simulated with coefficients
 CARRIED = [name for name in CASES if not wb.schemes.get(name).numeric]
 STEP = 1e-3
-# scheme -> parameters, and by how many commits the model of a job is older
+# scheme -> parameters, and the number of commits by which the model of a job is older than the newest one
 EARLIER: dict[str, tuple[dict[str, Any], int]] = {
     "SR-SGC": ({"burst": 2, "window": 5, "stragglers": 2}, 2),
     "M-SGC": ({"burst": 1, "window": 3, "stragglers": 2}, 2),

@@ -80,7 +80,10 @@ def test_ties_give_errors_of_random_survivor_sets(delay_model: dict[str, Any], l
     ],
 )
 def test_ties_exclude_every_worker_equally_often(delay_model: dict[str, Any], link: dict[str, Any]) -> None:
-    """SGD with S = 3 of 12, over several seeds, since a worker may be slow for some rounds or for the whole run."""
+    """SGD leaves out 3 of 12 workers.
+
+    The shares are averaged over seeds, since a worker may be slow for some rounds or for the whole run.
+    """
     runs = [
         wb.Experiment(
             scheme="SGD",
@@ -98,7 +101,7 @@ def test_ties_exclude_every_worker_equally_often(delay_model: dict[str, Any], li
 
 
 def test_ties_among_slow_workers_are_broken_uniformly() -> None:
-    """Heterogeneous, wait for 8 of 12: slow workers always straggle, so the others come first."""
+    """The master waits for 8 of 12 workers. Slow workers always straggle, so all others come first."""
     delay_model = {"kind": "heterogeneous", "slow": 0.5, "slow_straggles": 1.0, "active_straggles": 0.0}
     e = wb.Experiment(
         scheme="SGD", scheme_args={"stragglers": 4}, **UNIT, rounds=2000, seed=1, delays=delay_model

@@ -146,7 +146,7 @@ def test_target_is_a_field_of_forms_files_and_sweeps(tmp_path: Path) -> None:
 
 
 def test_target_of_folders_from_older_versions(tmp_path: Path) -> None:
-    """The old spec names no column. Its tables load, but running it again requires a column."""
+    """The old spec names no column. Its run folder loads, but running the experiment again requires a column."""
     path = churn(tmp_path)
     folder = wb.run(experiment(path, target="churned")).save(tmp_path / "kept")
     experiment(path).write(folder / "spec.json")

@@ -58,7 +58,7 @@ def is_number(text: str) -> bool:
 
 @given(data=st.data())
 def test_labels_have_one_class_for_each_text(folder: Path, data: st.DataObject) -> None:
-    """Numbers among text for missing values are refused."""
+    """If some labels are numbers, labels that may mean a missing value, such as NA, are refused."""
     names = data.draw(st.lists(st.sampled_from(LABELS), min_size=3, max_size=6, unique=True))
     labels = data.draw(st.permutations([*names, *data.draw(st.lists(st.sampled_from(names), max_size=6))]))
     suffix = data.draw(st.sampled_from([".csv", ".CSV", ".tsv", ".csv.gz", ".parquet"]))

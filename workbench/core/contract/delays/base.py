@@ -80,7 +80,7 @@ class DelayModel(KindFamily):
         """Raise `SettingError` if a field names a worker that the run does not have."""
 
     def check_loads(self, loads: NDArray[Any]) -> None:
-        """Raise `SettingError` if the model has no times for these `loads` (samples of each worker per round)."""
+        """Raise `SettingError` if the delay model has no times for these `loads` (samples of each worker per round)."""
 
     def sending(self, draw: Array, share: float) -> Array | None:
         """Return the seconds that each worker takes to send `share` of a model, or None if sending takes no time."""
@@ -127,7 +127,7 @@ class DelayStream:
     """Delays of one run: the time that each worker takes in each round.
 
     `first`: number of rounds that the same workers ran before this run. `stream`: number of the random stream.
-    `share`: ratio of the mean size of a mini-batch to the load. The start-up cost of a task does not depend on it.
+    `share`: ratio of the mean size of a mini-batch to the load, on which the start-up cost of a task does not depend.
     `transit`, `download`: seconds that links add to the common latency of answers and of models, see `Link.attach`.
     """
 
@@ -228,11 +228,11 @@ class DelayStream:
         return self.transit(round, share) if own is None else own + self.transit(round, share)
 
     def receiving(self, round: int) -> Array | None:
-        """Return the drawn seconds that a round's model takes to each worker, (workers,), or None without a draw."""
+        """Return the drawn seconds until a round's model reaches each worker, (workers,), or None without a draw."""
         return None if self.download is None else self.download(round, 1.0)
 
     def received(self, rounds: Iterable[int]) -> Array | float:
-        """Return the drawn seconds that the models of some rounds take, (rounds, workers), or 0."""
+        """Return the drawn seconds until the models of some rounds reach the workers, (rounds, workers), or 0."""
         return 0.0 if self.download is None else np.stack([self.download(r, 1.0) for r in rounds])
 
     def links(self, rounds: Iterable[int], share: float) -> Array | float:

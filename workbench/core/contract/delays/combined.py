@@ -17,7 +17,7 @@ from workbench.core.contract.delays.base import CounterRNG, DelayModel, Delays
 from workbench.core.contract.delays.independent import Exponential, ShiftedExponential
 from workbench.core.contract.delays.two_state import check_cycle, cycled
 
-# number of quantiles of each of two delay models, from which those of their sum or product are computed
+# number of quantiles of each of two delay models; the quantiles of their sum or product are computed from these
 GRID = 512
 BISECTIONS = 60  # number of steps of a bisection for a probability or a time
 
@@ -147,7 +147,7 @@ class Mixture(Combined):
         return float(np.dot(self.shares, known)) if len(known) == len(means) else None
 
     def quantile(self, q: float, samples: int) -> float | None:
-        """Return the time up to which a share q of the draws is, or None if a component declares no quantiles."""
+        """Return the time that a share q of the draws does not exceed, or None if a component declares no quantiles."""
         ends = [part.quantile(q, samples) for part in self.components]
         known = [end for end in ends if end is not None]
         if len(known) < len(ends):
@@ -173,9 +173,9 @@ def _share_below(model: DelayModel, seconds: float, samples: int) -> float:
 class Groups(Combined):
     """Hosts or racks: the workers of a group have a common delay, and each worker has its own speed.
 
-    A worker's time is that of `base` divided by its speed. Each group and round has one draw of `common`, for all its
-    workers. This delay is added to their times. With effect = 'multiply', their times are multiplied by its time for
-    one sample.
+    A worker's own time is that of `base` divided by the worker's speed. Each group and round has one draw of `common`.
+    The time of `common` is added to the own times of the group's workers. With effect = 'multiply', their own times are
+    multiplied by the time of `common` for one sample, as a number.
 
     >>> host = {"kind": "constant", "shift": 3.0}
     >>> model = Groups(base={"kind": "constant", "shift": 2.0}, common=host, effect="multiply", speeds=(1.0, 2.0))
@@ -185,7 +185,7 @@ class Groups(Combined):
 
     kind = "groups"
     base: Delays = setting(ShiftedExponential(), "delay model of each worker")
-    common: Delays = setting(Exponential(), "delay model of what the workers of a group have in common")
+    common: Delays = setting(Exponential(), "delay model of the delay that all workers of a group share")
     effect: Literal["add", "multiply"] = setting(
         "add",
         "add: the common time is added to the workers' times; multiply: they are multiplied by its time for one"
@@ -194,7 +194,8 @@ class Groups(Combined):
     size: int = setting(4, "workers per group, in the order of ranks", ge=1)
     members: tuple[tuple[int, ...], ...] | None = setting(
         None,
-        "ranks of the workers of each group, in place of `size`, such as [[1, 2], [3, 4, 5]]; others are alone",
+        "ranks of the workers of each group, in place of `size`, such as [[1, 2], [3, 4, 5]]; a worker in no list is a"
+        " group of its own",
     )
     speeds: tuple[float, ...] | None = setting(
         None,
@@ -237,7 +238,7 @@ class Groups(Combined):
         """Return the workers' speeds, and below them the draws of `base` and of `common`, one for each group."""
         own, shared = self.before_of(before)
         group = self.group_of(workers)
-        # from one column per worker to one column per group; groups without workers get that of any worker
+        # from one column per worker to one column per group; a group without workers gets the column of any worker
         if shared is not None:
             first = np.zeros(group.max(initial=-1) + 1, dtype=int)
             first[group[::-1]] = np.arange(workers)[::-1]

@@ -26,7 +26,8 @@ class _Inverted(PerSample):
 
     shift: float = setting(0.0, "minimum time of one sample, added to the distribution (loc)", "s/sample")
     per: Literal["worker", "part"] = setting(
-        "worker", "one draw per worker and round, or an independent draw for each of its parts"
+        "worker",
+        "worker: one draw per worker and round; part: an independent draw for each part of a worker",
     )
 
     @property
@@ -69,7 +70,9 @@ class Distribution(_Inverted):
 
     kind = "distribution"
     distribution: str = setting("lognorm", "name of a continuous distribution in scipy.stats")
-    args: dict[str, float] = setting({"s": 1.0}, "its shape parameters, by the names that scipy gives them")
+    args: dict[str, float] = setting(
+        {"s": 1.0}, "shape parameters of the distribution, by their names in scipy"
+    )
     scale: float = setting(5e-5, "factor on the distribution (scale)", "s/sample", gt=0)
 
     @model_validator(mode="after")
@@ -126,9 +129,11 @@ class Weibull(_Positive):
     """
 
     kind = "weibull"
-    shape: float = setting(1.5, "exponent: below 1 the tail is heavier than an exponential one", gt=0)
+    shape: float = setting(
+        1.5, "exponent; below 1, the tail is heavier than that of an exponential time", gt=0
+    )
     scale: float = setting(
-        5e-5, "time that a share 1/e of the draws exceeds, without the shift", "s/sample", gt=0
+        5e-5, "time beyond the shift that a share 1/e of the draws exceeds", "s/sample", gt=0
     )
 
     @property

@@ -24,7 +24,8 @@ class ShiftedExponential(PerSample):
     shift: float = setting(5e-5, "minimum time of one sample", "s/sample", ge=0)
     rate: float = setting(2e4, "rate of the exponential part", "samples/s", gt=0)
     per: Literal["worker", "part"] = setting(
-        "worker", "one draw per worker and round, or an independent draw for each of its parts"
+        "worker",
+        "worker: one draw per worker and round; part: an independent draw for each part of a worker",
     )
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
@@ -68,8 +69,8 @@ class Exponential(DelayModel):
 class TwoPart(DelayModel):
     """Computing and sending times: samples * (t1 + Exp(rate lambda1)) + share * (t2 + Exp(rate lambda2)).
 
-    Source: paper 2, section V. The second part is the time to send a message, whose length is `share` of the model's
-    (1/m in the paper).
+    Source: paper 2, section V. The second term is the time to send a message. `share` is the length of the message
+    divided by the length of the model (1/m in the paper).
 
     >>> model = TwoPart()
     >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
@@ -150,7 +151,7 @@ class Pareto(PerSample):
     def expected(self, samples: int) -> float | None:
         """Return samples * shift * shape / (shape - 1), s, or None if the variance is infinite.
 
-        With infinite variance, sample means do not converge fast enough to be compared with it.
+        With infinite variance, sample means do not converge fast enough to be compared with the mean.
         """
         return (samples + self.fixed) * self.shift * self.shape / (self.shape - 1) if self.shape > 2 else None
 

@@ -24,13 +24,13 @@ MAX_NAMED = 8  # recordings that an error message lists
 class Replay(PerSample):
     r"""Replay of recorded times from a table, as `wb.traces.load` reads it.
 
-    Its columns are worker, step, seconds, and optionally recording and samples. Each worker takes the times of one
-    recorded worker, which is drawn for the run. It begins at a drawn step, continues in recorded order, and begins
-    again after the last step. If the table has several recordings, each is scaled to the median of the first. A row
-    without a worker, or one that repeats another row, raises an error with its line.
+    The columns of the table are worker, step, seconds, and optionally recording and samples. Each worker takes the
+    times of one recorded worker, which is drawn for the run. Its times begin at a drawn step, continue in recorded
+    order, and begin again after the last step. If the table has several recordings, each is scaled to the median of the
+    first. A row without a worker, or one that repeats another row, raises an error with its line.
 
-    A recorded time is for `samples` samples, or for those of the column samples. The time of another load is
-    proportional to it. If neither is given, only loads of one sample are accepted.
+    A recorded time is for the number of samples in the field `samples`, or in the table's column samples. For other
+    loads, the time is proportional to the load. If neither is given, only loads of one sample are accepted.
 
     `as_recorded`: nothing is drawn, and times do not depend on the load. Worker i takes the seconds of the i-th
     recorded worker from the first step on, and begins again after the last one. More workers than were recorded raise
@@ -67,7 +67,7 @@ class Replay(PerSample):
         ge=0,
     )
     common_start: bool = setting(
-        False, "all workers begin at the same recorded step, so that delays of all of them stay simultaneous"
+        False, "all workers begin at the same recorded step, so that delays of all workers stay simultaneous"
     )
     same_workers: bool = setting(
         False, "worker i takes the times of the i-th recorded worker, from a drawn start"
@@ -158,7 +158,7 @@ def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=64)
 def resampled_indices(rounds: int, seed: int) -> NDArray[np.int64]:
-    """Return the recorded steps that are played in steps 0 to `rounds` - 1, drawn by `resampled`."""
+    """Return the recorded steps that are replayed in steps 0 to `rounds` - 1, drawn by `resampled`."""
     return resampled(rounds, np.random.default_rng(seed))
 
 
@@ -175,8 +175,8 @@ def recorded(
 ) -> tuple[Array, NDArray[np.int64]]:
     """Read a table of recorded times: (seconds, lengths), one row for each recorded worker, padded with NaN.
 
-    `scaled`: scale several recordings to the same median. Otherwise a table with several recordings raises an error.
-    Raises `SettingError` if the table is missing or does not fit.
+    `scaled`: scale several recordings to the same median. Raises `SettingError` if the table is missing or does not
+    fit, or if it has several recordings and `scaled` is False.
     """
     found = _times(path, experiment, scaled)
     return found.seconds, found.lengths

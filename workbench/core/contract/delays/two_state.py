@@ -60,7 +60,9 @@ class Heterogeneous(_Slower):
     active_straggles: float = setting(
         0.01, "probability that an active worker straggles in a round (p_as)", ge=0, le=1
     )
-    factor: float = setting(10.0, "computing time of a straggling worker over that of others", ge=1)
+    factor: float = setting(
+        10.0, "computing time of a straggling worker divided by that of a worker that does not straggle", ge=1
+    )
     straggles: tuple[float, ...] | None = setting(
         None,
         "probability that each worker straggles in a round, in place of the four fields above; a shorter list is"
@@ -128,7 +130,7 @@ class Heterogeneous(_Slower):
 class Markov(_Slower):
     """Bursts: a worker that becomes slow stays slow for several rounds.
 
-    Its state is a Markov chain over the rounds, which starts in the stationary distribution.
+    Its state is a Markov chain over the rounds. The chain starts in the stationary distribution.
 
     >>> model = Markov()
     >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
@@ -140,7 +142,7 @@ class Markov(_Slower):
     shift: float = setting(5e-5, "time of one sample on a worker in its fast state", "s/sample", ge=0)
     p_slow: float = setting(0.02, "probability per round that a fast worker becomes slow", gt=0, le=1)
     p_recover: float = setting(0.1, "probability per round that a slow worker becomes fast", gt=0, le=1)
-    factor: float = setting(10.0, "computing time of a slow worker over that of a fast one", ge=1)
+    factor: float = setting(10.0, "computing time of a slow worker divided by that of a fast one", ge=1)
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Return the state of each worker: 1 slow, 0 fast; shape (1, workers)."""
@@ -159,9 +161,9 @@ class Fritchman(_Slower):
     """Fritchman's channel: one fast state, and several slow states that a slow worker passes one after another.
 
     A fast worker becomes slow with probability `p_slow`. In each slow state it goes to the next one with probability
-    `p_next`, and from the last one back to the fast state. So spells last longer than one round each, and their lengths
-    vary less than in `markov`, which has one slow state. Source: Krishnan, Hosseini, Khisti, NeurIPS 2020, where all
-    workers are fast in the first round. Here states start in the stationary distribution.
+    `p_next`, and from the last one back to the fast state. A slow spell therefore lasts at least `slow_states` rounds,
+    and its length varies less than in `markov`, which has one slow state. Source: Krishnan, Hosseini, Khisti, NeurIPS
+    2020, where all workers are fast in the first round. Here states start in the stationary distribution.
 
     >>> model = Fritchman(slow_states=3)
     >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
@@ -176,7 +178,7 @@ class Fritchman(_Slower):
         0.5, "probability per round that a slow worker goes to the next state (beta)", gt=0, le=1
     )
     slow_states: int = setting(2, "number of slow states (N - 1)", ge=1)
-    factor: float = setting(5.0, "computing time of a slow worker over that of a fast one", ge=1)
+    factor: float = setting(5.0, "computing time of a slow worker divided by that of a fast one", ge=1)
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Return the state of each worker: 0 fast, 1 to `slow_states` slow; shape (1, workers)."""
@@ -194,7 +196,7 @@ class Fritchman(_Slower):
 
 
 def cycled(values: tuple[float, ...], workers: int) -> Array:
-    """Return a value for each worker, (workers,). Fewer values are repeated.
+    """Return a value for each worker, (workers,). A shorter list is repeated.
 
     >>> cycled((1.0, 2.0), 4).tolist()
     [1.0, 2.0, 1.0, 2.0]

@@ -25,7 +25,7 @@ class Fault(KindFamily):
         "kind", "workbench.core.contract.faults", "workbench.faults"
     )
     for_good: ClassVar[bool] = False  # whether the worker never answers again
-    changes_times: ClassVar[bool] = True  # whether it changes times; forecasts then refuse it
+    changes_times: ClassVar[bool] = True  # whether it changes times; forecasts refuse such faults
     # whether it changes answers; simulated messages then carry real vectors
     changes_answers: ClassVar[bool] = False
 

@@ -18,14 +18,14 @@ class Pause(Fault):
 
 
 class Slow(Lasting):
-    """The worker's computing takes `factor` times as long. Below 1, it is faster.
+    """The worker's computing takes `factor` times as long. With a factor below 1, the worker is faster.
 
     Without drawn times (`emulate="nothing"`), the worker waits after computing, so it cannot become faster.
     """
 
     kind = "slow"
 
-    factor: float = setting(2.0, "computing time over that without the fault", gt=0)
+    factor: float = setting(2.0, "computing time divided by the computing time without the fault", gt=0)
 
     def change(self, effect: Effect) -> Effect:
         """Multiply the time of a computation."""

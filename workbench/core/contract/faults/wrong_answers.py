@@ -1,6 +1,6 @@
 """Faults that make a worker send wrong answers: attacks from the literature on Byzantine gradients.
 
-A fault replaces the vector of a worker's answer, which it sends to its parent or adds to an all-reduce. Messages to
+A fault replaces the vector that a worker sends to its parent as an answer, or adds to an all-reduce. Messages to
 children are unchanged.
 """
 
@@ -18,7 +18,7 @@ from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.faults.base import Lasting
 from workbench.core.contract.protocol import MODEL, AllReduce, Effect, Send
 
-NOISE_STREAM = 9  # random stream of the noise; `contract.delays.base` lists all
+NOISE_STREAM = 9  # random stream of the noise; `contract.delays.base` lists all streams
 NUMBER_SLOT = 2**32  # distance between the slots of the random stream for successive answers of a round
 
 
@@ -60,7 +60,7 @@ class SignFlip(WrongAnswer):
 
     kind = "sign_flip"
 
-    factor: float = setting(1.0, "magnitude over that of the right answer", gt=0)
+    factor: float = setting(1.0, "magnitude of the wrong answer divided by that of the right one", gt=0)
 
     def answer(self, value: Array, round: int, number: int) -> Array:
         """Return -factor times the answer."""
@@ -75,7 +75,7 @@ class Scale(WrongAnswer):
 
     kind = "scale"
 
-    factor: float = setting(10.0, "magnitude over that of the right answer", gt=0)
+    factor: float = setting(10.0, "magnitude of the wrong answer divided by that of the right one", gt=0)
 
     def answer(self, value: Array, round: int, number: int) -> Array:
         """Return factor times the answer."""
@@ -109,7 +109,7 @@ class SameValue(WrongAnswer):
 
     kind = "same_value"
 
-    value: float = setting(100.0, "value of all coordinates of its answers")
+    value: float = setting(100.0, "value of all coordinates of the worker's answers")
 
     def answer(self, value: Array, round: int, number: int) -> Array:
         """Return an array with the same value in all coordinates."""

@@ -136,7 +136,9 @@ class Penalised(Scheduled):
         0.0, "multiple of the model that is added to the gradient, and not to the loss", ge=0
     )
     clip: float | None = setting(
-        None, "largest norm of the mean gradient, l2 included; longer ones are scaled down; empty = any", gt=0
+        None,
+        "max norm of the mean gradient (l2 included); a longer gradient is scaled down; empty = no limit",
+        gt=0,
     )
 
     def clipped(self, model: Array, gradient: Array, problem: Problem) -> Array:
@@ -272,7 +274,7 @@ class AdamW(Adam):
 
     name: ClassVar[str] = "adamw"
     weight_decay: float = setting(
-        0.01, "multiple of rate * model that a step subtracts from the model, not in the loss", ge=0
+        0.01, "a step subtracts this multiple of rate * model from the model; the loss omits it", ge=0
     )
 
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
@@ -281,7 +283,7 @@ class AdamW(Adam):
 
 
 def moments(mean: Array, square: Array, gradient: Array, beta1: float, beta2: float) -> tuple[Array, Array]:
-    """Return the moving averages of the gradient and of its square, one gradient later."""
+    """Return the moving averages of the gradient and of its square, updated with one more gradient."""
     return (
         beta1 * mean + (1 - beta1) * gradient,
         beta2 * square + (1 - beta2) * gradient * gradient,

@@ -29,10 +29,10 @@ class Schedule(KindFamily):
     )
 
     warmup: int = setting(
-        0, "rounds of linear warm-up; the schedule counts its rounds from their end", "rounds", ge=0
+        0, "rounds of linear warm-up; the schedule begins after them, at its round 0", "rounds", ge=0
     )
     warmup_start: float | None = setting(
-        None, "share of the step size that round 0 of the warm-up takes; empty = 1 / (warmup + 1)", gt=0, le=1
+        None, "share of the full step size in round 0 of the warm-up; empty = 1 / (warmup + 1)", gt=0, le=1
     )
 
     @abstractmethod
@@ -96,7 +96,7 @@ class StepSchedule(Schedule):
     """
 
     kind = "steps"
-    decay: float = setting(0.1, "factor on the step size each time", gt=0, le=1)
+    decay: float = setting(0.1, "factor on the step size at each decrease", gt=0, le=1)
     milestones: tuple[int, ...] = setting((), "rounds at which the step size shrinks")
     every: int | None = setting(
         None, "rounds from one decrease to the next, in place of milestones", "rounds", ge=1
@@ -149,11 +149,11 @@ class CosineSchedule(Schedule):
     kind = "cosine"
     length: int | None = setting(
         None,
-        "rounds from the full step size to the last one; empty = all rounds after the warm-up",
+        "rounds from the full step size to the final one; empty = all rounds after the warm-up",
         "rounds",
         ge=1,
     )
-    end: float = setting(0.0, "share of the step size that is left at the end", ge=0, le=1)
+    end: float = setting(0.0, "final step size, as a share of the full one", ge=0, le=1)
 
     def for_rounds(self, rounds: int) -> Self:
         """Fill in an empty `length`."""

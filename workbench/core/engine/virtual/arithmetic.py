@@ -26,11 +26,11 @@ from workbench.core.contract.weights import VERSION_STRIDE, Decoding, SparseWeig
 from workbench.core.engine.compute_times import loaded
 from workbench.core.problems.base import Problem, Quadratic, Slice
 
-# min number of weights (8 bytes each) in all messages of a round with which they are stored as `SparseWeights`
-MIN_DENSE_PARTS = 2**26
+# If all messages of a round together have more weights than this (8 bytes each), they are stored as `SparseWeights`.
+MIN_DENSE_PARTS = 2**24
 # max distance of a decoding vector from all ones at which it counts as the full gradient
 EXACT_TOLERANCE = 1e-8
-BATCHES_STREAM = 1  # random stream of a worker's mini-batches; `contract.delays.base` lists all
+BATCHES_STREAM = 1  # random stream of a worker's mini-batches; `contract.delays.base` lists all streams
 
 
 def models_and_jobs(effect: Compute) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -90,7 +90,7 @@ class Coefficients(_OnPlan):
     def turn(self, plan: Plan) -> None:
         """Continue with another plan."""
         self.plan = plan
-        self._rows: dict[int, tuple[Work, Array]] = {}
+        self._rows: dict[int, tuple[Work, Any]] = {}
         self._own = plan.versions == 1  # all gradients of a round are at the model of that round
         self._thin = not self._own or (plan.ranks * plan.parts > MIN_DENSE_PARTS and plan.coordinates == 1)
         self._residual = 0.0  # residual of the newest round
@@ -112,7 +112,10 @@ class Coefficients(_OnPlan):
             return [self._few(model, job, work.parts[row != 0], row[row != 0]) for row, model, job in rows]
         if self._thin and work.coefficients.ndim == 1:
             (model,), (job,) = models_and_jobs(effect)
-            return self._few(model, job, work.parts, work.coefficients)
+            few = self._few(model, job, work.parts, work.coefficients)
+            if self._own and work is self.plan.work[rank]:  # the same in all rounds
+                self._rows[id(work)] = work, few
+            return few
         weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
         if work.coefficients.ndim == 1:
             weights[work.parts] = work.coefficients
@@ -180,7 +183,7 @@ class Coefficients(_OnPlan):
 class Numbers(_OnPlan):
     """Arithmetic in which messages carry the real vectors.
 
-    `keep`: all models and committed gradients, for checks; else the two newest models only.
+    `keep`: store all models and committed gradients, for checks. Without it, only the two newest models are stored.
     """
 
     def __init__(

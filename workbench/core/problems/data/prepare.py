@@ -25,7 +25,7 @@ FORMAT = 2
 def prepare(table: Table, options: Options, folder: Path) -> None:
     """Write X.npy, y.npy, truth.npy (if there is a true model) and meta.json to an empty folder.
 
-    Held-out samples are written to X_test.npy and y_test.npy. Their standardisation is measured without them.
+    Held-out samples are written to X_test.npy and y_test.npy. The standardisation is measured without these samples.
     Raises `DataError` if a column has missing or infinite values, or the disk is too small.
     """
     if options.test is not None and table.test is None:
@@ -154,7 +154,7 @@ def _where(table: Table, column: int) -> str:
 
 
 def standard(table: Table, low: Floats, high: Floats, source: str) -> Standard:
-    """Measure mean and deviation of every column, of images of every channel, in one pass.
+    """Measure mean and deviation of every column, or of every channel if the samples are images, in one pass.
 
     Raises `DataError` if the range of a column exceeds the largest float.
     """

@@ -92,21 +92,23 @@ class BatchCluster(Cluster):
     folder: Folder = setting(
         ..., "folder on a file system that all nodes share; jobs and their users exchange files there"
     )
-    tasks_per_node: int = setting(..., "ranks on each node, usually its cores", ge=1)
+    tasks_per_node: int = setting(..., "ranks on each node, usually as many as the node has cores", ge=1)
     nodes: int | None = setting(None, "nodes of a job; by default as many as the run needs", ge=1)
     time: Time = setting("1:00:00", "time limit of a job: 90 (minutes), 1:30:00")
     account: Name | None = setting(None, "account to charge; by default the user's own")
     modules: tuple[Name, ...] = setting((), "modules that the job loads first")
     python: Word = setting(
-        "", "the job's Python; it needs straggler-workbench[mpi]; by default the one that submits"
+        "", "Python of the job, with straggler-workbench[mpi]; by default the Python that submits the job"
     )
     login: HostName | None = setting(
         None, "host where jobs are submitted, reached by ssh; by default this machine"
     )
-    identity: Word | None = setting(None, "file of the private key that opens login")
+    identity: Word | None = setting(None, "file of the private key for the host `login`")
     config: Word | None = setting(None, "configuration file of ssh; by default ~/.ssh/config")
     known_hosts: Word | None = setting(
-        None, "file with login's key; by default NAME.known_hosts beside the cluster's file, else ssh's own"
+        None,
+        "file with the key of the host `login`; by default NAME.known_hosts beside the cluster's file, or without it"
+        " ssh's own file",
     )
     idle: float = setting(15.0, "minutes without a run after which a job ends by itself", "min", gt=0)
 

@@ -64,9 +64,9 @@ def call(*command: str) -> str:
 
 
 class JobStatusCache:
-    """Cached status of a job. It is queried less and less often while nothing changes.
+    """Cached status of a job. The batch system is queried less and less often while nothing changes.
 
-    `look_up` and `cancel` are the methods of its cluster.
+    `look_up` and `cancel` are the methods of the job's cluster.
     """
 
     def __init__(

@@ -106,7 +106,7 @@ def deliver(
 ) -> None:
     """Copy the workers' key to the head, and wait until all machines are reached and have their end scheduled.
 
-    Raises `ClusterError` after 15 minutes if one is not.
+    Raises `ClusterError` if this takes more than 15 minutes.
     """
     end = time.monotonic() + REACH_TIMEOUT_S
     luggage = _ssh_archive(folder, user, workers)
@@ -134,7 +134,7 @@ def _ssh_archive(folder: Path, user: str, workers: Sequence[str]) -> bytes:
 
 
 def _unready(folder: Path, workers: Sequence[str]) -> list[str]:
-    """Return the machines that the head cannot reach or whose end is not scheduled. It asks 32 at a time."""
+    """Return the machines that the head cannot reach or whose end is not scheduled. The head asks 32 at a time."""
     look = f"test -e {_SCHEDULED}"
     each = f'ssh -n "$0" {look} >/dev/null 2>&1 || echo "$0"'
     every = f"xargs -r -P 32 -n 1 sh -c '{each}' <.ssh/workbench_hosts"

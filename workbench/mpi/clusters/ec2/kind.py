@@ -65,8 +65,8 @@ class Ec2(Ec2Settings):
     def up(self, progress: ProgressCallback = no_progress) -> None:
         """Start the machines, after the user has seen the maximal cost and typed the cluster's name.
 
-        If they are up already, only ssh is opened for the present address. If it raises, also for a Ctrl-C, everything
-        that it started is ended. Raises `SettingError` and `ClusterError`.
+        If they are up already, the call only opens ssh for the present address. If the call raises, also after Ctrl-C,
+        everything that the call started is ended. Raises `SettingError` and `ClusterError`.
 
         >>> cluster = clusters.load("fleet")  # doctest: +SKIP
         >>> cluster.up()  # prints the maximal cost, asks, starts, waits  # doctest: +SKIP

@@ -39,8 +39,8 @@ class Launch:
     def up(self, finish: Callable[[list[Machine]], None], keep: bool) -> None:
         """Start the machines of the request that are not up yet, and wait for all of them.
 
-        If it raises, also for a Ctrl-C, everything with the cluster's tag is ended. Machines of another launch are left
-        alone.
+        If the call raises, also after Ctrl-C, everything with the cluster's tag is ended. Machines of another launch
+        are left alone.
 
         Parameters
         ----------

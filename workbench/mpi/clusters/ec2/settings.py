@@ -59,14 +59,15 @@ class Ec2Settings(Cluster):
         ..., "region of AWS, e.g. us-east-1"
     )
     image: Image = setting(
-        ..., "the machines' image, with Python and the packages; docs/how-to/ec2-image.md says how to make it"
+        ..., "the machines' image, with Python and the packages; see docs/how-to/ec2-image.md"
     )
-    ssh_from: Address = setting(..., "your own address; ssh is open to it alone")
+    ssh_from: Address = setting(..., "your own address, the only one from which ssh is open")
     hours: float = setting(..., "time after which the machines end themselves", "h", gt=0, le=168)
     disk: int = setting(16, "disk of each machine", "GB", ge=1, le=1000)
     prices: dict[str, float] = setting(
         {},
-        "$ per hour by type of machine and of a public `address`, $ per GB and month of `disk`; others are looked up",
+        "$ per hour for each type of machine and for a public `address`, $ per GB and month for `disk`; missing prices"
+        " are looked up",
     )
     subnet: Subnet | None = setting(
         None, "subnet of the machines; by default the region's default subnet in its first zone"

@@ -3,7 +3,7 @@
 The head (the first host, another one, or this machine) has rank 0 and the supervisor. It is reached through one ssh
 connection. It reaches the other hosts itself, so hosts behind the head need not be reachable from here. Host keys are
 checked strictly. Nothing has to be shared: package and data are copied to each host once, into the user's cache. If
-the hosts have a file system in common, `shared` names a folder on it, which then holds them once.
+the hosts have a file system in common, `shared` names a folder on it. Package and data are then copied there once.
 
 ssh gets a configuration file with the strict options first, followed by the user's own file.
 """
@@ -77,7 +77,7 @@ class Ssh(Cluster):
     kind = "ssh"
     hosts: tuple[HostSpec, ...] = setting((), "names of the hosts, or {host: NAME, slots: NUMBER}")
     hostfile: str | None = setting(
-        None, "file with the hosts instead of hosts, with lines such as 'NAME slots=4'"
+        None, "file with the hosts, in place of `hosts`, with lines such as 'NAME slots=4'"
     )
     head: HostName | None = setting(
         None, "host of the master; by default the first of hosts; 'here' is this machine"
@@ -88,11 +88,12 @@ class Ssh(Cluster):
     config: Word | None = setting(None, "configuration file of ssh; by default ~/.ssh/config")
     known_hosts: Word | None = setting(
         None,
-        "file with the hosts' keys; by default NAME.known_hosts beside the cluster's file, else ssh's own",
+        "file with the hosts' keys; by default NAME.known_hosts beside the cluster's file, or without it ssh's own"
+        " file",
     )
     python: Word = setting("python3", "Python of the hosts, with the packages of straggler-workbench[mpi]")
     path: Word | None = setting(
-        None, "folder on the hosts that holds the package; by default it is brought there"
+        None, "folder on the hosts that holds the package; by default the package is copied to the hosts"
     )
     shared: Word | None = setting(
         None, "folder on a file system that all hosts share, for package, data and runs"

@@ -96,7 +96,7 @@ class RemoteSite(Site):
 
 
 class RemoteRun(RunOwner):
-    """Run on another machine, whose folder is copied here. It reconnects when the connection breaks."""
+    """Run on another machine, whose run folder is copied here. A connection that breaks is made again."""
 
     def __init__(
         self,

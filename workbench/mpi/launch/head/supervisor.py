@@ -1,8 +1,8 @@
 """Supervisor of mpiexec: `python -m workbench.mpi.launch.head.supervisor FOLDER`.
 
 It starts mpiexec, reports the progress of the start, and ends everything when the pool ends (TERM, 5 s, KILL). It does
-not rely on mpiexec's own exit. If the supervisor is killed, mpiexec dies with it, and the ranks with mpiexec. It has
-its own session, so a restart of the notebook does not end a run.
+not rely on mpiexec's own exit. If the supervisor is killed, mpiexec dies with it, and the ranks with mpiexec. The
+supervisor has its own session, so a restart of the notebook does not end a run.
 
 Its settings are in ``pool.json``: `command` (command line of mpiexec), `ranks`, and optionally `environment` (further
 variables), `ways` (connections to the other hosts, see `HostMonitor`) and `alone`. With `alone`, all ranks are on this

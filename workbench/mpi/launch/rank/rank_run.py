@@ -58,7 +58,7 @@ class RunStopped(Exception):
 class Watch:
     """Detector of dead ranks.
 
-    Local ranks are checked by their process. Remote ones are read from the pool's folder, if there is one.
+    Local ranks are checked by their process. Dead remote ranks are read from the pool's folder, if there is one.
     """
 
     def __init__(self, places: Sequence[ProcessId], ranks: Iterable[int], pool: PoolFolder | None) -> None:
@@ -211,7 +211,10 @@ class RankRun:
             raise rebuilt(message["error"])
 
     def committed(self, round: int, residual: float) -> None:
-        """Record a committed round, after the next model was sent. Other committers than rank 0 send it to rank 0."""
+        """Record a committed round, after the next model was sent.
+
+        If rank 0 is not a committer, the first committer sends the committed gradient to rank 0.
+        """
         if self.record is not None:
             self.progress = time.monotonic()
             steps = self.engine.steps.copy()

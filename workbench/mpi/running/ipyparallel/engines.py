@@ -1,9 +1,9 @@
 """Engines of ipyparallel in one MPI world on this machine: an `ipyparallel.Cluster` that leaves nothing behind.
 
 Controller and engines listen on this machine only, and their messages are encrypted (CURVE). Their keys are in a folder
-that only this user can read, and that is removed with them. They are children of a thread that lives as long as they
-do. On Linux they die with it, so a killed kernel leaves nothing behind. ipyparallel offers nothing of this, see
-docs/decisions/0056-engines-of-ipyparallel.md.
+that only this user can read, and that is removed when the engines end. Controller and engines are children of a thread
+that lives as long as they do. On Linux they die with the thread, so a killed kernel leaves nothing behind. ipyparallel
+offers nothing of this, see docs/decisions/0056-engines-of-ipyparallel.md.
 """
 
 import contextlib

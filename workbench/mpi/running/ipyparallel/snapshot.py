@@ -40,7 +40,7 @@ class RankSnapshot:
     round
         Round of the newest gradient, or -1 before the first.
     job
-        Job that names the gradient's mini-batch, where it is not the round; see `Experiment.sampler`.
+        Job whose mini-batch the gradient uses, if the job is not the round; see `Experiment.sampler`.
     gradient, model
         For a worker: its coded gradient, shape (p,), and the model at which it was computed, shape (p,). For the
         master: the newest committed gradient, and the model after it.
