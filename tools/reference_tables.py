@@ -218,6 +218,20 @@ def figures() -> str:
     return table(("figure", "what it draws"), rows)
 
 
+def theory() -> str:
+    """Return the functions of `wb.theory` by module, each with its arguments and the first line of its docstring."""
+    by_module: dict[str, list[Any]] = {}
+    for name in wb.theory.__all__:
+        each = getattr(wb.theory, name)
+        by_module.setdefault(each.__module__, []).append(each)
+    parts = []
+    for module, found in sorted(by_module.items()):
+        rows = ((f"`{each.__name__}{_signature(each)}`", first_line(each)) for each in found)
+        listed = table(("function", "what it returns"), rows)
+        parts.append(f"### {module.rpartition('.')[2]}\n\n{first_line(import_module(module))}\n\n{listed}")
+    return "\n" + "\n".join(parts)
+
+
 def clusters() -> str:
     """Return the fields of each kind of cluster file."""
     ours = ((kind, cls) for kind, cls in Cluster.catalogue.items() if cls.__module__.startswith("workbench."))
@@ -330,6 +344,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "metrics": metrics,
     "results": results,
     "figures": figures,
+    "theory": theory,
     "clusters": clusters,
     "limits": limits,
     "commands": commands,

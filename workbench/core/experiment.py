@@ -94,8 +94,8 @@ class Experiment(Settings):
     )
     evaluate_every: Annotated[int | None, at_most(MAX_ROUNDS)] = setting(
         None,
-        "rounds from one evaluation of loss and metrics to the next, whose time is not counted; empty = 1, or with"
-        " mini-batches an epoch, but at most a 20th of the run",
+        "rounds between evaluations of loss and metrics, which the clock does not count; empty = 1; with mini-batches"
+        " an epoch, at most rounds / 20",
         "rounds",
         ge=1,
     )

@@ -90,8 +90,8 @@ def plan(
     rounds, target, metric, tolerance
         Value to reach. Default: that of an exact scheme after `rounds` updates, less `tolerance` of its change.
     schemes, effort
-        Names of schemes to consider (default: all). `effort`: max numbers of data that all simulations process. Every
-        inexact scheme has the same share. 0: rank only exact schemes, with the automatic step size.
+        Names of schemes to consider (default: all). `effort`: max number of data values that all simulations together
+        process. Every inexact scheme has the same share. 0: rank only exact schemes, with the automatic step size.
     seconds
         Max time of the search, s; candidates that were not tried by then are refused. None: unlimited.
     machines, replay

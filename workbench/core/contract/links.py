@@ -91,12 +91,12 @@ class Link(Settings):
     )
     delays: Delays = setting(
         NO_DELAY,
-        "delay model of the messages that workers send, added to the latency; its time for one sample is that of a"
-        " message as long as the model, and a message of half that length is half a sample",
+        "delay model of messages from workers, added to the latency; one sample stands for a message as long as the"
+        " model",
     )
     download_delays: Delays = setting(
         NO_DELAY,
-        "delay model of the models that workers receive, added to the latency, with its time for one sample; needs"
+        "delay model of the models that workers receive; its time for one sample is added to the latency; needs"
         " downloads",
     )
     groups: tuple[LinkGroup, ...] = setting(

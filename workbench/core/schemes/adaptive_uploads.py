@@ -116,7 +116,9 @@ class AdaptiveUploads(MiniBatches):
     data_dependent: ClassVar[bool] = True
     rule: ClassVar[type[UploadRule]]
     c: float = setting(
-        5e-4, "least squared change of a gradient that is sent, over the sum of the squared last steps", ge=0
+        5e-4,
+        "a gradient is sent if its squared change is at least c times the sum of the model's last squared steps",
+        ge=0,
     )
     window: int = setting(
         10, "number of last steps of the model whose squares are added up, see c (d_max)", "rounds", ge=1

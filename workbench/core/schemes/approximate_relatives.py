@@ -71,7 +71,8 @@ class SGC(Shuffled):
     )
     straggling: float | None = setting(
         None,
-        "probability that an answer is missing (p), for the plain sum; empty = 1 - wait_for/n, which a deadline lacks",
+        "probability that an answer is missing (p), for the plain sum; empty = 1 - wait_for/n; must be given with a"
+        " deadline",
         ge=0,
         lt=1,
     )

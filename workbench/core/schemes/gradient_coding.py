@@ -62,7 +62,8 @@ class GC(Coded):
     )
     tolerance: float | None = setting(
         None,
-        "wait for 1 + tolerance times the fastest, then drop late workers or wait for all; empty = await n-s",
+        "the master waits 1 + tolerance times the time of the fastest answer, then drops late workers if the code"
+        " allows it, else waits for all; empty = wait for N-S answers",
         ge=0,
     )
     least_digits: int = least_digits_field()

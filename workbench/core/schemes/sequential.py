@@ -84,7 +84,11 @@ class Sequential(Scheme):
     delayed: ClassVar[bool] = True
     precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     burst: int = setting(1, "consecutive rounds in which a worker may be late (B)", ge=1)
-    window: int = setting(2, "a worker that was late is on time W-1 rounds later (W)", ge=2)
+    window: int = setting(
+        2,
+        "rounds in which at most `stragglers` workers are late (W); a late worker is on time B to W-1 rounds later",
+        ge=2,
+    )
     stragglers: int = setting(1, "different workers that may be late within W rounds (lambda)", ge=0)
     tolerance: float = setting(
         1.0, "the master waits for 1 + tolerance times the time of the fastest worker (mu)", ge=0

@@ -188,7 +188,8 @@ class Groups(Combined):
     common: Delays = setting(Exponential(), "delay model of the delay that all workers of a group share")
     effect: Literal["add", "multiply"] = setting(
         "add",
-        "whether the common time is added, or its time for one sample is a factor on the workers' times",
+        "add: the common time is added to the workers' times; multiply: they are multiplied by its time for one"
+        " sample, as a number",
     )
     size: int = setting(4, "workers per group, in the order of ranks", ge=1)
     members: tuple[tuple[int, ...], ...] | None = setting(
@@ -198,7 +199,7 @@ class Groups(Combined):
     )
     speeds: tuple[float, ...] | None = setting(
         None,
-        "speed of each worker, by which its time is divided; fewer than workers are repeated; empty = all 1",
+        "speed of each worker, by which its time is divided; a shorter list is repeated; empty = all 1",
     )
 
     @model_validator(mode="after")

@@ -65,7 +65,7 @@ class Heterogeneous(_Slower):
     )
     straggles: tuple[float, ...] | None = setting(
         None,
-        "probability that each worker straggles in a round, in place of the four fields above; fewer than workers are"
+        "probability that each worker straggles in a round, in place of the four fields above; a shorter list is"
         " repeated",
     )
 
