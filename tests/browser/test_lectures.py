@@ -100,9 +100,10 @@ def test_lecture_runs_in_jupyterlab_and_survives_a_reload(
     student.answer(exercise, "-99", "wrong")
     student.answer(exercise, str(exercise.answer(student.knobs)), "right")
     picture(f"lecture-{name}-lab")
+    assert noise.errors == []
     if name == NAMES[4]:
         survives_a_reload(lab, student)
-    assert noise.errors == []
+        assert noise.after_reload() == []
     assert lab.failures() == []
 
 
