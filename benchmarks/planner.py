@@ -312,27 +312,24 @@ def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: rang
     return seconds
 
 
-def exhaustive_search(advice: Advice, where: Where, rounds: int) -> tuple[float, str]:
-    """Run all numbers of stragglers, copies and answers. Return the least mean seconds, and the configuration's name.
+def exhaustive_search(advice: Advice, where: Where, rounds: int) -> tuple[Choice, str]:
+    """Run all numbers of stragglers, copies and answers. Return the quickest configuration, and its name.
 
     For each scheme, the optimiser's steps are those in the plan's choices.
     """
-    found: dict[str, float] = {}
+    found: list[tuple[float, Choice, str]] = []
     for choice in advice.schemes:
         steps = {repr(c.experiment.optimiser_args): c for c in advice.choices if c.scheme == choice.scheme}
         for args in every(choice.scheme):
             for like in steps.values():
                 try:
-                    e = like.experiment.replace(scheme_args=args)
-                    seconds = fresh(
-                        replace(like, experiment=e), where, advice, rounds, range(9000, 9000 + SEARCH_SEEDS)
-                    )
+                    tried = replace(like, experiment=like.experiment.replace(scheme_args=args))
+                    seconds = fresh(tried, where, advice, rounds, range(9000, 9000 + SEARCH_SEEDS))
                 except wb.SettingError:
                     break  # the parameters are not possible, with any step
-                name = f"{choice.scheme} {args}"
-                found[name] = min(found.get(name, np.inf), float(seconds.mean()))
-    best = min(found, key=lambda name: found[name])
-    return found[best], best
+                found.append((float(seconds.mean()), tried, f"{choice.scheme} {args}"))
+    _, best, name = min(found, key=lambda each: each[0])
+    return best, name
 
 
 def every(scheme: str) -> list[dict[str, Any]]:
@@ -364,8 +361,12 @@ def unfitted(repeat: int, rounds: int, measured: int = 60) -> None:
             for choice in advice.schemes:
                 seconds = fresh(choice, there, advice, rounds, range(5000, 5000 + FRESH))
                 shares.append(float(np.mean((choice.low <= seconds) & (seconds <= choice.high))))
-            took = float(fresh(advice.best, there, advice, rounds, range(9000, 9000 + SEARCH_SEEDS)).mean())
-            best, name = exhaustive_search(advice, there, rounds)
+            searched, name = exhaustive_search(advice, there, rounds)
+            # on new seeds, because the search has chosen the luckiest configuration on its own seeds
+            took, best = (
+                float(fresh(choice, there, advice, rounds, range(7000, 7000 + FRESH)).mean())
+                for choice in (advice.best, searched)
+            )
             offs.append(took / best - 1)
             fits = (
                 "no delay model fits"
