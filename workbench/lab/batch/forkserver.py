@@ -47,7 +47,7 @@ def main() -> None:
     wake, alarm = os.pipe()
     os.set_blocking(alarm, False)
     signal.set_wakeup_fd(alarm)
-    # with a handler of its own, Python writes the wake-up byte
+    # Python writes the wake-up byte only for a signal that has a handler in Python
     signal.signal(signal.SIGCHLD, lambda *_: None)
     alive: dict[int, int] = {}
     _say(ready=True)

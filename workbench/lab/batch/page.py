@@ -56,7 +56,7 @@ def _page(notebook: Path, title: str) -> str:
 
 
 def write_script(folder: Path) -> None:
-    """Write plotly's script, and that which fits figures, into a folder: 5 MB, once for all pages."""
+    """Write plotly's script, and the script that fits figures, into a folder: 5 MB, once for all pages."""
     from plotly.offline import get_plotlyjs
 
     script = f"{get_plotlyjs()}\n;{page_script()}\n".encode()

@@ -22,7 +22,9 @@ _COLOR_SHARE = 0.75
 def phase_diagram(
     contest: SchemeGrid, alpha: Fraction | None = None, latency: float | None = None, theme: Theme = "light"
 ) -> go.Figure:
-    """Draw the fastest scheme in each cell of the grid, with its lead. A ring marks the current setting.
+    """Draw the fastest scheme in each cell of the grid, and by which factor the second one is slower.
+
+    A ring marks the current setting.
 
     On narrow pages, a legend replaces names that are wider than their cells. Hover text has all times.
 
