@@ -51,7 +51,7 @@ SAMPLES_PER_WORKER = 64  # number of samples of a worker; loads with four times 
 MAX_DATA_BYTES = 64e6  # max bytes of the data of a calibration
 MAX_DATA_BYTES_LIKE = 512e6  # max bytes of the data of a calibration with `like`
 OPTIMISER_ARGS = {"step": 1e-9}  # a step size with which the model hardly changes
-# Cores count as full if they compute for this share of the time. Some idle while the master begins or ends a round.
+# Cores count as full if they compute for this share of the time. Some are idle while the master begins or ends a round.
 FULL_CORE_SHARE = 0.6
 # ends of rounds, table of events, host of each rank, processor seconds of a round
 Outcome = tuple[Array, Any, list[str], float]
@@ -325,9 +325,9 @@ class Observed:
         return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))
 
     def share(self, seconds: Array) -> float:
-        """Return the share of a core that workers with these task times use while they work, without waiting for it.
+        """Return the share of a core that a worker uses in its task, not counting the time that it waits for a core.
 
-        It follows from their processor time. With full cores, the share cannot be determined and is taken as 1.
+        The share follows from processor times. With full cores, it cannot be determined, and is taken as 1.
         """
         if not self.used or self.full:
             return float(self.full)

@@ -1,8 +1,9 @@
 """The planner: find the fastest scheme and parameters on a measured cluster by forecasts, resampling and ranking.
 
 A scheme provides parameters that are worth trying (`Scheme.candidates`) and its round times (`Scheme.round_times`).
-Nothing here depends on a particular scheme. A choice's time is that of a round times the rounds to a loss. All exact
-schemes need equally many rounds. Those of inexact ones are simulated, with their own step sizes (`planning.targets`).
+Nothing here depends on a particular scheme. A choice's time is its round time, multiplied by its number of rounds to a
+loss. All exact schemes need equally many rounds. Inexact schemes are simulated, with their own step sizes, to find
+their number of rounds (`planning.targets`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
 FORECAST_ROUNDS, FORECAST_SEEDS = 64, 4  # rounds and seeds of a forecast by which candidates are compared
-MAX_ROUNDS_RATIO = 1.1  # max ratio of round times, inexact scheme to best exact one, for it to be simulated
+# inexact schemes are simulated if their round time is below this multiple of the best exact one's
+MAX_ROUNDS_RATIO = 1.1
 MAX_BATCH_ROUNDS = 8  # max ratio of the rounds with mini-batches to those with full gradients
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 
@@ -81,17 +83,18 @@ def plan(
     progress: bool = False,
     **fields: Any,
 ) -> Advice:
-    """Rank schemes and their parameters by the time to a loss on a measured cluster. `refusals` lists the others.
+    """Rank schemes and their parameters by the time to a loss on a measured cluster.
 
     Parameters
     ----------
     profile, problem, problem_args, workers, seed
         Result of `wb.profile`, or its file; fields of an experiment. `workers`: by default the measured number.
     rounds, target, metric, tolerance
-        Value to reach. Default: that of an exact scheme after `rounds` updates, less `tolerance` of its change.
+        Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, where a share
+        `tolerance` of its change may be missing.
     schemes, effort
-        Names of schemes to consider (default: all). `effort`: max numbers of data that all simulations process. Every
-        inexact scheme has the same share. 0: rank only exact schemes, with the automatic step size.
+        Names of schemes to consider (default: all). `effort`: max number of data values that all simulations together
+        process. Every inexact scheme has the same share. 0: rank only exact schemes, with the automatic step size.
     seconds
         Max time of the search, s; candidates that were not tried by then are refused. None: unlimited.
     machines, replay
@@ -103,7 +106,8 @@ def plan(
     progress, **fields
         Show a bar; other fields of an experiment. If optimiser or optimiser_args are given, all schemes use them.
 
-    Raises `SettingError` if a field does not fit, a target is out of reach, or no scheme can be ranked.
+    The result's `refusals` lists the schemes that are not ranked. Raises `SettingError` if a field does not fit, a
+    target is out of reach, or no scheme can be ranked.
 
     Examples
     --------
@@ -176,7 +180,7 @@ def _base(fields: Mapping[str, Any], **common: Any) -> Experiment:
 
 
 class _NotSimulated(Exception):
-    """Signal that nothing is simulated, so that the number of rounds is the given one."""
+    """Signal that nothing is simulated, so that the number of rounds is the field `rounds`."""
 
 
 @dataclass(frozen=True)

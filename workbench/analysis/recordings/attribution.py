@@ -128,10 +128,11 @@ def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random
     the series vary more than sums of shuffled blocks, so they are scaled by that ratio.
 
     A worker is also not named if its own variation explains its lateness: one burst among many quiet workers is a
-    single event. Its lateness may begin or end halfway. The autocorrelation of the other workers, estimated from the
-    clipped lateness, must not explain it either. Normal scores would weigh many fast steps like a few late ones, and
-    show only a third of the autocorrelation of bursts. The worker itself is excluded from this estimate, because a
-    change of its speed looks like autocorrelation. With few other workers, the estimate is imprecise.
+    single event. This is tested in all steps and in each half of them, because lateness may begin or end halfway. The
+    autocorrelation of the other workers, estimated from the clipped lateness, must not explain the lateness either.
+    Normal scores would weigh many fast steps like a few late ones, and show only a third of the autocorrelation of
+    bursts. The worker itself is excluded from this estimate, because a change of its speed looks like autocorrelation.
+    With few other workers, the estimate is imprecise, and not used.
     """
     steps, mean = len(score), score.mean(axis=0)
     more = mean - mean.mean()

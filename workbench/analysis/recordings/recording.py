@@ -195,9 +195,9 @@ class Recording:
     def replays(self, workers: int | None = None, rounds: int = 200, seed: int = 0) -> pd.DataFrame:
         """Compare replays with the recording: one row for the recording, and one for each kind of replay.
 
-        Columns: late (share of times over 1.2 medians), burst (mean number of consecutive late steps), maximum (mean
-        ratio of a step's maximum to its median). `workers`, `rounds`, `seed`: fields of the replays. By default, the
-        number of workers is the recorded one.
+        Columns: late (share of times above 1.2 times the step's median), burst (mean number of consecutive late steps),
+        maximum (mean ratio of a step's maximum to its median). `workers`, `rounds`, `seed`: fields of the replays. By
+        default, the number of workers is the recorded one.
 
         >>> import pandas as pd
         >>> times = [(w, t, 1 + (w == 2)) for t in range(20) for w in range(5)]

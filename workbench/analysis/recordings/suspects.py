@@ -26,7 +26,7 @@ def suspects(
 ) -> list[Cause]:
     """Return hosts, and workers of other hosts, that are significantly late.
 
-    First waiting is tested, then the rest of their computing.
+    First, waiting times are tested, and then the rest of the computing time.
 
     Waiting times always differ by about a tenth, because of how a machine assigns its cores. This is not reported.
     """

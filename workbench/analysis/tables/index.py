@@ -28,7 +28,7 @@ _ROWS_PER_WRITE = 500
 
 
 def file_of() -> Path:
-    """Return the file of the cache. Other versions of the package use other files, as their rows may differ."""
+    """Return the file of the cache. Each version of the package has its own file, because rows may differ."""
     name = hashlib.sha256(f"{__version__} 5".encode()).hexdigest()[:32]
     return cache_folder("index") / f"{name}.sqlite"
 

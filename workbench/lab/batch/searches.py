@@ -264,7 +264,7 @@ class Optimum(Search):
     """Parameters with the least mean of a result, by Optuna's tree-structured Parzen estimator (extra "search").
 
     Invalid combinations (a tree that does not have the right number of workers) are skipped at no cost. The best of
-    many means is lower than its expected value. So run the best parameters on other seeds before you quote the result.
+    many means is better than its expected value. So run the best parameters on other seeds before you quote the result.
 
     >>> Optimum(fields={"scheme_args.stragglers": {"low": 0, "high": 4, "whole": True}}, budget=12).seeds
     4
@@ -281,7 +281,7 @@ class Optimum(Search):
     )
     greatest: bool | None = setting(
         None,
-        "true: greatest mean; false: least mean; empty = greatest if more is better (accuracy, AUC), else least",
+        "true: greatest mean; false: least mean; empty = the greatest if more is better, such as accuracy or AUC",
     )
     sampler_seed: int = setting(0, "seed of the draws", ge=0)
 

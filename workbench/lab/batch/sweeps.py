@@ -55,7 +55,7 @@ class Sweep(Settings):
         None, "where runs are executed; empty = in kernels of this machine"
     )
     cores: int | None = setting(
-        None, "number of cores that only one run uses at a time; empty = all runs share all cores", ge=1
+        None, "number of cores of each run, which no other run uses; empty = all runs share all cores", ge=1
     )
     notebooks: bool = setting(
         True, "true: folder, notebook and page for each run; false: rows and curves of many runs in one file"

@@ -25,7 +25,7 @@ AXES = {
     "time": "time since start (s)",
     "round": "rounds done",
     "bytes": "gradient bytes received, cumulative (B)",
-    "samples": "samples gone through by all workers, cumulative",
+    "samples": "samples processed by all workers, cumulative",
 }
 _NO_METRICS = frozenset({"round", "time"})
 

@@ -71,7 +71,7 @@ class RunsGrid(Pane):
             description="Target", placeholder="0.1, or test_auc 0.9", continuous_update=False
         )
         self.target.tooltip = (
-            "adds time_to: time at which the loss, or a metric named before the number, reached it"
+            "adds time_to: time at which the loss, or the metric named here, first reached the number"
         )
         metric = "" if self.runs.metric == "loss" else f"{self.runs.metric} "
         self.target.value = "" if self.runs.target is None else f"{metric}{self.runs.target}"
