@@ -36,7 +36,7 @@ _TIME = click.FloatRange(0, min_open=True)
     "--walltime",
     type=_TIME,
     metavar="SECONDS",
-    help="Begin no run that is expected to end later than this from now.",
+    help="Begin no run that is expected to end later than SECONDS from now.",
 )
 @option("--timeout", type=_TIME, metavar="SECONDS", help="Longest time for one cell of a notebook.")
 @option("--dry-run", is_flag=True, help="Check and list the runs, but start none.")

@@ -116,7 +116,7 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
     "--target", type=float, help="For a sweep: value of the metric to reach, for --of time_to and rounds_to."
 )
 def attach(folder: Path, trust: bool, once: bool, of: str | None, target: float | None) -> None:
-    """Show the real run or the sweep in FOLDER until it ends. Ctrl-C only stops watching.
+    """Show the real run or the sweep in FOLDER until it ends. Ctrl-C ends the display, not the run.
 
     For a sweep: show missing runs, failures, means, and the setting that explains most of the variance.
     """

@@ -71,7 +71,7 @@ class Crossing(Search):
     """
 
     kind: Literal["crossing"] = setting(
-        "crossing", "crossing: point at which the faster of two settings changes"
+        "crossing", "crossing: point at which the better of two settings changes"
     )
     field: str = setting(description="the field that is varied, such as delays.alpha")
     span: Span = setting(description="{low, high, scale, whole}: range of values to search")
