@@ -29,8 +29,7 @@ _TIME = click.FloatRange(0, min_open=True)
 @option("--only", multiple=True, metavar="RUN", help="Run only this one (repeatable).")
 @option("--engine", help="Engine to use in place of the sweep's.")
 @option(
-    "--cluster",
-    help="Cluster for real runs. For simulated runs: cluster on which --jobs engines execute them.",
+    "--cluster", help="Cluster for real runs. Simulated runs: cluster on which --jobs engines execute them."
 )
 @option(
     "--walltime",
@@ -136,12 +135,7 @@ def _shown_text(text: str, before: str) -> str:
     metavar="COLUMN=VALUE",
     help="Select runs; with several options, a run must match all of them.",
 )
-@option(
-    "--by",
-    multiple=True,
-    metavar="COLUMN",
-    help="Group runs by this column, and show mean and confidence band of each group.",
-)
+@option("--by", multiple=True, metavar="COLUMN", help="Group runs by this column; prints means with bands.")
 @option(
     "--of",
     metavar="RESULT",

@@ -22,13 +22,7 @@ from workbench.mpi.launch.processes import die_with_parent_argv
     show_default=True,
     help="Folder of saved runs and exports.",
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default=True,
-    help="Port of the page; 0: any free port.",
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0: a free port.")
 @click.option("--browser/--no-browser", default=True, help="Open a browser (default).")
 @click.option(
     "--token/--no-token", default=True, help="Ask for a token, which is in the address printed (default)."

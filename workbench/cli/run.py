@@ -24,9 +24,7 @@ from workbench.mpi.running.real import attach as attach_to
 from workbench.mpi.running.real import resume as go_on
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path))
-TRUST = option(
-    "--trust", is_flag=True, help="Run code of others and use a cluster that FOLDER names; needed once."
-)
+TRUST = option("--trust", is_flag=True, help="Run others' code and cluster that FOLDER names; needed once.")
 
 
 def settings_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -112,9 +110,7 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
     "--of",
     help="For a sweep: result whose means are shown.  [default: the result that it optimises, or time]",
 )
-@option(
-    "--target", type=float, help="For a sweep: value of the metric to reach, for --of time_to and rounds_to."
-)
+@option("--target", type=float, help="For a sweep: metric's value to reach, for --of time_to and rounds_to.")
 def attach(folder: Path, trust: bool, once: bool, of: str | None, target: float | None) -> None:
     """Show the real run or the sweep in FOLDER until it ends. Ctrl-C ends the display, not the run.
 

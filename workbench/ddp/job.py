@@ -167,11 +167,7 @@ class Job:
         self._exchange(tensors, 0)
 
     def _exchange(self, tensors: list[Tensor], coded: int) -> bool:
-        """Replace the values of tensors by the committed ones. Return False if the rank was late and takes a state.
-
-        `coded`: number of tensors, from the first on, that are combined with the weights of the code. The master
-        averages the other tensors.
-        """
+        """Replace tensors, of which the first `coded` are gradients, by committed ones. Return False if late."""
         group = self.rule.group(self.step + 1, self.rank)
         flat = self._filled(tensors)
         values = 1 + sum(tensor.numel() for tensor in tensors[:coded])

@@ -47,28 +47,21 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="STEPS",
-        help="steps between checkpoints  [default: 0, one checkpoint at the end]",
+        help="steps between checkpoints; 0: at the end",
     )
     found.add_argument("--resume", action="store_true", help="continue from the checkpoint in the folder")
     found.add_argument("--seed", type=int, default=0, help="seed of the batches and of augmentations")
     found.add_argument(
-        "--check-every",
-        type=int,
-        default=100,
-        metavar="EXCHANGES",
-        help="exchanges between comparisons of the ranks' states; 0: only after the first two  [default: 100]",
+        "--check-every", type=int, default=100, metavar="EXCHANGES", help="exchanges between checks of states"
     )
     found.add_argument(
         "--tolerance",
         type=float,
         default=1e-3,
-        help="max relative difference between the losses of one sample on two ranks  [default: 0.001]",
+        help="max relative difference of a sample's loss between ranks",
     )
     found.add_argument(
-        "--restarts",
-        type=int,
-        default=0,
-        help="max number of times that the script of a rank is started again  [default: 0]",
+        "--restarts", type=int, default=0, help="max number of times that a rank's script is started again"
     )
     found.add_argument("script", help="the script, and its arguments")
     found.add_argument("args", nargs=argparse.REMAINDER)

@@ -142,8 +142,7 @@ class PortFit(Settings):
         None, "delay model of an answer's time beyond the latency; empty = about constant time"
     )
     download_delays: Delays | None = setting(
-        None,
-        "delay model of the time, beyond the latency, to send the model to a worker; empty = about constant time",
+        None, "delay model of the time to send a model, beyond the latency; empty = about constant time"
     )
     groups: tuple[PortGroup, ...] = setting((), "measured workers whose links differ from the common one")
 

@@ -1,9 +1,8 @@
 """The planner: find the fastest scheme and parameters on a measured cluster by forecasts, resampling and ranking.
 
 A scheme provides parameters that are worth trying (`Scheme.candidates`) and its round times (`Scheme.round_times`).
-Nothing here depends on a particular scheme. A choice's time is its round time, multiplied by its number of rounds to a
-loss. All exact schemes need equally many rounds. Inexact schemes are simulated, with their own step sizes, to find
-their number of rounds (`planning.targets`).
+Nothing here depends on a particular scheme. A choice's time is its round time, multiplied by its rounds to a loss. All
+exact schemes need equally many. Inexact schemes are simulated, with their own step sizes (`planning.targets`).
 """
 
 from __future__ import annotations
@@ -56,8 +55,7 @@ from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
 FORECAST_ROUNDS, FORECAST_SEEDS = 64, 4  # rounds and seeds of a forecast by which candidates are compared
-# inexact schemes are simulated if their round time is below this multiple of the best exact one's
-MAX_ROUNDS_RATIO = 1.1
+MAX_ROUNDS_RATIO = 1.1  # max round time of a simulated inexact scheme, relative to the best exact one
 MAX_BATCH_ROUNDS = 8  # max ratio of the rounds with mini-batches to those with full gradients
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 
@@ -83,15 +81,14 @@ def plan(
     progress: bool = False,
     **fields: Any,
 ) -> Advice:
-    """Rank schemes and their parameters by the time to a loss on a measured cluster.
+    """Rank schemes and their parameters by the time to a loss on a measured cluster. `refusals`: those not ranked.
 
     Parameters
     ----------
     profile, problem, problem_args, workers, seed
         Result of `wb.profile`, or its file; fields of an experiment. `workers`: by default the measured number.
     rounds, target, metric, tolerance
-        Value of the metric to reach. Default: the value of an exact scheme after `rounds` updates, where a share
-        `tolerance` of its change may be missing.
+        Value to reach. Default: an exact scheme's after `rounds` updates, less the share `tolerance` of its change.
     schemes, effort
         Names of schemes to consider (default: all). `effort`: max number of data values that all simulations together
         process. Every inexact scheme has the same share. 0: rank only exact schemes, with the automatic step size.
@@ -106,8 +103,7 @@ def plan(
     progress, **fields
         Show a bar; other fields of an experiment. If optimiser or optimiser_args are given, all schemes use them.
 
-    The result's `refusals` lists the schemes that are not ranked. Raises `SettingError` if a field does not fit, a
-    target is out of reach, or no scheme can be ranked.
+    Raises `SettingError` if a field does not fit, a target is out of reach, or no scheme can be ranked.
 
     Examples
     --------

@@ -70,17 +70,13 @@ class Crossing(Search):
     s=2 has the lower time up to x = 0.5, s=1 from 0.75 on
     """
 
-    kind: Literal["crossing"] = setting(
-        "crossing", "crossing: point at which the better of two settings changes"
-    )
+    kind: Literal["crossing"] = setting("crossing", "crossing: where the better of two settings changes")
     field: str = setting(description="the field that is varied, such as delays.alpha")
     span: Span = setting(description="{low, high, scale, whole}: range of values to search")
     sides: tuple[Changes, Changes] = setting(description="two settings, such as [{scheme: GC}, {scheme: CR}]")
     most: int = setting(32, "max number of seeds of each setting", ge=2)
     confidence: float = setting(0.95, "probability that all decisions of the search are right", gt=0, lt=1)
-    tolerance: float = setting(
-        0.05, "max width of the interval of the crossing, as a share of the span", gt=0, lt=1
-    )
+    tolerance: float = setting(0.05, "max width of the answer, as a share of the span", gt=0, lt=1)
 
     def step(self, value: Values, first: int = 0) -> Step:
         """Bisect as far as results allow."""
@@ -280,8 +276,7 @@ class Optimum(Search):
         ({},), "changes that are tried with all parameters, such as schemes", min_length=1
     )
     greatest: bool | None = setting(
-        None,
-        "true: greatest mean; false: least mean; empty = the greatest if more is better, such as accuracy or AUC",
+        None, "true: greatest mean; false: least; empty = greatest if more is better (accuracy, AUC)"
     )
     sampler_seed: int = setting(0, "seed of the draws", ge=0)
 
