@@ -120,7 +120,7 @@ def scheme_args(given: Sequence[str]) -> dict[str, Any]:
 
 
 def socket_path() -> Path:
-    """Return the path of the master's socket on this host, which only this user can open.
+    """Return the path of the master's socket on this host. Only this user can open the socket.
 
     All launchers of a host are children of one torchrun process. Its process id is in the path.
     """

@@ -101,7 +101,7 @@ def unequal_scripts(scripts: Mapping[int, Mapping[str, str]]) -> str | None:
 
 
 class Comparison:
-    """Reports of ranks, which are compared as they arrive: first passes of one step, and newest states."""
+    """Comparison of ranks' reports as they arrive: first passes of one step, and newest states."""
 
     def __init__(self, tolerance: float) -> None:
         self.tolerance = tolerance

@@ -70,7 +70,7 @@ class Channel:
             self.connection.sendall(values)
 
     def receive_hello(self) -> dict[str, Any]:
-        """Return the first message of a peer, which is short and has no values. Raises as `receive` does."""
+        """Return the first message of a peer. It is short and has no values. Raises as `receive` does."""
         header, _ = self.receive(max_header=MAX_HELLO_BYTES, max_values=0)
         if not isinstance(header, dict):
             raise RunError("message: is not a mapping; start all ranks with one version")

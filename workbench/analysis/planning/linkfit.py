@@ -118,7 +118,7 @@ def _subsets(rows: Array, wanted: Array) -> Iterator[_Terms | None]:
 
 
 class PortGroup(Settings):
-    """Fitted link of some workers, which differs from the common one."""
+    """Fitted link of some workers, if it differs from the common link."""
 
     workers: tuple[int, ...] = setting(..., "ranks of the measured workers, from 1")
     latency: float = setting(0.0, "time on the way to the port", "s", ge=0)

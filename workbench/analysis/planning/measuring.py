@@ -111,7 +111,7 @@ def profile(
 
 
 def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int = 0) -> ClusterProfile:
-    """Calibrate on the virtual clock, with the known delays and link of an experiment, which the fits must recover.
+    """Calibrate on the virtual clock, with known delays and a known link of an experiment, to test the fits.
 
     The loads are measured one after the other on the same workers, so permanently slow workers are slow in all loads.
 
@@ -292,7 +292,7 @@ class Observed:
         return self.at(resampled(len(self.commit), rng))
 
     def at(self, rounds: NDArray[np.int64]) -> Observed:
-        """Return the observations of some rounds only."""
+        """Return the observations of the given rounds."""
         moments = ("start", "left", "came", "begun", "done", "sent", "end", "commit")
         return replace(self, **{name: getattr(self, name)[rounds] for name in moments})
 

@@ -276,7 +276,7 @@ def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _front(known: Sequence[Candidate]) -> list[int]:
-    """Return the indices of the fastest candidate and of those close behind it, whose order is not certain yet."""
+    """Return the indices of the fastest candidate, and of candidates so close behind it that the order is uncertain."""
     ready = sorted(
         (i for i, c in enumerate(known) if len(c.seconds) >= PREDICTION_SEEDS), key=lambda i: known[i].mean
     )

@@ -59,7 +59,7 @@ class Timeline:
         self.begin(BACKWARD)
 
     def gradients_are_done(self) -> None:
-        """Record that the rank has all its gradients, and only waits for the exchange."""
+        """Record that the rank has all its gradients, and waits only for the exchange."""
         if self._backward:
             self.begin(EXCHANGE)
 

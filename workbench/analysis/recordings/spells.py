@@ -129,8 +129,8 @@ def _memory(rest: Array) -> float:
 def variance_inflation(series: Array) -> float:
     """Return the factor by which autocorrelation inflates the variance of a mean of each column, (steps, workers).
 
-    Autocorrelation increases the power of low frequencies. The variance of a mean follows from the power of the lowest
-    frequencies, which is averaged. Averages are taken over the lowest 1, 2, ... frequencies, and the largest one is
+    Autocorrelation increases the power of low frequencies. The variance of a mean follows from the average power of
+    the lowest frequencies. Averages are taken over the lowest 1, 2, ... frequencies, and the largest average is
     used. A few frequencies may all have little power by chance, so each average is first multiplied by 1 + 1 / (number
     of its terms). The basis functions are cosines with 1, 2, ... half periods over all steps. They are orthogonal to
     the mean, and nearly independent.

@@ -1,4 +1,4 @@
-"""Cache of the rows of the table of runs, which may be deleted at any time.
+"""Cache of the rows of the table of runs. The cache may be deleted at any time.
 
 It is one SQLite file in the user's cache, with a row for each run that was read, or that ended in a sweep. A row is
 valid as long as the times, sizes and inodes of its files do not change. Rows that may change for other reasons are

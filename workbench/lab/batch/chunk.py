@@ -51,7 +51,7 @@ def run_chunk(order: str, chunk: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _exempt_modules() -> None:
-    """Exempt the imported modules from garbage collections, which would visit them again every few runs.
+    """Exempt the imported modules from garbage collections. Otherwise they would be visited again every few runs.
 
     In another thread than the main one, it does nothing, because the process may be the user's kernel.
     """

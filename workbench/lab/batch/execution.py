@@ -146,7 +146,7 @@ class NotebookRunner:
 
 
 def _forget() -> None:
-    """Cancel all tasks of the event loop, which nbclient left waiting for a dead kernel.
+    """Cancel all tasks that nbclient left in the event loop, waiting for a dead kernel.
 
     Otherwise, asyncio would warn about them later.
     """

@@ -80,7 +80,7 @@ def _prepare() -> None:
             import_module(name)
     if sys.modules["debugpy"] is None:
         del sys.modules["debugpy"]
-    # The problem "unit" needs no products of large matrices, which would start threads.
+    # The problem "unit" needs no products of large matrices. Such products would start threads.
     trace = run(Experiment(problem="unit", rounds=2))
     for figure in (figures.convergence, figures.round_times):
         figure([trace]).to_json()

@@ -72,7 +72,7 @@ class _Name(str):
 class _Maker:
     """Exporter of pages that load plotly's script from the parent folder, and nothing else.
 
-    nbconvert parses its own page and writes it again, which took most of the time. Styles, highlighted code and
+    nbconvert parses its own page and writes it again, which would take most of the time. Styles, highlighted code and
     drawings are well formed. So placeholders replace them while the page is parsed.
     """
 

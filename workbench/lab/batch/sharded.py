@@ -66,7 +66,7 @@ class Tally:
 
 @dataclass(eq=False)
 class ChunkTask(Task):
-    """Task of several runs of a sweep, which are given by their changes of the base."""
+    """Task of several runs of a sweep. `changes`: changes of the base, one entry for each run."""
 
     plan: Sweep
     folder: Path
@@ -151,7 +151,7 @@ def wanted(plan: Sweep, folder: Path, only: Sequence[str]) -> Wanted:
 
 
 def _changes(plan: Sweep, numbers: array[int]) -> Iterator[Changes]:
-    """Yield the changes of the runs with these numbers, which ascend."""
+    """Yield the changes of the runs with these numbers. `numbers`: ascending."""
     every, at = plan.combinations(), 0
     for number in numbers:
         yield next(islice(every, number - at, None))

@@ -1,4 +1,4 @@
-"""JavaScript and CSS of the widgets, and plotly.js, which is sent to a page once, in compressed form."""
+"""JavaScript and CSS of the widgets. plotly.js is sent to a page once, in compressed form."""
 
 import gzip
 import json

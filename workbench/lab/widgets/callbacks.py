@@ -49,7 +49,7 @@ def error_text(error: Exception) -> str:
 
 
 def sentence(text: str, bad: bool = False) -> str:
-    """Return a sentence as a widget. `bad`: whether it is an error, which screen readers read at once."""
+    """Return a sentence as a widget. `bad`: whether it is an error. Screen readers read errors at once."""
     kind, role = ("wb-wrong", "alert") if bad else ("wb-note", "status")
     return f'<div class="wb {kind}" role="{role}">{escape(text)}</div>' if text else ""
 

@@ -1,4 +1,4 @@
-"""Closing of widgets that are no longer shown, whose models would stay in the page and in the kernel."""
+"""Closing of widgets that are no longer shown. Otherwise, their models would stay in the page and in the kernel."""
 
 from __future__ import annotations
 

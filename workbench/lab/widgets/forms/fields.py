@@ -61,7 +61,7 @@ def fields_of(cls: type[Settings]) -> list[Field]:
 
 
 def _numbers_by_name(spec: Mapping[str, Any]) -> bool:
-    """Return whether a field is a dict of numbers, which is typed as {name: number}."""
+    """Return whether a field is a dict of numbers. Users type it as {name: number}."""
     values = spec.get("additionalProperties")
     return isinstance(values, Mapping) and values.get("type") == "number"
 
