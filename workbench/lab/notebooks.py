@@ -117,7 +117,7 @@ def execute(
         import papermill
 
     folder, variables = socket_folder("kernel-"), {}
-    # socket files in an own folder, because kernels that run at the same time would share those in Jupyter's folder
+    # socket files in a separate folder, because kernels that run together would share files in Jupyter's folder
     if os.name == "posix":
         variables["KernelManager"] = {"transport": "ipc", "ip": f"{folder}/socket"}
     options = {"parameters": dict(parameters), "cwd": str(cwd), "log_output": False, "progress_bar": progress}

@@ -106,7 +106,7 @@ class RunnerUp(NamedTuple):
     # a measurement this many times as large would decide, in two of three cases, which is faster (to 2 %)
     times: float
     safe: str  # choice that is least behind the best in 19 of 20 clusters
-    # max excess of the time of `safe` over that of the fastest choice, in 19 of 20 clusters, as a share of the latter
+    # in 19 of 20 clusters, `safe` takes at most this share longer than the fastest choice
     behind: float
     lasting: bool = True  # whether workers differ permanently, and not only from round to round
     able: bool = True  # whether at least as many workers were measured as are planned for

@@ -162,7 +162,7 @@ def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> l
 def star(workers: int, copies: int) -> dict[str, Any]:
     """Return the scheme of a star that awaits all answers, with each part on `copies` workers, as in coded schemes.
 
-    Workers that store the same part share caches and memory of their host. With separate samples they would not.
+    Workers that store the same part share caches and memory of their host. Workers with separate samples would not.
     """
     if copies == 1:
         return {"scheme": "UMW"}

@@ -368,7 +368,7 @@ class _Search:
     def tried(self, others: Sequence[Candidate], aim: Target, share: float) -> list[Candidate]:
         """Return some configurations of every scheme, with simulations to be made of them.
 
-        All schemes have the same share of the effort, so the result of one does not depend on other schemes.
+        All schemes have the same share of the effort, so the result of a scheme does not depend on other schemes.
         """
         chosen = []
         for scheme, every in by_scheme(self.large_enough(others, aim)).items():

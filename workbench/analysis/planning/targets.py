@@ -194,7 +194,7 @@ def _exact(
 def _interval(e: Experiment) -> int:
     """Return the number of rounds between evaluations.
 
-    With mini-batches it is that of a run, so that the same values are compared.
+    With mini-batches, it is the interval of a run, so that the same values are compared.
     """
     return 1 if e.batch is None else e.evaluation_interval
 

@@ -192,7 +192,7 @@ def _above(score: Any, worst: Array) -> Any:
 
 
 def _passing(series: Array) -> float:
-    """Return the probability that a series with these deviations, but with expectation 0, has such a large mean."""
+    """Return the probability that a series with these deviations and expectation 0 has a mean of at least this size."""
     ups = (series - series.mean())[:, None]
     spread = _varying(ups, variance_inflation(ups)) ** 0.5
     return float(norm.sf(series.sum() / max(spread, 1e-300)))

@@ -38,7 +38,8 @@ from workbench.core.contract.recorded import (
 from workbench.core.contract.recorded import LAYER_PREFIX as LAYER_PREFIX
 from workbench.core.problems.data.cache import stored
 
-MAX_RATIO = 300.0  # max ratio of workers' usual times: larger ones mean other units, such as ms and s
+# max ratio of workers' usual times; a larger ratio means that their units differ, such as ms and s
+MAX_RATIO = 300.0
 # times above both this multiple of a worker's median and this number of s are not computations
 MAX_JUMP, MIN_JUMP_S = 1e4, 60.0
 VALUES = ("seconds", "processor_seconds")

@@ -1,4 +1,4 @@
-"""Searches: runs that are chosen by earlier results, such as where two schemes cross or the best parameters.
+"""Searches: runs that are chosen by earlier results, to find where two schemes cross, or the best parameters.
 
 A search maps the available results to the runs that it needs next. It has neither state nor randomness (seeds are
 settings). The same results give the same requests, so a stopped sweep can be resumed from its folder alone.
