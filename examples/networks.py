@@ -76,12 +76,15 @@ class CharNet(nn.Module):
 
 
 def million() -> nn.Module:
-    """Return the same network with 1,020,384 parameters."""
+    """Return a `CharNet` with 1,020,384 parameters."""
     return CharNet(width=128, heads=4, blocks=5)
 
 
 def text(samples: int = 64, places: int = 32) -> tuple[Tensor, Tensor]:
-    """Return pieces of Python's own help, and the same ones shifted by one character."""
+    """Return pieces of Python's own help, and the same text shifted by one character.
+
+    Both are numbers of characters, of shape (samples, places).
+    """
     signs = "".join(topics[name] for name in sorted(topics)).encode("ascii", "replace")[
         : samples * places + 1
     ]
@@ -90,7 +93,7 @@ def text(samples: int = 64, places: int = 32) -> tuple[Tensor, Tensor]:
 
 
 def more_text() -> tuple[Tensor, Tensor]:
-    """Return four times as much text."""
+    """Return four times as much text as `text()`: 256 samples."""
     return text(256)
 
 

@@ -1,4 +1,4 @@
-"""Train a network on the digits, in one process or with a code: the lines with a number are those that ddp needs.
+"""Train a network on the digits, in one process or with a code. Lines with a number as comment are those of ddp.
 
 python examples/train_digits.py
 torchrun --nproc-per-node=8 -m workbench.ddp --scheme GC --set stragglers=1 examples/train_digits.py

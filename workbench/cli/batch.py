@@ -29,20 +29,20 @@ _TIME = click.FloatRange(0, min_open=True)
 @option("--only", multiple=True, metavar="RUN", help="Run only this one (repeatable).")
 @option("--engine", help="Engine to use in place of the sweep's.")
 @option(
-    "--cluster", help="Cluster of real runs; on the virtual clock, start --jobs engines there for the runs."
+    "--cluster", help="Cluster for real runs. Simulated runs: cluster on which --jobs engines execute them."
 )
 @option(
     "--walltime",
     type=_TIME,
     metavar="SECONDS",
-    help="Begin no run that would take longer than this from now.",
+    help="Begin no run that is expected to end later than SECONDS from now.",
 )
 @option("--timeout", type=_TIME, metavar="SECONDS", help="Longest time for one cell of a notebook.")
 @option("--dry-run", is_flag=True, help="Check and list the runs, but start none.")
 @option("--quiet", is_flag=True, help="No progress bar.")
 @option("--pictures", is_flag=True, help="Put PNGs into the notebooks at the end; needs Chromium.")
 @option("--background", is_flag=True, help="Run in a background process, which `workbench attach` shows.")
-@option("--trust", is_flag=True, help="Run the code that a sweep's folder names; asked for once.")
+@option("--trust", is_flag=True, help="Run code of others that a sweep's folder names; needed once.")
 def sweep(
     plan: Path,
     jobs: int,
@@ -62,7 +62,7 @@ def sweep(
 
     Exit status: 0 all done, 1 a run failed, 2 nothing was started, 130 interrupted.
     """
-    run_sweep = batch.sweep  # a missing layer is an error before the plan is read
+    run_sweep = batch.sweep  # if a library is missing, this raises before the plan is read
     changes = {} if engine is None else {"engine": engine}
     with opened(plan, output, trust, **changes) as (chosen, folder):
         if cluster is not None:
@@ -91,9 +91,9 @@ def sweep(
 
 @click.command()
 @click.argument("run", metavar="FOLDER/RUN", type=_PATH)
-@option("--trust", is_flag=True, help="Run the code that a sweep's folder names; asked for once.")
+@option("--trust", is_flag=True, help="Run code of others that a sweep's folder names; needed once.")
 def restore(run: Path, trust: bool) -> None:
-    """Compute a RUN of a sweep with `notebooks: false` again, and make its folder, notebook and page.
+    """Repeat a RUN of a sweep with `notebooks: false`, and write its folder, notebook and page.
 
     Its rounds must equal those of the sweep, bit by bit.
     """
@@ -135,7 +135,7 @@ def _shown_text(text: str, before: str) -> str:
     metavar="COLUMN=VALUE",
     help="Select runs; with several options, a run must match all of them.",
 )
-@option("--by", multiple=True, metavar="COLUMN", help="Mean and confidence band over the runs of each group.")
+@option("--by", multiple=True, metavar="COLUMN", help="Group runs by this column; prints means with bands.")
 @option(
     "--of",
     metavar="RESULT",
@@ -145,7 +145,7 @@ def _shown_text(text: str, before: str) -> str:
 @option(
     "--target",
     type=float,
-    help="Value of the metric. Adds time_to and rounds_to, when the metric first reached it.",
+    help="Value of the metric. Adds columns time_to and rounds_to: time and rounds until the metric reaches it.",
 )
 @option("--metric", default="loss", show_default=True, help="Metric of the target.")
 @option("-o", "--output", type=_PATH, help="Write the whole table to a .csv or .parquet file.")

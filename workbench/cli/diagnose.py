@@ -24,7 +24,7 @@ from workbench.core.base.settings import SettingError
     "--card", is_flag=True, help="Print first a summary: spread, bursts, changes, and delay models that fit."
 )
 @option("--picture", type=click.Path(path_type=Path), help="Draw the costs: .html, .png, .svg or .pdf.")
-@option("--trust", is_flag=True, help="Run the code that a run folder names; asked for once.")
+@option("--trust", is_flag=True, help="Run code of others that a run folder names; needed once.")
 def diagnose(
     path: Path, job: str | None, unit: str | None, card: bool, picture: Path | None, trust: bool
 ) -> None:

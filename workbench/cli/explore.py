@@ -22,7 +22,7 @@ from workbench.mpi.launch.processes import die_with_parent_argv
     show_default=True,
     help="Folder of saved runs and exports.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0: any free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0: a free port.")
 @click.option("--browser/--no-browser", default=True, help="Open a browser (default).")
 @click.option(
     "--token/--no-token", default=True, help="Ask for a token, which is in the address printed (default)."
@@ -33,7 +33,7 @@ def explore(setting: str, folder: Path, port: int, browser: bool, token: bool, d
 
     SETTING: name of a preset (workbench presets), or a YAML file of an experiment.
 
-    Without a token, other users of this machine can open it too.
+    Without a token, other users of this machine can open the page, too.
     """
     check_voila("workbench explore")
     check_writable(folder, "folder", folder)

@@ -42,7 +42,8 @@ def lab(folder: Path, port: int, browser: bool) -> None:
 def command(port: int, browser: bool) -> list[str]:
     """Return the command that starts JupyterLab in the current folder.
 
-    Jupyter refuses to run as root, the usual user of a container, without --allow-root. It listens on loopback only.
+    Jupyter refuses to run as root, the usual user of a container, without --allow-root. The server listens only on the
+    loopback address.
     """
     root = hasattr(os, "geteuid") and os.geteuid() == 0
     return [

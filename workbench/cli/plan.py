@@ -73,24 +73,24 @@ def profile(
 @option(
     "--target",
     type=float,
-    help="Value of the metric to reach.  [default: that of an exact scheme after these rounds]",
+    help="Value of the metric to reach.  [default: what an exact scheme reaches after --rounds]",
 )
 @option("--metric", default="loss", show_default=True, help="The target's metric, such as test_accuracy.")
 @option(
     "--tolerance", type=float, default=0.02, show_default=True,
     help="Without --target: share of the loss decrease that may be missing.",
 )  # fmt: skip
-@option("--scheme", "schemes", multiple=True, help="Consider this scheme only (repeatable).")
+@option("--scheme", "schemes", multiple=True, help="Consider only this scheme (repeatable).")
 @option("--seconds", type=float, help="Max seconds of the search.  [default: unlimited]")
 @option(
     "--effort",
     type=float,
-    help="Max number of data values that simulations may process; 0: exact schemes, automatic step.",
+    help="Max number of data values that simulations may process; 0: only exact schemes, with the automatic step.",
 )
 @option(
     "--machines",
     type=click.Choice(["same", "new"]),
-    help="same: the measured machines; new: others of their kind.  [default: same for as many]",
+    help="same: the measured machines; new: others of their kind.  [default: same, if all of them are used]",
 )
 @option(
     "--batch", "batches", type=int, multiple=True,
@@ -111,8 +111,8 @@ def plan(
 ) -> None:  # fmt: skip
     """Rank all schemes and their parameters on the cluster of PROFILE, for the problem of SPEC.
 
-    Each scheme is compared with the optimiser and the step size that suit it best. An optimiser in SPEC other than gd,
-    or parameters of one, are kept.
+    Each scheme is compared with the optimiser and the step size that suit it best. If SPEC has an optimiser other than
+    gd, or parameters of an optimiser, all schemes use these.
     """
     from workbench.analysis.planning.planner import plan as choose
 

@@ -1,6 +1,6 @@
 """Commands for runs: `run` starts one. `attach`, `stop` and `resume` are for a real run by its folder.
 
-`workbench run` only fills an Experiment; its options and help come from the fields' own metadata.
+`workbench run` fills an `Experiment`. The options and their help are made from the fields' metadata.
 """
 
 import math
@@ -24,7 +24,7 @@ from workbench.mpi.running.real import attach as attach_to
 from workbench.mpi.running.real import resume as go_on
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path))
-TRUST = option("--trust", is_flag=True, help="Run code and use a cluster that FOLDER names; asked for once.")
+TRUST = option("--trust", is_flag=True, help="Run others' code and cluster that FOLDER names; needed once.")
 
 
 def settings_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -110,11 +110,11 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
     "--of",
     help="For a sweep: result whose means are shown.  [default: the result that it optimises, or time]",
 )
-@option("--target", type=float, help="For a sweep: value to reach, for --of time_to and rounds_to.")
+@option("--target", type=float, help="For a sweep: metric's value to reach, for --of time_to and rounds_to.")
 def attach(folder: Path, trust: bool, once: bool, of: str | None, target: float | None) -> None:
-    """Show the real run or the sweep in FOLDER until it ends. Ctrl-C only stops watching.
+    """Show the real run or the sweep in FOLDER until it ends. Ctrl-C ends the display, not the run.
 
-    For a sweep: missing runs, failures, means, and the setting that explains most of the variance, as in a notebook.
+    For a sweep: show missing runs, failures, means, and the setting that explains most of the variance.
     """
     if (folder / PLAN).is_file():
         from workbench.cli.batch import show_sweep

@@ -116,7 +116,7 @@ class RankBatches:
                 return batch
 
     def __iter__(self) -> Iterator[list[Any]]:
-        """Yield the samples of each step, for the DataLoader, which may load some steps ahead."""
+        """Yield the items of each step's samples. The DataLoader may ask for them some steps ahead."""
         step, plain = self._first, not isinstance(self._loader_dataset(), KeyedDataset)
         while True:
             step = max(step, self._first)
@@ -138,7 +138,7 @@ class RankBatches:
 
 
 class KeyedDataset(Dataset[Any]):
-    """A dataset whose random augmentations depend on seed, epoch and sample only. Its items are (epoch, sample)."""
+    """A dataset whose random augmentations depend only on seed, epoch and sample. Its items are (epoch, sample)."""
 
     def __init__(self, dataset: Dataset[Any], seed: int) -> None:
         self.dataset, self.seed = dataset, seed
@@ -185,7 +185,10 @@ def generators_restored() -> Iterator[None]:
 
 
 def input_digests(batch: Any, samples: int) -> list[str]:
-    """Return a hash of each sample's inputs, from all tensors of a batch whose first axis is that of the samples."""
+    """Return a hash of the inputs of each sample, or [] if no tensor of the batch has one row per sample.
+
+    `samples`: number of samples in the batch. Tensors whose first axis has another length are ignored.
+    """
     tensors = [tensor.detach().cpu().contiguous() for tensor in tensors_in(batch)]
     fit = [tensor for tensor in tensors if tensor.dim() and len(tensor) == samples]
     if not fit:

@@ -27,7 +27,7 @@ from workbench.ddp.wire import Channel, digest
 
 NORMALISATION = nn.modules.batchnorm._BatchNorm
 DROPOUT = nn.modules.dropout._DropoutNd
-# states are compared after this number of first exchanges, and after each `check_every`-th one
+# the states of ranks are compared after each exchange up to this one, and then after every `check_every`-th exchange
 FIRST_CHECKED = 2
 
 
@@ -76,9 +76,8 @@ class Job:
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._flat = torch.zeros(0)
         self._exchanges = 0
-        self._next: tuple[int, Any] | None = (
-            None  # newer step, and the state from which the rank continues there
-        )
+        # newer step, and the state of another rank after that step, from which this rank continues
+        self._next: tuple[int, Any] | None = None
         self._donate = False
         self._found: dict[str, Any] = {}  # reports for the comparison of replicas, sent with the next answer
         self._computed = True  # whether `backward` was called for the newest batch
@@ -91,7 +90,7 @@ class Job:
 
     @property
     def late(self) -> bool:
-        """Whether the rank's last gradient was dropped, so that it continues from a newer state."""
+        """Whether the rank's last gradient was dropped, so that the rank continues from a newer state."""
         return self._next is not None
 
     def __len__(self) -> int:
@@ -168,7 +167,7 @@ class Job:
         self._exchange(tensors, 0)
 
     def _exchange(self, tensors: list[Tensor], coded: int) -> bool:
-        """Replace tensors by the committed ones. Return False if the rank was late and takes a newer state instead."""
+        """Replace tensors, of which the first `coded` are gradients, by committed ones. Return False if late."""
         group = self.rule.group(self.step + 1, self.rank)
         flat = self._filled(tensors)
         values = 1 + sum(tensor.numel() for tensor in tensors[:coded])
@@ -188,7 +187,7 @@ class Job:
         return self._next is None
 
     def _filled(self, tensors: list[Tensor]) -> Tensor:
-        """Copy the loss and all values into one array in the memory of the host, and return it."""
+        """Return one array in the memory of the host, with the rank's loss and then the values of all tensors."""
         count = 1 + sum(tensor.numel() for tensor in tensors)
         if len(self._flat) != count:
             wide = any(tensor.dtype == torch.float64 for tensor in tensors)
@@ -276,7 +275,7 @@ class Job:
     def _ask(self, header: Mapping[str, Any], payload: Any = b"", room: memoryview | None = None) -> Any:
         """Send a request, and return header and values of the reply.
 
-        Before its reply, the master may ask for the state.
+        Before its reply, the master may ask for the state of this rank.
         """
         assert self._channel is not None
         try:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-MAX_PAUSE_EXCHANGES = (
-    8  # max exchanges that a rank waits for a state, if it was late again after earlier ones
-)
+# max number of exchanges that a rank waits for a state, if it was late again after it had taken earlier states
+MAX_PAUSE_EXCHANGES = 8
 
 
 class LateRanks:
@@ -13,7 +12,7 @@ class LateRanks:
     A rank that is late again after it took a state waits for more exchanges before it gets the next state. Each state
     costs time of the rank that sends it, and all other ranks wait for that rank.
 
-    `period`: steps between two exchanges. `until`: number of steps that the state for a rank must have, by rank.
+    `period`: steps between two exchanges. `until`: rank -> least number of complete steps of the state that it takes.
 
     >>> late = LateRanks(period=1)
     >>> late.add(3, newest=10), late.add(3, newest=20), late.add(3, newest=30), late.until
@@ -38,7 +37,7 @@ class LateRanks:
         self._in_vain.pop(rank, None)
 
     def due(self, event: int) -> bool:
-        """Return whether a rank waits for the state after an exchange."""
+        """Return whether any rank takes the state after the step `event`."""
         return any(step <= event for step in self.until.values())
 
     def end_pauses(self, step: int, last: bool = False) -> None:

@@ -43,18 +43,25 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--folder", type=Path, help="folder for times, losses and checkpoints")
     found.add_argument(
-        "--checkpoint-every", type=int, default=0, metavar="STEPS", help="steps between checkpoints"
+        "--checkpoint-every",
+        type=int,
+        default=0,
+        metavar="STEPS",
+        help="steps between checkpoints; 0: at the end",
     )
     found.add_argument("--resume", action="store_true", help="continue from the checkpoint in the folder")
     found.add_argument("--seed", type=int, default=0, help="seed of the batches and of augmentations")
     found.add_argument(
-        "--check-every", type=int, default=100, metavar="EXCHANGES", help="when states are compared"
+        "--check-every", type=int, default=100, metavar="EXCHANGES", help="exchanges between checks of states"
     )
     found.add_argument(
-        "--tolerance", type=float, default=1e-3, help="max relative difference of replicas' losses"
+        "--tolerance",
+        type=float,
+        default=1e-3,
+        help="max relative difference of a sample's loss between ranks",
     )
     found.add_argument(
-        "--restarts", type=int, default=0, help="how often the script of a rank is started again"
+        "--restarts", type=int, default=0, help="max number of times that a rank's script is started again"
     )
     found.add_argument("script", help="the script, and its arguments")
     found.add_argument("args", nargs=argparse.REMAINDER)
@@ -66,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         here = environment_of(options)
-        # Only rank 0 loads the master and what it needs, as all launchers of a host start at once.
+        # Only rank 0 imports the modules of the master, because all launchers of a host start at the same time.
         serving = import_module("workbench.ddp.serving") if here.rank == 0 else None
         with serving.served(here, options) if serving else contextlib.nullcontext() as master:
             return Launcher(here, options, master).run()
@@ -113,7 +120,7 @@ def scheme_args(given: Sequence[str]) -> dict[str, Any]:
 
 
 def socket_path() -> Path:
-    """Return the path of the master's socket on this host, which only this user can open.
+    """Return the path of the master's socket on this host. Only this user can open the socket.
 
     All launchers of a host are children of one torchrun process. Its process id is in the path.
     """
@@ -129,7 +136,7 @@ class Launcher:
         self.child: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
-        """Run the script until it ends, and wait for the job if it failed. Return the exit status."""
+        """Run the script until it ends. If the script failed, wait for the end of the job. Return the exit status."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         code = self._run_script()

@@ -1,10 +1,10 @@
 """Master of a job: it combines the answers of ranks, and sends the newest state to late ranks.
 
 One thread for each connection receives and sends. A rank sends an answer and waits for the commit. So the master sends
-only to ranks that wait, and a late rank delays no other rank. The answer of a late rank is dropped. If it missed one
-exchange, the rank takes its commit. If it missed more, another rank sends its state after the next exchange, and the
-late rank continues from that state. A rank that is late again after it took a state waits for more exchanges before it
-gets the next state. The master itself stores no model.
+only to ranks that wait, and a late rank delays no other rank. The answer of a late rank is dropped. A rank that missed
+one exchange takes the commit of that exchange. If a rank missed more, another rank sends a state after the next
+exchange, and the late rank continues from that state. A rank that is late again after it took a state waits for more
+exchanges before it gets the next state. The master itself stores no model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Message = tuple[dict[str, Any], Any]  # header and values
 
 @dataclass
 class Exchange:
-    """One exchange of a group: the answers so far, and their commit once it has ended."""
+    """One exchange of a group: the answers so far, and the commit once the exchange has ended."""
 
     event: int
     group: Group
@@ -44,7 +44,11 @@ class Exchange:
 
 
 class Options(NamedTuple):
-    """Options of a master: steps between checkpoints (0: none), tolerance of replicas' losses, and a secret."""
+    """Options of a master.
+
+    `checkpoint_every`: steps between checkpoints; 0: one checkpoint, at the end. `loss_tolerance`: max relative
+    difference between the losses of one sample on two ranks. `token`: secret that the first message must contain.
+    """
 
     checkpoint_every: int = 0
     loss_tolerance: float = LOSS_TOLERANCE
@@ -65,8 +69,8 @@ class Master:
         self.launchers: set[int] = set()  # ranks whose launchers have reported the end of the script
         self.failure: str | None = None
         self._source: int | None = None  # rank whose state all ranks begin with
-        self._pending: dict[int, dict[str, Any]] = {}  # rank -> request whose reply it waits for
-        self._awaited: dict[int, Exchange] = {}  # rank -> exchange whose commit it waits for
+        self._pending: dict[int, dict[str, Any]] = {}  # rank -> request whose reply the rank waits for
+        self._awaited: dict[int, Exchange] = {}  # rank -> exchange whose commit the rank waits for
         self._late = LateRanks(rule.period)
         self._asked: set[int] = set()  # ranks that are asked for their state at once
         self._open: dict[tuple[int, Group], Exchange] = {}
@@ -122,7 +126,7 @@ class Master:
             return self._reply_to(rank)
 
     def _reply_to(self, rank: int) -> Message | None:
-        """Wait for the reply to the pending request of a rank. Return None if it has none."""
+        """Wait for the reply to the pending request of a rank. Return None if no request is pending."""
         while rank in self._pending:
             if self.failure:
                 return {"do": "fail", "why": self.failure}, b""
@@ -235,7 +239,8 @@ class Master:
         """End the exchanges that have enough answers. End the job if an exchange cannot get enough."""
         for exchange in list(self._open.values()):
             possible, answered = self.possible(exchange.group), set(exchange.answers)
-            first = not self._newest  # then all ranks must answer, so that replicas are compared
+            # in the first exchange, all ranks must answer, so that replicas are compared
+            first = not self._newest
             if not self.rule.ready(exchange.group, possible | answered, possible):
                 self._fail_without(exchange, possible)
             elif self.rule.ready(exchange.group, answered, possible) and (not first or answered >= possible):
@@ -303,7 +308,7 @@ class Master:
 
 
 def too_many(event: int, lost: Mapping[int, str]) -> str:
-    """Return a sentence about lost ranks, more than the scheme tolerates. `lost`: reasons by rank.
+    """Return the error sentence for more lost ranks than the scheme tolerates. `lost`: rank -> reason.
 
     >>> too_many(3, {1: "killed by SIGKILL"})
     'step 3: lost rank 1 (killed by SIGKILL), more than the scheme tolerates; take one with more stragglers'

@@ -31,10 +31,10 @@ class State(NamedTuple):
 
 
 class Recorder:
-    """Writer of a job's folder, which readers may follow. Without a folder nothing is written.
+    """Writer of the files in a job's folder, which may be read during the job. Without a folder, it writes nothing.
 
-    `steps.csv` has a row for each exchange of all ranks: seconds since the start, loss of the batch, number of answers
-    used. `times.csv` has a row for each answer, which `wb.diagnose` reads.
+    `steps.csv` has a row for each exchange of all ranks, with `time` in s since the start, and the loss of the batch.
+    `times.csv` has a row for each answer. `wb.diagnose` reads it.
     """
 
     def __init__(self, folder: Path | None, resumed: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Comparison of replicas: the samples that several ranks compute in the first step, and the states of all ranks.
 
-A code is exact only if a sample has the same gradient on every rank that computes it. Each rank reports the samples of
-its first pass with a hash of their inputs and their losses. Inputs that differ come from a dataset with random
+A code is exact only if a sample has the same gradient on every rank that computes it. For each sample of its first
+pass, a rank reports the loss and a hash of the inputs. Inputs that differ come from a dataset with random
 augmentation. Losses that differ come from dropout, or from a normalisation over all samples of a pass.
 """
 
@@ -67,7 +67,9 @@ def _cause(modules: Sequence[str]) -> str:
 
 
 def unequal_states(states: Mapping[int, Mapping[str, str]]) -> str | None:
-    """Return a sentence about the first tensor that differs between ranks, or None. `states`: hashes by name.
+    """Return a sentence about the first tensor that differs between ranks, or None.
+
+    `states`: rank -> name of a tensor -> hash.
 
     >>> unequal_states({0: {"model.w": "ab"}, 1: {"model.w": "ab"}, 2: {"model.w": "cd"}}).partition(";")[0]
     'model.w: differs between ranks 0 and 2'
@@ -99,11 +101,11 @@ def unequal_scripts(scripts: Mapping[int, Mapping[str, str]]) -> str | None:
 
 
 class Comparison:
-    """Reports of ranks, which are compared as they arrive: first passes of one step, and newest states."""
+    """Comparison of ranks' reports as they arrive: first passes of one step, and newest states."""
 
     def __init__(self, tolerance: float) -> None:
         self.tolerance = tolerance
-        # Keyed by the number of the step, because a script that is started again makes another first pass.
+        # by number of the step, because a script that is started again makes another first pass
         self._passes: dict[int, dict[int, Report]] = {}
         self._states: tuple[int, dict[int, Mapping[str, str]]] = (0, {})
 

@@ -21,7 +21,10 @@ _DTYPES = {str(dtype): dtype for dtype in vars(torch).values() if isinstance(dty
 
 
 def tree_of(state: Any, name: str, tensors: Tensors) -> Any:
-    """Return a state as lists for JSON. Its tensors are appended to a list, with their names."""
+    """Return a state as nested lists for JSON, and append its tensors with their names to `tensors`.
+
+    `name`: name of the state. Raises `SettingError` for values or keys of other types.
+    """
     if isinstance(state, Tensor):
         tensors.append((name, state.detach()))
         return ["tensor", len(tensors) - 1]
@@ -92,7 +95,7 @@ def values_of(tensor: Tensor) -> memoryview:
 
 
 def digests(state: Any) -> dict[str, str]:
-    """Return a hash of each tensor of a state, by name, and one of all other values."""
+    """Return name -> hash for each tensor of a state. The key "settings" has the hash of all other values."""
     tensors: Tensors = []
     tree = tree_of(state, "", tensors)
     found = {name.removeprefix("."): digest(values_of(tensor)) for name, tensor in tensors}

@@ -37,14 +37,15 @@ class Channel:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def send(self, header: Mapping[str, Any], payload: Any = b"") -> None:
-        """Send a message, after that of `send_later`. Raises `OSError` if the other end is closed."""
+        """Send a message, after all messages of `send_later`. Raises `OSError` if the other end is closed."""
         self._flush()
         self._send(header, payload)
 
     def send_later(self, header: Mapping[str, Any], payload: Any = b"") -> None:
         """Send a message in another thread, so that a large one does not delay the caller.
 
-        `payload` must not change meanwhile. If the other end is closed, the next call of `send` or `receive` raises.
+        `payload` must not change before the next call of `send` returns. If the other end is closed, no error is raised
+        here, but by the next call of `send` or `receive`.
         """
         if self._later is None:
             self._later = queue.Queue()
@@ -69,7 +70,7 @@ class Channel:
             self.connection.sendall(values)
 
     def receive_hello(self) -> dict[str, Any]:
-        """Return the first message of a peer, which is short and has no values. Raises as `receive` does."""
+        """Return the first message of a peer. It is short and has no values. Raises as `receive` does."""
         header, _ = self.receive(max_header=MAX_HELLO_BYTES, max_values=0)
         if not isinstance(header, dict):
             raise RunError("message: is not a mapping; start all ranks with one version")

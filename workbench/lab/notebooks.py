@@ -1,7 +1,7 @@
 """Location of the notebooks, working copies of them, and execution without a network port.
 
-Packages that notebooks need import a grammar of internet addresses, which takes a second to build. Here it is built
-only at its first use.
+Packages that notebooks need import a grammar of internet addresses, which takes a second to build. In this package,
+the grammar is built only at its first use.
 """
 
 from __future__ import annotations
@@ -117,10 +117,8 @@ def execute(
         import papermill
 
     folder, variables = socket_folder("kernel-"), {}
-    if (
-        os.name == "posix"
-        # separate socket files, because kernels at the same time would share those in Jupyter's default folder
-    ):
+    # socket files in a separate folder, because kernels that run together would share files in Jupyter's folder
+    if os.name == "posix":
         variables["KernelManager"] = {"transport": "ipc", "ip": f"{folder}/socket"}
     options = {"parameters": dict(parameters), "cwd": str(cwd), "log_output": False, "progress_bar": progress}
     kernel_options = {"extra_arguments": [run_first(keep_output)], "iopub_timeout": OUTPUT_TIMEOUT_S}
@@ -141,15 +139,14 @@ def run_first(function: Callable[..., Any], *arguments: Any) -> str:
 def keep_output() -> None:
     """Make the calling kernel wait if its output is read more slowly than it is printed.
 
-    By default, its socket drops messages when 1000 of them are queued.
+    By default, the kernel's socket drops messages when 1000 of them are queued.
     """
     import zmq
     from ipykernel.kernelapp import IPKernelApp
 
     thread = IPKernelApp.instance().iopub_thread
-    thread.schedule(
-        lambda: thread.socket.setsockopt(zmq.XPUB_NODROP, 1)
-    )  # in its own thread, because a socket must not be used by two
+    # in the thread of the socket, because two threads must not use one socket
+    thread.schedule(lambda: thread.socket.setsockopt(zmq.XPUB_NODROP, 1))
 
 
 _GRAMMAR = "rfc3987_syntax"

@@ -25,7 +25,8 @@ COST_LABELS = {  # cause that takes time in a round -> its name in sentences
     "transfers": "transfers through the busiest port",
 }
 WARM_ROUNDS = 3  # number of first rounds of a real run that do not count
-MAX_TRIAL_RATIO = 1.5  # max ratio of measured and forecast rounds at which a forecast holds
+# a forecast holds if the ratio of measured to forecast round time is at most this, or its inverse
+MAX_TRIAL_RATIO = 1.5
 MAX_OVERRUN_SHARE = 0.05  # max share of computing that takes longer than planned; above it, cores are too few
 MAX_EQUAL_RATIO = 1.02  # ratio of two times up to which they count as equal
 
@@ -36,9 +37,9 @@ class Choice:
 
     `seconds`: expected time to the target, averaged over the clusters that the measurement allows. Nine in ten runs
     should take between `low` and `high`. `sure`: share of the resampled predictions in which this choice wins. It wins
-    if it is the fastest, or within 2 % of the fastest and ranked before it. `experiment`: with the optimiser and step
-    size of the comparison, and as many rounds as 95 % of the seeds need. `rounds`: mean number of rounds. `parts`:
-    seconds of a round by cause, empty if not computed.
+    if it is the fastest, or within 2 % of the fastest one and ranked before that one. `experiment`: experiment with the
+    optimiser and step size of the comparison, and as many rounds as 95 % of the seeds need. `rounds`: mean number of
+    rounds. `parts`: cause -> seconds of a round, empty if not computed.
     """
 
     experiment: Experiment
@@ -105,7 +106,8 @@ class RunnerUp(NamedTuple):
     # a measurement this many times as large would decide, in two of three cases, which is faster (to 2 %)
     times: float
     safe: str  # choice that is least behind the best in 19 of 20 clusters
-    behind: float  # time by which it is behind, as a share of the best's time
+    # in 19 of 20 clusters, `safe` takes at most this share longer than the fastest choice
+    behind: float
     lasting: bool = True  # whether workers differ permanently, and not only from round to round
     able: bool = True  # whether at least as many workers were measured as are planned for
 
@@ -180,7 +182,7 @@ def _reason(off: pd.DataFrame, traces: Sequence[Trace]) -> str:
 class Advice:
     """Choices by expected time, the fastest first.
 
-    `target`: target as text; `loss`: its value, None if it is a number of rounds.
+    `target`: target as text. `loss`: value of the target, None if the target is a number of rounds.
 
     `runner_up`: choice that may be faster, None if the measurement is large enough. `trial`: check by a real run
     (`tried`). `str(advice)` is the advice in a few sentences.
@@ -274,7 +276,7 @@ class Advice:
 
     @property
     def favourite(self) -> Choice:
-        """Choice that wins most often. It differs from the best choice if that one is better only on average."""
+        """Choice that wins most often. It differs from `best` if `best` is faster only on average."""
         return max(self.choices, key=lambda choice: choice.sure)
 
     @property

@@ -43,7 +43,7 @@ from workbench.core.contract.delays import (
 MAX_FIT_ERROR = 0.05  # relative deviation of a time that the Kolmogorov distance ignores
 MAX_DISTANCE, MAX_CORRELATION_GAP, MAX_TAIL_RATIO = 0.1, 0.3, 1.5  # a delay model fits up to these values
 TAIL_QUANTILE = 0.99
-# number of bootstrap samples for the standard error of a median, and its min value
+# number of bootstrap samples for the relative standard error of a median, and min value of this error
 REDRAWS, MIN_RELATIVE_ERROR = 40, 1e-3
 # the model `groups` is preferred if the correlation is above this many standard errors
 MIN_GROUP_ERRORS = 4.0
@@ -77,12 +77,12 @@ class FittedModel(Settings):
 
     delays: Delays = setting(..., "the fitted model, in units of the measured task")
     distance: float = setting(..., "Kolmogorov distance from the measured times, with a tolerance of 5 %")
-    tail: float = setting(..., "the delay model's 99 % quantile over the measured one")
+    tail: float = setting(..., "the delay model's 99 % quantile, divided by the measured one")
     correlation_gap: float = setting(
         ..., "largest difference between the delay model's correlations and the measured ones"
     )
     worst_correlation: str = setting(
-        ..., "correlation with that difference: lag, far or together, see `Correlations`"
+        ..., "correlation with the largest difference: lag, far or together, see `Correlations`"
     )
 
     @property
@@ -363,7 +363,7 @@ def fitted_models(times: Array) -> list[FittedModel]:
                 (not known.fits, known.distance + known.correlation_gap / 4 + 0.01 * parameters, known)
             )
     scores = {known.delays.kind: score for _, score, known in found}
-    better = {  # kind -> kinds that it goes before, because of what the distance does not show
+    better = {  # kind -> kinds that are placed after it, by evidence that the distance does not show
         "fritchman": ["markov"] if _several_slow_states(times) else [],
         "groups": set(scores) - set(IN_ORDER) - {"groups"}
         if evidence_of_groups(times) > MIN_GROUP_ERRORS
@@ -469,7 +469,7 @@ def check_times(times: Array) -> None:
 
 
 def judged(times: Sequence[Array]) -> tuple[tuple[tuple[FittedModel, ...], ...], Kinds]:
-    """Return the delay models of every load, the best first, and the kinds to use: one for all if it fits all."""
+    """Return the delay models of every load, the best first, and the kinds to use: one kind if it fits all loads."""
     relative = [t / np.median(t) for t in times]
     for delay_model in fitted_models(np.concatenate(relative)):
         each = [assess(t, delay_model.delays) for t in relative]

@@ -20,7 +20,7 @@ Args = Mapping[str, Any]
 def finer(grid: Sequence[Args], tried: Sequence[Args], best: Args) -> list[dict[str, Any]]:
     """Return the next parameters to try near the best ones: neighbours on the grid, then values in between.
 
-    A neighbour differs in one whole number only. If it was already tried, the number halfway to it is next.
+    A neighbour differs only in one whole number. If a neighbour was already tried, the number halfway to it is next.
 
     >>> finer([{"stragglers": s} for s in (1, 4, 9)], [{"stragglers": 4}, {"stragglers": 9}], {"stragglers": 4})
     [{'stragglers': 1}, {'stragglers': 6}]

@@ -15,7 +15,8 @@ from workbench.core.base.types import Array
 from workbench.core.contract.delays import Delays
 from workbench.core.contract.round_times import port_departures
 
-MAX_FIXED_RATIO = 1e4  # max ratio of the fixed cost to that of the samples; larger ratios are replaced by it
+# max ratio of the fixed cost to the cost of the samples; larger ratios are replaced by this one
+MAX_FIXED_RATIO = 1e4
 EXACT_RELATIVE_ERROR = 1e-6  # relative error of exact times
 MIN_LINK_RATIO = 1.25  # min ratio of message times of links that count as different
 # groups are kept if the fit with groups has at most this share of the error without groups
@@ -28,19 +29,22 @@ ROBUST_SHARE = 0.05  # larger relative errors have less weight in these fits
 
 
 class Work(Settings):
-    """Typical seconds of a round's work on s samples with p parameters: fixed + per_number p + s (sample + cell p)."""
+    """Typical seconds of a round's work on s samples with a model of p parameters.
 
-    fixed: float = setting(0.0, "for each task: waking up, waiting for a core", "s", ge=0)
-    per_number: float = setting(0.0, "for each parameter of the model", "s", ge=0)
-    per_sample: float = setting(0.0, "for each sample", "s/sample", ge=0)
-    per_cell: float = setting(0.0, "for each parameter of each sample", "s/sample", ge=0)
+    They are fixed + per_number p + per_sample s + per_cell s p.
+    """
+
+    fixed: float = setting(0.0, "time for each task: waking up, waiting for a core", "s", ge=0)
+    per_number: float = setting(0.0, "time for each parameter of the model", "s", ge=0)
+    per_sample: float = setting(0.0, "time for each sample", "s/sample", ge=0)
+    per_cell: float = setting(0.0, "time for each sample and each parameter of the model", "s/sample", ge=0)
 
     def seconds(self, samples: float, floats: float) -> float:
         """Return the seconds for this amount of work."""
         return float(np.dot(_powers(samples, floats), list(vars(self).values())))
 
     def before(self, samples: float, floats: float) -> float:
-        """Return the fixed cost over that of these samples, at most `MAX_FIXED_RATIO`."""
+        """Return the fixed cost divided by the cost of these samples, at most `MAX_FIXED_RATIO`."""
         begin = self.seconds(0, floats)
         rest = self.seconds(samples, floats) - begin
         return min(begin / rest, MAX_FIXED_RATIO) if rest > 0 else MAX_FIXED_RATIO
@@ -114,7 +118,7 @@ def _subsets(rows: Array, wanted: Array) -> Iterator[_Terms | None]:
 
 
 class PortGroup(Settings):
-    """Fitted link of some workers, which differs from the common one."""
+    """Fitted link of some workers, if it differs from the common link."""
 
     workers: tuple[int, ...] = setting(..., "ranks of the measured workers, from 1")
     latency: float = setting(0.0, "time on the way to the port", "s", ge=0)
@@ -133,12 +137,12 @@ class PortFit(Settings):
         None, "bytes per second through the port; empty = too fast to measure", gt=0
     )
     residual: float = setting(0.0, "typical (median) error of a message's time", "s", ge=0)
-    downloads: bool = setting(True, "whether sending the model down takes time as well")
+    downloads: bool = setting(True, "whether sending models to the workers takes time as well")
     delays: Delays | None = setting(
-        None, "delay model of answers, beyond the latency; empty = about constant"
+        None, "delay model of an answer's time beyond the latency; empty = about constant time"
     )
     download_delays: Delays | None = setting(
-        None, "delay model of models to the workers, beyond the latency; empty = about constant"
+        None, "delay model of the time to send a model, beyond the latency; empty = about constant time"
     )
     groups: tuple[PortGroup, ...] = setting((), "measured workers whose links differ from the common one")
 
@@ -205,9 +209,9 @@ def fit_line(bytes_: Array, seconds: Array) -> _Line:
 def fit_port(found: Sequence[Messages], near: PortFit | None = None) -> PortFit:
     """Fit latency, overhead and bandwidth so that a port would receive the messages at the measured times.
 
-    The fit uses the recursion of the forecast: message j of a round has passed at max over i <= j of t_(i) + (j - i +
-    1) transfers. Absolute errors are summed, so single late messages hardly matter. `near`: a fit to similar messages,
-    as the start of the search.
+    The fit uses the recursion of the forecast. Message j of a round has passed the port at the max over i <= j of t_i +
+    (j - i + 1) transfers. Here, t_i is the i-th arrival. Absolute errors are summed, so single late messages hardly
+    matter. `near`: a fit to similar messages, as the start of the search.
     """
     from scipy.optimize import minimize
 
@@ -255,7 +259,7 @@ def fit_groups(found: Sequence[Messages], port: PortFit) -> PortFit:
 
     Groups come from `differing`. The largest group has the common link. Each group's link is fitted by robust least
     squares. A message that found the port idle took latency + overhead + bytes / bandwidth. One that waited took
-    overhead + bytes / bandwidth from the end of the message before. Which ones waited follows from the latency, so the
+    overhead + bytes / bandwidth from the end of the message before. The latency decides which messages waited, so the
     fit is repeated. Groups are kept if the recursion of `fit_port` then explains the times clearly better.
     """
     parts = differing(found, port)
@@ -354,8 +358,9 @@ def end_before(messages: Messages) -> Array:
 def differing(found: Sequence[Messages], port: PortFit) -> list[tuple[int, ...]]:
     """Return groups of workers, from 0, by the times of their messages; the largest group first.
 
-    Two workers differ if their typical times of one message length do, by `MIN_LINK_RATIO` and 4 standard errors. Two
-    times are compared: from sending to receipt, and that time without the wait for the port (`transits`).
+    Two workers differ if their typical times of one message length differ by the factor `MIN_LINK_RATIO`, and by more
+    than 4 standard errors. Two times are compared: from sending to receipt, and this time without the wait for the port
+    (`transits`).
     """
     from scipy.sparse.csgraph import connected_components
 

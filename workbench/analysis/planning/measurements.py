@@ -46,9 +46,9 @@ class Host(Settings):
     """One machine of a measured cluster."""
 
     name: str = setting(..., "name, as reported by its ranks")
-    ranks: int = setting(..., "workers that ran on it", ge=0)
+    ranks: int = setting(..., "number of workers on this host", ge=0)
     who: tuple[int, ...] | None = setting(
-        None, "ranks of its workers, from 1; empty = those after the ranks of the host before"
+        None, "ranks of its workers, from 1; empty = the ranks that follow those of the previous host"
     )
     cores: int | None = setting(None, "number of cores, if known", ge=1)
     free: float | None = setting(None, "free memory before the ranks were started, if known", "GiB", ge=0)
@@ -62,12 +62,12 @@ class Host(Settings):
 class Recorded(Settings):
     """Measurement of one load and model size: times of every worker in every round, and of messages."""
 
-    samples: float = setting(..., "samples of a worker's task", gt=0)
-    floats: int = setting(..., "parameters of the model", ge=1)
+    samples: float = setting(..., "number of samples of a worker's task", gt=0)
+    floats: int = setting(..., "number of parameters of the model", ge=1)
     seconds: tuple[Row, ...] = setting(
         ...,
-        "from the end of the round before to a worker's answer, without the time to send the model, as on a dedicated"
-        " core; by round",
+        "time from the end of the previous round to a worker's answer, without the time to send the model, as on a"
+        " dedicated core; by round, then by worker",
         "s",
     )
     busy: float = setting(0.0, "share of a core that a worker uses while it works", ge=0)
@@ -108,7 +108,7 @@ class Fitted(Settings):
     )
     delay_models: tuple[Delays | None, ...] = setting(
         ...,
-        "delay models of a task's time over its median, by load; empty = none fits, recorded times are replayed",
+        "delay models of a task's time divided by its median, by load; empty = none fits, recorded times are replayed",
     )
     drawn: int | None = setting(None, "seed of the resampling of recorded rounds that are replayed", ge=0)
 
@@ -120,10 +120,10 @@ class Measurements(Settings):
         FORMAT_VERSION, "version of this file's format", ge=FORMAT_VERSION, le=FORMAT_VERSION
     )
     cluster: str = setting(..., "name of the cluster")
-    workers: int = setting(..., "workers that were measured at the same time", ge=1)
-    hosts: tuple[Host, ...] = setting(..., "hosts on which they ran")
+    workers: int = setting(..., "number of workers that were measured at the same time", ge=1)
+    hosts: tuple[Host, ...] = setting(..., "hosts on which the workers ran")
     one_clock: bool = setting(
-        ..., "whether all hosts share a clock; if not, times up and down cannot be separated"
+        ..., "whether all hosts share a clock; if not, times to and from the master cannot be separated"
     )
     date: str = setting(..., "date, in UTC")
     seed: int = setting(0, "seed of the resampling", ge=0)
@@ -135,7 +135,7 @@ class Measurements(Settings):
     )
     fitted: Fitted
     resampled: tuple[Fitted, ...] = setting((), "the same fits to resampled rounds")
-    same_machines: bool = setting(False, "whether workers are the measured ones, each in its place")
+    same_machines: bool = setting(False, "whether forecasts are for the measured workers, each in its place")
 
     @model_validator(mode="before")
     @classmethod
@@ -165,8 +165,8 @@ class Measurements(Settings):
     def replay(self, place: int, per_sample: float | None = None, drawn: int | None = None) -> Replay:
         """Return a replay of one load's times, scaled to a median of `per_sample` seconds (default: as recorded).
 
-        All workers begin at the same recorded round, so delays that hit all of them at once do so again. `drawn`: seed
-        of the resampling of rounds. Each run then takes other blocks of rounds, like a fresh run.
+        All workers begin at the same recorded round, so a delay of all workers at once is replayed for all at once.
+        `drawn`: seed of the resampling of rounds. Each run then takes other blocks of rounds, like a fresh run.
         """
         here = self.recorded[place]
         scale = here.typical / here.samples if per_sample is None else per_sample

@@ -51,7 +51,7 @@ SAMPLES_PER_WORKER = 64  # number of samples of a worker; loads with four times 
 MAX_DATA_BYTES = 64e6  # max bytes of the data of a calibration
 MAX_DATA_BYTES_LIKE = 512e6  # max bytes of the data of a calibration with `like`
 OPTIMISER_ARGS = {"step": 1e-9}  # a step size with which the model hardly changes
-# Cores count as full if they compute for this share of the time. Some idle while the master begins or ends a round.
+# Cores count as full if they compute for this share of the time. Some are idle while the master begins or ends a round.
 FULL_CORE_SHARE = 0.6
 # ends of rounds, table of events, host of each rank, processor seconds of a round
 Outcome = tuple[Array, Any, list[str], float]
@@ -111,7 +111,7 @@ def profile(
 
 
 def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int = 0) -> ClusterProfile:
-    """Calibrate on the virtual clock, with the known delays and link of an experiment, which the fits must recover.
+    """Calibrate on the virtual clock, with known delays and a known link of an experiment, to test the fits.
 
     The loads are measured one after the other on the same workers, so permanently slow workers are slow in all loads.
 
@@ -162,7 +162,7 @@ def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> l
 def star(workers: int, copies: int) -> dict[str, Any]:
     """Return the scheme of a star that awaits all answers, with each part on `copies` workers, as in coded schemes.
 
-    Workers that store the same part share caches and memory of their host. With separate samples they would not.
+    Workers that store the same part share caches and memory of their host. Workers with separate samples would not.
     """
     if copies == 1:
         return {"scheme": "UMW"}
@@ -292,7 +292,7 @@ class Observed:
         return self.at(resampled(len(self.commit), rng))
 
     def at(self, rounds: NDArray[np.int64]) -> Observed:
-        """Return the observations of some rounds only."""
+        """Return the observations of the given rounds."""
         moments = ("start", "left", "came", "begun", "done", "sent", "end", "commit")
         return replace(self, **{name: getattr(self, name)[rounds] for name in moments})
 
@@ -325,9 +325,9 @@ class Observed:
         return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))
 
     def share(self, seconds: Array) -> float:
-        """Return the share of a core that workers with these task times use while they work, without waiting for it.
+        """Return the share of a core that a worker uses in its task, not counting the time that it waits for a core.
 
-        It follows from their processor time. With full cores, the share cannot be determined and is taken as 1.
+        The share follows from processor times. With full cores, it cannot be determined, and is taken as 1.
         """
         if not self.used or self.full:
             return float(self.full)

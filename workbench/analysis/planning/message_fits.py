@@ -18,9 +18,8 @@ MIN_SECONDS = 1e-9  # times of messages are at least this, s
 MESSAGE_KINDS = ("shifted_exponential", "pareto", "lognormal", "gamma", "weibull")
 # lengths are used if their share of waiting messages is at most this much above the least
 MAX_EXTRA_WAITS = 0.05
-MAX_GAP_RATIO = (
-    1.05  # max ratio of the time between the ends of two messages to a transfer, if the second waited
-)
+# the second of two messages may have waited if their ends are at most this multiple of a transfer apart
+MAX_GAP_RATIO = 1.05
 
 
 def with_delays(
@@ -30,11 +29,11 @@ def with_delays(
     typical: float,
     near: PortFit | None = None,
 ) -> PortFit:
-    """Return a fitted link, with delay models for answers, and for models sent down, if their times vary much.
+    """Return the link. Messages whose times vary much get a delay model: answers, or models sent to workers.
 
-    `models`: times of models to the workers, for each of `answers`, (rounds, workers), s. `typical`: usual seconds of a
-    task. `near`: fit to similar messages, whose kinds of delay models are used. If answers vary, the common latency
-    becomes their least time on the way.
+    `models`: times to send models to workers, one array (rounds, workers) in s for each entry of `answers`. `typical`:
+    usual seconds of a task. `near`: fit to similar messages. The kinds of its delay models are used again. If answers
+    get a delay model, the latency becomes their shortest time without transfer.
     """
     ways = [
         _up(port, answers),
@@ -47,7 +46,7 @@ def with_delays(
     varies[1] = varies[1] and port.downloads
     if not any(varies):
         return port
-    # the common latency becomes the least time of answers, so that their delays begin at 0
+    # the latency becomes the shortest time of an answer without transfer, so that delays of answers begin at 0
     least = float(ways[0].min()) if varies[0] else 0.0
     lower = max(least, -min([port.latency, *(group.latency for group in port.groups)]))
     groups = tuple(group.replace(latency=group.latency + lower) for group in port.groups)
@@ -82,7 +81,7 @@ def _up(port: PortFit, answers: Sequence[Messages]) -> Array:
 
 
 def _varies(port: PortFit, way: Array, typical: float) -> bool:
-    """Return whether times on the way differ by more than the usual time, and by a good part of a task's."""
+    """Return whether the range (10 to 90 %) of times on the way exceeds their usual time, and a tenth of a task's."""
     low, middle, high = np.quantile(way, (0.1, 0.5, 0.9))
     usual = float(middle) + port.latency
     return bool(high - low > MIN_SPREAD_RATIO * max(usual, 0.0) and high - low > MIN_TASK_SHARE * typical)

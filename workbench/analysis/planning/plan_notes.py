@@ -1,4 +1,4 @@
-"""Notes for the reader of a plan: step sizes not chosen by it, sizes that were not measured, fewer samples."""
+"""Notes for the reader of a plan: step sizes that the user chose, sizes that were not measured, fewer samples."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The planner: find the fastest scheme and parameters on a measured cluster by forecasts, resampling and ranking.
 
 A scheme provides parameters that are worth trying (`Scheme.candidates`) and its round times (`Scheme.round_times`).
-Nothing here depends on a particular scheme. A choice's time is that of a round times the rounds to a loss. All exact
-schemes need equally many rounds. Those of inexact ones are simulated, with their own step sizes (`planning.targets`).
+Nothing here depends on a particular scheme. A choice's time is its round time, multiplied by its rounds to a loss. All
+exact schemes need equally many. Inexact schemes are simulated, with their own step sizes (`planning.targets`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
 FORECAST_ROUNDS, FORECAST_SEEDS = 64, 4  # rounds and seeds of a forecast by which candidates are compared
-MAX_ROUNDS_RATIO = 1.1  # max ratio of round times, inexact scheme to best exact one, for it to be simulated
+MAX_ROUNDS_RATIO = 1.1  # max round time of a simulated inexact scheme, relative to the best exact one
 MAX_BATCH_ROUNDS = 8  # max ratio of the rounds with mini-batches to those with full gradients
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 
@@ -81,14 +81,14 @@ def plan(
     progress: bool = False,
     **fields: Any,
 ) -> Advice:
-    """Rank schemes and their parameters by the time to a loss on a measured cluster. `refusals` lists the others.
+    """Rank schemes and their parameters by the time to a loss on a measured cluster. `refusals`: those not ranked.
 
     Parameters
     ----------
     profile, problem, problem_args, workers, seed
         Result of `wb.profile`, or its file; fields of an experiment. `workers`: by default the measured number.
     rounds, target, metric, tolerance
-        Value to reach. Default: that of an exact scheme after `rounds` updates, less `tolerance` of its change.
+        Value to reach. Default: an exact scheme's after `rounds` updates, less the share `tolerance` of its change.
     schemes, effort
         Names of schemes to consider (default: all). `effort`: max number of data values that all simulations together
         process. Every inexact scheme has the same share. 0: rank only exact schemes, with the automatic step size.
@@ -176,7 +176,7 @@ def _base(fields: Mapping[str, Any], **common: Any) -> Experiment:
 
 
 class _NotSimulated(Exception):
-    """Signal that nothing is simulated, so that the number of rounds is the given one."""
+    """Signal that nothing is simulated, so that the number of rounds is the field `rounds`."""
 
 
 @dataclass(frozen=True)
@@ -368,7 +368,7 @@ class _Search:
     def tried(self, others: Sequence[Candidate], aim: Target, share: float) -> list[Candidate]:
         """Return some configurations of every scheme, with simulations to be made of them.
 
-        All schemes have the same share of the effort, so the result of one does not depend on other schemes.
+        All schemes have the same share of the effort, so the result of a scheme does not depend on other schemes.
         """
         chosen = []
         for scheme, every in by_scheme(self.large_enough(others, aim)).items():

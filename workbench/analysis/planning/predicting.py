@@ -74,8 +74,8 @@ class Candidate:
         """Expected seconds to the target.
 
         If workers are permanently slow, the mean of a few predictions is imprecise. The mean of many first rounds
-        (`table`) is then used. The difference between the predictions and their own first rounds is added, because
-        later rounds may differ. Only the part beyond its sampling error is added (James and Stein).
+        (`table`) is then used. Later rounds may differ from first rounds. So the mean difference between predictions
+        and first rounds under the same seeds is added, shrunk by its sampling error (James and Stein).
         """
         if not (self.table.size and self.experiment.delays.per_run):
             return float(self.seconds.mean())
@@ -276,7 +276,7 @@ def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _front(known: Sequence[Candidate]) -> list[int]:
-    """Return the indices of the fastest candidate and of those close behind it, whose order is not certain yet."""
+    """Return the indices of the fastest candidate, and of candidates so close behind it that the order is uncertain."""
     ready = sorted(
         (i for i, c in enumerate(known) if len(c.seconds) >= PREDICTION_SEEDS), key=lambda i: known[i].mean
     )
@@ -307,14 +307,13 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
 
 
 def enough(took: Array) -> float:
-    """Return how many times larger a measurement must be to decide which choice is best, to 2 %.
+    """Return by which factor a measurement must be larger, to decide which choice is best on two of three clusters.
 
-    It decides so on two of three clusters. `took`: (choices, clusters). A measurement that is larger by a factor f
-    leaves a smaller set of possible clusters: their distance from the true one shrinks by the root of f. Distances are
-    normal scores of the clusters' order along the direction in which they differ most, so no delay model is assumed. A
-    measurement is large enough if one choice is within 2 % of the best on all clusters that remain possible. The
-    direction depends on the differences between choices. The factor is therefore moderate, because nearly equal
-    choices need not be separated.
+    `took`: seconds, (choices, clusters). A measurement that is larger by a factor f leaves a smaller set of possible
+    clusters: their distance from the true one shrinks by the root of f. Distances are normal scores of the clusters'
+    order along the direction in which they differ most, so no delay model is assumed. A measurement is large enough if
+    one choice is within 2 % of the best on all clusters that remain possible. So nearly equal choices need not be
+    separated, and the factor is moderate.
     """
     logs = np.log(took)
     along = np.linalg.svd(logs - logs.mean(axis=1, keepdims=True), full_matrices=False)[2][0]
@@ -331,8 +330,8 @@ def enough(took: Array) -> float:
 def _saved(first: Candidate, other: Candidate) -> Array:
     """Return the share of the first's time that another choice saves on each cluster, (clusters,).
 
-    The differences of clusters contain sampling error, because each is a mean over few seeds. An analysis of variance
-    estimates this error, and the differences are shrunk so that their variance does not contain it.
+    The saving on a cluster contains sampling error, because it is a mean over few seeds. An analysis of variance
+    estimates this error. The differences between clusters are shrunk, so that their variance is without the error.
     """
     means = first.table.mean(axis=1)
     saved = (first.table - other.table) / means[:, None]

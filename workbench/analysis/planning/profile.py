@@ -124,7 +124,7 @@ class ClusterProfile(Measurements):
         return np.arange(workers) * self.workers // workers
 
     def experiment(self, e: Experiment, fitted: Fitted | None = None) -> Experiment:
-        """Return the same experiment on this cluster: measured delays, link and decoding speed.
+        """Return the experiment with this cluster's measured delays, link and decoding speed.
 
         >>> from workbench.core.experiment import Experiment
         >>> from workbench.analysis.planning.measuring import simulated

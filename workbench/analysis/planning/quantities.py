@@ -26,7 +26,7 @@ def quantity_of(seconds: float) -> str:
 
 
 def quantity(value: float, x: str) -> str:
-    """Return the value of a setting, `x`, as text with its unit.
+    """Return a value as text with its unit. `x`: what the value is, "time" (s), "bytes", or a count.
 
     >>> quantity(2_120_000, "bytes"), quantity(12.34, "time")
     ('2.12 MB', '12.3 s')

@@ -1,4 +1,4 @@
-"""Number of rounds that a scheme needs to a loss, with a step size chosen for it, simulated on the virtual clock.
+"""Number of rounds in which a scheme reaches a loss, with a step size chosen for it, simulated on the virtual clock.
 
 All exact schemes visit the same models, so one set of trajectories is enough for all. The commits of an inexact
 scheme depend on which workers are late, and the requests of an adaptive one on the models. Both are simulated with the
@@ -7,8 +7,8 @@ cluster's own delays, over several seeds, on as many of the samples as `effort` 
 Step sizes are chosen by the same rule for all. Exact schemes use the step size among `EXACT_STEPS`, in units of the
 automatic one, that reaches the loss in the fewest rounds. Inexact ones start from that step size, times the factor
 that makes their estimate unbiased. (It is N/(N-S) for SGD, which commits the plain sum of N-S of N answers.) They try
-its product with each of `INEXACT_STEPS`. In asynchronous schemes, a commit has fewer answers than there are workers.
-Step sizes are multiplied by the ratio of the two numbers, and rounds are divided by it.
+the products of this start with each of `INEXACT_STEPS`. In asynchronous schemes, a commit has fewer answers than there
+are workers. Their step sizes are multiplied by the ratio of answers to workers, and their rounds are divided by it.
 
 Data dependent schemes cannot share passes over the data, so they try fewer step sizes. These are `LAZY_STEPS` around
 the best one of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try
@@ -58,7 +58,7 @@ SMALL_STEPS = tuple(2.0 ** (-k / 2) for k in range(4, 9))
 OWN_STEPS = tuple(2.0**k for k in range(3, -3, -1))
 STEP_SEEDS = 2  # number of seeds on which a step size is chosen
 MAX_MISSED_SHARE = 0.1  # max share of the seeds that may miss the loss
-MAX_RETRIES = 3  # max retries with smaller step sizes, if more seeds miss it
+MAX_RETRIES = 3  # max retries with smaller step sizes, if more seeds miss the loss
 MIN_BATCHES = 4  # min mini-batches of an epoch: with fewer, the noise of gradients is too small
 REFERENCE_SCHEME = "UMW"
 
@@ -181,7 +181,7 @@ def _exact(
     rounds: int,
     metric: str,
 ) -> tuple[float, Array]:
-    """Return a metric of exact schemes before the first round, and after every round by step: (steps, rounds)."""
+    """Return a metric of exact schemes before the first round, and after each round, (step sizes, rounds)."""
     own, every = e.build_optimiser(), _interval(e)
     runs = [Commits(stepped(own, k, smoothness), [None] * rounds, e.plan.sizes, every) for k in times]
     learnt = learn(problem, runs)
@@ -194,7 +194,7 @@ def _exact(
 def _interval(e: Experiment) -> int:
     """Return the number of rounds between evaluations.
 
-    With mini-batches it is that of a run, so that the same values are compared.
+    With mini-batches, it is the interval of a run, so that the same values are compared.
     """
     return 1 if e.batch is None else e.evaluation_interval
 
@@ -302,7 +302,7 @@ class Trials:
     )
 
     def need(self, experiments: Sequence[Experiment], times: float | None = None) -> RoundsNeeded:
-        """Return the rounds under every seed, NaN if it misses the target.
+        """Return the rounds to the target under every seed, NaN for a seed that misses it.
 
         Without `times`, the step size is chosen first.
         """
@@ -487,7 +487,7 @@ def _end(timeline: Timeline, rounds: float) -> float:
 
 
 def _unbiasing(e: Experiment, runs: Sequence[Coefficients]) -> float:
-    """Return the factor that makes a commit unbiased: all samples over its mean number of samples, such as N/(N-S)."""
+    """Return the factor that makes a commit unbiased: all samples divided by the mean number of samples in a commit."""
     sizes, samples = e.plan.sizes, e.plan.samples
     weights = [
         w.total(len(sizes)) if isinstance(w, VersionedWeights) else w for run in runs for w in run.weights

@@ -268,10 +268,10 @@ def record(
 ) -> Recorder:
     """Record the phases of every training step of this process into a folder, which `wb.diagnose` can read meanwhile.
 
-    Use it around the training loop of every rank. PyTorch's DataLoader, backward passes, collective operations and
-    optimisers are recognised. A step ends with the step of the first optimiser. Phases are data, forward, backward,
-    exchange (waiting for other ranks and for links), optimiser and other. With a CUDA device, times are those of its
-    current stream.
+    Put the training loop of every rank into `with record(...)`. PyTorch's DataLoader, backward passes, collective
+    operations and optimisers are recognised. A step ends with the step of the first optimiser. Phases are data,
+    forward, backward, exchange (waiting for other ranks and for links), optimiser and other. With a CUDA device, times
+    are those of its current stream.
 
     Parameters
     ----------
@@ -280,13 +280,13 @@ def record(
     every
         Seconds between two writes.
     work
-        Function of a batch that returns its tokens, or a mapping with samples, tokens or squares. By default they are
-        taken from the shapes of the batch.
+        Function of a batch that returns its number of tokens, or a mapping with samples, tokens or squares. By default,
+        these amounts are taken from the shapes of the batch.
 
     Raises
     ------
     SettingError
-        The folder cannot be used, `every` is too small, or this process records already (when it is entered).
+        The folder cannot be used, `every` is too small, or (at the beginning of `with`) this process records already.
 
     Examples
     --------

@@ -28,9 +28,8 @@ class Timeline:
     def __init__(self, event: Callable[[], Any] = lambda: None) -> None:
         self._event = event  # returns an event of the device that is recorded now, or None
         self._marks = Marks()
-        self._outer: list[
-            str
-        ] = []  # stack of the phases around the current one, such as backward around an exchange
+        # stack of the phases around the current one, such as backward around an exchange
+        self._outer: list[str] = []
         self._backward = False
         self.begin(OTHER)
 
@@ -60,7 +59,7 @@ class Timeline:
         self.begin(BACKWARD)
 
     def gradients_are_done(self) -> None:
-        """Record that the rank has all its gradients, and only waits for the exchange."""
+        """Record that the rank has all its gradients, and waits only for the exchange."""
         if self._backward:
             self.begin(EXCHANGE)
 

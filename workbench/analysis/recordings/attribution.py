@@ -78,8 +78,8 @@ def p_values(
     """Return a p-value for each worker: how likely is such lateness if no worker differs from another?
 
     `times` (steps, workers). There are three statistics. The first is the cost of a worker (`shapley_shares`), which
-    is sensitive to rare, long delays. The second is its clipped time over the step's median. The third is for spells of
-    lateness (`spell_p_values`), and is sensitive to workers that are slow in some of the steps. The result is the
+    is sensitive to rare, long delays. The second is its clipped excess over the step's median. The third is for spells
+    of lateness (`spell_p_values`), and is sensitive to workers that are slow in some of the steps. The result is the
     smallest p-value, divided by its share of the level (`STATISTIC_WEIGHTS`). Each statistic is compared with its
     maximum over workers, which controls the family-wise error. `reference`: if a column is a host, the times of its
     workers, which have the same autocorrelation; `members`: their columns.
@@ -128,10 +128,11 @@ def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random
     the series vary more than sums of shuffled blocks, so they are scaled by that ratio.
 
     A worker is also not named if its own variation explains its lateness: one burst among many quiet workers is a
-    single event. Its lateness may begin or end halfway. The autocorrelation of the other workers, estimated from the
-    clipped lateness, must not explain it either. Normal scores would weigh many fast steps like a few late ones, and
-    show only a third of the autocorrelation of bursts. The worker itself is excluded from this estimate, because a
-    change of its speed looks like autocorrelation. With few other workers, the estimate is imprecise.
+    single event. This is tested in all steps and in each half of them, because lateness may begin or end halfway. The
+    autocorrelation of the other workers, estimated from the clipped lateness, must not explain the lateness either.
+    Normal scores would weigh many fast steps like a few late ones, and show only a third of the autocorrelation of
+    bursts. The worker itself is excluded from this estimate, because a change of its speed looks like autocorrelation.
+    With few other workers, the estimate is imprecise, and not used.
     """
     steps, mean = len(score), score.mean(axis=0)
     more = mean - mean.mean()
@@ -191,7 +192,7 @@ def _above(score: Any, worst: Array) -> Any:
 
 
 def _passing(series: Array) -> float:
-    """Return the probability that a series with these deviations, but with expectation 0, has such a large mean."""
+    """Return the probability that a series with these deviations and expectation 0 has a mean of at least this size."""
     ups = (series - series.mean())[:, None]
     spread = _varying(ups, variance_inflation(ups)) ** 0.5
     return float(norm.sf(series.sum() / max(spread, 1e-300)))

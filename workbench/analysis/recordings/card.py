@@ -39,7 +39,7 @@ class Change(NamedTuple):
 class Card:
     """Summary of one recorded job; `str` gives it as text.
 
-    `spread`: 95 % quantile over the median. `tail`: mean ratio of a step's maximum to its median. `chronic`,
+    `spread`: 95 % quantile divided by the median. `tail`: mean ratio of a step's maximum to its median. `chronic`,
     `together`, `passing`: shares of the variance of the logarithms of times that depend on the worker, on the step,
     and on neither. `late`: share of late times. `burst`: mean number of steps that a worker stays late; `alone`: its
     value if late steps were independent. `delay_models`: fitted ones, the best first.
@@ -252,7 +252,7 @@ def split(series: Array) -> tuple[int, float]:
     is corrected for the bias 2 (1 + 4 r) / n of an estimate around two means.
 
     A. N. Pettitt, "A non-parametric approach to the change-point problem", Applied Statistics 28 (1979), pp. 126-135:
-    p = 2 exp(-6 K^2 / (n^3 + n^2)).
+    p = 2 exp(-6 K^2 / (n^3 + n^2)), where K is the largest absolute value of Pettitt's statistic.
 
     >>> split(np.array([0.0, 0.1] * 10 + [1.0, 1.1] * 10))[0]
     20

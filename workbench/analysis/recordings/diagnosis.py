@@ -250,7 +250,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     found += [_culprit(who, gain, now, rng, LINK) for who, gain in links.items()]
     # an exchange passes all links at once, so that only the slowest of several makes it longer
     repaired = parts.repaired(even) - np.max([np.zeros(len(now)), *links.values()], axis=0)
-    # no mitigation may be predicted to save more than named workers that become like the others
+    # with a mitigation, a step takes at least as long as if the named workers were like the others
     least = parts.least if like == "the median" else repaired
     steps = Steps(times, parts.names, besides=parts.besides, least=least)
     helped = _help(usual) + [Candidate(BALANCED, now - parts.uneven, "UMW", {})] * bool(parts.uneven.any())

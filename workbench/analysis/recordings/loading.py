@@ -78,7 +78,7 @@ def load(
     Raises
     ------
     SettingError
-        It does not exist (the message contains its origin), cannot be read, or a row is not a valid time.
+        The path does not exist (the message has the origin of a public file) or cannot be read, or a time is invalid.
 
     Examples
     --------

@@ -162,7 +162,7 @@ class Phases:
     def like_others(self, who: list[int], rng: np.random.Generator) -> Array:
         """Return the seconds of the slowest worker, (steps,), if the workers `who` were like the others.
 
-        Each gets the times of another worker a few steps before or after. The mean over several such draws is taken.
+        Each gets the times of another worker, a few steps before or after. The result is the mean of several draws.
         With an exchange in the forward pass, the slowest worker before it need not be the slowest after it.
         """
         seconds, inner = self.own_seconds, self.inner.copy()

@@ -6,8 +6,8 @@ are exchanged (first and last stage together), and the sum over the replicas is 
 workers together) and the optimiser follow. Processor time between operations is ignored, and model chunks that share a
 stage are not supported.
 
-Y. Lin et al., "Understanding stragglers in large model training using what-if analysis", OSDI 2025, section 3. The
-slowdown is the time with recorded durations over the time with average durations. The average is the mean of
+J. Lin et al., "Understanding stragglers in large model training using what-if analysis", OSDI 2025, section 3. The
+slowdown is the time with recorded durations, divided by the time with average durations. The average is the mean of
 computations of a kind, and the median of transfers.
 """
 
@@ -113,7 +113,7 @@ class Pipeline:
     def alone(self, operations: pd.DataFrame) -> pd.Series[float]:
         """Return the duration of each row of `operations`, the source table.
 
-        Those of transfers exclude the wait for others.
+        Durations of transfers exclude the wait for others.
         """
         found = pd.Series(0.0, index=operations.index)
         table = operations.sort_values(["step", "dp_rank"], kind="stable")

@@ -38,7 +38,8 @@ from workbench.core.contract.recorded import (
 from workbench.core.contract.recorded import LAYER_PREFIX as LAYER_PREFIX
 from workbench.core.problems.data.cache import stored
 
-MAX_RATIO = 300.0  # max ratio of workers' usual times: larger ones mean other units, such as ms and s
+# max ratio of workers' usual times; a larger ratio means that their units differ, such as ms and s
+MAX_RATIO = 300.0
 # times above both this multiple of a worker's median and this number of s are not computations
 MAX_JUMP, MIN_JUMP_S = 1e4, 60.0
 VALUES = ("seconds", "processor_seconds")
@@ -195,9 +196,9 @@ class Recording:
     def replays(self, workers: int | None = None, rounds: int = 200, seed: int = 0) -> pd.DataFrame:
         """Compare replays with the recording: one row for the recording, and one for each kind of replay.
 
-        Columns: late (share of times over 1.2 medians), burst (mean number of consecutive late steps), maximum (mean
-        ratio of a step's maximum to its median). `workers`, `rounds`, `seed`: fields of the replays. By default, the
-        number of workers is the recorded one.
+        Columns: late (share of times above 1.2 times the step's median), burst (mean number of consecutive late steps),
+        maximum (mean ratio of a step's maximum to its median). `workers`, `rounds`, `seed`: fields of the replays. By
+        default, the number of workers is the recorded one.
 
         >>> import pandas as pd
         >>> times = [(w, t, 1 + (w == 2)) for t in range(20) for w in range(5)]

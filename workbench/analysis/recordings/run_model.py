@@ -48,8 +48,8 @@ class Rounds:
     """Rounds of one run, and the rule of its scheme. Arrays are (rounds, workers) unless stated otherwise.
 
     `seconds`: computing times. `transit`: time of answers on their way to a port, without the link's latency. `late`:
-    whether work was interrupted. `lasted`: real duration of the rounds, (rounds,). `processor`: seconds of these in
-    which a worker had a processor; None if unknown.
+    whether work was interrupted. `lasted`: real duration of the rounds, (rounds,), s. `processor`: processor seconds
+    of the computing; None if unknown.
     """
 
     trace: Trace
@@ -61,7 +61,7 @@ class Rounds:
 
     @classmethod
     def of(cls, trace: Trace) -> Self:
-        """Build it from a run's events. Raise `SettingError` without events, or if `round_times` does not fit."""
+        """Build it from a run's events. Raise `SettingError` without events, or for a scheme without such a model."""
         e = trace.experiment
         if e.built_scheme.data_dependent or e.built_scheme.self_paced or e.built_scheme.delayed:
             why = "its draws alone do not determine which workers it waits for"
@@ -142,8 +142,8 @@ class Rounds:
 def split(seconds: Array, processor: Array | None) -> dict[str, Array]:
     """Return computing seconds by possible cause: waiting for a processor, work of the processor, and both together.
 
-    In each of the first two, the other one has its usual value. All have the shape of `seconds`. If the processor's
-    time is unknown, only the whole is returned.
+    "waiting" is the time if the processor's work had its usual value, and "slower core" the time with the usual wait.
+    All have the shape of `seconds`. If the processor's time is unknown, only `seconds` is returned.
 
     >>> split(np.array([[2.0, 6.0]]), np.array([[1.0, 1.5]]))["waiting"].tolist()
     [[2.5, 5.0]]
@@ -196,6 +196,5 @@ def played(
     sent: Callable[[float], Array | float] = (lambda length: 0.0) if send is None or is_ring else send
     draws = SampledTimes.measured(seconds, sent, link, floats, samples, decode_rate)
     found = scheme.round_times(draws, workers).seconds
-    return (
-        found if send is None or not is_ring else found + send(floats).max(axis=1)
-    )  # the slowest link determines the time
+    # in a ring, the slowest link determines the time
+    return found if send is None or not is_ring else found + send(floats).max(axis=1)

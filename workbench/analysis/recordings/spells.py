@@ -51,11 +51,11 @@ def spell_p_values(times: Array, parts: Array | None = None, members: Sequence[S
     there.
 
     The statistic is a likelihood ratio of ranks, averaged over all spells and six alternatives (Lehmann's). Spells up
-    to the end have half of the weight. If no worker and no step differs from another, its mean is at most 1 for any
-    delay model. Its inverse is therefore a p-value (Markov's inequality), which is multiplied by the number of workers
-    (Bonferroni). The logarithm of the ratio is divided by the autocorrelation factor of the other workers. Several
-    workers may be late: the k latest are left out of this estimate, at 1/k of the level. In a spell that has ended, at
-    least a fifth of all steps are late, or a quarter with few workers. A shorter spell is a single event.
+    to the end have half of the weight. If no worker and no step differs from another, the expected ratio is at most 1
+    for any delay model. The inverse ratio is therefore a p-value (Markov's inequality). It is multiplied by the number
+    of workers (Bonferroni). The logarithm of the ratio is divided by the autocorrelation factor of the other workers.
+    Several workers may be late: the k latest are left out of this estimate, at 1/k of the level. In a spell that has
+    ended, at least a fifth of all steps are late, or a quarter with few workers. A shorter spell is a single event.
 
     G. Shafer, V. Vovk, "Test martingales, Bayes factors and p-values", Statistical Science 26 (2011).
 
@@ -129,10 +129,10 @@ def _memory(rest: Array) -> float:
 def variance_inflation(series: Array) -> float:
     """Return the factor by which autocorrelation inflates the variance of a mean of each column, (steps, workers).
 
-    Autocorrelation increases the power of low frequencies. The variance of a mean follows from the power of the lowest
-    frequencies, which is averaged. Averages are taken over the lowest 1, 2, ... frequencies, and the largest one is
-    used. A few frequencies may all have little power by chance, so each average is first increased by one over its
-    number of terms. The basis functions are cosines with 1, 2, ... half periods over all steps. They are orthogonal to
+    Autocorrelation increases the power of low frequencies. The variance of a mean follows from the average power of
+    the lowest frequencies. Averages are taken over the lowest 1, 2, ... frequencies, and the largest average is
+    used. A few frequencies may all have little power by chance, so each average is first multiplied by 1 + 1 / (number
+    of its terms). The basis functions are cosines with 1, 2, ... half periods over all steps. They are orthogonal to
     the mean, and nearly independent.
     """
     level, count = _wave_levels(series)
@@ -234,12 +234,10 @@ def late_spells(times: Array, memory: float = 1.0) -> list[tuple[int, int]]:
 
 
 def _fitted(times: Array, late: NDArray[np.bool_], penalty: float) -> tuple[float, NDArray[np.bool_]]:
-    """Find late steps, starting from an initial guess.
+    """Return the penalised misfit (of Laplace's likelihood), and whether each step is late, (steps,).
 
-    Return them after the penalised misfit (of Laplace's likelihood).
-
-    The usual level is 0. The late level and the spread are estimated. Scores are limited, so that a single late step is
-    never worth the penalty.
+    `late`: initial guess. The usual level is 0. The late level and the spread are estimated. Scores are limited, so
+    that a single late step is never worth the penalty.
     """
     spread = 1.0
     for _ in range(ITERATIONS):

@@ -10,7 +10,7 @@ from workbench.analysis.recordings.attribution import excess_over_median, late_h
 from workbench.analysis.recordings.run_model import COMPUTE, SLOWER, WAITING, Cause
 from workbench.core.base.types import Array
 
-# share of the significance level for waiting, which is small because busy processes are easy to detect
+# share of the significance level for tests of waiting; it is small, because busy processes are easy to detect
 WAITING_LEVEL_SHARE = 0.2
 # min relative excess of waiting times over the others'; a processor that is shared with three gives a quarter
 MIN_WAIT_RATIO = 0.2
@@ -26,7 +26,7 @@ def suspects(
 ) -> list[Cause]:
     """Return hosts, and workers of other hosts, that are significantly late.
 
-    First waiting is tested, then the rest of their computing.
+    First, waiting times are tested, and then the rest of the computing time.
 
     Waiting times always differ by about a tenth, because of how a machine assigns its cores. This is not reported.
     """

@@ -21,7 +21,7 @@ MIN_OWN_SHARE = 1e-3  # min share of a step that counts as a worker's own work, 
 
 MIN_EXPLAINED_SHARE = 0.1  # min share of a worker's variance that its work must explain
 MIN_EXPLAINED_TIMES = 20.0  # min product of the explained share and the number of observations
-MIN_VARIATION = 0.01  # min standard deviation of work over its mean, for work that differs
+MIN_VARIATION = 0.01  # min standard deviation of work, divided by its mean, for work that differs
 MIN_LEFT_SHARE = 0.05  # min share of a time that remains when its work is made equal
 # residuals are clipped at this many deviations, so that delays have little influence; number of iterations of the fit
 CLIP_DEVIATIONS, ITERATIONS = 3.0, 4

@@ -109,7 +109,7 @@ def headline(found: Found) -> str:
 
 def facts(found: Found, cause: str = "") -> list[Fact]:
     """Return the facts: culprit, cost, first step, and certainty. `cause`: cause of the worst culprit, as text."""
-    even = f"the steps' time over that with all workers like {found.like}"
+    even = f"the steps' time, divided by the time with all workers like {found.like}"
     if not found.culprits:
         return [
             Fact("Who", "Nobody", "late workers change by chance"),

@@ -1,4 +1,4 @@
-"""Cache of the rows of the table of runs, which may be deleted at any time.
+"""Cache of the rows of the table of runs. The cache may be deleted at any time.
 
 It is one SQLite file in the user's cache, with a row for each run that was read, or that ended in a sweep. A row is
 valid as long as the times, sizes and inodes of its files do not change. Rows that may change for other reasons are
@@ -28,7 +28,7 @@ _ROWS_PER_WRITE = 500
 
 
 def file_of() -> Path:
-    """Return the file of the cache. Other versions of the package use other files, as their rows may differ."""
+    """Return the file of the cache. Each version of the package has its own file, because rows may differ."""
     name = hashlib.sha256(f"{__version__} 5".encode()).hexdigest()[:32]
     return cache_folder("index") / f"{name}.sqlite"
 

@@ -48,7 +48,7 @@ _FILES_OF_A_ROW = (SPEC, RUN, ROUNDS, SUMS, ABOUT, ENDED)  # files that a row de
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a run: its name, its folder, the one that `Trace.load` reads, and an error if it cannot be read."""
+    """Place of a run: name, folder of the run, folder that `Trace.load` reads, and an error if it cannot be read."""
 
     name: str
     home: Path
@@ -194,11 +194,11 @@ class Row:
     chosen: dict[str, Any]
     results: dict[str, Any]
     notes: dict[str, Any]
-    lasts: bool = True  # whether it may be cached: a row that names code, or something unknown, may change
+    lasts: bool = True  # whether the row may be cached: one that names code, or something unknown, may change
 
 
 def read(place: Place, target: float | None = None, metric: str = "loss") -> Row:
-    """Read one run, or only the settings of an unfinished one. With a target, the row also has when it was reached."""
+    """Read one run, or only the settings of an unfinished one. With a target, add the time and round that reach it."""
     about = RunNotes.read(place.about)
     notes = {**asdict(about), "tags": ", ".join(about.tags)}
     try:

@@ -172,7 +172,7 @@ def _once(table: pa.Table) -> pa.Table:
 
 
 def keys_done(folder: Path) -> set[str]:
-    """Return the keys of all runs in shards that are done."""
+    """Return the keys of all finished runs in shards."""
     import pyarrow.compute as pc
 
     table = read(folder, ())

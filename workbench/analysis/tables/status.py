@@ -89,7 +89,7 @@ def write_plan(folder: Path, sweep: dict[str, Any], names: list[str], **more: An
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
-    """Return what `write_plan` wrote, empty if there is nothing. Raise `SettingError` if it is damaged."""
+    """Return the fields that `write_plan` wrote, or {} without a file. Raise `SettingError` for a damaged file."""
     with suppress(OSError):
         return dict(renamed(read_json(folder / PLAN)))
     return {}

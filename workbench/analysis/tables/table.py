@@ -302,7 +302,7 @@ class LazyRuns:
         return Runs(shown, tuple(found), self.root, target, metric)
 
     def _with_shards(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Add the runs in shards to the table, except those with a folder of their own, which it already has."""
+        """Add the runs in shards to the table, except runs with their own folders, which are in the table already."""
         import pandas as pd
 
         names = [place.name for place in self._places]  # this iteration also finds the shards

@@ -29,7 +29,7 @@ __all__ += ["ExecutorSettings", "attach", "job", "restore", "start", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load `sweep` at first use, because kernels need only `job`, and run without papermill."""
+    """Import a function at first use, because kernels need only `job`, which works without papermill."""
     if name not in _LATER:
         raise AttributeError(f"module 'workbench.lab.batch' has no attribute {name!r}")
     return getattr(_import_module(f"workbench.lab.batch.{_LATER[name]}"), name)

@@ -44,10 +44,10 @@ class Progress:
     """State of a sweep.
 
     `state`: starting, running, drawing (the notebooks' pictures), stopping, done (all runs are), failed (some runs,
-    or the sweep itself) or stopped (runs are missing). `counts`: runs by their state. `total`: number of runs (of a
-    search at most). `left`: s until the end, NaN if unknown. `failures`: reasons by name. `found`: findings of a
-    search. `hosts`: names of the runs under way, by host, where hosts share the folder. `ended_by`: number of runs that
-    have ended since the start, by host. `link`: address of the executor's own dashboard, or "".
+    or the sweep itself) or stopped (runs are missing). `counts`: state -> number of runs. `total`: number of runs; for
+    a search, the max number. `left`: estimated s until the end, NaN if unknown. `failures`: name of a run -> reason.
+    `found`: findings of a search. `hosts`: host -> names of its runs under way, if hosts share the folder. `ended_by`:
+    host -> number of runs that have ended since the start. `link`: address of the executor's own dashboard, or "".
 
     >>> print(Progress("running", {"done": 3, "running": 1}, 10, 12.0))
     running: 3 of 10 runs done, 1 running; about 12 s left
@@ -175,7 +175,7 @@ class SweepRun:
     def stop(self) -> None:
         """Ask the sweep to stop, and return at once. Unfinished runs are marked as interrupted."""
         if self._alive():
-            # so that the process obeys it even if it has not begun yet
+            # with the process id, the request is obeyed even by a process that has not begun yet (see `run._meant`)
             whom = "" if self._process is None else str(self._process.pid)
             write_file(self.folder / STOP, whom)
 
@@ -194,7 +194,7 @@ class SweepRun:
         return self
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the sweep has ended, at most that many seconds. Return whether it has ended."""
+        """Wait until the sweep has ended, at most `timeout` seconds. Return whether it has ended."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self._alive() and time.monotonic() < until:
             time.sleep(0.1)
@@ -290,7 +290,7 @@ def start(
 
 
 def _begin(order: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
-    """Start the process in its own session, so that it survives this kernel, and Ctrl-C does not reach it."""
+    """Start the sweep's process in its own session, so that it survives this kernel, and Ctrl-C does not reach it."""
     command = [sys.executable, "-P", "-m", "workbench.lab.batch.background"]
     with (folder / SWEEP_LOG).open("wb") as log:
         process = subprocess.Popen(
@@ -303,7 +303,7 @@ def _begin(order: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
 
 
 def attach(folder: str | Path) -> SweepRun:
-    """Watch a running or ended sweep by its folder, wherever it was started.
+    """Return the sweep of a folder, to watch or stop it. It may be running or over, and started anywhere.
 
     Raises `SettingError` if the folder has no sweep, or if its plan is damaged.
 

@@ -28,8 +28,8 @@ def run_chunk(order: str, chunk: str) -> dict[str, Any]:
 
     order: fields of an `Order`, as JSON. chunk: base, engine and cluster of the sweep, and the changes of each run, as
     JSON. The result has `done` (number of runs done), `failed` (errors by name), `missing` (number of runs that were
-    not begun), `host` and `seconds`. It may instead have `refused`, `missing` with a reason, or `lost`, as that of
-    `task.run_notebook`.
+    not begun), `host` and `seconds`. If the task cannot be done, the result has `refused`, `missing` with a reason, or
+    `lost` instead, as that of `task.run_notebook` has.
     """
     task, fields = Order(**json.loads(order)), json.loads(chunk)
     if answer := refusal(task):
@@ -51,9 +51,9 @@ def run_chunk(order: str, chunk: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _exempt_modules() -> None:
-    """Exempt the imported modules from garbage collections, which would visit them again every few runs.
+    """Exempt the imported modules from garbage collections. Otherwise they would be visited again every few runs.
 
-    It has no effect in threads, because their process may be the user's kernel.
+    In another thread than the main one, it does nothing, because the process may be the user's kernel.
     """
     if current_thread() is main_thread():
         gc.collect()

@@ -39,7 +39,7 @@ class OwnCores:
 def take(count: int, given_up: Callable[[], bool] = lambda: False) -> OwnCores | None:
     """Wait for cores that no run has, and take them. Return None once `given_up` returns True.
 
-    Raises `SettingError` if this process may not use as many cores.
+    Raises `SettingError` if this process may use fewer than `count` cores.
     """
     usable = check(count)
     folder = private_folder(Path(tempfile.gettempdir()) / f"workbench-cores-{os.getuid()}")

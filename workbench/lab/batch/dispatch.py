@@ -1,8 +1,8 @@
 """Runs of a sweep on an executor: submit them, record how they ended, and submit lost ones again.
 
 The executor has the queues and their order. Tasks return errors as results. So if a future raises, its task was lost,
-because a process of the executor or the whole executor died. It is submitted again, to a new executor if the old one
-is broken. "Engine" means a process of the executor here, not `sim` or `mpi`.
+because a process of the executor or the whole executor died. The task is submitted again, to a new executor if the old
+one is broken. "Engine" means a process of the executor here, not `sim` or `mpi`.
 """
 
 from __future__ import annotations
@@ -102,8 +102,7 @@ class Dispatcher:
     def work(self, tasks: Iterable[Task], before: int, total: int) -> None:
         """Do all tasks. before: number of runs that are done already. total: number of runs of the sweep.
 
-        Raises `KeyboardInterrupt` if the sweep is stopped, and `RunError` if no process of the executor can do its
-        tasks.
+        Raises `KeyboardInterrupt` if the sweep is stopped, and `RunError` if no process of the executor can do tasks.
         """
         self._todo, self._over, self._text = iter(tasks), before, json.dumps(asdict(self.order))
         with suppress(FileNotFoundError):
@@ -241,7 +240,7 @@ def _cancel(futures: Iterable[Future[Answer]]) -> None:
 
 @dataclass(eq=False)
 class NotebookTask(Task):
-    """One run in its notebook. Its end is stored in `states` under its name. `longest`: s of the longest run so far."""
+    """One run in its notebook. `states`: name of a run -> how it ended. `longest`: s of the longest run so far."""
 
     item: Item
     folder: Path

@@ -15,10 +15,10 @@ NAME = "workbench"
 
 
 class WriteOnce(NBClientEngine):
-    """Engine for `request_save_on_cell_execute=False`, which also needs the notebook's path as `remains`.
+    """Engine for papermill's option `request_save_on_cell_execute=False`. A further option `remains` is a path.
 
-    If a cell raises, papermill itself writes the notebook. `remains` is written if the kernel dies or a cell takes too
-    long.
+    If a cell raises, papermill itself writes the notebook. If the kernel dies or a cell takes too long, the engine
+    writes the notebook to `remains`.
     """
 
     @classmethod

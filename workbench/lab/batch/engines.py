@@ -1,6 +1,6 @@
 """Engines of ipyparallel for a sweep, on this machine, on hosts reached by ssh, or in a job of a batch system.
 
-The controller listens on this machine's loopback address only, and its messages are encrypted (CURVE). Engines on other
+The controller listens only on this machine's loopback address, and its messages are encrypted (CURVE). Engines on other
 hosts reach it through their ssh connections, which forward its ports to their own loopback addresses. Nodes of a batch
 system have no such connection: there, `listen` names the address at which they reach this machine.
 """
@@ -39,7 +39,8 @@ from workbench.mpi.running.ipyparallel.calls import unsigned
 
 CONTROLLER, HOST = "ipyparallel.controller", "workbench.lab.batch.engine_host"
 LOOPBACK = "127.0.0.1"
-START_TIMEOUT_S = 120.0  # s for the controller, and for the first engine outside a queue
+# max time of the controller to start, and of the first engine to register, without the time of its job in a queue, s
+START_TIMEOUT_S = 120.0
 # ms between heartbeats; missed heartbeats after which an engine counts as dead (15 s) and its run is repeated
 HEARTBEAT_MS, MAX_MISSED_BEATS = 1000, 15
 POLL_INTERVAL_S = 0.2
@@ -104,7 +105,7 @@ class Engines:
         command += [f"--IPController.client_ip={LOOPBACK}", f"--HeartMonitor.period={HEARTBEAT_MS}"]
         command += [f"--HeartMonitor.max_heartmonitor_misses={MAX_MISSED_BEATS}"]
         environment = {**os.environ, "IPYTHONDIR": str(folder)}
-        # Its own files are in a folder "log". Without it, the hub forgets engines and their deaths.
+        # The controller writes into a folder "log". Without this folder, its hub forgets engines and their deaths.
         (folder / "log").mkdir(mode=0o700)
         log = (folder / "controller.log").open("wb")
         process = subprocess.Popen(

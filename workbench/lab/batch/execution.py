@@ -64,8 +64,8 @@ class Slot:
 class NotebookRunner:
     """Shared state of the runs of a sweep that one process executes.
 
-    places: number of runs that may compute at a time, while other kernels start and pages are written. timeout:
-    seconds that a cell may take. cores: number of cores that a run shares with no other run.
+    places: semaphore for the runs that compute at the same time. Other kernels may start meanwhile, and pages be
+    written. timeout: max seconds of a cell. cores: number of cores that a run shares with no other run.
     """
 
     notebook: Path
@@ -146,9 +146,9 @@ class NotebookRunner:
 
 
 def _forget() -> None:
-    """Cancel all tasks of the event loop, which nbclient left waiting for a dead kernel.
+    """Cancel all tasks that nbclient left in the event loop, waiting for a dead kernel.
 
-    Else asyncio warns about them later.
+    Otherwise, asyncio would warn about them later.
     """
     loop = ensure_event_loop()
     tasks = asyncio.all_tasks(loop)

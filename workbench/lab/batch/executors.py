@@ -32,12 +32,12 @@ class ExecutorSettings(Settings):
         "local: kernels of this process; processes: workers of this machine; ipyparallel: engines on a cluster;"
         " dask: workers of Dask",
     )
-    engines: int | None = setting(None, "runs at a time; empty = as many as -j (--jobs) says", ge=1)
-    cluster: str = setting(clusters.LOCAL, "of ipyparallel: the cluster on which engines are started")
+    engines: int | None = setting(None, "number of runs at a time; empty = the value of -j (--jobs)", ge=1)
+    cluster: str = setting(clusters.LOCAL, "for ipyparallel: cluster on which engines are started")
     listen: str = setting(
-        "127.0.0.1", "of ipyparallel in a batch system: address at which the nodes reach this machine"
+        "127.0.0.1", "for ipyparallel in a batch system: address at which the nodes reach this machine"
     )
-    address: str = setting("", "of dask: address of the scheduler; empty = workers on this machine")
+    address: str = setting("", "for dask: address of the scheduler; empty = workers on this machine")
 
     @model_validator(mode="after")
     def _of_kind(self) -> Self:

@@ -27,7 +27,7 @@ def opened(
     trust: bool = False,
     **changes: Any,
 ) -> Iterator[tuple[Sweep, Path]]:
-    """Read a sweep and its target folder (see `sweep`). `changes`: other values of its fields.
+    """Yield a sweep and its folder (`plan`, `folder`: as in `sweep`). `changes`: values that replace its fields.
 
     Within the block, code that a folder names runs only if it is signed or trusted, see `trace.trust`.
     """
@@ -58,7 +58,7 @@ def read_folder(path: Path) -> Sweep:
 
 
 def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
-    """Return the code that a sweep's folder may run, name -> hash, or empty if it names no code.
+    """Return the code that a sweep's folder may run, name -> hash. It is empty if the sweep names no code.
 
     Raises `SettingError` for code that is neither signed nor trusted.
     """
@@ -98,7 +98,7 @@ def noted(plan: Sweep) -> dict[str, Any]:
 
 
 def own_of(items: Iterable[Item]) -> str:
-    """Return the user's definitions that kernels cannot read from a file, by value, or empty if there are none."""
+    """Return the user's definitions that kernels cannot read from a file, by value, or "" if there are none."""
     found: dict[Any, None] = {}
     for e in (item.experiment for item in items):
         parts = {e.scheme: e.built_scheme, e.problem: e.problem_spec, e.optimiser: e.build_optimiser()}

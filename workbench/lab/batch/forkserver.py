@@ -47,7 +47,7 @@ def main() -> None:
     wake, alarm = os.pipe()
     os.set_blocking(alarm, False)
     signal.set_wakeup_fd(alarm)
-    # with a handler of its own, Python writes the wake-up byte
+    # Python writes the wake-up byte only for a signal that has a handler in Python
     signal.signal(signal.SIGCHLD, lambda *_: None)
     alive: dict[int, int] = {}
     _say(ready=True)
@@ -80,7 +80,7 @@ def _prepare() -> None:
             import_module(name)
     if sys.modules["debugpy"] is None:
         del sys.modules["debugpy"]
-    # The problem "unit" needs no products of large matrices, which would start threads.
+    # The problem "unit" needs no products of large matrices. Such products would start threads.
     trace = run(Experiment(problem="unit", rounds=2))
     for figure in (figures.convergence, figures.round_times):
         figure([trace]).to_json()

@@ -1,4 +1,4 @@
-"""Kernels of a batch, forked from a preloaded process where possible, which communicate through files.
+"""Kernels of a batch, which communicate through files, and are forked from a preloaded process if possible.
 
 A kernel takes 2 to 5 s to start and to import what a run needs. A forked kernel is ready after 0.05 s of computing.
 """
@@ -218,7 +218,7 @@ class Kernels:
         return None if process is None else process.poll()
 
     def manager(self, name: str, log: Path) -> type[AsyncKernelManager]:
-        """Return a class of kernel manager, which papermill instantiates, for one kernel that writes to that log."""
+        """Return a class of kernel managers for one kernel that writes to `log`. Papermill instantiates the class."""
         owner = self
 
         class Manager(AsyncKernelManager):

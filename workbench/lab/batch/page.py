@@ -56,7 +56,7 @@ def _page(notebook: Path, title: str) -> str:
 
 
 def write_script(folder: Path) -> None:
-    """Write plotly's script, and that which fits figures, into a folder: 5 MB, once for all pages."""
+    """Write plotly's script, and the script that fits figures, into a folder: 5 MB, once for all pages."""
     from plotly.offline import get_plotlyjs
 
     script = f"{get_plotlyjs()}\n;{page_script()}\n".encode()
@@ -72,7 +72,7 @@ class _Name(str):
 class _Maker:
     """Exporter of pages that load plotly's script from the parent folder, and nothing else.
 
-    nbconvert parses its own page and writes it again, which took most of the time. Styles, highlighted code and
+    nbconvert parses its own page and writes it again, which would take most of the time. Styles, highlighted code and
     drawings are well formed. So placeholders replace them while the page is parsed.
     """
 

@@ -25,9 +25,8 @@ NOTEBOOK = shipped("notebooks/01-quickstart.ipynb")
 def summary(traces: Sequence[Trace], target: float | None = None, metric: str = "loss") -> pd.DataFrame:
     """Return for each scheme the seconds to the target, and their ratio to those of CR.
 
-    By default, all reach the target.
-
-    `traces` of one problem; `metric`: the column of their rounds that is compared.
+    `traces`: traces of one problem. `target`: by default, a value that all of them reach. `metric`: the column of
+    `trace.rounds` that is compared.
 
     >>> import workbench as wb
     >>> traces = wb.compare(wb.baselines(2, 2, 1, rounds=5))

@@ -1,4 +1,4 @@
-"""Report: one page about a run, a comparison, a sweep or an explorer, which needs no network."""
+"""Report: one page, which needs no network, about a run, a comparison, a sweep or an explorer."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ def sweep(
     - `pictures`: put a PNG beside every figure once all runs are over, which takes about a second per run.
     - `trust`: run code that an earlier sweep's folder names and that somebody else has written or changed; needed once.
     - `executor`: a `concurrent.futures.Executor`, a function that makes one, or the fields of `executor:` in a SWEEP
-      file. It replaces the plan's. Without either, runs are executed in kernels of this process, `jobs` at a time.
-    - `walltime`: seconds from now until the executor's engines end. A run that would take longer is not begun.
+      file. It replaces the plan's executor. Without any executor, kernels of this process run `jobs` runs at a time.
+    - `walltime`: seconds from now until the executor's engines end. A run that is expected to end later is not begun.
 
     Raises `SettingError` before the first run, if a run of the plan is invalid, or if too few files may be open.
     KeyboardInterrupt: finished runs are kept, unfinished ones are marked, and the summary is printed.
@@ -241,10 +241,10 @@ def _tallied(target: Path, before: int, tally: Tally) -> Summary:
 
 
 def restore(run: str | Path, trust: bool = False) -> Path:
-    """Make the folder, the notebook and the page of one run of a sweep without notebooks; return its folder.
+    """Write the folder, the notebook and the page of one run of a sweep without notebooks. Return the folder.
 
     The run is executed again from its settings. `run`: path of its folder, as in the table of runs. `trust`: as in
-    `sweep`. Raises `SettingError` if the run does not exist, and `RunError` if its rounds are not the same bits.
+    `sweep`. Raises `SettingError` if the run does not exist, and `RunError` if its rounds differ from the sweep's.
 
     >>> restore("results/first")
     Traceback (most recent call last):
@@ -285,7 +285,7 @@ def _illustrated(summary: Summary) -> Summary:
 
 
 def named(items: Iterable[Item], target: Path) -> list[Item]:
-    """Give runs that exist in the folder the names of their folders, even if their names would differ now."""
+    """Return the items. A run with a folder in `target` keeps its name, even if runs are named otherwise now."""
     known = {path.name[-KEY_DIGITS:]: path.name for path in target.iterdir()} if target.is_dir() else {}
     return [replace(item, known_as=known.get(item.key, "")) for item in items]
 

@@ -19,8 +19,8 @@ class Span(Settings):
 
     low: float = setting(description="smallest value")
     high: float = setting(description="largest value")
-    scale: Literal["linear", "log"] = setting("linear", "log: every factor of ten is as likely as another")
-    whole: bool = setting(False, "whole numbers only, both ends included")
+    scale: Literal["linear", "log"] = setting("linear", "log: all factors of ten are equally likely")
+    whole: bool = setting(False, "draw whole numbers, both ends included")
 
     def draw(self, rng: np.random.Generator) -> float | int:
         """Draw one number."""
@@ -77,8 +77,8 @@ class Sample(Settings):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    count: int = setting(description="how many draws", ge=1)
-    seed: int = setting(0, "seed of the draws; more draws keep the first ones", ge=0)
+    count: int = setting(description="number of draws", ge=1)
+    seed: int = setting(0, "seed of the draws; a larger count keeps the first draws", ge=0)
     fields_: Spans = Field(
         alias="fields", min_length=1, description="field -> list to choose from, or {low, high, scale, whole}"
     )

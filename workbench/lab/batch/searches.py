@@ -1,4 +1,4 @@
-"""Searches: runs that are chosen by earlier results, such as where two schemes cross or the best parameters.
+"""Searches: runs that are chosen by earlier results, to find where two schemes cross, or the best parameters.
 
 A search maps the available results to the runs that it needs next. It has neither state nor randomness (seeds are
 settings). The same results give the same requests, so a stopped sweep can be resumed from its folder alone.
@@ -38,11 +38,11 @@ class Step(NamedTuple):
 class Search(Settings):
     """Base of all searches."""
 
-    of: str = setting("time", "the result that counts, a column of the table of runs")
-    target: float | None = setting(None, "of time_to and rounds_to: value of the metric to reach")
-    metric: str = setting("loss", "the target's metric")
-    seeds: int = setting(4, "runs of each setting at first, from the base's seed on", ge=2)
-    budget: int = setting(200, "runs at most", ge=4)
+    of: str = setting("time", "result that is compared, a column of the table of runs")
+    target: float | None = setting(None, "value of the metric to reach, for results time_to and rounds_to")
+    metric: str = setting("loss", "metric of the target")
+    seeds: int = setting(4, "number of seeds of each setting at first, from the base's seed on", ge=2)
+    budget: int = setting(200, "max number of runs", ge=4)
 
     @model_validator(mode="after")
     def _wanted(self) -> Self:
@@ -59,10 +59,10 @@ class Search(Settings):
 class Crossing(Search):
     """Bisection, on equal seeds, for the point on a field from which the second of two settings is faster.
 
-    At each point both settings run with the same seeds. The mean of the paired differences decides if its Student t
-    interval does not contain 0. Otherwise the number of seeds is doubled, up to `most`. The level of the intervals is
+    At each point, both settings run with equal seeds. If the Student t interval of the mean paired difference does not
+    contain 0, its sign decides. Otherwise the number of seeds is doubled, up to `most`. The level of the intervals is
     corrected (Bonferroni), so that all decisions of the search are right with probability `confidence`. Statements
-    about the points in between assume that there is one crossing.
+    about points between these assume that there is one crossing.
 
     >>> found = Crossing(field="x", span={"low": 0, "high": 1}, sides=[{"s": 1}, {"s": 2}], tolerance=0.3)
     >>> cost = lambda run: (0.6 if run["s"] == 1 else run["x"]) + 0.001 * run["seed"] * run["s"]
@@ -70,13 +70,13 @@ class Crossing(Search):
     s=2 has the lower time up to x = 0.5, s=1 from 0.75 on
     """
 
-    kind: Literal["crossing"] = setting("crossing", "crossing: where the sign of a difference turns")
+    kind: Literal["crossing"] = setting("crossing", "crossing: where the better of two settings changes")
     field: str = setting(description="the field that is varied, such as delays.alpha")
-    span: Span = setting(description="{low, high, scale, whole}: between which values")
+    span: Span = setting(description="{low, high, scale, whole}: range of values to search")
     sides: tuple[Changes, Changes] = setting(description="two settings, such as [{scheme: GC}, {scheme: CR}]")
-    most: int = setting(32, "seeds of each setting at most", ge=2)
-    confidence: float = setting(0.95, "that every decision is right", gt=0, lt=1)
-    tolerance: float = setting(0.05, "how wide the answer may be, as a share of the span", gt=0, lt=1)
+    most: int = setting(32, "max number of seeds of each setting", ge=2)
+    confidence: float = setting(0.95, "probability that all decisions of the search are right", gt=0, lt=1)
+    tolerance: float = setting(0.05, "max width of the answer, as a share of the span", gt=0, lt=1)
 
     def step(self, value: Values, first: int = 0) -> Step:
         """Bisect as far as results allow."""
@@ -122,7 +122,7 @@ class _Never(Exception):
 
 
 class _Bisection:
-    """Bisection on the available results: `signs` of the mean difference (second less first), 0 if undecided."""
+    """Bisection on the available results. `signs`: point -> sign of the mean difference (second less first), or 0."""
 
     def __init__(self, search: Crossing, value: Values, first: int) -> None:
         self.search, self.value, self.first = search, value, first
@@ -260,7 +260,7 @@ class Optimum(Search):
     """Parameters with the least mean of a result, by Optuna's tree-structured Parzen estimator (extra "search").
 
     Invalid combinations (a tree that does not have the right number of workers) are skipped at no cost. The best of
-    many appears better than it is: run it again on other seeds before you quote it.
+    many means is better than its expected value. So run the best parameters on other seeds before you quote the result.
 
     >>> Optimum(fields={"scheme_args.stragglers": {"low": 0, "high": 4, "whole": True}}, budget=12).seeds
     4
@@ -268,7 +268,7 @@ class Optimum(Search):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    kind: Literal["optimum"] = setting("optimum", "optimum: the least mean")
+    kind: Literal["optimum"] = setting("optimum", "optimum: parameters with the least mean")
     fields_: Spans = Field(
         alias="fields", min_length=1, description="field -> list to choose from, or {low, high, scale, whole}"
     )
@@ -276,7 +276,7 @@ class Optimum(Search):
         ({},), "changes that are tried with all parameters, such as schemes", min_length=1
     )
     greatest: bool | None = setting(
-        None, "look for the greatest mean; empty = where more is better, as of accuracy and AUC"
+        None, "true: greatest mean; false: least; empty = greatest if more is better (accuracy, AUC)"
     )
     sampler_seed: int = setting(0, "seed of the draws", ge=0)
 

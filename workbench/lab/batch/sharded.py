@@ -40,7 +40,7 @@ from workbench.lab.batch.task import publish, renamed
 # target time of a task, s: shorter tasks make more files, and longer ones lose more work if a process of the executor
 # dies
 CHUNK_SECONDS = 5.0
-# number of runs of a task: while the time of a run is unknown, and at most
+# number of runs of a task: while the time of a run is unknown, and the max number
 FIRST_CHUNK, MAX_CHUNK = 8, 1000
 TASKS_PER_ENGINE = 3  # tasks submitted at a time, per process of the executor
 
@@ -66,7 +66,7 @@ class Tally:
 
 @dataclass(eq=False)
 class ChunkTask(Task):
-    """Task of several runs of a sweep, which are given by their changes of the base."""
+    """Task of several runs of a sweep. `changes`: changes of the base, one entry for each run."""
 
     plan: Sweep
     folder: Path
@@ -100,7 +100,7 @@ class ChunkTask(Task):
             self.tally.mean = answer["seconds"] / begun
 
     def lost(self, why: str, begun: bool) -> Iterable[Task]:
-        """Return tasks for both halves of its runs. A single run is returned, unless it was lost too often."""
+        """Return a task for each half of the runs. A task of one run is returned, unless it was lost too often."""
         half = (self.size + 1) // 2
         if self.size > 1:
             return [replace(self, changes=part) for part in (self.changes[:half], self.changes[half:])]
@@ -151,7 +151,7 @@ def wanted(plan: Sweep, folder: Path, only: Sequence[str]) -> Wanted:
 
 
 def _changes(plan: Sweep, numbers: array[int]) -> Iterator[Changes]:
-    """Yield the changes of the runs with these numbers, which ascend."""
+    """Yield the changes of the runs with these numbers. `numbers`: ascending."""
     every, at = plan.combinations(), 0
     for number in numbers:
         yield next(islice(every, number - at, None))
@@ -184,10 +184,10 @@ def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, engines: int |
 def restored(
     run: str | Path, notebook: Path, own: Callable[[list[Item]], str], allowed: dict[str, str] | None
 ) -> Path:
-    """Compute a run of a sweep without notebooks again, and make its folder, notebook and page. Return the folder.
+    """Repeat a run of a sweep without notebooks, and write its folder, notebook and page. Return the folder.
 
     `run`: FOLDER/NAME. `own`, `allowed`: the user's code, as for kernels. Raises `SettingError` if the run does
-    not exist, and `RunError` if its rounds are not the same bits.
+    not exist, and `RunError` if its rounds differ from the sweep's in any bit.
     """
     path = path_of(run, "run")
     folder, name = path.parent.resolve(), path.name

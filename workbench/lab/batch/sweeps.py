@@ -46,19 +46,19 @@ class Sweep(Settings):
     grid: dict[str, tuple[Any, ...]] = setting({}, "field -> its values; all combinations are run")
     sample: Sample | None = setting(None, "random draws")
     seeds: int | tuple[int, ...] | None = setting(
-        None, "how many seeds, from the base's on, or a list of them; empty = the base's alone"
+        None, "number of seeds, from the base's seed on, or a list of seeds; empty = only the base's seed"
     )
     search: Crossing | Optimum | None = setting(None, "further runs, chosen by the results of earlier ones")
     engine: str = setting("sim", "engine of all runs; sim: the virtual clock")
-    cluster: str = setting("", "cluster for an engine that has several; empty = its default")
+    cluster: str = setting("", "cluster of real runs; empty = the engine's default; sim has none")
     executor: ExecutorSettings | None = setting(
         None, "where runs are executed; empty = in kernels of this machine"
     )
     cores: int | None = setting(
-        None, "cores of each run, which it shares with no other run; empty = all share all", ge=1
+        None, "number of cores of each run, which no other run uses; empty = all runs share all cores", ge=1
     )
     notebooks: bool = setting(
-        True, "a folder, a notebook and a page for each run; false: rows and curves of many runs in one file"
+        True, "true: folder, notebook and page for each run; false: rows and curves of many runs in one file"
     )
 
     @field_validator("base", "cases", "seeds", mode="before")

@@ -50,7 +50,7 @@ class Order:
 
     `folder`: folder of the sweep on the client. `token`: content of a file there, by which a process checks that it
     reads the same folder. `home`: where runs look for the user's files. `notebook`: text of the notebook; `path`: its
-    file. `own`, `allowed`: user-defined code, and what may run of it, see `by_value` and `trust`. `versions`: versions
+    file. `own`: user-defined code, see `by_value`. `allowed`: code that may run, see `trust`. `versions`: versions
     of the client. `threads`: threads of linear algebra in a run. `cores`: cores of each run. `timeout`: max seconds of
     a cell. `until`: end of the executor's processes, s since 1970.
     """
@@ -146,7 +146,7 @@ def refusal(task: Order, expected: float = 0.0) -> dict[str, Any]:
 def lost(task: Order, why: str) -> dict[str, Any]:
     """Return the result of a task that was lost: `lost`, the reason, and `host_error`, whether the host caused it.
 
-    After an error of the host, such as a full disk, this takes a pause, in which other processes do the runs.
+    After an error of the host, such as a full disk, this function waits, so that other processes do the next runs.
     """
     answer = {"lost": f"{platform.node()}: {' '.join(why.split())}", "host_error": is_host_error(why)}
     if answer["host_error"]:
@@ -234,13 +234,12 @@ def _aside(attempt: Path, name: str) -> Path:
 
 
 def publish(attempt: Path, final: Path) -> bool:
-    """Rename the folder of a complete run to `final`. If another attempt was faster, remove it and return False."""
+    """Rename the folder of a complete run to `final`. If another attempt was faster, remove this one; return False."""
     try:
         attempt.rename(final)
     except OSError:
-        if (
-            attempt.exists()
-        ):  # otherwise the rename has succeeded, and the file server answered a repeated request
+        # if it does not exist, the rename has succeeded, and the file server answered a repeated request
+        if attempt.exists():
             shutil.rmtree(attempt, ignore_errors=True)
             return False
     return True

@@ -23,9 +23,8 @@ class Layout(NamedTuple):
     layer: NDArray[np.int64]  # distance from the root
     edges: NDArray[np.int64]  # (edges, 2), indices in `rank`
     ring: bool
-    number: NDArray[
-        np.int64
-    ]  # number of ranks that each node represents: 1, or more for the remaining siblings
+    # number of ranks that each node represents: 1, or more for a node of siblings that are not drawn
+    number: NDArray[np.int64]
 
     @property
     def radial(self) -> bool:

@@ -20,7 +20,7 @@ Ranks = NDArray[np.int64]
 
 
 class Rows:
-    """Table as columns. It is filtered dozens of times per round, which is faster than with a data frame.
+    """Table as columns. A round filters it dozens of times, and a data frame would be slower.
 
     >>> rows = Rows({"kind": np.array(["send", "drop"]), "end": np.array([1.0, 2.0])})
     >>> rows[rows["kind"] == "drop"]["end"].tolist()
@@ -144,7 +144,7 @@ class Round:
 
     @cached_property
     def cut_off(self) -> Bars:
-        """Workers that were still computing at the end of the round, which have no compute event."""
+        """Workers that were still computing at the end of the round, and so have no compute event."""
         since = {rank: at for rank, at in self._asked.items() if rank not in self._computed}
         starts = {rank: max(self.early, min(at, self.duration)) for rank, at in since.items()}
         return self._open({} if self.endless else starts, "still computing when the round ended: cut off")

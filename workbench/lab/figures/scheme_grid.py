@@ -15,7 +15,7 @@ MAX_EQUAL_RATIO = 1.01  # ratio of round times up to which schemes tie
 
 @dataclass(frozen=True)
 class SchemeGrid:
-    """Expected seconds per round of several schemes over a grid, NaN if a scheme does not have a setting.
+    """Expected seconds per round of several schemes on a grid; NaN where a scheme is not valid.
 
     `names` are legend entries, each beginning with its scheme's name. `alphas` are straggler fractions (rows), and
     `latencies` are in s (columns).

@@ -25,7 +25,7 @@ AXES = {
     "time": "time since start (s)",
     "round": "rounds done",
     "bytes": "gradient bytes received, cumulative (B)",
-    "samples": "samples gone through by all workers, cumulative",
+    "samples": "samples processed by all workers, cumulative",
 }
 _NO_METRICS = frozenset({"round", "time"})
 
@@ -38,7 +38,7 @@ def speedups(
     reference: str | None = None,
     over_seeds: bool = False,
 ) -> pd.DataFrame:
-    """Return each run's seconds to a target, and how many times as long as the reference it takes.
+    """Return each run's seconds to a target, and these seconds divided by those of the reference.
 
     `target`: value of the metric that counts as solved: at or below it (at or above it for accuracy and AUC). With
     mini-batches, the mean of the last five evaluated values is compared with it. `metric`: a column of `trace.rounds`.
@@ -46,10 +46,10 @@ def speedups(
     make one row for all runs that differ only in their seed.
 
     Returns one row per trace, in order. Columns: `scheme` (the label), `seconds` (NaN: never reached), `times_as_long`
-    (seconds over those of the reference, above 1 for slower runs), `follows` (source of the scheme: paper, abstract or
-    code), `reference` (its label, or "" if no run reaches the target). With `over_seeds`, `seconds` is the mean over
-    the runs, or NaN if one never reached the target. Its 95 % confidence interval is `low` to `high`, and `runs` is the
-    number of runs.
+    (seconds divided by those of the reference, above 1 for slower runs), `follows` (source of the scheme: paper,
+    abstract or code), `reference` (label, or "" if no run reaches the target). With `over_seeds`, `seconds` is the mean
+    over the runs, or NaN if one never reached the target. Its 95 % confidence interval is `low` to `high`. `runs` is
+    the number of runs.
 
     Raises `SettingError` if the metric or the reference is unknown, or there are no traces.
 

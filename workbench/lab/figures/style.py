@@ -61,7 +61,7 @@ _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", 
 
 @kinds_checked
 def scheme_style(name: str, variant: int = 0) -> Style:
-    """Return the style of a scheme, which is equal in all figures and themes. For unknown names it follows from a hash.
+    """Return the style of a scheme, the same in all figures and themes. Unknown names get a style by their hash.
 
     `name`: the scheme's name as users write it. `variant`: number of the experiment among those of one scheme in a
     figure. Variants have the same colour, and different dashes and markers.

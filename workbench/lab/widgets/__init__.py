@@ -1,6 +1,6 @@
 """Widgets for JupyterLab and Voila: live plots of runs, and the explorer.
 
-They only fill an Experiment and draw a Trace. Their choices come from the metadata of the fields of settings.
+Widgets fill an `Experiment` and draw a `Trace`. Their choices come from the metadata of the settings' fields.
 """
 
 from importlib import import_module
@@ -27,7 +27,7 @@ _DRAWING = "Explorer", "explore", "LivePlot", "Plot", "SweepPlot", "watch"
 
 
 def __getattr__(name: str) -> Any:
-    """Import the explorer and the table of runs at first use, since live plots need neither."""
+    """Import the module of a name at first use. For names in `_DRAWING`, send plotly.js to the page first."""
     if name not in _LATER:
         raise AttributeError(f"module 'workbench.lab.widgets' has no attribute {name!r}")
     if name in _DRAWING:

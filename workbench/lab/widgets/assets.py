@@ -1,4 +1,4 @@
-"""JavaScript and CSS of the widgets, and plotly.js, which is sent to a page once, in compressed form."""
+"""JavaScript and CSS of the widgets. plotly.js is sent to a page once, in compressed form."""
 
 import gzip
 import json
@@ -18,9 +18,9 @@ FOLDER = Path(__file__).parent / "js"
 
 
 def script(*names: str) -> str:
-    """Return JavaScript files of the package as one module, without comments, since browsers cannot import them.
+    """Return JavaScript files of the package as one module, without comments.
 
-    Each widget sends its own module.
+    Each widget sends its own module, because browsers cannot import the files from the package.
 
     >>> "function library" in script("common")
     True
@@ -80,7 +80,7 @@ def send_ahead() -> None:
     """Send plotly.js to the page whose cell runs, so that it is loaded while the kernel imports modules.
 
     A request of the page would be answered only after the cell. If no page runs the cell (Voila, nbconvert, a
-    script), nothing is sent, because it would stay in the notebook.
+    script), nothing is sent, because plotly.js would then be stored in the notebook.
     """
     kernel: Any = getattr(get_ipython(), "kernel", None)
     # only pages identify the cell that they run

@@ -49,7 +49,7 @@ def error_text(error: Exception) -> str:
 
 
 def sentence(text: str, bad: bool = False) -> str:
-    """Return a sentence as a widget. `bad`: whether it is an error, which screen readers read at once."""
+    """Return a sentence as a widget. `bad`: whether it is an error. Screen readers read errors at once."""
     kind, role = ("wb-wrong", "alert") if bad else ("wb-note", "status")
     return f'<div class="wb {kind}" role="{role}">{escape(text)}</div>' if text else ""
 
@@ -92,7 +92,7 @@ def seen(wanted: bool, *parts: w.Widget) -> None:
 def fields_about() -> list[w.Text]:
     """Return fields for name, note and tags of a run.
 
-    A value is sent when its field is left, and so before a click on a button.
+    A value is sent when the user leaves its field, and so before a click on a button.
     """
     hints = {"Name": "", "Note": "", "Tags": "separated by commas"}
     return [w.Text(description=n, placeholder=hint, continuous_update=False) for n, hint in hints.items()]

@@ -1,4 +1,4 @@
-"""Closing of widgets that are no longer shown, whose models would stay in the page and in the kernel."""
+"""Closing of widgets that are no longer shown. Otherwise, their models would stay in the page and in the kernel."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def close(widget: w.Widget) -> None:
 
 
 def of_cell(make: Callable[[], T]) -> T:
-    """Return a new widget, and close those of earlier runs of the same cell.
+    """Return a new widget, and close widgets of earlier executions of the same cell.
 
-    Front ends identify the cell that they run. If one does not, nothing is closed.
+    Front ends identify the cell that they run. If a front end does not, nothing is closed.
     """
     kernel: Any = getattr(get_ipython(), "kernel", None)
     parent = kernel.get_parent() if kernel is not None else {}

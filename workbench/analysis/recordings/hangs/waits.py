@@ -220,7 +220,7 @@ def _reached(rank: int, waiting: dict[int, list[int]]) -> set[int]:
 
 
 def _ends(rank: int, waiting: dict[int, list[int]]) -> set[int]:
-    """Return the ranks at the ends of a rank's waits, which wait for nobody."""
+    """Return the ranks that wait for nobody, among a rank and all ranks for which it waits, directly or not."""
     return {each for each in {rank, *_reached(rank, waiting)} if not waiting.get(each)}
 
 

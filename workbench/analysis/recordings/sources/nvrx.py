@@ -80,7 +80,7 @@ class _Listed:
         self.kind, self.line = kind, line
         self.scores: Scores = {}
         self.ranks = 0  # number of ranks of the job; 0: as many as are listed
-        # the largest score among the listed worst ranks, which unlisted ranks have at least
+        # largest score among the listed worst ranks; unlisted ranks have at least this score
         self.slowest = math.nan
 
     def add(self, rank: int, score: float, node: str, is_worst: bool) -> None:

@@ -1,4 +1,4 @@
-"""Folders of `wb.record`: phases of the steps of all ranks of a training job, which may still run."""
+"""Folders of `wb.record`: phases of the steps of all ranks of a training job. The job may still run."""
 
 import zipfile
 from collections.abc import Mapping

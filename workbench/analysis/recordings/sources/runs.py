@@ -59,11 +59,11 @@ def of_trace(trace: Trace) -> pd.DataFrame:
 
 
 def processor_of(trace: Trace) -> Array | None:
-    """Return processor seconds of every worker's computing, (rounds, workers), if its ledger has them.
+    """Return processor seconds of every worker's computing, (rounds, workers), or None if they are not recorded.
 
     They are meaningful only if computing is real. Emulated computing is mostly sleep. With a device, the
     processor's time is not that of the work. A user-defined problem without a device sets ``device = "cpu"``. Older
-    ledgers have only the total of a rank. It is used if the rank exchanges messages with the master only.
+    ledgers have only the total of a rank. This total is used if the rank exchanges messages only with the master.
     """
     e, folder = trace.experiment, trace.folder
     spec = e.problem_spec

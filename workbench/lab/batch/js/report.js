@@ -1,4 +1,5 @@
-// Draws the figures of a report: plotly.js is in the page, compressed. Dark where the reader's system is, light on paper.
+// Draws the figures of a report. The page contains plotly.js, compressed. Figures are dark if the reader's system is,
+// and light in print.
 
 const dark = matchMedia("(prefers-color-scheme: dark)"), { dataset } = document.body;
 const theme = () => (dataset.jpThemeLight = String(!dark.matches));

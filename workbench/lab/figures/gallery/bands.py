@@ -23,7 +23,7 @@ _TIMES = ("time", "round_time", "time_to")
 
 
 def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -> go.Figure:
-    """Draw a result against a setting, one line with its confidence band for each combination of the others.
+    """Draw a result against a setting, a line and confidence band for each combination of the other settings.
 
     `summary`: result of `wb.runs(folder).mean(of, by=[...])`. `x`: one of the columns in `by`, by default
     the last numeric one. For text columns, points with error bars are drawn. `theme`: "light" or "dark".

@@ -29,7 +29,7 @@ def convergence_bands(
     level: float = 0.95,
     theme: Theme = "light",
 ) -> go.Figure:
-    """Draw the mean of a metric over runs that differ in their seed only, with its confidence band.
+    """Draw the mean of a metric over runs that differ only in their seed, with its confidence band.
 
     `traces`: runs, such as `wb.runs(folder).traces()`. Runs that differ only in their seed make one curve. `metric`: a
     column of `trace.rounds`. `x`: "time" (s) or "round". Over time, metrics are interpolated linearly between updates,

@@ -15,7 +15,7 @@ MAX_LOG_RATIO = 3.0  # binary logarithm of the ratio at which the colours end
 
 
 def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
-    """Draw each worker's time over the median of the step, with steps from left to right.
+    """Draw each worker's time divided by the median of the step, with steps from left to right.
 
     `recording`: recording of one job. If single steps would be too small to see, a column shows the mean over several
     steps.
@@ -67,7 +67,7 @@ def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
 
 
 def _times(log_ratio: float) -> str:
-    """Return a ratio; the last ones of the colour bar include all beyond.
+    """Return the text of a ratio, with ≥ or ≤ at the ends of the colour bar, which include all further ratios.
 
     >>> _times(1), _times(-0.5), _times(3), _times(-3)
     ('2×', '0.71×', '≥ 8×', '≤ 0.12×')

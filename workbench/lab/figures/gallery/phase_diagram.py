@@ -22,7 +22,9 @@ _COLOR_SHARE = 0.75
 def phase_diagram(
     contest: SchemeGrid, alpha: Fraction | None = None, latency: float | None = None, theme: Theme = "light"
 ) -> go.Figure:
-    """Draw the fastest scheme in each cell of the grid, with its lead. A ring marks the current setting.
+    """Draw the fastest scheme in each cell of the grid, and by which factor the second one is slower.
+
+    A ring marks the current setting.
 
     On narrow pages, a legend replaces names that are wider than their cells. Hover text has all times.
 
@@ -79,7 +81,7 @@ def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
 
 
 def _colors(contest: SchemeGrid, theme: Theme) -> dict[str, str]:
-    """Return the colour of the cells of each name, and of ties, which is the last one."""
+    """Return the colour of the cells of each name. The last one is the colour of ties."""
     ground = palette(theme).background
     names = {
         name: mixed(scheme_style(name.split(" ")[0]).color, ground, _COLOR_SHARE) for name in contest.names
@@ -88,7 +90,7 @@ def _colors(contest: SchemeGrid, theme: Theme) -> dict[str, str]:
 
 
 def _entry(name: str, color: str) -> go.Scatter:
-    """Return an entry of the legend, which is shown on narrow pages only."""
+    """Return an entry of the legend. The legend is shown only on narrow pages."""
     marker = {"color": color, "symbol": "square", "size": 13}
     return go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker)
 
@@ -132,7 +134,7 @@ def _ring(contest: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) ->
 
 
 def _between(latencies: tuple[float, ...], latency: float) -> float:
-    """Return the position of a latency on the axis of columns, which is logarithmic except for a leading 0."""
+    """Return the position of a latency on the axis of columns. The axis is logarithmic, except for a leading 0."""
     low = min((value for value in latencies if value > 0), default=1.0)
     floor = low / 10
     logs = np.log10([max(value, floor) for value in latencies])

@@ -29,7 +29,7 @@ from workbench.lab.figures.style import (
 MAX_ROUNDS = 400  # max number of drawn rounds; of more rounds, the newest are drawn
 MAX_NUMBERED_ROWS = 12  # max number of rows, or of rounds, up to which each one has a number
 MAX_CELLS = 2500  # max product of workers and rounds up to which single rounds are drawn
-MAX_BLOCKS = 25  # otherwise, max number of blocks of rounds that are drawn
+MAX_BLOCKS = 25  # max number of drawn blocks of rounds, if single rounds are not drawn
 MIN_SHARE = 0.01  # min share that is written at the end of an axis
 
 

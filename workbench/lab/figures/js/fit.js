@@ -1,18 +1,19 @@
-// Fit a figure to the width at which it is shown: text is broken into lines, and what stands beside goes below.
+// Fit a figure to the width at which it is shown: texts are broken into lines, and legends are moved below the axes.
 
-const NARROW = 900, BELOW = 720, PHONE = 480; // px below which titles are smaller, legends go below, all letters are smaller
-const ROWS = 16; // labels along an axis that stand beside one another however large they are
+// widths in px below which titles are smaller, legends are below the axes, and all text is smaller
+const NARROW = 900, BELOW = 720, PHONE = 480;
+const ROWS = 16; // number of labels along an axis up to which all are kept, in any text size
 const LINE = 1.3; // height of a line, in its font's size
 const TICKS = 420; // px of an axis below which its ticks are thinned
 const GAP = 66; // px between panels that are stacked, without their titles
 const pen = document.createElement("canvas").getContext("2d");
 
-/** Scale text and margins of a figure's layout or traces; of many labels fewer are kept. */
+/** Scale text and margins of a figure's layout or traces. If an axis has many labels, some are left out. */
 function grown(value, by, of = "") {
   if (by === 1 || value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
   if (Array.isArray(value)) return typeof value[0] === "object" ? value.map((inner) => grown(inner, by, of)) : value;
   const grows = (name) => (of.endsWith("font") && name === "size") || (of === "margin" && "lrtb".includes(name));
-  const cell = (name) => name === "textfont" && value.texttemplate === "%{text}"; // whose lines fill it as they are
+  const cell = (name) => name === "textfont" && value.texttemplate === "%{text}"; // its text fills the cell already, and is not scaled
   const fewer = (name, inner) =>
     ["tickvals", "ticktext"].includes(name) && inner?.length > ROWS ? inner.filter((_, i) => i % Math.ceil(by) === 0) : inner;
   const pair = ([name, inner]) => {
@@ -49,9 +50,9 @@ const span = (axis) => (axis?.domain ?? [0, 1])[1] - (axis?.domain ?? [0, 1])[0]
 const higher = (layout, more) => ({ ...layout, height: (layout.height ?? 480) + more });
 
 const TOP = 96, PAD = 12; // px above the axes of a usual figure; px above a title
-const ASCENT = 0.95; // of a line above its base, in its font's size
+const ASCENT = 0.95; // height of a line above its base line, as a multiple of the font's size
 
-/** Return a layout whose title and subtitle are whole at a width: they are broken into lines, for which the figure grows. */
+/** Return a layout whose title and subtitle are broken into lines that fit a width. The figure grows by these lines. */
 function titled(layout, width, scale) {
   const look = layout.template?.layout ?? {}, title = layout.title, narrow = width < NARROW * scale;
   if (!title?.text) return layout;
@@ -77,7 +78,7 @@ function titled(layout, width, scale) {
 
 const BARE = ["heatmap", "parcoords", "table", "image"]; // traces without an entry in the legend
 
-/** Move the legend below the axes, as many entries beside one another as fit; the figure grows for it. */
+/** Move the legend below the axes, with as many entries in a row as fit. The figure grows by the legend's height. */
 function lowered(layout, data, width, scale) {
   const listed = data.filter((trace) => trace.showlegend !== false && !BARE.includes(trace.type)), look = layout.template?.layout?.legend;
   if (width >= BELOW * scale || !(layout.showlegend ?? listed.length > 1)) return layout;
@@ -91,10 +92,10 @@ function lowered(layout, data, width, scale) {
   return higher({ ...layout, legend: { ...layout.legend, ...title, ...place } }, beside + 12);
 }
 
-/** Return what may have a colour bar: traces, and the layout's colour axis. */
+/** Return the objects that may have a colour bar: traces, and the layout's colour axis. */
 const scales = ({ data, layout }) => [...data, ...(layout.coloraxis ? [layout.coloraxis] : [])];
 
-/** Lay colour bars below the axes, where they take no width from them. */
+/** Put colour bars below the axes, so that the axes keep the whole width. */
 function flat(figure, width, scale) {
   const { layout } = figure, bars = scales(figure).some(({ colorbar, showscale }) => colorbar && showscale !== false && colorbar.orientation !== "h");
   if (width >= BELOW * scale || !bars) return figure;
@@ -109,7 +110,7 @@ function flat(figure, width, scale) {
   return { data: figure.data.map(lay), layout: { ...grown, ...coloraxis, margin: { ...margin, b: margin.b + 72 } } };
 }
 
-/** Stack panels that stand side by side: each takes the whole width. A figure asks for it by `layout.meta.stacks`. */
+/** Stack panels that are side by side, so that each has the whole width, if the figure sets `layout.meta.stacks`. */
 function stacked(layout, width, scale) {
   if (!layout.meta?.stacks || width >= BELOW * scale) return layout;
   const axes = Object.keys(layout).filter((name) => /^xaxis\d*$/.test(name));
@@ -134,7 +135,7 @@ function stacked(layout, width, scale) {
   return higher({ ...made, ...(annotations ? { annotations } : {}) }, whole - inner);
 }
 
-/** Break the titles of axes and panels into lines that are not longer than what they name. */
+/** Break the titles of axes and panels into lines that are not longer than the axis or panel. */
 function lined(layout, width) {
   const margin = margins(layout), made = { ...layout }, over = width - margin.l - margin.r, down = (layout.height ?? 480) - margin.t - margin.b;
   let more = 0;
@@ -155,7 +156,7 @@ function lined(layout, width) {
   return higher({ ...made, ...(annotations ? { annotations } : {}) }, more);
 }
 
-/** Keep every second or third named tick of a horizontal axis, if neighbours would cover one another: they are not turned. */
+/** Keep every second or third named tick of a horizontal axis if neighbours would overlap. Labels are not rotated. */
 function sparse(layout, axis, px) {
   const texts = [...(axis.ticktext ?? [])], values = [...(axis.tickvals ?? [])], scale = axis.type === "log" ? Math.log10 : Number;
   const places = values.map(scale), [low, high] = axis.range?.map(Number) ?? [Math.min(...places) - 0.5, Math.max(...places) + 0.5];
@@ -169,7 +170,7 @@ function sparse(layout, axis, px) {
   return { ...axis, tickvals: values.filter(kept), ticktext: texts.filter(kept), tickangle: 0 };
 }
 
-/** Thin the ticks of horizontal axes that are too short for them, instead of turning them. */
+/** Leave out ticks of horizontal axes that are too short for all of them, instead of rotating the labels. */
 function thinned(layout, width) {
   const margin = margins(layout), made = { ...layout };
   const font = { family: family(layout), size: layout.template?.layout?.yaxis?.tickfont?.size ?? 12 };
@@ -185,7 +186,7 @@ function thinned(layout, width) {
   return made;
 }
 
-/** Give parallel axes room for their labels: in lines where the axes are far apart, else aslant. */
+/** Make space for the labels of parallel axes: broken into lines if the axes are far apart, else rotated. */
 function spaced(figure, width) {
   const place = figure.data.findIndex((trace) => trace.type === "parcoords");
   if (place < 0) return figure;
@@ -204,11 +205,11 @@ function spaced(figure, width) {
   return { data: figure.data.with(place, made), layout: higher({ ...layout, margin: { ...margin, l: left, r: side, t: margin.t + more } }, more) };
 }
 
-const CELL = "%{text}", SIDE = 4, SMALL = 12; // template of a cell's text; px beside it; least px of its letters
-const FEW = 3; // letters of a cut name at least
+const CELL = "%{text}", SIDE = 4, SMALL = 12; // template of a cell's text; px beside the text; min px of its font
+const FEW = 3; // min number of letters of a shortened name
 
-/** Return the text of a cell whose lines have at most a number of pixels: names are cut, numbers left out. Null: a
- * name does not fit. */
+/** Return the text of a cell, with lines of at most `width` px: names are shortened, and numbers are left out. Return
+ * null if a name does not fit. */
 function shortened(text, font, width) {
   const lines = text.split("<br>").flatMap((line) => {
     if (wide(line, font) <= width) return [line];
@@ -219,7 +220,7 @@ function shortened(text, font, width) {
   return lines.includes(null) ? null : lines.join("<br>");
 }
 
-/** Keep texts within their cells. Where some do not fit, a figure with names of its colours has them in its legend only. */
+/** Fit texts into their cells. If one does not fit, and the legend has the names of the colours, cells have no text. */
 function celled(figure, width, scale) {
   const place = figure.data.findIndex(({ type, texttemplate }) => type === "heatmap" && texttemplate === CELL);
   if (place < 0) return figure;
@@ -236,7 +237,7 @@ function celled(figure, width, scale) {
   return { data: figure.data.with(place, made), layout: named ? { ...layout, showlegend: true } : layout };
 }
 
-/** Return a figure as it fits into a width (px); `scale`: of the page's text. */
+/** Return the figure fitted to a width (px). `scale`: scale of the page's text. */
 function fitted(figure, width, scale = 1) {
   if (!width) return figure;
   const whole = celled(grown(figure, scale * (width < PHONE ? 0.86 : 1)), width, scale);
@@ -246,7 +247,7 @@ function fitted(figure, width, scale = 1) {
 
 const lying = (figure) => scales(figure).some(({ colorbar }) => colorbar?.orientation === "h");
 
-/** Draw a fitted figure. Plotly leaves ticks of a colour bar that is laid down or put up, so it is taken away before. */
+/** Draw a fitted figure. A colour bar is removed before it changes its orientation, because Plotly leaves its ticks. */
 async function redraw(Plotly, plot, figure, config) {
   if (plot.data && lying(plot) !== lying(figure)) {
     const bare = (of) => ({ ...of, showscale: false });
@@ -256,13 +257,13 @@ async function redraw(Plotly, plot, figure, config) {
   return Plotly.react(plot, figure.data, figure.layout, config);
 }
 
-/** Move the buttons of a figure, which are seen while the pointer is over it, from its title to below its axis. */
+/** Move the buttons, which are shown while the pointer is over the figure, from the title to below the axis. */
 function lowerButtons(plot) {
   const style = plot.querySelector(".modebar-container")?.style;
   for (const [name, value] of [["top", "auto"], ["bottom", "0"], ["height", "32px"]]) style?.setProperty(name, value, "important");
 }
 
-/** Keep a drawn figure of a page fitted to its box; `config` is that of its first drawing. */
+/** Fit a drawn figure to its box whenever the box changes. `config`: config of the first drawing. */
 function keepFitted(Plotly, plot, config) {
   const figure = { data: plot.data, layout: structuredClone(plot.layout) };
   let known = 0;

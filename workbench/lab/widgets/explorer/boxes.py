@@ -18,7 +18,7 @@ MIN_TICK_DISTANCE = 22.0  # % of the axis between labels
 
 
 class Axis(NamedTuple):
-    """Axis of times, s, which is logarithmic unless `low` is 0."""
+    """Axis of times in s. The axis is logarithmic unless `low` is 0."""
 
     low: float
     high: float

@@ -80,7 +80,7 @@ class Explorer(w.VBox):
 
     @guarded
     def _defined(self) -> None:
-        """Offer a newly defined class, for example of a notebook's cell. Forecast again if it is chosen."""
+        """Offer a newly defined class, for example of a notebook's cell. If the class is chosen, forecast again."""
         if self.controls.renew():
             self.refresh()
 

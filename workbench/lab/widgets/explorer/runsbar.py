@@ -27,7 +27,7 @@ _SELECTED = {
 
 
 class RunsBar(w.VBox):
-    """Actions on all runs while none is selected, else those that fit the selected ones.
+    """Actions on all runs while none is selected, else the actions that fit the selected runs.
 
     `make`: makes a button from text, action and tooltip. `acts`: action -> function.
     """

@@ -63,7 +63,7 @@ class RunsGrid(Pane):
         """Handle a change of the selected rows."""
 
     def _filled(self) -> None:
-        """Handle a newly filled table, whose columns may have changed."""
+        """Handle a table that was filled again. Its columns may have changed."""
 
     def _aims(self) -> w.Text:
         """Return the field of the target."""
@@ -71,7 +71,7 @@ class RunsGrid(Pane):
             description="Target", placeholder="0.1, or test_auc 0.9", continuous_update=False
         )
         self.target.tooltip = (
-            "adds time_to: when the loss, or the metric named before the number, was first at this"
+            "adds time_to: time at which the loss, or the metric named here, first reached the number"
         )
         metric = "" if self.runs.metric == "loss" else f"{self.runs.metric} "
         self.target.value = "" if self.runs.target is None else f"{metric}{self.runs.target}"

@@ -82,7 +82,7 @@ class RunsTable(RunsViews):
         self.grid.actions = [each for each in MENU if use is not None or each["key"] != "use"]
         folded = [self._words(), self._means(), self._exports(), self._confirm()]
         above = [Sheet(), self.message, self._bar(), *folded, self.bar, self.grid, self.note]
-        # forms and results that the user requested are above the curves, which are always shown
+        # forms and results that the user requested are above the curves; the curves are always shown
         self.children = [
             *above,
             self.found,

@@ -120,7 +120,7 @@ class RunsViews(RunsGrid):
 
     @guarded
     def differ(self) -> None:
-        """Show only the settings in which the two selected runs differ."""
+        """Show a table of the settings in which the two selected runs differ."""
         one, other = (row["run"] for row in self._some(2, least=2))
         found = self.runs.diff(one, other)
         rows = [[str(name), *map(_short, pair)] for name, *pair in found.itertuples(name=None)]

@@ -48,7 +48,7 @@ def _cell(tag: str, text: str, right: bool, column: str = "") -> str:
 def costs(ahead: Sequence[Ahead]) -> str:
     """Return the forecasts as HTML: box and mean of each scheme's round times. Load, messages and bytes are folded.
 
-    Schemes are compared by the time of a pass over the data, because a round of some schemes uses only little data.
+    Schemes are compared by the time of a pass over the data, because a round of some schemes uses little data.
     """
     passes = {a.name: f.mean / pass_share(f) for a in ahead if (f := a.forecast) is not None}
     best = min(passes, key=passes.__getitem__, default="")

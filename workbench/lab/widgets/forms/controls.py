@@ -127,7 +127,7 @@ class Controls(w.VBox):
         self._notify()
 
     def _take_preset(self) -> None:
-        """Show a preset. If none is chosen and nothing was changed, restore the settings before the preset."""
+        """Show the chosen preset. If the choice is empty, restore the settings that were shown before a preset."""
         if name := self.preset.values["preset"]:
             self.show(preset_of(name))
             self.steps.record()
@@ -208,7 +208,7 @@ class Controls(w.VBox):
         return [replace(v, experiment=None, reason=wrong) if wrong and v.experiment else v for v in found]
 
     def _of_shape(self, entry: Entry, name: str) -> bool:
-        """Return whether a scheme's parameter has the value of the common shape, which is then at fault."""
+        """Return whether a scheme's parameter has the value of the common shape. If so, the shape is at fault."""
         shape, workers = self.shapes.shape(), self.shapes.form.shown()["workers"]
         if shape is None or not isinstance(workers, int):
             return True

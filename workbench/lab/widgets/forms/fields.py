@@ -61,7 +61,7 @@ def fields_of(cls: type[Settings]) -> list[Field]:
 
 
 def _numbers_by_name(spec: Mapping[str, Any]) -> bool:
-    """Return whether a field is a dict of numbers, which is typed as {name: number}."""
+    """Return whether a field is a dict of numbers. Users type it as {name: number}."""
     values = spec.get("additionalProperties")
     return isinstance(values, Mapping) and values.get("type") == "number"
 
@@ -231,7 +231,7 @@ def show(value: Any) -> str:
 
 
 def _short(value: float) -> str:
-    """Return a large round number with an exponent, since fields are narrow. It is read as the same number."""
+    """Return a large round number with an exponent, since fields are narrow. `read` returns an equal number."""
     digits = str(int(value))
     bare = digits.rstrip("0")
     power = len(digits) - len(bare)
@@ -274,7 +274,7 @@ def _listed(text: str) -> Any:
 
 
 def text_error(field: Field, text: str) -> str:
-    """Return why a text is invalid, as far as the text alone shows it: whether it is empty although it may not be."""
+    """Return the error of an empty text in a field that needs a value, else "". Values are checked elsewhere."""
     if text.strip() or field.empty or field.kind == "text":
         return ""
     example = f", e.g. {field.default}" if field.default else ""
@@ -298,7 +298,7 @@ def values_of(fields: Sequence[Field], texts: Mapping[str, str]) -> dict[str, An
 
 
 def _same(field: Field, text: str) -> bool:
-    """Return whether a text is the default: a number however it is written."""
+    """Return whether a text is the default. Numbers are compared by value, in any notation."""
     if text == field.default or field.kind not in ("whole", "number") or not (text and field.default):
         return text == field.default
     return bool(read(field, text) == read(field, field.default))

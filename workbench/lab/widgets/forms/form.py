@@ -58,8 +58,8 @@ class Form(anywidget.AnyWidget):
     def _typed(self, _: object, content: dict[str, Any], buffers: object) -> None:
         """Store a text that the user typed.
 
-        It is sent as a message, which arrives before a later click on Run. A change of a trait could arrive later,
-        because the page delays it while the kernel handles an earlier change.
+        The page sends the text as a message, which arrives before a later click on Run. A change of a trait could
+        arrive after the click, because the page delays the change while the kernel handles an earlier one.
         """
         if content.get("kind") != "typed":
             return
@@ -72,7 +72,7 @@ class Form(anywidget.AnyWidget):
             listener(changed)
 
     def on_change(self, listener: Callable[[set[str]], None]) -> None:
-        """Call back with the names of fields that the user changed. Changes by `fill` do not count."""
+        """Call `listener` with the names of fields that the user changed. Changes by `fill` do not count."""
         self._listeners.append(listener)
 
     def reshape(self, entries: Sequence[Field], values: Mapping[str, str] | None = None) -> None:

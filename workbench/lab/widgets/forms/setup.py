@@ -2,8 +2,8 @@
 
 Some parameters have the same meaning in many schemes, by the vocabulary of the papers. `children` and `layers`
 describe a tree. `stragglers` is the number of late workers among those that are decoded together. These are the
-children of a parent in a tree, a group in a grouped scheme, else all workers. They are set once, by a shape, for every
-scheme with fields of those names.
+children of a parent in a tree, a group in a grouped scheme, else all workers. A shape has one value of each, for every
+scheme with fields of these names.
 """
 
 import re
@@ -38,7 +38,7 @@ class Shape(Settings):
     children: int = setting(4, "children of every parent (n); with one layer: all workers", ge=1)
     layers: int = setting(3, "layers of workers below the master (L)", ge=1, le=MAX_LAYERS)
     stragglers: int = setting(
-        1, "late children per parent that are borne (s); their share is alpha = s/n", ge=0
+        1, "late children per parent that are tolerated (s); their share is alpha = s/n", ge=0
     )
 
     @property
@@ -85,7 +85,7 @@ class Setup:
 
 
 def _fields_of(catalogue: Catalogue[Any], name: Any) -> Collection[str] | None:
-    """Return the fields of a class, or None if no class has this name: the experiment then reports the error."""
+    """Return the fields of a class, or None if no class has this name. The experiment then reports the error."""
     try:
         return cast(Collection[str], catalogue.get_class(name).model_fields)
     except SettingError:
@@ -159,7 +159,7 @@ def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int
     names = schemes.get(scheme).model_fields
     found = {name: workers for name in names if name in INTEGER_FIELDS}
     if "stragglers" in names:
-        # schemes with a window tolerate that all are late at times; in other schemes at least one is not late
+        # schemes with a window tolerate rounds in which all workers are late; in others, at least one must be on time
         spared = 0 if "window" in names else 1
         found["stragglers"] = max(0, decoded_together(names, args, workers) - spared)
     return found
@@ -173,7 +173,7 @@ def with_shape(setup: Setup, shape: Shape, workers: int | None = None) -> Setup:
 
 
 def added(setup: Setup, scheme: str, shape: Shape) -> Entry:
-    """Return the entry of another scheme with the shape's parameters, or its defaults if the former are invalid."""
+    """Return the entry of another scheme with the shape's parameters. If these are invalid, use its defaults."""
     count = setup.common.get("workers", shape.workers)
     names = schemes.get(scheme).model_fields
     bare = Entry(scheme, {name: names[name].default for name in SHARED_FIELDS if name in names})

@@ -1,4 +1,4 @@
-// Sends plotly.js before there is anything to draw. The kernel removes this widget as soon as a page has it.
+// Sends plotly.js before there is anything to draw. The kernel removes this widget as soon as a page has plotly.js.
 
 export default {
   initialize({ model }) {

@@ -1,25 +1,25 @@
-// Shared by every widget of the workbench that draws: plotly.js once a page, the page's theme, one plot in a box.
+// Shared by every widget that draws: one plotly.js for the page, the page's theme, and a plot in a box.
 
 const PAGE = Symbol.for("workbench.plotly");
-const QUIET = 1500; // ms without a change after which a picture is made
-const PATIENCE = 5000; // ms after which another widget asks again
+const QUIET = 1500; // ms without a change of the plot after which an image is made
+const PATIENCE = 5000; // ms without an answer after which another widget requests plotly.js
 
-/** Wait until the page is idle, or briefly: loading plotly.js takes a slow page seconds, and anywidget gives up a widget
- * that starts meanwhile after two: it is then not connected to its kernel. */
+/** Wait until the page is idle, for 3 s at most. On a slow page, loading plotly.js takes seconds. If a widget starts
+ * meanwhile and takes more than 2 s, anywidget does not connect it to its kernel. */
 const idle = () =>
   new Promise((done) => ("requestIdleCallback" in globalThis ? requestIdleCallback(done, { timeout: 3000 }) : setTimeout(done, 100)));
 
-/** Send a message to the kernel. Where it has ended, or its notebook was closed, widgets remain for a moment: nothing is sent. */
+/** Send a message to the kernel. If the kernel has ended, or the notebook was closed, nothing is sent. */
 function tells(model, content) {
   try {
     model.send(content);
   } catch (error) {
-    if (error.message !== "Cannot send") throw error; // what JupyterLab says of a comm that is gone
+    if (error.message !== "Cannot send") throw error; // JupyterLab's error for a comm that was closed
     document.dispatchEvent(new Event("wb-ended"));
   }
 }
 
-/** State shared by the widgets of a page: plotly.js, once it is `ready`; `begun`: it is being loaded. */
+/** Return the state that the widgets of a page share. `ready`: promise of plotly.js. `begun`: whether it is loading. */
 function widgetsShare() {
   const page = (globalThis[PAGE] ??= {});
   page.ready ??= new Promise((resolve) => (page.resolve = resolve));
@@ -37,18 +37,19 @@ async function readLibrary(packed) {
   const url = URL.createObjectURL(new Blob(wrapped, { type: "text/javascript" }));
   await idle();
   const Plotly = (await import(url)).default;
-  Plotly.setPlotConfig({ logging: 0 }); // it warns of every bar whose colour is a number, at length
+  Plotly.setPlotConfig({ logging: 0 }); // it logs a long warning for each bar whose colour is a number
   page.resolve(Plotly);
   URL.revokeObjectURL(url);
 }
 
-/** Return plotly.js. If no kernel has sent it, the first widget requests it, and all others wait; it is not stored in
- * the notebook. */
+/** Return plotly.js. If no kernel has sent it, the first widget requests it, and all others wait. plotly.js is not
+ * stored in the notebook. */
 function library(model) {
   const page = widgetsShare();
   if (page.begun) return page.ready;
   const take = ({ kind }, buffers) => void (kind === "library" && readLibrary(buffers[0]));
-  let asked = 0; // who has asked for nothing lets others go first: on a slow page, a widget may be deaf from the start
+  // number of requests without an answer; the more, the longer this widget waits, because it may not be connected
+  let asked = 0;
   const ask = () => {
     if (page.begun || Date.now() - (page.asked ?? -Infinity) < PATIENCE * (1 + asked)) return;
     page.asked = Date.now();
@@ -73,10 +74,10 @@ function theme() {
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** Return the scale of text: projected lectures set it. */
+/** Return the scale of text, which pages of lectures set for projection. */
 const letters = () => Number(document.documentElement.style.getPropertyValue("--wb-scale")) || 1;
 
-/** Call back whenever the page changes its theme or its text size; returns a function that ends that. */
+/** Call `callback` whenever the page changes its theme or text size. Return a function that ends the observation. */
 function onTheme(callback) {
   const look = () => `${theme()} ${letters()}`;
   let known = look();
@@ -89,24 +90,24 @@ function onTheme(callback) {
   return () => observer.disconnect();
 }
 
-/** Keep key presses inside of a focused element: else JupyterLab takes arrows for moves between cells. */
+/** Keep key presses inside of a focused element. Otherwise, JupyterLab moves between cells on arrow keys. */
 function ownKeys(el) {
   el.addEventListener("focusin", ({ target }) => (target.dataset.lmSuppressShortcuts = "true"));
 }
 
-/** Give a widget's element our style and key handling. */
+/** Give a widget's element the package's style and key handling. */
 function ours(el, ...classes) {
   el.classList.add("wb", ...classes);
   ownKeys(el);
 }
 
-/** Return a name that is unique in the page; every widget loads this file again, so the page stores the counter. */
+/** Return a name that is unique in the page. The page stores the counter, because each widget has a copy of this file. */
 function unique(word) {
   const page = (globalThis[PAGE] ??= {});
   return `wb-${word}-${(page.serial = (page.serial ?? 0) + 1)}`;
 }
 
-/** Make an element: element("button", {className: "x", onclick: f}, "text or children"). */
+/** Return a new element: element("button", {className: "x", onclick: f}, "text or children"). */
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
   for (const [name, value] of Object.entries(properties))
@@ -115,7 +116,7 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-/** Close a menu by Escape, and by a click elsewhere. */
+/** Close a menu on Escape, and on a click elsewhere. */
 function closing(details) {
   const outside = ({ target }) => details.contains(target) || (details.open = false);
   details.addEventListener("toggle", () => document[details.open ? "addEventListener" : "removeEventListener"]("pointerdown", outside));
@@ -127,8 +128,8 @@ function closing(details) {
   });
 }
 
-/** Call at most once per animation frame, with the newest arguments. `now()` does not wait for the frame if there was no
- * call since the last: figures that follow a slider are drawn at once. */
+/** Return a function that calls `callback` at most once per animation frame. Its `now()` calls at once if there was no
+ * call in this frame, so that figures follow a slider without delay. */
 function perFrame(callback) {
   let frame = 0, due = false;
   const next = () => {
@@ -145,25 +146,25 @@ function perFrame(callback) {
   return soon;
 }
 
-/** Return a layout whose ground is that of the page: a dark page has one, whatever its theme. */
+/** Return a layout with the background of the page. */
 function grounded(layout, box) {
   const ground = getComputedStyle(box).backgroundColor;
   return { paper_bgcolor: ground, plot_bgcolor: ground, ...layout };
 }
 
-/** Return whether a box is to be drawn now. A hidden one has no size; it is drawn when it is shown. */
+/** Return whether a box must be drawn now. A hidden box has no size, and is drawn when it is shown. */
 function visible(box) {
   box.stale = !box.offsetWidth;
   return !box.stale;
 }
 
-/** PLOTLY_CONFIG: config of every figure of ours, see base/page.py. */
+/** Config of all figures of the package. For PLOTLY_CONFIG, see assets.py. */
 const CONFIG = { ...PLOTLY_CONFIG, toImageButtonOptions: { scale: 2 } };
 
 const watched = new IntersectionObserver((seen) => seen.forEach(({ target, isIntersecting }) => (target.inside = isIntersecting)));
 
-/** Return whether some of a box is visible in the window. An observer of the browser reports it: measuring it at every
- * move of a slider would repeat the layout of the whole page. */
+/** Return whether some part of a box is visible in the window, as an observer of the browser reports. Measuring the box
+ * at every move of a slider would repeat the layout of the whole page. */
 function inWindow(box) {
   if (box.inside !== undefined) return box.inside;
   watched.observe(box);
@@ -171,8 +172,8 @@ function inWindow(box) {
   return bottom > 0 && top < innerHeight;
 }
 
-/** Return the config of a plot whose picture is saved as `name()`, called on the click: a changed config would make
- * plotly build the figure again, which takes far longer than changing it. */
+/** Return the config of a plot whose image is saved as `name()`, which is called on the click. With another config for
+ * each name, plotly would build the figure again, which takes far longer than a change of the figure. */
 function named(Plotly, name) {
   const { toImageButtonOptions: options, ...others } = CONFIG;
   const click = (plot) => Plotly.downloadImage(plot, { format: "png", ...options, filename: name() });
@@ -180,8 +181,8 @@ function named(Plotly, name) {
   return { ...others, modeBarButtonsToRemove: ["toImage"], modeBarButtonsToAdd: [button] };
 }
 
-/** Send the kernel a picture, if it wants one, once the plot has not changed for a while; call it after every drawing.
- * `taken` returns its address, or nothing. */
+/** Return a function to call after every drawing. When the plot has not changed for a while, it sends an image to the
+ * kernel, if the kernel wants one. `taken`: returns the image's data address, or nothing. */
 function stills(model, taken) {
   let timer;
   const take = async () => {
@@ -191,13 +192,13 @@ function stills(model, taken) {
   return () => (clearTimeout(timer), (timer = setTimeout(take, QUIET)));
 }
 
-/** Return a plot as a data address; nothing where there is none. */
+/** Return an image of a plot as a data address, or "" without a plot. */
 function imageOf({ box, Plotly }) {
   const { offsetWidth: width, offsetHeight: height } = box;
   return box.data && width ? Plotly.toImage(box, { format: "png", width, height }) : "";
 }
 
-/** A box that holds a plotly figure as wide as the page lets it be; `shown` is called when it becomes visible. */
+/** Return a box as wide as the page, for a plotly figure. `shown` is called when the box becomes visible. */
 async function plotBox(model, parent, shown) {
   const box = element("div", { className: "wb-plot" });
   parent.append(box);

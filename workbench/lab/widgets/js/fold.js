@@ -1,5 +1,5 @@
-// The button of a group of settings, which says what they are. On a wide page it opens them below itself; on a narrow one
-// it is one of a line of values, and opens them above the picture, one group at a time.
+// Button of a group of settings, with a summary of their values. On a wide page, it opens the settings below itself. On
+// a narrow page, the buttons of all groups form a line, and one group at a time is opened above the picture.
 
 const ARROW = '<svg class="wb-i" viewBox="0 0 16 16" aria-hidden="true"><path d="m6 4 4 4-4 4"/></svg>';
 
@@ -14,7 +14,7 @@ function render({ model, el }) {
   const drawer = () => getComputedStyle(el).getPropertyValue("--wb-drawer").trim() === "1";
   const frame = () => el.closest(".wb-controls") ?? el;
   const open = () => (drawer() ? frame().drawn === model.get("title") : model.get("opened"));
-  let before = null; // the frame whose changes are heard
+  let before = null; // frame whose changes are observed
   const show = () => {
     if (frame() !== before) {
       before?.removeEventListener("wb-drawer", show);
@@ -39,7 +39,7 @@ function render({ model, el }) {
       model.save_changes();
     }
   };
-  /** Escape closes the drawer, and the button has the focus again. */
+  /** Close the drawer on Escape, and move the focus back to the button. */
   const leave = (event) => {
     if (event.key !== "Escape" || !drawer() || !open()) return;
     event.stopPropagation();
@@ -47,7 +47,7 @@ function render({ model, el }) {
     button.focus();
   };
   model.on("change", show);
-  const observer = new ResizeObserver(() => el.isConnected && show()); // also when it is shown first
+  const observer = new ResizeObserver(() => el.isConnected && show()); // called also when the element is first shown
   observer.observe(el);
   return () => {
     observer.disconnect();

@@ -1,6 +1,6 @@
-// A table with pictures, as the kernel writes it. It needs no plotly.js: only its static image does, once the page is idle.
+// A table with pictures, as the kernel writes it. Only its static image, made once the page is idle, needs plotly.js.
 
-/** Ask the kernel for the figure of the table, and return its image as a data address. */
+/** Request the figure of the table from the kernel, and return its image as a data address. */
 function imageOfFigure(model, width) {
   return new Promise((resolve) => {
     const answer = async ({ kind, figure }) => {

@@ -1,11 +1,11 @@
-// A form made from field metadata: every control has a label, its unit, a slider where that helps, and room for the
+// A form made from field metadata. Every control has a label, a unit, a slider if that helps, and a place for the
 // reason why its value is invalid.
 
 const STEPS = 200;
 
 const digits = (value) => Number(value.toPrecision(3));
 
-/** Position of a value on a slider of 0 to STEPS, and back. The left end of a logarithmic slider that includes 0 is 0. */
+/** Convert a value to its position on a slider, 0 to STEPS, and back. The left end of a logarithmic slider may be 0. */
 const scales = {
   place({ low, high, log }, value) {
     if (!log) return ((value - low) / (high - low)) * STEPS;
@@ -30,11 +30,11 @@ function options({ choices, labels, empty, kind }) {
   return empty ? [element("option", { value: "" }, "not set"), ...made] : made;
 }
 
-/** Make one line. `typed(text)` is called with every change; returns {node, show(text), blame(reason), reach(high)}. */
+/** Return one line: {node, show(text), blame(reason), reach(high)}. `typed(text)` is called with every change. */
 function line(field, id, typed) {
   const help = `${id}-help`, why = `${id}-why`;
   const common = { id, "aria-describedby": `${help} ${why}` };
-  const whole = field.kind === "whole" && !field.log; // its slider has the numbers themselves, others have STEPS
+  const whole = field.kind === "whole" && !field.log; // its slider has the whole numbers as positions, others have 0 to STEPS
   let input, range = null;
   if (field.kind === "choice") {
     input = element("select", { ...common, onchange: () => typed(input.value) }, ...options(field));
@@ -86,7 +86,7 @@ function line(field, id, typed) {
 function render({ model, el }) {
   ours(el, "wb-form");
   const id = unique("form"), view = Math.random().toString(36).slice(2);
-  const typed = {}; // by name: the text, and the number of the message that brings it; Infinity: not sent yet
+  const typed = {}; // name -> typed text, and number of the message that sends it (Infinity: not sent yet)
   let lines = {}, known = null, count = 0, detail = null;
   const heard = () => model.get("heard")[view] ?? 0;
   const send = () => {
@@ -96,7 +96,7 @@ function render({ model, el }) {
     for (const [, mine] of waiting) mine.count = count;
     tells(model, { kind: "typed", view, count, texts: Object.fromEntries(waiting.map(([name, { text }]) => [name, text])) });
   };
-  /** Send one message at a time while a slider moves; a released slider or a left field sends at once, so before a click. */
+  /** Send one message at a time while a slider moves. When a slider is released or a field is left, send at once. */
   const type = (name) => (text) => {
     typed[name] = { text, count: Infinity };
     if (heard() >= count) send();
@@ -104,9 +104,9 @@ function render({ model, el }) {
   };
   const acknowledged = () => (heard() >= count && send(), show());
   el.addEventListener("change", send);
-  /** Show the kernel's values, unless it has not received yet what was typed since. */
+  /** Return the kernel's value, or the typed text if the kernel has not received it yet. */
   const current = (name) => (typed[name]?.count > heard() ? typed[name].text : (model.get("values")[name] ?? ""));
-  /** Change the sliders' ends only, if the fields are the same: a new slider would lose the pointer that moves it. */
+  /** Change only the sliders' ends if the fields are the same, because a new slider would lose the pointer. */
   const refill = () => {
     const fields = model.get("fields"), same = ({ high: _, ...rest }) => JSON.stringify(rest);
     if (!known || fields.map(same).join() !== known.map(same).join()) return fill();
@@ -119,7 +119,7 @@ function render({ model, el }) {
     lines = Object.fromEntries(fields.map((field) => [field.name, line(field, `${id}-${field.name}`, type(field.name))]));
     const nodes = (minor) => fields.filter((field) => field.minor === minor).map((field) => lines[field.name].node);
     const more = nodes(true).length ? [element("details", { className: "wb-more" }, element("summary", {}, "more"), ...nodes(true))] : [];
-    const wasOpen = (selector) => el.querySelector(selector)?.open; // what the user opened stays so
+    const wasOpen = (selector) => el.querySelector(selector)?.open; // parts that the user opened stay open
     const [all, rest] = [wasOpen("details:has(> .wb-title)"), wasOpen(".wb-more")];
     if (rest) more[0].open = true;
     const title = model.get("title"), inner = [...nodes(false), ...more];

@@ -1,5 +1,5 @@
-// The rows of the table of runs: sorted, filtered, selected and shown in the page. Columns that do not fit its width are left
-// out, the least important first; the user's view is kept in `asked`, so that new rows and a reload change nothing.
+// Rows of the table of runs, which are sorted, filtered and selected in the page. If the page is narrow, the least
+// important columns are left out. `asked` stores the user's choices, so that new rows and a reload do not change them.
 
 const MORE = 2.5; // factor by which "Show more" lengthens the table
 const COMPARISONS = { number: ["at least", "at most", "is", "any"], text: ["contains", "is", "is not", "any"] };
@@ -13,7 +13,7 @@ const icon = (name) => `<svg class="wb-i" viewBox="0 0 16 16" aria-hidden="true"
 const marked = (made, name) => (made.insertAdjacentHTML("afterbegin", icon(name)), made);
 const KINDS = { done: "done", running: "running", failed: "bad", damaged: "bad", lost: "bad", stopped: "stopped", interrupted: "stopped" };
 
-/** Return a number with four digits, thousands apart. */
+/** Return a number with four digits, and with separators of thousands. */
 function digits(value) {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(2).replace(/\.?0+e/, "e");
@@ -21,7 +21,7 @@ function digits(value) {
   return whole.replace(/\B(?=(\d{3})+$)/g, "\u2009") + (rest ? `.${rest}` : "");
 }
 
-/** Return a time as people say it: 14:52, yesterday 18:04, or the date. */
+/** Return a time as text: 14:52, yesterday 18:04, or the date. */
 function moment(text, now = new Date()) {
   const then = new Date(text), clock = then.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
   if (Number.isNaN(then.getTime())) return text;
@@ -34,7 +34,7 @@ function moment(text, now = new Date()) {
 
 const missing = (value) => value === null || value === undefined || value === "";
 
-/** Return a function of a row that a filter lets through. */
+/** Return a function that tests whether a row matches a filter. */
 function test({ op, value }, column) {
   if (op === "any") return (i) => !missing(column[i]);
   const wanted = String(value).trim().toLowerCase(), number = Number(wanted);
@@ -194,7 +194,7 @@ function render({ model, el }) {
     table.replaceChildren(element("thead", {}, titles), element("tbody", {}, ...shown.map((i) => row(columns, i))));
     if (at) [...table.querySelectorAll("th")].find(({ title }) => title === at)?.querySelector("button").focus();
   };
-  /** Draw as many columns as there is room for; those that the user chose stay, and are scrolled to. */
+  /** Draw as many columns as fit. Columns that the user chose are always drawn, and are reached by scrolling. */
   const draw = () => {
     width = el.clientWidth;
     list = found();

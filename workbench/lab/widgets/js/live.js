@@ -2,11 +2,11 @@
 
 const X = { time: "wall clock", round: "rounds", bytes: "bytes received", samples: "samples computed" };
 const MOST_POINTS = 2000;
-const RATIO = { x: 6, y: 20 }; // beyond these, ratios say more than differences: logarithmic axis
+const RATIO = { x: 6, y: 20 }; // ratios of largest to smallest value above which an axis is logarithmic
 const NARROW_LIVE = 560; // px below which the legend is under the curves
-const MOST_MARKED = 200; // points of a curve that is evaluated now and then
+const MOST_MARKED = 200; // max number of points with markers, on a curve with few evaluated rounds
 
-/** Rows of all curves, as they arrive. A frame names its first row; rows of a gap are requested again. */
+/** Rows of all curves, as they arrive. A frame has the number of its first row. Missing rows are requested. */
 class Store {
   constructor(model) {
     this.model = model;
@@ -37,7 +37,7 @@ class Store {
   }
 }
 
-/** Indices of the points of a long curve that are drawn: evenly spaced, and dense at the start, where curves are steep. */
+/** Return the indices of the drawn points of a long curve: evenly spaced, and dense at the start, where it is steep. */
 function thinned(count) {
   if (count <= MOST_POINTS) return [...Array(count).keys()];
   const half = MOST_POINTS / 2, chosen = new Set();
@@ -52,11 +52,11 @@ function points(columns, x, y) {
   const xs = columns[x] ?? [], ys = columns[y] ?? [];
   const known = xs.map((_, i) => i).filter((i) => Number.isFinite(ys[i]) && Number.isFinite(xs[i]));
   const kept = thinned(known.length).map((k) => known[k]);
-  const sparse = 2 * known.length < xs.length && known.length <= MOST_MARKED; // what was evaluated is to be seen
+  const sparse = 2 * known.length < xs.length && known.length <= MOST_MARKED; // evaluated points get markers
   return { sparse, x: kept.map((i) => xs[i]), y: kept.map((i) => ys[i]) };
 }
 
-/** "log" where ratios matter more than differences. A logarithmic axis stays so until other data are shown. */
+/** Return "log" if ratios matter more than differences. A logarithmic axis stays so until other data are shown. */
 function scale(choice, axis, spans, before) {
   if (choice !== "auto") return choice;
   if (before === "log") return "log";
@@ -66,7 +66,7 @@ function scale(choice, axis, spans, before) {
 
 const extent = (values) => values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
 
-/** Markers where a run changed its scheme, with the reason as hover text. */
+/** Return markers at which a run changed its scheme, with the reason as hover text. */
 function marks(changes, curves, rows, x, y) {
   const placed = changes.filter(({ curve, round }) => Number.isFinite(rows[curve]?.[y]?.[round - 1]));
   const at = (name) => placed.map(({ curve, round }) => rows[curve][name][round - 1]);
@@ -95,7 +95,7 @@ function targetLine(target, color) {
   return { type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target, line, label };
 }
 
-/** A labelled menu of choices {value: label}; `chosen` is called with the choice. */
+/** Return a labelled menu of choices {value: label}. `chosen` is called with the choice. */
 function menu(label, choices, value, chosen) {
   const id = unique("live");
   const select = element("select", { id, onchange: () => chosen(select.value) });
@@ -121,7 +121,7 @@ function controls(model, changed, alive) {
     target.setAttribute("aria-invalid", Number.isNaN(value));
     if (!Number.isNaN(value)) set("target")(value);
   };
-  target.onkeydown = ({ key }) => void (key === "Enter" && target.onchange()); // an answer of false would swallow the key
+  target.onkeydown = ({ key }) => void (key === "Enter" && target.onchange()); // void, because a handler that returns false suppresses the key
   const axes = element("details", { className: "wb-pop" }, element("summary", {}, "Axes"),
     element("div", { className: "wb-sheet" }, ...[x, logX, y, logY].map((m) => m.node)));
   closing(axes);
@@ -140,10 +140,10 @@ function controls(model, changed, alive) {
   return { node, refill };
 }
 
-/** State of each run, in a table that screen readers announce. */
+/** Return a table with the state of each run, which screen readers announce. */
 function statusTable(model, alive) {
   const node = element("table", { className: "wb-table wb-status", "aria-label": "runs" });
-  const rows = []; // bars are kept: a moving one would restart with every text
+  const rows = []; // bars are reused, because the animation of a new bar would begin again with every text
   const fill = () => {
     const status = model.get("status");
     status.forEach(({ name, state, note, share, begins }, i) => {
@@ -163,7 +163,7 @@ function statusTable(model, alive) {
     rows.length = status.length;
     if (node.children.length !== rows.length || [...node.children].some((row, i) => row !== rows[i])) node.replaceChildren(...rows);
   };
-  /** Show a moving bar after a request for runs, until the kernel, which may be importing libraries, reports on them. */
+  /** Show a moving bar after a request for runs, until the kernel reports on them. It may have to import libraries. */
   const begin = () => {
     const track = element("span", { className: "wb-track" }, element("progress", { max: 1, "aria-label": "progress" }));
     node.append(element("tr", {}, element("td"), element("td", {}, element("span", {}, "starting")), element("td", { className: "wb-begins" }, track), element("td")));
@@ -175,7 +175,7 @@ function statusTable(model, alive) {
 function render({ model, el }) {
   const store = new Store(model);
   const types = { x: "linear", y: "linear" };
-  const spans = { x: [1, 1], y: [1, 1] }; // least and largest number that a logarithmic axis has to show
+  const spans = { x: [1, 1], y: [1, 1] }; // smallest and largest number on each logarithmic axis
   let snap, plot, shown = "", gone = false, left = false;
 
   const layout = () => {
@@ -186,7 +186,7 @@ function render({ model, el }) {
     const axis = (name, title) => ({ ...look[`${name}axis`], title: { text: title }, type: types[name] });
     return {
       ...grounded(look, plot.box),
-      ...(el.closest(".wb-explorer") ? { height: Math.min(look.height, Math.max(320, 0.54 * innerHeight)) } : {}), // with what is above it
+      ...(el.closest(".wb-explorer") ? { height: Math.min(look.height, Math.max(320, 0.54 * innerHeight)) } : {}), // so that the plot and the widgets above it fit the window
       xaxis: { ...axis("x", model.get("titles")[x]), ...ticks("x"), tickformat: x === "time" ? "~g" : "~s" },
       legend,
       yaxis: { ...axis("y", model.get("metrics")[y] ?? y), ...ticks("y") },
@@ -201,7 +201,7 @@ function render({ model, el }) {
   const ticks = (axis) => {
     if (types[axis] !== "log") return {};
     const ratio = spans[axis][1] / spans[axis][0];
-    if (!(ratio >= 3)) return { nticks: 10, tickformat: "~g" }; // also where nothing is drawn
+    if (!(ratio >= 3)) return { nticks: 10, tickformat: "~g" }; // also if nothing is drawn
     if (ratio < 8) return { dtick: "D1", tickformat: "~g" };
     return ratio < 1e4 ? { dtick: "D2", tickformat: "~g" } : { dtick: Math.ceil(Math.log10(ratio) / 10), exponentformat: "power" };
   };
@@ -252,7 +252,7 @@ function render({ model, el }) {
     if (button?.closest(".wb-explorer, .wb-pane, .wb-lecture-view")?.contains(el)) table.begin();
   };
   document.addEventListener("click", clicked);
-  // A kernel that has ended sends neither an end nor an answer to Stop.
+  // A kernel that has ended sends neither the end of a run nor an answer to Stop.
   const leave = () => ((left = true), table.fill(), bar.refill());
   const traits = { "change:status": table.fill, "msg:custom": message, comm_live_update: leave };
   for (const name of ["curves", "changes", "x", "y", "scale_x", "scale_y", "target", "metrics", "active"])

@@ -1,4 +1,4 @@
-// A figure with a time axis in slow motion: the future is covered; play, step from moment to moment, scrub.
+// A figure with a time axis, shown in slow motion. Its future is covered. The user plays, steps between events, or scrubs.
 
 const ROUND_TRIP = 8000; // ms for the whole span at normal speed
 const SPEEDS = { 0.25: "¼ speed", 0.5: "½ speed", 1: "normal", 2: "twice", 4: "four times" };
@@ -7,7 +7,7 @@ function render({ model, el }) {
   const id = unique("player");
   let plot = null, now = 0, playing = 0, last = 0;
   const end = () => model.get("end");
-  const moments = () => model.get("moments"); // [[time, words], ...] in order
+  const moments = () => model.get("moments"); // [[time, text], ...] in order
 
   const button = (words, title, onclick) => element("button", { type: "button", title, onclick }, words);
   const play = button("▶ Play", "play or pause", () => (playing ? pause() : start()));
@@ -79,7 +79,7 @@ function render({ model, el }) {
   };
   const remove = drawPlot(model, figure, after, false);
 
-  /** Send the rank of a clicked row; a drag zooms. */
+  /** Send the rank of a clicked row to the kernel. A drag zooms instead. */
   let down = null;
   const pressed = (event) => (down = event.target.closest(".nsewdrag") ? event : null);
   const released = (event) => {

@@ -1,4 +1,4 @@
-// A plotly figure that the kernel replaces at any rate; clicks are sent back.
+// A plotly figure that the kernel may replace many times per second. Clicks are sent to the kernel.
 
 const plain = (value) => (["number", "string"].includes(typeof value) ? value : null);
 
@@ -7,7 +7,7 @@ function clicked({ points: [point] }) {
   return { kind: "click", x: plain(x), y: plain(y), z: plain(z), index: plain(pointIndex), about: plain(customdata), trace: point.data.name ?? "" };
 }
 
-/** Draw the model's figure into el; `after` is called with the box after every drawing. `points`: send clicks on them. */
+/** Draw the model's figure into el. `after` is called with the box after every drawing. `points`: send clicks. */
 function drawPlot(model, el, after = () => {}, points = true) {
   let plot, config, snap, gone = false;
   const tell = () => {
@@ -28,7 +28,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
     plot.box.dataset.drawn = model.get("serial");
     (snap ??= stills(model, () => imageOf(plot)))();
   });
-  // Visible figures are drawn first, those outside of the window once the page has time.
+  // Visible figures are drawn at once, and figures outside of the window when the page is idle.
   const changed = () => (!plot || inWindow(plot.box) ? draw.now() : idle().then(draw));
   el.setAttribute("role", "figure");
   el.classList.add("wb");

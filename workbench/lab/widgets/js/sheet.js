@@ -1,4 +1,4 @@
-// Adds the style sheet and key handling to everything beside it, widgets of other libraries included.
+// Adds the style sheet and key handling to all elements beside this one, including widgets of other libraries.
 
 export default {
   render({ el }) {

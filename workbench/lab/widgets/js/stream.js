@@ -1,15 +1,16 @@
 // Stream of rounds on a canvas: a row per worker, a column per round. The kernel sends new or changed columns.
 
 const LEFT = 52, BOTTOM = 38, TOP = 20; // px around the table
-const RIGHT = 150, NARROW_RIGHT = 144, NARROW_STREAM = 480; // px beside it; less in a canvas that is narrower
-const TO_COME = 255; // a slice of the round under way that is not over
+const RIGHT = 150, NARROW_RIGHT = 144, NARROW_STREAM = 480; // px to the right of the table; px in a canvas narrower than NARROW_STREAM
+const TO_COME = 255; // state of slices of the current round that are still in the future
 const SPANS = { 30: "30 rounds", 100: "100 rounds", 300: "300 rounds", 1000: "1000 rounds", 0: "all rounds" };
 
-const MAX_CELLS = 2500, BLOCKS = 25; // workers times rounds up to which rounds are drawn; blocks of rounds that are drawn instead
+// max product of workers and rounds for which single rounds are drawn; number of blocks of rounds that are drawn else
+const MAX_CELLS = 2500, BLOCKS = 25;
 
 const known = (state) => (state === TO_COME ? -1 : state);
 
-/** Bytes of all received rounds, worker by worker within a round; columns of a gap are requested again. */
+/** Bytes of all received rounds, worker by worker within a round. Missing columns are requested. */
 class Table {
   constructor(model) {
     this.model = model;
@@ -20,7 +21,7 @@ class Table {
     [this.workers, this.slices] = this.model.get("shape");
     this.rounds = 0;
     this.bytes = new Uint8Array(1 << 16);
-    this.worst = new Uint8Array(1 << 16); // of a worker's round: the state that a reader looks for
+    this.worst = new Uint8Array(1 << 16); // the most important state of each worker in each round
     this.shares = new Float32Array(2 * this.workers);
   }
   get width() {
@@ -49,7 +50,7 @@ class Table {
       for (let s = at * this.slices; s < (at + 1) * this.slices; s++) state = Math.max(state, known(this.bytes[s]));
       this.worst[at] = state; // -1 becomes TO_COME
     }
-    this.rounds = Math.min(Math.max(this.rounds, first + count), rounds); // one that was under way may be taken back
+    this.rounds = Math.min(Math.max(this.rounds, first + count), rounds); // an unfinished round may be removed
     this.shares = new Float32Array(shares.buffer.slice(shares.byteOffset, shares.byteOffset + shares.byteLength));
   }
   state = (round, worker, slice) => this.bytes[round * this.width + worker * this.slices + slice];
@@ -58,16 +59,16 @@ class Table {
 const rgb = (color) => [1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16));
 const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
 
-/** Return round numbers of rows or columns, so sparse that labels do not touch. */
+/** Return the step between labelled rows or columns, for at most `most` labels: 1, 2, 5, 10, ... */
 function stride(count, most) {
   for (let unit = 1; ; unit *= 10) for (const step of [unit, 2 * unit, 5 * unit]) if (count / step <= most) return step;
 }
 
-/** Draw the visible part of the table: a pixel per slice, per several slices, or per several rounds. Late, dropped and
- * dead have priority over other states of one pixel. */
+/** Draw the visible part of the table. A pixel is one slice, several slices, or several rounds. In a pixel, the states
+ * late, dropped and dead have priority over others. */
 function picture(table, first, count, palette, most) {
-  const units = count > most ? 1 : table.slices, bytes = units === 1 ? table.worst : table.bytes; // units of a round
-  const every = Math.max(1, Math.ceil((count * units) / most)); // of a pixel
+  const units = count > most ? 1 : table.slices, bytes = units === 1 ? table.worst : table.bytes; // number of units in a round
+  const every = Math.max(1, Math.ceil((count * units) / most)); // number of units in a pixel
   const width = Math.max(1, Math.ceil((count * units) / every)), row = table.workers * units;
   const there = Math.min(count, table.rounds - first) * units;
   const image = new ImageData(width, Math.max(1, table.workers));
@@ -86,8 +87,8 @@ function picture(table, first, count, palette, most) {
   return image;
 }
 
-/** Return the share of rounds whose answer was late or refused, or of time in which a worker computed, over blocks of rounds:
- * states of many rounds would be too small to be seen. `states`: their names; `colors`: of the shares 0 and 1. */
+/** Return shares over blocks of rounds, because states of many rounds would be too small to see: the share of late or
+ * refused answers, or of the time of computing. `states`: names of the states. `colors`: colours of the shares 0 and 1. */
 function shares(table, first, count, states, some, colors) {
   const [late, dropped, dead, computes] = ["late", "dropped", "dead", "computes"].map((name) => states.indexOf(name));
   const width = Math.ceil(count / BLOCKS), blocks = Math.ceil(count / width), [from, to, gone] = colors.map(rgb);
@@ -112,7 +113,7 @@ function shares(table, first, count, states, some, colors) {
 
 function render({ model, el }) {
   const table = new Table(model);
-  const view = { span: 100, end: null, round: -1, worker: 0 }; // end null: the newest; round, worker: the cursor
+  const view = { span: 100, end: null, round: -1, worker: 0 }; // end: last shown round, null for the newest; round, worker: position of the cursor
   let gone = false, frames = 0;
   const canvas = element("canvas", { tabIndex: 0, role: "application", "aria-roledescription": "rounds as a stream" });
   const sheet = document.createElement("canvas");
@@ -137,7 +138,7 @@ function render({ model, el }) {
   const beside = () => (canvas.clientWidth < NARROW_STREAM ? NARROW_RIGHT : RIGHT);
   const late = () => table.shares.subarray(table.workers).some((share) => share > 0);
   const blocked = () => shown().count * table.workers > MAX_CELLS;
-  /** Names and colours of the legend: of states, or of shares over blocks of rounds. */
+  /** Return names and colours of the legend: of states, or of shares over blocks of rounds. */
   const entries = () => {
     const colors = look();
     if (!blocked()) return model.get("states").map((name) => [name, colors[name]]);
@@ -154,7 +155,7 @@ function render({ model, el }) {
     legend.replaceChildren(...found.map(swatch));
   };
   const look = () => ({ ...model.get("styles")[theme()], ground: getComputedStyle(canvas).backgroundColor });
-  /** Draw the canvas with the legend above it, which is not part of it. */
+  /** Return an image of the canvas, with the legend above it. */
   const image = () => {
     const made = document.createElement("canvas"), scale = devicePixelRatio || 1, pen = made.getContext("2d"), colors = look();
     Object.assign(made, { width: canvas.width, height: canvas.height + 28 * scale });
@@ -303,7 +304,7 @@ function render({ model, el }) {
     stop.hidden = !model.get("active");
     explain();
   };
-  const note = () => (status.textContent = model.get("status")); // with every picture, so nothing else
+  const note = () => (status.textContent = model.get("status")); // called with every picture, so it does nothing else
   ours(el, "wb-stream");
   el.setAttribute("role", "figure");
   el.append(bar, legend, canvas, read, status);

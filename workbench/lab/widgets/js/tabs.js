@@ -1,4 +1,4 @@
-// A list of tabs, whose names are whole: it scrolls where it is narrow. The panels are the children of the next element.
+// A list of tabs. A narrow list scrolls, so names are never cut. The panels are the children of the next element.
 
 function render({ model, el }) {
   ours(el, "wb-tabs");
@@ -37,7 +37,7 @@ function render({ model, el }) {
   };
   show();
   model.on("change:selected_index", show);
-  let frame = 0; // until the panels are there
+  let frame = 0; // animation frame in which the panels are looked for, until they exist
   const observer = new MutationObserver(show);
   const begin = () => {
     if (!el.nextElementSibling) return void (frame = requestAnimationFrame(begin));

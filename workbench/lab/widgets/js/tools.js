@@ -1,12 +1,12 @@
 // Buttons of the header: settings (on a wide page), undo, redo, reset.
 
-const LOOK = 2000; // ms between two looks whether the kernel is still there
+const LOOK = 2000; // ms between two checks whether the kernel still exists
 const SHAPES = { side: "M2.5 3h11v10h-11zM6.5 3v10", undo: "M6 3 3 6l3 3M3 6h6a4 4 0 0 1 0 8H7", redo: "m10 3 3 3-3 3m3-3H7a4 4 0 0 0 0 8h2" };
 
-/** Restart the kernel and run all cells, as the notebook's own button does; a page of its own is loaded again. */
+/** Restart the kernel and run all cells, as the notebook's own button does. Outside of a notebook, reload the page. */
 function again({ target }) {
   const button = target.closest(".jp-NotebookPanel")?.querySelector('[data-command="notebook:restart-run-all"]');
-  if (button) button.dispatchEvent(new MouseEvent("mousedown", { bubbles: true, button: 0 })); // it ignores clicks
+  if (button) button.dispatchEvent(new MouseEvent("mousedown", { bubbles: true, button: 0 })); // the button ignores clicks
   else location.reload();
 }
 
@@ -27,18 +27,18 @@ function render({ model, el }) {
   const reset = element("button", { type: "button", className: "wb-bare", title: "the settings of the beginning", onclick: ask("reset") }, "Reset");
   const banner = element("div", { className: "wb-banner", role: "alert", hidden: true },
     element("span", {}, "The kernel has stopped. What you see is the last state."), element("button", { type: "button", onclick: again }, "Start it and run all again"));
-  /** When the kernel has ended or was restarted, no widget of it can answer. */
+  /** Show a banner, because the kernel has ended or was restarted, and its widgets no longer work. */
   const ended = () => (banner.hidden = false);
   document.addEventListener("wb-ended", ended);
   let alive = false;
-  /** Look whether the kernel is still there: that of a notebook can be shut down without a message to its widgets. */
+  /** Check whether the kernel still exists. A notebook's kernel can be shut down without a message to its widgets. */
   const look = () => {
     const manager = model.widget_manager, kernel = manager && "kernel" in manager ? manager.kernel : undefined;
     const gone = kernel === null || kernel?.isDisposed || kernel?.status === "dead";
     if (gone && alive) ended();
     alive ||= Boolean(kernel) && !gone;
   };
-  look(); // the kernel may end before the next look
+  look(); // checked at once, because the kernel may end before the next check
   const timer = setInterval(look, LOOK);
   el.append(banner, side, undo, redo, reset, element("span", { className: "wb-grow" }));
   const show = () => {

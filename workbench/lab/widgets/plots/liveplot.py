@@ -112,7 +112,7 @@ class LivePlot(Drawn):
         Stills({"curves": self}).show(self._repr_mimebundle_())
 
     def started_by(self, button: w.Button, call: Callable[[], None]) -> None:
-        """Call back on a click. From the click until the call returns, the page shows a moving bar."""
+        """Call `call` on a click on `button`. From the click until the call returns, the page shows a moving bar."""
 
         def clicked(_: w.Button) -> None:
             try:
@@ -141,7 +141,7 @@ class LivePlot(Drawn):
         super().close()
 
     def when_over(self, call: Callable[[], None]) -> None:
-        """Call back, from a thread, each time that all shown runs are over."""
+        """Call `call`, in a thread, each time that all shown runs are over."""
         self._done.append(call)
 
     # ---------------------------------------------------------------- follow the runs
@@ -297,7 +297,8 @@ def look(theme: Theme) -> dict[str, Any]:
 def watch(runs: "Run | Sequence[Run] | SweepRun") -> "LivePlot | SweepPlot":
     """Show runs live on one axis, with a Stop button, or a sweep with its results so far.
 
-    `runs`: result of `wb.start` or `wb.attach`, a list of such, or result of `wb.batch.start` or `wb.batch.attach`.
+    `runs`: a run, as `wb.start` and `wb.attach` return it, a list of runs, or a sweep, as `wb.batch.start` and
+    `wb.batch.attach` return it.
 
     >>> import workbench as wb
     >>> plot = wb.watch(wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
@@ -307,7 +308,7 @@ def watch(runs: "Run | Sequence[Run] | SweepRun") -> "LivePlot | SweepPlot":
     shown = [runs] if isinstance(runs, Run) else runs
     if not isinstance(shown, Sequence):
         from workbench.lab.batch.background import (
-            SweepRun,  # imported late, because sweeps import papermill, which plots of runs do not need
+            SweepRun,  # imported late, because sweeps import papermill, and plots of runs do not need it
         )
         from workbench.lab.widgets.plots.sweepplot import SweepPlot
 

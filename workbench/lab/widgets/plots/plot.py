@@ -50,7 +50,7 @@ class Drawn(anywidget.AnyWidget):
             self.on_message(content)
 
     def keep_still(self, call: Callable[[str], None]) -> None:
-        """Call back with an image (PNG, base64) each time that the plot has not changed for a while."""
+        """Call `call` with an image (PNG, base64) each time that the plot has not changed for a while."""
         self._still, self.still = call, True
 
     def on_message(self, content: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ class Plot(Drawn):
         return self._draw(theme) if self._draw else None
 
     def on_click(self, listener: Callable[[Click], None]) -> None:
-        """Call back with x, y, z, index, about (data of the point) and trace (its name) of a clicked point."""
+        """Call `listener` with the x, y, z, index, about (data) and trace (name of the trace) of a clicked point."""
         self._listeners.append(listener)
 
     def on_message(self, content: dict[str, Any]) -> None:

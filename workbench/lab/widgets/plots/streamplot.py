@@ -37,7 +37,7 @@ FINAL_STATES = ("finished", "stopped", "failed")
 
 
 class StreamPlot(Drawn):
-    """Stream of a run that is under way or over. A click, or Enter, calls back with round and worker (`on_pick`).
+    """Stream of a run that is under way or over. Functions of `on_pick` are called after a click, or Enter.
 
     >>> import workbench as wb
     >>> plot = StreamPlot(wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
@@ -91,7 +91,7 @@ class StreamPlot(Drawn):
         self.edition += 1
 
     def on_pick(self, listener: Callable[[int, int], None]) -> None:
-        """Call back with the round and the worker that the user selects."""
+        """Call `listener` with the round and the worker that the user selects."""
         self._picked.append(listener)
 
     def wait(self, timeout: float | None = None) -> bool:

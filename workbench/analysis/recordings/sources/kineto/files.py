@@ -303,9 +303,8 @@ def _parsed(path: Path) -> dict[str, Any]:
     raw = _bytes(path)
     if not raw.strip():
         raise SettingError(f"path = {str(path)!r}: is empty")
-    text = raw.decode(
-        json.detect_encoding(raw), errors="replace"
-    )  # wrong encodings occur in names only, so invalid characters are replaced
+    # wrong encodings occur only in names, so invalid characters are replaced
+    text = raw.decode(json.detect_encoding(raw), errors="replace")
     check_json_size(text, path)
     try:
         fields = json.loads(text, strict=False)

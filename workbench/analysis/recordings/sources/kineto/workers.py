@@ -94,7 +94,7 @@ def _named(files: list[TraceFile]) -> list[int | str] | None:
 
 
 def _varying(labels: list[str]) -> list[int]:
-    """Return the number that varies if the names differ in one number only, else an empty list.
+    """Return the number in each name if the names differ only in one number, else an empty list.
 
     >>> _varying(["trace2_of_12", "trace10_of_12"]), _varying(["a1", "b2"])
     ([2, 10], [])

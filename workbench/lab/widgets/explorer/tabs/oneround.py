@@ -20,7 +20,7 @@ from workbench.lab.widgets.plots.plot import Click, Plot
 
 
 class OneRound(Tab):
-    """Tab with a choice of a run, a round and a node. A click on the chart also chooses the node."""
+    """Tab with a choice of a run, a round and a node. A click on a row of the chart also chooses the node."""
 
     key, title, place = "round", "One round", 2
 

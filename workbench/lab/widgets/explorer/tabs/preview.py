@@ -77,7 +77,7 @@ class Preview(Tab):
         return (setup, shape, self.desk.experiments[0].workers) if setup and shape else None
 
     def _name_entries(self) -> None:
-        """Offer the schemes. The user's choice is selected again when it is valid."""
+        """Offer the schemes. The user's choice is selected again once the chosen scheme is valid."""
         names = [a.name for a in self.ahead]
         if list(self.entry.options) != names:
             self._naming = True
@@ -91,7 +91,7 @@ class Preview(Tab):
             self._draw()
 
     def _changed_view(self) -> None:
-        """Show the chosen view. On narrow pages, it hides the other view."""
+        """Show the chosen view. On narrow pages, the other view is then hidden."""
         behind, before = self._beside, self._forecast
         if self.view.value != TIMES:
             behind, before, self._picture = before, behind, self.view.value
@@ -153,7 +153,7 @@ class Preview(Tab):
 class _Map:
     """Thread that computes the phase diagram. A newer setting cancels the work on an older one.
 
-    If only stragglers and latency differ from the last setting, the diagram is the same.
+    If only stragglers and latency differ from the last setting, the last diagram is used again.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class Running(Tab):
         super().close()
 
     def show(self, runs: Sequence[Run], keep: bool = False) -> None:
-        """Show runs. With `keep`, or if the user chose that, the runs that are drawn already stay."""
+        """Show runs. With `keep`, or if the user chose to keep them, the runs that are drawn already stay."""
         self.table.value, keep = "", keep or self.keep.value
         if not keep:
             self.plot.target = None
@@ -160,7 +160,7 @@ def _traces(runs: Sequence[Run]) -> list[Trace]:
 
 
 def clusters_of(engine: str) -> list[str]:
-    """Return the clusters on which an engine can run, or none if it needs none."""
+    """Return the names of the clusters on which an engine can run: none for simulations."""
     return [] if engine == "sim" else clusters.names()
 
 
