@@ -18,8 +18,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if (
-        not sys.flags.safe_path
-    ):  # move the current folder to the end of the path, so that its files hide no modules
+    # move the current folder to the end of the path, so that its files hide no modules
+    if not sys.flags.safe_path:
         sys.path.append(sys.path.pop(0))
     main()

@@ -165,9 +165,8 @@ class ClusterProfile(Measurements):
             and isinstance(e.delays, Heterogeneous)
             and delay_model.slow_workers is None
         ):
-            delay_model = delay_model.model_copy(
-                update={"slow_workers": e.delays.slow_workers}
-            )  # workers that the experiment names stay slow
+            # workers that the experiment names stay slow
+            delay_model = delay_model.model_copy(update={"slow_workers": e.delays.slow_workers})
         link = self.link(task.message, numbers, e.workers)
         with within("link"):
             link.check(e.workers, e.scheme if e.built_scheme.all_models else "")

@@ -101,9 +101,8 @@ def _text_of(statement: ast.stmt) -> str:
     return ast.unparse(statement)
 
 
-@lru_cache(
-    maxsize=64
-)  # parsing is not thread-safe in Python 3.11, so the text is parsed before a run's thread starts
+# parsing is not thread-safe in Python 3.11, so the text is parsed before a run's thread starts
+@lru_cache(maxsize=64)
 def _tree(text: str) -> ast.Module:
     try:
         return ast.parse(text)
@@ -148,9 +147,8 @@ class _Place:
 def _home(thing: Any) -> _Place | None:
     if not isinstance(thing, type):
         return _place(thing.__code__, thing.__name__, _seen_by(thing))
-    functions = [
-        function for function in functions_of(thing) if is_own(function)
-    ]  # methods that pydantic adds are skipped
+    # methods that pydantic adds are skipped
+    functions = [function for function in functions_of(thing) if is_own(function)]
     names = dict(vars(sys.modules.get(thing.__module__)) if thing.__module__ in sys.modules else {})
     for function in functions:
         names |= _seen_by(function)

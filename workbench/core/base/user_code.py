@@ -108,9 +108,8 @@ def thing_of(name: str, field: str) -> Any:
     newest, known, now = vars(sys.modules["__main__"]).get(name), _named.get(name), limit()
     if now is not None and known is None and name not in now.allowed and is_defined(name):
         raise now.refuse(name, field)
-    usable = callable(newest) and (
-        now is None or is_own(newest)
-    )  # under a limit, imported names are not resolved
+    # under a limit, imported names are not resolved
+    usable = callable(newest) and (now is None or is_own(newest))
     if usable and (known is None or known.__module__ == "__main__"):
         _named[name] = newest
         return newest

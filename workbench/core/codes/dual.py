@@ -40,9 +40,8 @@ MAX_MULTIPLICATIONS = 2e8  # max multiplications spent on choosing a code; at le
 MAX_CANDIDATES = 25  # max number of candidates
 # least number of neighbouring parts that share one factorisation, if their systems are large
 PARTS_PER_BLOCK = 64
-UNKNOWNS_PER_PART = (
-    10  # unknowns of a system for each part that shares its factorisation, if this allows more parts
-)
+# unknowns of a system for each part that shares its factorisation, if this allows more parts
+UNKNOWNS_PER_PART = 10
 MIN_BLOCKED_UNKNOWNS = 4 * PARTS_PER_BLOCK  # min number of unknowns of a large system
 
 

@@ -231,8 +231,7 @@ class AdaptiveController:
         # sums over the rounds of the run: forecast times, s, and committed gradients, as a number of full gradients
         self.spent = self.got = 0.0
         self.left: int | None = None  # index of the candidate that was used before the last change
-        # s: lower bound of the time that rounds since the last change lost by this change, and time that earlier
-        # changes lost, with their cost
+        # least time, s, that the last change has lost so far, and time that earlier changes lost, with their cost
         self.loss = self.lost = 0.0
         self.moved = 0.0  # cost of the last change itself, s
         self.elapsed = 0.0  # time of the rounds so far, s

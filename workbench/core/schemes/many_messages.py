@@ -280,9 +280,8 @@ def _outcomes(
     else:
         count = last.max(axis=1) + 1
     flat = times.reshape(len(place), -1)
-    through = port_departures(
-        flat, transfer, lambda which: place[which].astype(float)
-    )  # because messages pass the port in the order of arrival
+    # because messages pass the port in the order of arrival
+    through = port_departures(flat, transfer, lambda which: place[which].astype(float))
     return np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0], count, combined.sum(axis=1)
 
 

@@ -19,9 +19,8 @@ Errors = Callable[[Integers], Array]  # survivor sets (b, r), by their workers -
 MAX_WORKERS_SUMS, MAX_WORKERS_CIRCULANT, MAX_WORKERS_ANY = 26, 20, 16
 # number of matrix entries that are processed at once, which fit into the processor's cache
 ENTRIES_PER_BATCH = 200_000
-RIDGE = (
-    1e-8  # regularisation, so that dependent rows can be solved; the relative error is (RIDGE / eigenvalue)^2
-)
+# regularisation, so that dependent rows can be solved; the relative error is (RIDGE / eigenvalue)^2
+RIDGE = 1e-8
 RELATIVE_ZERO = 1e-10  # singular values below this share of the largest count as zero
 
 

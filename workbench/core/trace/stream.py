@@ -131,9 +131,8 @@ class Painter:
         """
         silent, done, refused = self._mark(first, rows, computed, up, dropped)
         r, w = np.nonzero(silent & ~done)
-        after = np.concatenate(
-            [self._since[1:], np.full((1, self.workers), np.inf)]
-        )  # time of the next model, if any
+        # time of the next model, if any
+        after = np.concatenate([self._since[1:], np.full((1, self.workers), np.inf)])
         ends = np.minimum(self.ends[first:][r], after[r, w])
         since = np.minimum(self._since[r, w], ends)
         self._compute(first, w, since, ends)
@@ -235,9 +234,8 @@ class Stream(Painter):
             max(2, min(SLICES_PER_ROUND, MAX_SLICES // experiment.rounds)),
         )
         self.redrawn = max(REDRAWN_ROUNDS, REDRAWN_ANSWERS * self.workers * self.endless)
-        self.dead = {
-            f.worker: f.round for f in experiment.faults if f.for_good
-        }  # first round without each dead worker
+        # first round without each dead worker
+        self.dead = {f.worker: f.round for f in experiment.faults if f.for_good}
         self.grid = np.zeros((0, self.workers, self.slices), np.uint8)
         # seconds of computing, interrupted computing included
         self.busy = np.zeros((0, self.workers), np.float32)

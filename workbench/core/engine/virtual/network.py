@@ -39,9 +39,8 @@ class RankState:
         self.floor = self.inbox.floor
         # messages that wait at the port: message, sent at, floats
         self.queue: deque[tuple[Message, float, int]] = deque()
-        self.port: tuple[Message, float, int, float] | None = (
-            None  # in transfer: message, sent at, floats, begun at
-        )
+        # in transfer: message, sent at, floats, begun at
+        self.port: tuple[Message, float, int, float] | None = None
         self.waits: Match | None = None  # the match of a blocked Recv
         self.unless: Match | None = None  # the match that ends a running Compute
         self.ticket = 0  # events with an older ticket are ignored
@@ -93,9 +92,8 @@ class Network(EventLoop):
         self.instant = delays.sending(0, 1.0) is None  # the delay model has no sending time
         self.differ = bool(link.groups)  # links differ by worker
         self.overtakes = delays.download is not None  # a model may arrive after a newer one
-        self.transfers: dict[
-            tuple[int, int], float
-        ] = {}  # floats, sender (0: any) -> seconds of the transfer
+        # floats, sender (0: any) -> seconds of the transfer
+        self.transfers: dict[tuple[int, int], float] = {}
         self.sending: dict[tuple[int, float], list[float] | None] = {}  # (round, share) -> seconds per worker
 
     @abstractmethod

@@ -30,9 +30,8 @@ class TextColumns:
     numeric: list[int] = field(default_factory=list)  # indices of these columns
     texts: dict[int, list[str]] = field(default_factory=dict)  # index of a column -> its texts
     lines: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    odd: dict[int, tuple[int, str]] = field(
-        default_factory=dict
-    )  # index of a column -> line and text of its first value that is not a number
+    # index of a column -> line and text of its first value that is not a number
+    odd: dict[int, tuple[int, str]] = field(default_factory=dict)
 
 
 def read_columns(path: Path, keep: Sequence[int]) -> TextColumns:

@@ -134,9 +134,8 @@ def _mean(row: _Row, unit: Unit, theme: str) -> go.Scatter:
 
 
 def _mean_text(row: _Row) -> dict[str, object]:
-    unit = time_unit(
-        float(row.seconds.mean())
-    )  # each row has its own unit, because means may differ by orders of magnitude
+    # each row has its own unit, because means may differ by orders of magnitude
+    unit = time_unit(float(row.seconds.mean()))
     text = f"mean {row.seconds.mean() * unit.scale:.3g} {unit.name}"
     place = {"xref": "paper", "x": 1.01, "xanchor": "left", "y": row.label, "yref": "y"}
     return {"text": text, **place, "showarrow": False, "font": {"size": 16}}

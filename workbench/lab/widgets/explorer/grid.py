@@ -75,9 +75,8 @@ class Grid(anywidget.AnyWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.on_message: dict[
-            str, Callable[..., None]
-        ] = {}  # kind of a message -> function that receives its other fields
+        # kind of a message -> function that receives its other fields
+        self.on_message: dict[str, Callable[..., None]] = {}
         self.on_msg(self._received)
 
     def _received(self, _: object, content: dict[str, Any], buffers: object) -> None:

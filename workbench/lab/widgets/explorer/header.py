@@ -20,9 +20,8 @@ class Tools(anywidget.AnyWidget):
     _esm = t.Unicode(script("tools")).tag(sync=True)
     undo = t.Unicode().tag(sync=True)  # text about the change that an undo would make; empty if there is none
     redo = t.Unicode().tag(sync=True)
-    folded = t.Bool().tag(
-        sync=True
-    )  # whether the settings are in one line above the picture even on wide pages
+    # whether the settings are in one line above the picture even on wide pages
+    folded = t.Bool().tag(sync=True)
 
     def __init__(self, controls: Controls) -> None:
         super().__init__()

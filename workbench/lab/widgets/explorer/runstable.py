@@ -31,9 +31,8 @@ from workbench.lab.widgets.explorer.runsgrid import RESULTS, Line
 from workbench.lab.widgets.explorer.runsviews import MAX_PLOTTED_RUNS, RunsViews, experiment_in
 from workbench.mpi.running.real import resume
 
-MENU: list[
-    dict[str, Any]
-] = [  # a row's menu, see js/grid.js; states: run states in which an entry is offered
+# a row's menu, see js/grid.js; states: run states in which an entry is offered
+MENU: list[dict[str, Any]] = [
     {"key": "round", "text": "Open a round", "states": ["done"]},
     {"key": "live", "text": "Show on the live plot", "states": ["done"]},
     {"key": "use", "text": "Use these settings"},

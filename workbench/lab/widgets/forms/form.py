@@ -42,9 +42,8 @@ class Form(anywidget.AnyWidget):
     fields: t.List[dict[str, Any]] = t.List().tag(sync=True)
     values: t.Dict[str, str] = t.Dict().tag(sync=True)
     reasons: t.Dict[str, str] = t.Dict().tag(sync=True)
-    heard: t.Dict[str, int] = t.Dict().tag(
-        sync=True
-    )  # view -> number of its messages that are included in `values`
+    # view -> number of its messages that are included in `values`
+    heard: t.Dict[str, int] = t.Dict().tag(sync=True)
 
     def __init__(
         self, title: str, entries: Sequence[Field], values: Mapping[str, str] | None = None, **traits: Any

@@ -111,9 +111,8 @@ class Launch:
             root = self._root()
             # If it exists already, it is opened for the caller's present address
             group = self._group(network)
-            if not self.fleet.tagged(
-                "describe_key_pairs", "KeyPairs"
-            ):  # the private halves stay on this machine
+            # the private halves stay on this machine
+            if not self.fleet.tagged("describe_key_pairs", "KeyPairs"):
                 key, marks = self.order.public_key.encode(), tagged(self.order, "key-pair")
                 self.ec2.import_key_pair(
                     KeyName=self.order.label, PublicKeyMaterial=key, TagSpecifications=marks

@@ -211,10 +211,7 @@ class RankRun:
             raise rebuilt(message["error"])
 
     def committed(self, round: int, residual: float) -> None:
-        """Record a committed round, after the next model was sent.
-
-        If rank 0 is not a committer, the first committer sends the committed gradient to rank 0.
-        """
+        """Record a committed round, after the next model was sent. A committer other than rank 0 sends it to rank 0."""
         if self.record is not None:
             self.progress = time.monotonic()
             steps = self.engine.steps.copy()

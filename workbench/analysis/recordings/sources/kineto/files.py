@@ -17,9 +17,8 @@ from workbench.core.base.reading import check_json_size, open_regular, read_byte
 from workbench.core.base.settings import SettingError
 
 ENDING = re.compile(r"(\.trace)?\.json(\.gz)?$")
-HANDLER_ENDING = re.compile(
-    r"(\.\d+)?\.pt\.trace\.json(\.gz)?$"
-)  # tensorboard_trace_handler adds .TIME before this ending
+# tensorboard_trace_handler adds .TIME before this ending
+HANDLER_ENDING = re.compile(r"(\.\d+)?\.pt\.trace\.json(\.gz)?$")
 HEAD_BYTES = 2**20
 MAX_QUOTED = 80  # max characters of a name or value in an error
 GZIP = b"\x1f\x8b"
