@@ -227,9 +227,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
         late = sorted({i for cause in causes for i in cause.workers})
         even, like = parts.like_others(late, rng), "the other workers"
     over = np.maximum(times - even[:, None], 0.0)
-    share, *rest = parts.shares(
-        np.stack([over[:, who].max(axis=1) for who in players.values()], axis=1), even
-    )
+    share, *rest = parts.shares(np.stack([over[:, at].max(axis=1) for at in players.values()], axis=1), even)
     found, costs, usual = [], {}, []
     for (who, columns), gain in zip(players.items(), share.T, strict=True):
         shared_causes = {cause.what: cause for cause in causes if {*cause.workers} == {*columns}}

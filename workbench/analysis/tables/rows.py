@@ -233,9 +233,7 @@ def read(place: Place, target: float | None = None, metric: str = "loss") -> Row
 
 def row_of(trace: Trace) -> Row:
     """Return the row of a trace in memory, as it would be read from its run folder."""
-    rounds = {
-        name: column for name, column in trace.columns.items() if np.asarray(column).dtype.kind in "iuf"
-    }
+    rounds = {name: array for name, array in trace.columns.items() if np.asarray(array).dtype.kind in "iuf"}
     asked, follows = _asked(trace.experiment, trace.info.get("load"))
     chosen = {"engine": trace.engine, "cluster": "", **asked}
     return Row("done", "", chosen, {**follows, **_results(rounds)}, {})

@@ -35,7 +35,7 @@ from workbench.core.contract.round_times import RoundTimes, SampledTimes
 HISTORY_ROUNDS = (12, 36, 10**9)  # number of past rounds that each expert uses
 NOISE_SIGMAS = 1.0  # differences below this number of standard errors count as noise
 MIN_SAVED_SHARE = 0.02  # share of a round that a change must save
-# Margin as a number of mean round times. A change of scheme must save this much more than it costs, and the run follows
+# Margin as a number of mean round times. A change of scheme must save this much more than it costs. The run follows
 # another expert only if that expert is ahead by this much.
 MARGIN_ROUNDS = 1.0
 MIN_SEEN_ROUNDS = 3  # rounds that must have been measured before a change

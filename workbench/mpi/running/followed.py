@@ -1,7 +1,7 @@
 """Real runs that are followed through their run folder: rows and losses during the run, the trace at its end.
 
-Losses are evaluated here and not at the master. They are evaluated only when their values are read, and take a limited
-share of the time, so that they do not slow down the measured run. Missing losses are evaluated at the end.
+Losses are evaluated here and not at the master. They are evaluated only when their values are read. This takes a
+limited share of the time, so that the measured run is not slowed down. Missing losses are evaluated at the end.
 """
 
 from __future__ import annotations

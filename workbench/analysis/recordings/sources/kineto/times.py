@@ -68,9 +68,7 @@ def _waitless(operations: list[Operation]) -> list[Operation]:
     """Return the operators that are not collective operations and do not enclose one in their thread."""
     waiting: set[int] = set()
     open_: list[tuple[Operation, int]] = []
-    for place, each in enumerate(
-        ordered := sorted(operations, key=lambda each: (each.thread, *_order(each)))
-    ):
+    for place, each in enumerate(ordered := sorted(operations, key=lambda one: (one.thread, *_order(one)))):
         while open_ and (open_[-1][0].thread != each.thread or open_[-1][0].end <= each.start):
             open_.pop()
         open_.append((each, place))
