@@ -24,9 +24,12 @@ from workbench.analysis.planning.predicting import (
     doubted,
     enough,
     misfit,
+    missed,
     recorded_rounds,
+    screened,
+    sharpened,
 )
-from workbench.analysis.planning.targets import Trials, reference
+from workbench.analysis.planning.targets import SCREENING_SEEDS, Trials, reference
 
 LEARNT: dict[str, Any] = {"problem": "logistic", "problem_args": {"data": "breast_cancer"}}
 SLOW_FOR_GOOD: dict[str, Any] = {
@@ -70,6 +73,33 @@ def test_predicted_rounds_and_seconds_equal_a_run(kind: str) -> None:
         assert c.need is not None
         assert c.need.rounds[k] == there + 1
         assert seconds == pytest.approx(trace.columns["time"][there])
+
+
+def test_best_of_a_scheme_has_all_predictions() -> None:
+    """Three candidates are the best by chance under a few seeds, and a fourth one looks better than it is as well."""
+    all_ = resampling("shifted_exponential")
+    every = [replace(candidate(all_, "SGD", {"stragglers": s}), seeds=24) for s in (1, 2, 3, 4, 5)]
+    found = [c for c in screened(all_, every, progress=False) if not missed(c)]
+    least = min(c.seconds.min() for c in found)
+    lucky = [
+        replace(c, seconds=c.seconds / c.seconds.mean() * least * k)
+        for c, k in zip(found, (0.5, 0.5, 0.5, 0.9), strict=False)
+    ]
+    known = sharpened(all_, [*lucky, *found[len(lucky) :]], progress=False)
+    assert len(lucky) == 4
+    assert len(min(known, key=lambda c: c.mean).seconds) == PREDICTION_SEEDS
+
+
+def test_step_sizes_are_chosen_on_other_seeds_than_rounds_are_counted_on() -> None:
+    all_ = resampling("shifted_exponential")
+    c = all_.tried(replace(candidate(all_, "SGD", {"stragglers": 3}), seeds=24))
+    assert c.need is not None
+    assert c.trials is not None
+    assert len(c.need.rounds) == SCREENING_SEEDS
+    seeds = {all_.again(c, k).seed for k in range(PREDICTION_SEEDS)}
+    steps = {seed: {step for other, step in c.trials.found if other == seed} for seed, _ in c.trials.found}
+    assert {len(found) for seed, found in steps.items() if seed in seeds} == {1}
+    assert max(len(found) for seed, found in steps.items() if seed not in seeds) > 1
 
 
 def test_predicted_rounds_vary_with_the_slow_workers() -> None:

@@ -19,7 +19,7 @@ from scipy.stats import t as student
 from workbench.analysis.planning.advice import RunnerUp, name_of
 from workbench.analysis.planning.measurements import Fitted
 from workbench.analysis.planning.profile import ClusterProfile, Task
-from workbench.analysis.planning.targets import STEP_SEEDS, RoundsNeeded, Target, Trials
+from workbench.analysis.planning.targets import SCREENING_SEEDS, RoundsNeeded, Target, Trials, seeds_tried
 from workbench.core.base.bar import Bar
 from workbench.core.base.errors import RunError
 from workbench.core.base.types import Array
@@ -29,7 +29,7 @@ from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, first_rounds
 
 PREDICTION_SEEDS = 24  # number of resampled predictions
-FAR_BEHIND_SEEDS = 5  # number of resampled predictions for candidates far behind
+FAR_BEHIND_SEEDS = SCREENING_SEEDS  # number of resampled predictions for candidates far behind
 MAX_SHARPENED = 3  # max number of simulated configurations per scheme that get all predictions
 FAR_BEHIND_RATIO = 2.0  # max ratio of a choice's time to the best one's, so that it gets all predictions
 MAX_FORECAST_ROUNDS = 300  # max rounds of a forecast; rounds of longer runs take equally long on average
@@ -130,23 +130,27 @@ class Resampling:
         placed = self.cluster.placed(c.experiment, c.task, numbers[k % len(numbers)])
         return placed.model_copy(update={"seed": self.seed + 1 + k})
 
-    def learnt(self, c: Candidate, seeds: int) -> Candidate:
+    def tried(self, c: Candidate) -> Candidate:
+        """Return the candidate with its step size, and its rounds under a few seeds.
+
+        The step size is chosen under other seeds. Under those, the rounds of the best step size are fewer by chance.
+        """
+        choosing, few = seeds_tried(c.experiment)
+        chosen = self.learnt(c, choosing, first=PREDICTION_SEEDS)
+        return chosen if missed(chosen) else self.learnt(chosen, min(few, c.seeds))
+
+    def learnt(self, c: Candidate, seeds: int, first: int = 0) -> Candidate:
         """Return the candidate with its rounds under `seeds` seeds. Its step size is chosen at the first call."""
         assert c.trials is not None
         times = None if c.need is None else c.need.times
-        need = c.trials.need([self.again(c, k) for k in range(seeds)], times)
+        need = c.trials.need([self.again(c, first + k) for k in range(seeds)], times)
         return replace(c, need=need, optimiser=need.optimiser)
 
     def predicted(self, c: Candidate, count: int) -> Candidate:
         """Return the candidate with `count` resampled predictions."""
-        rounds, pace = c.rounds(self.aim), c.pace
-        seconds = [
-            self._round(c, self.again(c, k), int(rounds[k % len(rounds)]))
-            * rounds[k % len(rounds)]
-            * pace[k % len(pace)]
-            for k in range(count)
-        ]
-        return replace(c, seconds=np.array(seconds))
+        rounds, pace = np.resize(c.rounds(self.aim), count), np.resize(c.pace, count)
+        each = [self._round(c, self.again(c, k), int(rounds[k])) for k in range(count)]
+        return replace(c, seconds=np.array(each) * rounds * pace)
 
     def tabled(self, c: Candidate) -> Candidate:
         """Return the candidate with first-round times on every cluster, under many seeds."""
@@ -175,7 +179,7 @@ def screened(
         for i, c in enumerate(found):
             if some and time.monotonic() > deadline:
                 break
-            c = c if c.trials is None else all_.learnt(c, STEP_SEEDS)
+            c = c if c.trials is None else all_.tried(c)
             some.append(c if missed(c) else all_.predicted(c, FAR_BEHIND_SEEDS))
             bar.update(i + 1)
     return some
@@ -191,12 +195,10 @@ def misfit(cluster: ClusterProfile, c: Candidate) -> float:
     """
     bare = cluster.replayed()
     there = bare.forecast_of(bare.placed(c.experiment, c.task), c.task, MISFIT_ROUNDS, c.experiment.seed)
-    count = (
-        MISFIT_BLOCKS if len(rounds := recorded_rounds(cluster, c)) >= MISFIT_BLOCKS * MIN_BLOCK_ROUNDS else 2
-    )
-    blocks = (
-        [Forecast(block, 1.0, 0.0, 0.0) for block in np.array_split(rounds, count)] if len(rounds) > 1 else []
-    )
+    rounds = recorded_rounds(cluster, c)
+    count = MISFIT_BLOCKS if len(rounds) >= MISFIT_BLOCKS * MIN_BLOCK_ROUNDS else 2
+    pieces = np.array_split(rounds, count) if len(rounds) > 1 else []
+    blocks = [Forecast(piece, 1.0, 0.0, 0.0) for piece in pieces]
     tail = 1 - (1 - NOMINAL_COVERAGE) / 2
     beyond = _beyond([c.forecast, there]) * 2
     if len(blocks) > 2:
@@ -243,27 +245,42 @@ def sharpened(
 ) -> list[Candidate]:
     """Return the candidates, with all predictions for those near the fastest and for the best of every scheme.
 
-    After `deadline` (on the monotonic clock, s) only the first choice gets all predictions.
+    A candidate that is the best of its scheme under a few seeds can be so by chance. So this is repeated until the best
+    of every scheme has all predictions. After `deadline` (on the monotonic clock, s) only the first choice gets them.
     """
-    first = min(found, key=lambda c: c.mean)
-    front = FAR_BEHIND_RATIO * first.mean
-    orders = [sorted(of, key=lambda c: c.mean) for of in by_scheme(found).values()]
-    near = {
-        id(c)
-        for order in orders
-        for i, c in enumerate(order)
-        if i == 0 or (c.mean <= front and (c.trials is None or i < MAX_SHARPENED))
-    }
-    sharp = []
+    known, done, most = list(found), set[int](), MAX_SHARPENED
+    front = FAR_BEHIND_RATIO * min(c.mean for c in found)
     with Bar("resampling", "candidate", len(found), progress) as bar:
-        # one candidate after the other, so that its gradient code is built once
-        for i, c in enumerate(found):
-            if c is first or (time.monotonic() <= deadline and id(c) in near):
-                c = c if c.trials is None else all_.learnt(c, _seeds(c, front))
-                c = c if missed(c) else all_.predicted(c, PREDICTION_SEEDS)
-            sharp.append(c)
-            bar.update(i + 1)
-    return sharp
+        while new := [i for i in _leaders(known, front, most, time.monotonic() > deadline) if i not in done]:
+            # one candidate after the other, so that its gradient code is built once
+            for i in new:
+                c = known[i] if known[i].trials is None else all_.learnt(known[i], _seeds(known[i], front))
+                known[i] = c if missed(c) else all_.predicted(c, PREDICTION_SEEDS)
+                done.add(i)
+                bar.update(len(done))
+                if time.monotonic() > deadline:
+                    break
+            most = 1
+        bar.update(len(found))
+    return known
+
+
+def _leaders(known: Sequence[Candidate], front: float, most: int, alone: bool) -> list[int]:
+    """Return the indices of the best candidate of every scheme and of those near the front, in order.
+
+    `front`: their greatest mean, s. `most`: max number of simulated ones per scheme. `alone`: only the best of all.
+    """
+    ready = [i for i, c in enumerate(known) if not missed(c)]
+    if alone:
+        return ready and [min(ready, key=lambda i: known[i].mean)]
+    near = list[int]()
+    for scheme in {known[i].experiment.scheme for i in ready}:
+        order = sorted(
+            (i for i in ready if known[i].experiment.scheme == scheme), key=lambda i: known[i].mean
+        )
+        close = [i for i in order if known[i].mean <= front]
+        near += order[:1] + [i for k, i in enumerate(close[1:], 1) if known[i].trials is None or k < most]
+    return sorted(near)
 
 
 def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
@@ -320,11 +337,8 @@ def enough(took: Array) -> float:
     scores = norm.ppf((along.argsort().argsort() + 0.5) / len(along))
     behind = took > FORECAST_ERROR_RATIO * took.min(axis=0)
     nearest = np.where(behind[:, None], np.abs(scores[:, None] - scores), np.inf).min(axis=2)
-    return float(
-        np.quantile(
-            (norm.ppf(MIN_CONFIDENCE) / np.maximum(nearest.max(axis=0), 1e-3)) ** 2, MIN_CLUSTER_SHARE
-        )
-    )
+    factors = (norm.ppf(MIN_CONFIDENCE) / np.maximum(nearest.max(axis=0), 1e-3)) ** 2
+    return float(np.quantile(factors, MIN_CLUSTER_SHARE))
 
 
 def _saved(first: Candidate, other: Candidate) -> Array:

@@ -42,7 +42,7 @@ from workbench.core.trace.metrics import SMOOTHED_EVALUATIONS, at_target, first_
 
 MAX_ROUNDS_RATIO = 3  # max ratio of an inexact scheme's rounds to those of an exact one
 USUAL_ROUNDS_RATIO = 1.5  # ratio of rounds that most inexact schemes do not exceed
-MAX_NUMBERS = 2e10  # max number of data matrix entries that all simulations together process
+MAX_NUMBERS = 3e10  # max number of data matrix entries that all simulations together process
 # number of matrix entries that could be processed in the time that setting up one worker's gradient takes
 NUMBERS_PER_CALL = 5e4
 # number of matrix entries that could be processed in the time of a worker's round on the virtual clock
@@ -57,6 +57,7 @@ SMALL_STEPS = tuple(2.0 ** (-k / 2) for k in range(4, 9))
 # step sizes of schemes that commit averages of models, as multiples of `Scheme.own_step`
 OWN_STEPS = tuple(2.0**k for k in range(3, -3, -1))
 STEP_SEEDS = 2  # number of seeds on which a step size is chosen
+SCREENING_SEEDS = 5  # number of further seeds, on which the rounds with that step size are counted
 MAX_MISSED_SHARE = 0.1  # max share of the seeds that may miss the loss
 MAX_RETRIES = 3  # max retries with smaller step sizes, if more seeds miss the loss
 MIN_BATCHES = 4  # min mini-batches of an epoch: with fewer, the noise of gradients is too small
@@ -226,9 +227,7 @@ def reduced(e: Experiment, samples: int) -> Experiment:
     if samples == all_:
         return e
     args = e.problem_spec.fewer(samples)
-    fewer = {
-        name: getattr(args, name) for name in ("samples", "test") if getattr(args, name, None) is not None
-    }
+    fewer = {n: getattr(args, n) for n in ("samples", "test") if getattr(args, n, None) is not None}
     count = args.count()
     batch = e.batch and min(e.batch, count)
     share = BatchSampler(count, batch, e.seed).share if batch else 1.0
@@ -256,12 +255,15 @@ def _gone_through(e: Experiment, samples: int) -> float:
 
 def price(e: Experiment, aim: Target) -> tuple[float, float]:
     """Return the effort (matrix entries) of choosing an inexact scheme's step size, and of one simulation of it."""
-    rounds = USUAL_ROUNDS_RATIO * aim.rounds
-    numeric, aim = e.built_scheme.numeric, stretched(aim, e)
-    steps, seeds = (
-        (len(tried_by(e)), 1) if numeric else (len(INEXACT_STEPS) * (1 + (e.plan.versions > 1)), STEP_SEEDS)
-    )
-    return seeds * cost(e, aim.samples, rounds, steps), cost(e, aim.samples, rounds)
+    rounds, aim, (seeds, few) = USUAL_ROUNDS_RATIO * aim.rounds, stretched(aim, e), seeds_tried(e)
+    steps = len(tried_by(e)) if e.built_scheme.numeric else len(INEXACT_STEPS) * (1 + (e.plan.versions > 1))
+    each = cost(e, aim.samples, rounds)
+    return seeds * cost(e, aim.samples, rounds, steps) + few * each, each
+
+
+def seeds_tried(e: Experiment) -> tuple[int, int]:
+    """Return the number of seeds on which a step size is chosen, and that of seeds on which its rounds are counted."""
+    return (1, STEP_SEEDS) if e.built_scheme.numeric else (STEP_SEEDS, SCREENING_SEEDS)
 
 
 def tried_by(e: Experiment) -> tuple[float, ...]:
@@ -439,9 +441,7 @@ class Trials:
         fresh = {e.seed: r for e, r in zip(new, rounds if new else [], strict=True)}
         return np.array([fresh[e.seed] if e.seed in fresh else self.found[e.seed, times][0] for e in small])
 
-    def _numeric(
-        self, e: Experiment, times: float | None, limit: float = float("inf")
-    ) -> tuple[float, float]:
+    def _numeric(self, e: Experiment, times: float | None, limit: float = np.inf) -> tuple[float, float]:
         """Return rounds and seconds of a data dependent scheme, NaN if it misses the target.
 
         The simulation ends at the target, if it diverges, or after `limit` s.
