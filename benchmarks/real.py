@@ -1,4 +1,6 @@
-"""Measure the cost of real runs, relative to the drawn delays alone, to the simulator, and to a textbook's master.
+"""Measure the cost of real runs, relative to the drawn delays, to the simulator, and to a plain mpi4py loop.
+
+`textbook_master.py` has that loop.
 
     python benchmarks/real.py [overhead] [figure8] [textbook] [stream] [start] [messages] [--rounds 100]
 

@@ -113,7 +113,7 @@ def test_torch_problem_on_eight_real_ranks_with_every_scheme(
 def test_torch_problem_with_a_dead_worker_and_a_resumed_run(
     precision: str, workers: int, tmp_path: Path
 ) -> None:
-    """Classes of a test or a cell are sent to the ranks by value. Their source is stored with the run."""
+    """Functions that a test or a cell defines are sent to the ranks by value. Their source is stored with the run."""
 
     def tiny() -> nn.Module:
         return nn.Sequential(nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))

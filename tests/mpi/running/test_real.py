@@ -226,9 +226,9 @@ def test_real_run_late_workers_equal_the_simulator(tmp_path: Path) -> None:
 
 
 def test_real_run_damaged_answer_is_lost_in_its_round() -> None:
-    """A damaged header does not contain the round.
+    """The round in a damaged message is not trusted, so the answer is missing in the round that the master is in.
 
-    The round follows from the arrival time, since answers come long before they are due.
+    That is its own round, since workers send answers before they are due.
     """
     e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 6})
     e = e.replace(delays={"kind": "constant", "shift": 5e-3})

@@ -405,10 +405,10 @@ def redrawn(
 ) -> Delays:
     """Draw a delay model of one kind for new workers, with the uncertainty that few measured workers leave.
 
-    The model is fitted to resampled workers. If some are permanently slow, resampling could never give a share of them
-    that was not measured. The share is then drawn from Jeffreys' posterior of a binomial share. If workers are slow
-    for several rounds, the transition probabilities are drawn from the posteriors of their counts. The times of both
-    states then come from resampled rounds. `at`: two quantiles of these posteriors to use; default: drawn.
+    Most kinds are fitted to resampled workers, and `groups` to resampled rounds. For `heterogeneous`, the share of
+    permanently slow workers is drawn from Jeffreys' posterior of a binomial share. For `markov`, the transition
+    probabilities are drawn from the posteriors of their counts. The times of both states then come from resampled
+    rounds. `at`: two quantiles of these posteriors to use; default: drawn.
 
     >>> rng = np.random.default_rng(0)
     >>> redrawn(np.ones((9, 4)), "constant", rng).shift

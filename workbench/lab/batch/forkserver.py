@@ -115,7 +115,8 @@ def _fork(request: dict[str, Any], alive: dict[int, int]) -> None:
     if pid == 0:
         _run_kernel(request)
     with suppress(OSError):
-        os.setpgid(pid, pid)  # the kernel does this as well, but it may have to be ended earlier
+        # the child does this as well, but it may have to be ended before it has done so
+        os.setpgid(pid, pid)
     alive[pid] = request["number"]
     _say(number=request["number"], pid=pid)
 

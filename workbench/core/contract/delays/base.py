@@ -221,7 +221,7 @@ class DelayStream:
         return self.model.compute(draw, samples if self.share == 1.0 else samples * self.share)
 
     def sending(self, round: int, share: float) -> Array | None:
-        """Return each worker's seconds to send `share` of a model, without the common latency, or None for none."""
+        """Return the seconds that sending `share` of a model adds to the latency, (workers,). None: it adds nothing."""
         own = self.model.sending(self.draw(round), share)
         if self.transit is None:
             return own

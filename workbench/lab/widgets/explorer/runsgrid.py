@@ -43,7 +43,7 @@ _COLUMNS = (
 
 
 class RunsGrid(Pane):
-    """Grid of runs, with a selection. The enclosing widget overrides `_marked` and `_filled`."""
+    """Grid of runs, with a selection. The subclass `RunsTable` overrides `_marked` and `_filled`."""
 
     def __init__(self, runs: Runs | str | Path) -> None:
         super().__init__()
