@@ -99,7 +99,7 @@ def _laziness(traces: dict[str, Trace], found: dict[str, dict[str, float]]) -> s
 
 
 def _cost_lines(what: str, found: dict[str, dict[str, dict[str, float]]]) -> list[Line]:
-    """Return a line for each scheme but D-SGD and each of the three costs. `found`: label -> column -> cost -> value."""
+    """Return a line for each scheme but D-SGD, and each cost. `found`: label -> column -> cost -> value."""
     return [
         Line(
             f"{label}: {name} {what}", None, {column: of[name] for column, of in each.items()}, unit, "wb.run"
