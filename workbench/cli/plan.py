@@ -138,7 +138,7 @@ def plan(
 
 
 def plan_fields(spec: Path | None, trust: bool = False) -> dict[str, Any]:
-    """Return the given fields of a SPEC: problem, optimiser, their parameters, workers, rounds, batch, `evaluate_every`.
+    """Return the given fields of a SPEC: problem, optimiser, their parameters, workers, rounds and batch.
 
     The planner chooses the scheme, and has delays and link from the profile. A SPEC written by `Experiment.write` has
     every field, so gd without parameters counts as not chosen.

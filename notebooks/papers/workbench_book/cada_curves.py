@@ -44,7 +44,7 @@ def traces_of(setting: Setting) -> dict[str, Trace]:
 
 
 def common_target(traces: dict[str, Trace]) -> float:
-    """Return the paper's 0.1, or the least loss that CADA and its relatives all reach if a short run ends above it."""
+    """Return the paper's 0.1, or the least loss that all schemes but D-SGD reach if a short run ends above it."""
     adaptive = [t for label, t in traces.items() if label != "D-SGD"]
     reached = max(2 * float(np.min(t.columns["loss"])) for t in adaptive)
     return max(TARGET, reached)
@@ -99,7 +99,10 @@ def _laziness(traces: dict[str, Trace], found: dict[str, dict[str, float]]) -> s
 
 
 def _cost_lines(what: str, found: dict[str, dict[str, dict[str, float]]]) -> list[Line]:
-    """Return a line for each scheme but D-SGD and each of the three costs. `found`: label -> column -> cost -> value."""
+    """Return a line for each scheme but D-SGD and each of the three costs.
+
+    `found`: label -> column -> cost -> value.
+    """
     return [
         Line(
             f"{label}: {name} {what}", None, {column: of[name] for column, of in each.items()}, unit, "wb.run"

@@ -122,7 +122,10 @@ class _Never(Exception):
 
 
 class _Bisection:
-    """Bisection on the available results. `signs`: point -> 1 if the first setting is better, -1 if the second, 0 if open."""
+    """Bisection on the available results.
+
+    `signs`: point -> 1 if the first setting is better, -1 if the second is, 0 if it is undecided.
+    """
 
     def __init__(self, search: Crossing, value: Values, first: int) -> None:
         self.search, self.value, self.first = search, value, first

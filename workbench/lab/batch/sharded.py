@@ -130,7 +130,10 @@ class Wanted(NamedTuple):
 
 
 def wanted(plan: Sweep, folder: Path, only: Sequence[str]) -> Wanted:
-    """Check every run, and return those to do, without storing all of them. Raises `SettingError` for the first run that cannot start."""
+    """Check every run, without storing it. Return which runs are to be done.
+
+    Raises `SettingError` for the first run that cannot start.
+    """
     done, apart = shards.keys_done(folder), {path.name[-KEY_DIGITS:] for path in folder.glob(f"*/{TRACE}")}
     todo, before, chosen, left = array("l"), 0, 0, set(only)
     own: dict[tuple[str, ...], Item] = {}

@@ -249,7 +249,7 @@ def publish(attempt: Path, final: Path) -> bool:
 
 
 def renamed(status: Status, folder: Path, final: Path, notebook: str = "") -> Status:
-    """Replace the paths of the attempt in a run's files by its folder and the client's notebook. Return the new status."""
+    """Replace paths of the attempt in a run's files by its folder and the client's notebook. Return the status."""
     given = str(folder.with_name(NOTEBOOK))
     for name in (NOTEBOOK, PAGE):
         if (file := folder / name).is_file():
