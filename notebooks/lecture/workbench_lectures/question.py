@@ -35,7 +35,7 @@ class Question(anywidget.AnyWidget):
 
 
 class Quiz(Pane):
-    """Exercises at the end of a lecture, for the current sliders. `changed` is called after an action of the student."""
+    """Exercises at the end of a lecture, for the current sliders. `changed` is called after a student's action."""
 
     def __init__(
         self,
