@@ -1,9 +1,10 @@
-"""Inject faults into real runs: deaths, stops, damaged messages, a killed master, full disks.
+"""Inject faults into real runs: deaths, stops, damaged messages, torn checkpoints, full disks, failed starts.
 
     python benchmarks/faults.py [--share 1.0] [--seed 0]
 
-Every case is drawn from the seed. A case is wrong if a committed gradient differs from the full gradient, and hanging
-if it does not end in time. Processes that still exist after all pools are closed are counted as left over.
+Every case is drawn from the seed. A case is wrong if its result is not the expected one, for example if a committed
+gradient differs from the full gradient. It is hanging if it does not end in time. Processes that still exist after all
+pools are closed are counted as left over.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def lost(took: Array) -> Array:
 
 
 def within(weights: Array) -> np.ndarray:
-    """Return the indices of the central 90 % of the shares."""
+    """Return a mask of the places within the central 90 % of the cumulative weight."""
     return np.abs(np.cumsum(weights) - 0.5) < 0.45
 
 

@@ -5,8 +5,8 @@
 
 Both have eight ranks with one thread each, a transformer of a million parameters in float32, Adam, the same
 mini-batches of the same text, and the same cores. DDP uses gloo. Nothing is emulated: in "sleeper", rank 3 sleeps 200
-ms in each forward pass. Measurements of the two alternate. `--steps` is for speed and sleeper. Loss and death have 200
-steps. With `--device cuda`, all ranks share the CUDA devices of this machine.
+ms per step. Measurements of the two alternate. `--steps` is for speed and sleeper. Loss and death have 200 steps. With
+`--device cuda`, all ranks share the CUDA devices of this machine.
 
 Goals: the uncoded scheme makes 0.9 of DDP's steps a second. With the sleeper, DDP's step takes 200 ms longer, and GC's
 at most 5 % longer. The loss after 200 steps is within the spread of two runs of DDP. After a death, the job completes

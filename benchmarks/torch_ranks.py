@@ -5,9 +5,9 @@
 
 The workbench and DDP both have eight ranks that train, on the same cores, with one thread per rank. They train the same
 transformer of a million parameters (or a small convolutional network on the digits) in float32, on the same samples.
-DDP uses gloo. Nothing is emulated: one of the eight ranks sleeps 200 ms per step, and the others can use its core
-meanwhile. Measurements of the workbench and of DDP alternate. (A file with the name torch.py would hide PyTorch, since
-a script's folder precedes other folders on the path.)
+DDP uses gloo. Nothing is emulated: in "sleeper", one of the eight ranks sleeps 200 ms per step, and the others can use
+its core meanwhile. Measurements of the workbench and of DDP alternate. (A file with the name torch.py would hide
+PyTorch, since a script's folder precedes other folders on the path.)
 """
 
 from __future__ import annotations

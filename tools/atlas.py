@@ -37,7 +37,7 @@ def cards() -> Iterator[Recording]:
 
 
 def card(recording: Recording, static: Path) -> str:
-    """Return heat map, description, properties that replays preserve, and metadata of a recording."""
+    """Return heat map, description, and what replays keep of a recording. Write its metadata into a file."""
     name = " ".join(dict.fromkeys((recording.source["name"], recording.names[0])))
     file = f"{name.replace(' ', '-')}.croissant.json"
     (static / file).write_text(json.dumps(recording.croissant(), indent=2), encoding="utf-8")

@@ -155,7 +155,7 @@ def run_notebook(path: Path, cache: Path) -> Path:
 
 @cache
 def sources() -> str:
-    """Return a hash of all inputs of notebooks: the workbench's code, and the versions of the libraries."""
+    """Return a hash of other inputs: code of the workbench and of notebooks, and the versions of the libraries."""
     files = [
         ROOT / "requirements.lock",
         *(ROOT / "workbench").rglob("*.py"),
@@ -168,7 +168,7 @@ def sources() -> str:
 
 
 def with_stills(notebook: Any) -> Any:
-    """Insert a static copy after each cell that shows a widget."""
+    """Insert a static figure after each cell that shows a figure of a lecture, or runs the explorer."""
     cells = []
     for cell in notebook.cells:
         cells.append(cell)

@@ -150,7 +150,7 @@ def files(path: Path) -> list[Path]:
 
 
 def found_in(path: Path) -> Iterator[str]:
-    """Yield one line per identifier or word of a file that is to be replaced."""
+    """Yield one line per finding in a file: identifiers and words to replace, and long sentences."""
     if path.suffix == ".py" and path.parts[0] == "workbench":
         names = set(REPLACED.split())
         for line, name in identifiers(ast.parse(path.read_text(encoding="utf-8"))):

@@ -27,7 +27,7 @@ BESIDE = (
 NOTEBOOKS = "notebooks"  # layer of the notebooks' packages
 LAYERS = ("core", "mpi", "ddp", "analysis", "lab", "cli", NOTEBOOKS)  # the lowest first
 SINGLE = ("ddp", "cli")  # layers that are one package
-# Files that the author of a scheme reads, and files to look up.
+# files of workbench/core that the author of a scheme reads
 FOR_SCHEMES = (
     "contract/scheme.py",
     "contract/plan.py",

@@ -85,7 +85,7 @@ CONTRACTS: dict[str, tuple[type, ...]] = {
     "schedule": (Schedule,),
     "cluster": (Cluster, Site, Pool, RunOwner, FolderPool),
 }
-# Columns of `trace.rounds` without a label in figures. The last ones exist only for runs on real processes.
+# Columns of `trace.rounds` without a label in figures: those of all runs, then those of runs on real processes.
 COLUMNS = {
     "round": "number of the round, from 0",
     "time": "time of the commit since the start of the run [s]",
@@ -97,7 +97,7 @@ MPI_COLUMNS = {
     "rejected": "messages that were rejected as damaged, not finite or repeated (real runs)",
     "abandoned": "computations that were given up for a newer model (real runs)",
 }
-# Maximum sizes: the quantity, the constant with its limit, and the effect of a larger value.
+# Maximum sizes: the quantity, and the module and the name of the constant with its limit.
 LIMITS = (
     ("workers of an experiment", experiment, "MAX_WORKERS"),
     ("rounds of an experiment", experiment, "MAX_ROUNDS"),

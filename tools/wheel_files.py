@@ -1,4 +1,4 @@
-"""Files of a wheel besides the packages: notebooks, example clusters and sweeps. Called by hatchling."""
+"""Files of a wheel besides the packages: notebooks, cluster files and examples. Called by hatchling."""
 
 from pathlib import Path
 

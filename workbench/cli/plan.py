@@ -138,7 +138,7 @@ def plan(
 
 
 def plan_fields(spec: Path | None, trust: bool = False) -> dict[str, Any]:
-    """Return problem, optimiser, workers, rounds and batch of a SPEC.
+    """Return the given fields of a SPEC: problem, optimiser, their parameters, workers, rounds and batch.
 
     The planner chooses the scheme, and has delays and link from the profile. A SPEC written by `Experiment.write` has
     every field, so gd without parameters counts as not chosen.
@@ -172,7 +172,7 @@ def described(found: ClusterProfile) -> list[str]:
 
 
 def table(advice: Advice) -> list[str]:
-    """Return a table of the best configuration of each scheme, and of the schemes that are not ranked."""
+    """Return a table of the best configuration of each of the best schemes, and the schemes that are not ranked."""
     head = f"{'scheme':42} {'time':>9} {'from':>9} {'to':>9} {'a round':>9} {'rounds':>7} {'wins':>5}  step"
     shown = advice.schemes[:MAX_SHOWN_CHOICES]
     lines = [head, *(_row(choice) for choice in shown)]

@@ -1,4 +1,4 @@
-"""Commands for runs: `run` starts one. `attach`, `stop` and `resume` are for a real run by its folder.
+"""Commands for runs: `run` starts one. `resume` continues a real run by its folder. `attach`, `stop`: also for sweeps.
 
 `workbench run` fills an `Experiment`. The options and their help are made from the fields' metadata.
 """

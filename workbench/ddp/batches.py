@@ -198,7 +198,7 @@ def input_digests(batch: Any, samples: int) -> list[str]:
 
 
 def tensors_in(batch: Any) -> Iterator[Tensor]:
-    """Return the tensors of nested tuples, lists and dicts.
+    """Yield the tensors of nested tuples, lists and dicts.
 
     >>> [tensor.tolist() for tensor in tensors_in({"x": torch.ones(1), "y": (torch.zeros(1), "text")})]
     [[1.0], [0.0]]

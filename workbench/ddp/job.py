@@ -1,8 +1,8 @@
 """Job of one rank, as a script uses it: batches, one weighted backward pass, and the exchange with the master.
 
 A weighted sum of losses has the coded gradient as its gradient, so that one backward pass is enough for several parts.
-After the exchange, the gradients of the parameters are those of the batch, on every rank. The script's own optimiser
-then takes the same step everywhere.
+With gradient schemes, the gradients of the parameters are then those of the batch, on every rank in time. The script's
+own optimiser takes the same step there. With `LocalSGD` and `H-SGD`, models are exchanged instead.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class Job:
         """Compute the gradients of a batch, from the losses of its samples, and exchange them.
 
         `losses`: (samples, ...), with reduction="none". Further axes are averaged. Afterwards, `grad` of the parameters
-        is the gradient of the job's batch, or None on a rank that was late.
+        is the gradient of the job's batch, or None on a rank that was late. With `LocalSGD` and `H-SGD`, nothing is
+        exchanged here, and `grad` is the gradient of the rank's own samples.
         """
         per_sample = self._per_sample(losses)
         weights = torch.as_tensor(self._weights, dtype=per_sample.dtype, device=per_sample.device)

@@ -1,8 +1,8 @@
 """Launcher of one rank: it starts the script as its child, and stays when the child dies.
 
 torchrun ends all ranks as soon as one of its processes fails. The processes that it starts are launchers. A launcher
-whose script was killed waits until the other ranks have finished, and then ends with status 0. The launcher of rank 0
-is the master as well, so that the death of any script leaves the job intact.
+whose script was killed waits until the other ranks have finished. It ends with status 0 if the job is complete. The
+launcher of rank 0 is the master as well, so that the death of any script leaves the job intact.
 """
 
 from __future__ import annotations

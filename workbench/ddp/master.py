@@ -236,10 +236,13 @@ class Master:
         return (self.alive - self.finished) & set(self.rule.members(group))
 
     def _settle(self) -> None:
-        """End the exchanges that have enough answers. End the job if an exchange cannot get enough."""
+        """End the exchanges that have enough answers. End the job if an exchange cannot get enough.
+
+        If an exchange lacks only the answers of late ranks that wait for a state, ask for a state at once.
+        """
         for exchange in list(self._open.values()):
             possible, answered = self.possible(exchange.group), set(exchange.answers)
-            # in the first exchange, all ranks must answer, so that replicas are compared
+            # in the first exchange, all live ranks must answer, so that replicas are compared
             first = not self._newest
             if not self.rule.ready(exchange.group, possible | answered, possible):
                 self._fail_without(exchange, possible)

@@ -1,4 +1,4 @@
-"""Files of a job: one row for each step, the computing times of ranks, and checkpoints."""
+"""Files of a job: a row for each exchange of all ranks, the computing times of ranks, and checkpoints."""
 
 from __future__ import annotations
 

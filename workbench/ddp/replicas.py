@@ -26,7 +26,9 @@ def first_pass(
 
 
 def disagreement(reports: Mapping[int, Report], tolerance: float = LOSS_TOLERANCE) -> str | None:
-    """Return a sentence about the sample on which two ranks differ most, or None if they agree.
+    """Return a sentence about a sample on which two ranks differ, or None if they agree.
+
+    It is the first sample with unequal inputs. If there is none, it is the sample whose losses differ most.
 
     >>> reports = {0: first_pass([7], ["ab"], [1.0], []), 1: first_pass([7], ["cd"], [1.0], [])}
     >>> disagreement(reports).partition(";")[0]

@@ -48,7 +48,7 @@ def shipped(name: str) -> Path:
 
 
 def copy_notebooks(folder: Path) -> tuple[list[str], list[str]]:
-    """Copy notebooks, example clusters and sweeps to a folder. Files that the user changed there are kept.
+    """Copy notebooks, cluster files and examples to a folder. Files that the user changed there are kept.
 
     Returns the names of the files that were written, and of those that were kept. Raises `SettingError` if there is
     nothing to copy, and `OSError` if nothing can be written.

@@ -1,8 +1,8 @@
 """Lectures: sliders with figures, animated runs on the virtual clock, and self-checking exercises.
 
 A lecture is a module whose `lecture` is a `Script`. It has sliders (`Knobs`), a function for each figure, the
-experiments to run, and three exercises whose answers the package computes. Its notebook in `notebooks/lecture/` holds
-the prose, and nothing else.
+experiments to run, and three exercises whose answers the package computes. Its notebook in `notebooks/lecture/` has
+the prose, and cells that show these parts.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Over(Exception):
 def computed(
     e: Experiment, optimiser: Optimiser, longest: int, target: float, limit: float = float("inf")
 ) -> Arrived:
-    """Simulate a data-dependent scheme. Return when it reaches the target, within `limit` s."""
+    """Simulate a numeric scheme. Return when it reaches the target, within `limit` s."""
     problem, watch = e.build_problem(), Watch(target)
     numbers, ended = Numbers(e.plan, problem, optimiser, e.seed, keep=False), list[float]()
 

@@ -66,7 +66,7 @@ class ByHand(Knobs):
 
     @property
     def messages(self) -> Array:
-        """Return the messages of the workers, (3,).
+        """Messages of the workers, (3,).
 
         The products are added from the left, as on a page without a server, and not by BLAS.
         """

@@ -49,7 +49,7 @@ ACROSS = {
     "bursts": "factor by which a worker in a burst takes longer",
     "tail": "mean of what is added at random to a share",
 }
-MOST_LEVELS = max(map(len, LEVELS.values()))  # number of columns of the widest map
+MOST_LEVELS = max(map(len, LEVELS.values()))  # max number of levels of a delay model
 RACE = 40  # commits of the watched run; asynchronous schemes run for the same number of answers
 
 

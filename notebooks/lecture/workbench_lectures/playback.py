@@ -115,7 +115,9 @@ class PlaybackRun(Run):
 
 def length(experiments: Sequence[Experiment]) -> float:
     """Return the expected virtual seconds of the slowest of these experiments."""
-    living = [e.replace(faults=()) if e.faults else e for e in experiments]  # forecasts do not support deaths
+    living = [
+        e.replace(faults=()) if e.faults else e for e in experiments
+    ]  # forecasts refuse faults that change times
     return max(forecast(e, rounds=min(e.rounds, FORECAST_ROUNDS)).mean * e.rounds for e in living)
 
 

@@ -35,7 +35,7 @@ class Question(anywidget.AnyWidget):
 
 
 class Quiz(Pane):
-    """Exercises at the end of a lecture, for the current sliders. `changed` is called at every answer."""
+    """Exercises at the end of a lecture, for the current sliders. `changed` is called after a student's action."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ Entries = Callable[[K], Sequence[Experiment]]
 class Race(Pane):
     """Runs of a lecture's experiments with the current sliders, all on the same stragglers.
 
-    `changed` is called with what a reloaded page needs.
+    `changed` is called when the state that a reloaded page needs has changed.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ def experiment(d: int, m: int, rounds: int, seed: int = 0, **changes: Any) -> Ex
 
 
 def find(setting: Setting) -> Result:
-    """Compute all 36 cells by quadrature and by simulation, and three of them on real processes."""
+    """Compute all 36 cells by quadrature and by simulation, and three (quick form: two) on real processes."""
     exact = theory.cegc_table(N, **MODEL)
     rounds = setting.pick(4000, 40000)
     found = _measured(setting)

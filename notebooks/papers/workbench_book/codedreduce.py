@@ -180,10 +180,10 @@ def _lines(
     equal: dict[str, float],
     needed: dict[str, int],
 ) -> list[Line]:
-    """Return one line per baseline. `equal`: speedups at equal error, empty for times per round.
+    """Return one line per baseline.
 
-    `needed`: rounds to that error. The published value is a time to that error: the time per round times these
-    rounds.
+    `equal`: times to an equal error over CR's; empty for times per round. `needed`: rounds to that error. With fitted
+    constants, a time to that error is the time per round times these rounds.
     """
     cluster = Constants(**setting.facts["ec2"]["crowded"])
     ec2 = ratios(preset, cluster, setting.pick(100, 400), setting.seed)

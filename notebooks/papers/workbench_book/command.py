@@ -78,6 +78,6 @@ def _say(outcome: Outcome, alone: bool) -> None:
 
 
 def _notebooks(setting: Setting, output: Path) -> None:
-    """Execute the notebooks that exist. An installation without a clone has none."""
+    """Execute the papers' notebooks that exist."""
     for path in notebook.execute_all(setting, output):
         click.echo(f"written to {path}")

@@ -31,7 +31,7 @@ from workbench.lab.figures.style import (
 )
 from workbench_book.values import COLUMNS, Kind, Line, Picture
 
-# column -> colour and marker; only measured values have a filled star
+# column -> colour and marker; only recorded and measured values have a filled star
 COLUMN_STYLES = {
     "ours": (BLUE, "circle"),
     "per_round": (SKY, "circle-open"),

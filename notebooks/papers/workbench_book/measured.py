@@ -141,8 +141,8 @@ def scaled(preset: Preset, setting: Setting) -> tuple[dict[str, Experiment], flo
     """Return a figure's five experiments by scheme, small enough for one machine, and the divisor of their times.
 
     The quick form has 12 workers, (3, 2). Otherwise the tree of 156 becomes (6, 2), 42 workers, with the nearest
-    number of stragglers, and the (4, 3) tree becomes (4, 2), 20 workers. With `MANY_CORES`, trees are not changed.
-    Times are divided so that a round of CR takes about `ROUND`.
+    number of stragglers, and the (4, 3) tree becomes (4, 2), 20 workers. With `MANY_CORES`, the (4, 3) tree is not
+    changed. Times are divided so that a round of CR takes about `ROUND`.
     """
     children, layers, late = tree(preset["CR"].scheme_args, setting.quick, os.cpu_count() or 1)
     first = preset[0]
@@ -160,7 +160,7 @@ def scaled(preset: Preset, setting: Setting) -> tuple[dict[str, Experiment], flo
 
 
 def tree(args: dict[str, Any], quick: bool, cores: int) -> tuple[int, int, int]:
-    """Return children, layers and stragglers of the tree that replaces a larger one on a machine with few cores.
+    """Return children, layers and stragglers of the tree that replaces a larger one on one machine.
 
     >>> tree({"children": 12, "layers": 2, "stragglers": 3}, quick=False, cores=2)
     (6, 2, 2)

@@ -1,4 +1,4 @@
-"""Batches: many experiments, each in its own notebook, that can be stopped and resumed at any time.
+"""Batches: many experiments, that can be stopped and resumed at any time. Each may have its own notebook.
 
 >>> plan = Sweep(base={"rounds": 20}, grid={"scheme": ["CR", "UMW"]}, seeds=5)
 >>> len(plan.items())

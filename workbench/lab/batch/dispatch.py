@@ -254,7 +254,7 @@ class NotebookTask(Task):
         return self.item.name
 
     def submit(self, executor: Executor, order: str) -> Future[Answer]:
-        """Submit the run to the executor, after removing files of an earlier sweep."""
+        """Submit the run to the executor, after removing the folder of an earlier attempt."""
         item, final = self.item, self.folder / self.item.name
         if (status := Status.read(final)) is None or status.state != "done":
             shutil.rmtree(final, ignore_errors=True)

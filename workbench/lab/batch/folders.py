@@ -84,7 +84,7 @@ def _elsewhere(plan: Sweep) -> str:
 
 
 def signed(plan: Sweep) -> dict[str, Any]:
-    """Return the signed contents of a sweep: all its fields, and the cluster's file if it names one."""
+    """Return the signed contents of a sweep: all its fields, and hashes of the cluster files that it names by path."""
     known = ["", *clusters.names()]
     given = [plan.cluster, plan.executor.cluster if plan.executor else ""]
     files = [name for name in given if name not in known and Path(name).is_file()]

@@ -1,8 +1,9 @@
 """Process that has imported everything once, and forks a kernel on request.
 
 `python -m workbench.lab.batch.forkserver SOCKETS` reads one JSON object a line: number, arguments, environment, folder,
-log. It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. When its input is closed, it kills
-its kernels and deletes the folder of their sockets. So nothing remains if the client is killed.
+log. It writes {"ready"} once, {"number", "pid"} as an answer, and {"number", "code"} when that kernel has ended. When
+its input is closed, it kills its kernels and deletes the folder of their sockets. So nothing remains if the client is
+killed.
 """
 
 import gc
@@ -62,7 +63,10 @@ def main() -> None:
 
 
 def end(pid: int) -> None:
-    """End a kernel and all processes that it has started. The supervisor of a real run has its own group."""
+    """End a kernel and all processes that it has started.
+
+    A signal to the kernel's group would not reach the supervisor of a real run, which has its own group.
+    """
     import psutil
 
     with suppress(psutil.Error, OSError):

@@ -207,7 +207,7 @@ class Kernels:
 
     @property
     def arguments(self) -> list[str]:
-        """Return a kernel's first arguments: they log its output, load user-defined classes, and restrict code."""
+        """Last arguments of a kernel's command. They keep all its output, load user-defined code, and restrict code."""
         options = [run_first(register_file, str(self.folder / CODE_FILE))] if self.code_sent else []
         limit = [] if self.allowed is None else [run_first(limit_to, dict(self.allowed))]
         return [run_first(keep_output), *options, *limit]

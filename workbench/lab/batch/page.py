@@ -1,4 +1,4 @@
-"""Pages of executed notebooks that need no network, with static pictures for readers without a kernel.
+"""Pages of executed notebooks that need no network, and pictures in notebooks for readers without a kernel.
 
 A picture takes 0.3 s of computing, plus some seconds to start a browser. Therefore all runs are executed first.
 """

@@ -1,4 +1,4 @@
-"""Report: one page, which needs no network, about a run, a comparison, a sweep or an explorer."""
+"""Report: one page, which needs no network, about a run, a comparison, a forecast or a sweep."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent / "js"
 MAX_BYTES = 6_000_000  # max bytes of a page
-MAX_RUNS = 24  # max number of runs of a comparison that are drawn one by one
+MAX_RUNS = 24  # max number of runs of a comparison
 MAX_ROWS = 200  # max rows of a table
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:"

@@ -109,7 +109,7 @@ def sweep(
     executor: Any = None,
     walltime: float | None = None,
 ) -> Summary:
-    """Run every experiment of a sweep that is not done yet, each in its own notebook.
+    """Run every experiment of a sweep that is not done yet, each in its own notebook unless `notebooks` is false.
 
     - `plan`: a `Sweep`, a dict of its fields, a SWEEP file, or the folder of an earlier sweep, to resume it.
     - `folder`: folder of the run folders; default: runs/ and the file's name.

@@ -57,7 +57,7 @@ class Search(Settings):
 
 
 class Crossing(Search):
-    """Bisection, on equal seeds, for the point on a field from which the second of two settings is faster.
+    """Bisection, on equal seeds, for the value of a field at which the better of two settings changes.
 
     At each point, both settings run with equal seeds. If the Student t interval of the mean paired difference does not
     contain 0, its sign decides. Otherwise the number of seeds is doubled, up to `most`. The level of the intervals is
@@ -122,7 +122,10 @@ class _Never(Exception):
 
 
 class _Bisection:
-    """Bisection on the available results. `signs`: point -> sign of the mean difference (second less first), or 0."""
+    """Bisection on the available results.
+
+    `signs`: point -> 1 if the first setting is better, -1 if the second is, 0 if it is undecided.
+    """
 
     def __init__(self, search: Crossing, value: Values, first: int) -> None:
         self.search, self.value, self.first = search, value, first
@@ -257,7 +260,7 @@ class _Bisection:
 
 
 class Optimum(Search):
-    """Parameters with the least mean of a result, by Optuna's tree-structured Parzen estimator (extra "search").
+    """Parameters with the best mean of a result, by Optuna's tree-structured Parzen estimator (extra "search").
 
     Invalid combinations (a tree that does not have the right number of workers) are skipped at no cost. The best of
     many means is better than its expected value. So run the best parameters on other seeds before you quote the result.

@@ -47,7 +47,7 @@ TASKS_PER_ENGINE = 3  # tasks submitted at a time, per process of the executor
 
 @dataclass
 class Tally:
-    """Counts of a sweep without notebooks. `mean`: mean time of a run, s.
+    """Counts of a sweep without notebooks. `mean`: mean time of a run in the task that ended last, s.
 
     `failed`: errors of runs that failed, by name.
     """
@@ -124,13 +124,16 @@ class Wanted(NamedTuple):
     """Chosen runs of a sweep."""
 
     todo: array[int]  # numbers of the runs that remain
-    before: int  # number of finished runs
-    total: int  # number of all runs
+    before: int  # number of chosen runs that are done
+    total: int  # number of all chosen runs
     own: list[Item]  # an example run for each combination of user-defined code
 
 
 def wanted(plan: Sweep, folder: Path, only: Sequence[str]) -> Wanted:
-    """Check every run, without storing it. Raises `SettingError` for the first run that cannot start."""
+    """Check every run, without storing it. Return which runs are to be done.
+
+    Raises `SettingError` for the first run that cannot start.
+    """
     done, apart = shards.keys_done(folder), {path.name[-KEY_DIGITS:] for path in folder.glob(f"*/{TRACE}")}
     todo, before, chosen, left = array("l"), 0, 0, set(only)
     own: dict[tuple[str, ...], Item] = {}

@@ -28,7 +28,7 @@ from workbench.lab.batch.searches import Changes, Crossing, Optimum, Step, searc
 from workbench.mpi import clusters
 
 KEY_DIGITS = 10  # number of digits of a run's key
-MAX_RUNS = 100_000  # max number of runs of a sweep, because each has a folder and a page
+MAX_RUNS = 100_000  # max number of runs of a sweep, each of which may have a folder and a page
 
 
 class Sweep(Settings):
@@ -110,7 +110,7 @@ class Sweep(Settings):
     def numbered(self) -> Iterator[tuple[int, Item]]:
         """Yield the runs of `items` one by one, each with its number among all combinations.
 
-        Raise for the first invalid run.
+        If any run is invalid, raise `SettingError` about the first one, after all valid runs.
         """
         cluster = cluster_of(self.engine, self.cluster)
         found, errors, last = set[str](), list[tuple[str, str]](), 0

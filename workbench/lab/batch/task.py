@@ -82,7 +82,10 @@ class Order:
 
     @property
     def abandoned(self) -> bool:
-        """Whether the sweep has ended, or another one uses its folder. It is False if the folder was never readable."""
+        """Whether the sweep has ended, or another one uses its folder.
+
+        It is also True if this process could never read the folder, so check `shared` at the beginning.
+        """
         with suppress(OSError):  # a file server may not answer for a while
             return not self.shared
         return False
@@ -246,7 +249,7 @@ def publish(attempt: Path, final: Path) -> bool:
 
 
 def renamed(status: Status, folder: Path, final: Path, notebook: str = "") -> Status:
-    """In the files of a run, replace the paths of the attempt by the run's folder and the client's notebook."""
+    """Replace paths of the attempt in a run's files by its folder and the client's notebook. Return the status."""
     given = str(folder.with_name(NOTEBOOK))
     for name in (NOTEBOOK, PAGE):
         if (file := folder / name).is_file():

@@ -1,6 +1,6 @@
 """Figures fitted to a width.
 
-On pages, js/fit.js fits them in the browser. For pictures and notebooks this module fits them, by estimated widths of
+On pages, js/fit.js fits them in the browser. For papers and notebooks this module fits them, by estimated widths of
 letters.
 """
 

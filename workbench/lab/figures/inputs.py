@@ -96,7 +96,7 @@ def _distinguished(traces: Sequence[Labelled]) -> list[str]:
 
 
 def _facts(trace: Labelled) -> dict[str, Any]:
-    """Return every setting of a run by its name without the group. The scheme's own settings are first."""
+    """Return every setting of a run by its name. The scheme's own settings are first, without `scheme_args.`."""
     found = settings_of(trace.experiment)
     own = {name: found.pop(name) for name in list(found) if name.startswith("scheme_args.")}
     bare = {name.removeprefix("scheme_args."): value for name, value in own.items()}

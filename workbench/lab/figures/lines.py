@@ -57,7 +57,7 @@ def draw(
 
 
 def _area(curve: Curve, log: bool) -> go.Scatter:
-    """Return a band as a closed curve. On a logarithmic axis, it ends where values are not positive."""
+    """Return a band as a closed curve. On a logarithmic axis, its lower edge is at least a tenth of the least mean."""
     known = np.isfinite(curve.band.low)
     x = np.asarray(curve.x)[known]
     low, high = curve.band.low[known], curve.band.high[known]
@@ -89,5 +89,5 @@ def about(curves: Sequence[Curve], level: float) -> str:
 
 
 def scale_y(curves: Sequence[Curve], ratio: float) -> dict[str, object]:
-    """Return "log" if the values span so much that ratios matter more than differences, else "linear"."""
+    """Return a logarithmic axis if the largest mean is above `ratio` times the least, else plotly's default."""
     return log_scale(np.concatenate([curve.band.mean for curve in curves]), ratio)

@@ -49,13 +49,13 @@ def error_text(error: Exception) -> str:
 
 
 def sentence(text: str, bad: bool = False) -> str:
-    """Return a sentence as a widget. `bad`: whether it is an error. Screen readers read errors at once."""
+    """Return a sentence as HTML, or "" for none. `bad`: whether it is an error. Screen readers read errors at once."""
     kind, role = ("wb-wrong", "alert") if bad else ("wb-note", "status")
     return f'<div class="wb {kind}" role="{role}">{escape(text)}</div>' if text else ""
 
 
 def progress(about: str, text: str, share: float | None, more: str = "") -> str:
-    """Return a progress bar with text beside it.
+    """Return a progress bar with text beside it, as HTML.
 
     `share`: finished share, or None if it is unknown; the bar is then animated. `more`: text below, in bold.
     """
@@ -111,10 +111,7 @@ def trusted(box: w.Checkbox) -> bool:
 
 
 def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
-    """Set the options of a menu, and keep its choice if that still exists.
-
-    A menu that was empty before selects nothing.
-    """
+    """Set the options of a menu. Keep its choice if that still exists, else choose the first option."""
     if list(menu.options) == list(names):
         return
     before = menu.value

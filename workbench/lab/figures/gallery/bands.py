@@ -26,7 +26,7 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     """Draw a result against a setting, a line and confidence band for each combination of the other settings.
 
     `summary`: result of `wb.runs(folder).mean(of, by=[...])`. `x`: one of the columns in `by`, by default
-    the last numeric one. For text columns, points with error bars are drawn. `theme`: "light" or "dark".
+    the last numeric one, else the last. For text columns, points with error bars are drawn. `theme`: "light" or "dark".
     The subtitle lists other settings in which the runs of a mean differ.
 
     Raises `SettingError` if the table is not such a summary or is empty, or x is not one of these columns.

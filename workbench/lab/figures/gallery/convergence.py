@@ -82,7 +82,7 @@ def title(metric: str, x: str) -> str:
 
 
 def _scale_y(series: Sequence[Series], metric: str) -> dict[str, object]:
-    """Return "log" for metrics that decrease by decades, else "linear"."""
+    """Return a logarithmic axis for metrics that decrease over a large ratio, else a linear one."""
     values = np.concatenate([column(s.trace, metric) for s in series])
     return {"type": "linear", **({} if rises(metric) else log_scale(values, MAX_LINEAR_RATIO_Y))}
 

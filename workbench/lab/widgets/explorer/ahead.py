@@ -55,7 +55,7 @@ def names_of(experiments: Sequence[Experiment]) -> list[str]:
 def look_ahead(
     experiments: Sequence[Experiment], rounds: int | None = None, known: Sequence[Ahead] = ()
 ) -> list[Ahead]:
-    """Forecast every experiment on the same draws. Deaths are ignored, because forecasts do not support them.
+    """Forecast every experiment on the same draws. Faults are ignored, since forecasts refuse those that change times.
 
     `known`: earlier results. Experiments among them are not forecast again.
     """

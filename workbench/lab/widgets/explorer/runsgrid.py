@@ -25,7 +25,7 @@ MAX_LISTED_RUNS = 10**6  # max number of runs whose errors are listed
 BAR_AFTER_S, DRAW_SHARE = 1.0, 0.2  # s until progress is shown; share of the time for drawing
 Line = dict[str, Any]  # a row of the table
 _FIRST_COLUMNS = ("scheme", "state", "when", "run")
-# columns that are offered even if they are empty
+# columns that are shown even if they are empty
 _FIXED_COLUMNS = "scheme", "state", "when", "workers", "rounds_done", "time", "loss"
 RESULTS = ("time", "loss")  # results whose means are offered first
 _COLUMNS = (

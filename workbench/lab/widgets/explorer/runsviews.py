@@ -80,7 +80,7 @@ class RunsViews(RunsGrid):
         self.plot.show(lambda theme: convergence(drawn, metric, theme=theme))
 
     def traces(self) -> list[Trace]:
-        """Return the selected runs that have rounds, at most `MAX_PLOTTED_RUNS`. The message names unreadable ones."""
+        """Return the selected runs that are done, at most `MAX_PLOTTED_RUNS`. The message names unreadable ones."""
         found, bad = [], []
         for run_row in [each for each in self.chosen if each["state"] == "done"][:MAX_PLOTTED_RUNS]:
             try:

@@ -122,7 +122,7 @@ def _costs(a: Ahead) -> list[str]:
 
 
 def may_be_late(e: Experiment) -> str:
-    """Return the number and share of tolerated stragglers: of the children of a parent, or of all workers.
+    """Return the number and share of tolerated stragglers: of a parent's children, a group, or all workers.
 
     >>> may_be_late(Experiment(scheme="GC", workers=84, scheme_args={"stragglers": 17}))
     '17 of 84 (20 %)'

@@ -231,7 +231,7 @@ class Controls(w.VBox):
 
 
 def preset_titles() -> dict[str, str]:
-    """Return every preset by name, with its title, and an entry for settings without one."""
+    """Return the text of every preset for a menu, by its name."""
     found = presets.titles | others.titles
     return {name: f"{name}: {title}" for name, title in found.items()}
 

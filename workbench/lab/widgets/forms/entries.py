@@ -52,7 +52,7 @@ class EntryForm(w.VBox):
         self.add_class("wb-entry")
 
     def _say(self) -> None:
-        """Show a summary of the values that differ from those of the other schemes."""
+        """Show a few parameters beside the name, and the fields in which this scheme differs from the others."""
         own = self.entry().own
         lines = [line for line in self.form.entries if line.kind in ("whole", "number") and not line.minor]
         values = [(line.label, self.form.values[line.name]) for line in lines[:MAX_DETAILS]]

@@ -24,7 +24,8 @@ SPANS = {
     "bytes/s": (1e4, 1e10),
     "floats/s": (1e5, 1e12),
 }
-_SLIDER_DECADES = 3.0  # number of decades of a slider, centred at the default, if the unit has no range
+# number of decades of a slider on each side of the default, if the unit has no range, or the default is outside of it
+_SLIDER_DECADES = 3.0
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,7 @@ def added(setup: Setup, scheme: str, shape: Shape) -> Entry:
 
 
 def shape_of(experiments: Sequence[Experiment]) -> Shape:
-    """Return the shape of the first tree, or else of a star with the stragglers of the first experiment."""
+    """Return the shape of the first tree, or else of a star with the stragglers of the first scheme that has them."""
     built = [(e.workers, e.built_scheme.model_dump()) for e in experiments]
     for _, args in built:
         if set(SHARED_FIELDS) <= set(args):

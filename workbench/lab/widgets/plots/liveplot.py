@@ -141,7 +141,7 @@ class LivePlot(Drawn):
         super().close()
 
     def when_over(self, call: Callable[[], None]) -> None:
-        """Call `call`, in a thread, each time that all shown runs are over."""
+        """Call `call` each time that all shown runs are over, usually in another thread."""
         self._done.append(call)
 
     # ---------------------------------------------------------------- follow the runs

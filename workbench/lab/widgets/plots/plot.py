@@ -19,7 +19,8 @@ from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.assets import library, script, style
 
 PAUSE_S = 0.001  # pause after a figure, in which the kernel's sending thread can run, s
-WITHOUT_KERNEL = "as it was when last shown; run the cell to use it"  # tooltip of an image without a kernel
+# text in place of the widget, for readers without a kernel
+WITHOUT_KERNEL = "as it was when last shown; run the cell to use it"
 Draw = Callable[[Theme], go.Figure]
 Click = dict[str, Any]
 

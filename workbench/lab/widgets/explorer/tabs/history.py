@@ -76,7 +76,7 @@ class History(Tab):
             self.opened()
 
     def _show(self, shown: Sequence[Run]) -> None:
-        """Show runs on the live plot, beside the shown runs or instead of them."""
+        """Show runs on the live plot, beside the runs that it shows already."""
         running = self.desk.tab(Running)
         running.show(shown, keep=True)
         self.desk.front(running)

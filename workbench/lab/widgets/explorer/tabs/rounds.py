@@ -33,7 +33,7 @@ class Stream(Tab):
             return
         self.runs = list(runs)
         self.menu.options = list(zip(labels(self.runs), range(len(self.runs)), strict=True))
-        # an empty menu selects nothing, so the newest run is shown
+        # the last of the shown runs
         self.menu.value = len(self.runs) - 1
         self._show()
 
