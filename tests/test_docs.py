@@ -92,7 +92,7 @@ def there(name: str) -> bool:
 
 
 def named(text: str) -> set[str]:
-    """Return dotted names of the workbench's modules, without files (`workbench.egg-info`) and entry points."""
+    """Return the dotted names that begin with a package of the workbench, without groups of entry points."""
     families = "schemes|delays|faults|optimisers|schedules|engines|problems|clusters|commands"
     groups = rf"\[project\.entry-points[^\]]*\]|`workbench\.(?:{families})`"
     return set(NAMES.findall(re.sub(groups, "", text)))

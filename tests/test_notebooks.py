@@ -33,7 +33,7 @@ SMALL: dict[str, Any] = {"children": 2, "layers": 2, "rounds": 4}
 def kernels() -> Iterator[Kernels]:
     """Start a fork server for kernels that has imported the notebooks' modules.
 
-    Notebooks 04, 05 and the papers' have new kernels.
+    Notebooks 04, 05, 08, 09 and the papers' have new kernels.
     """
     with Kernels(threads=1, fresh=not CAN_FORK) as found:
         yield found

@@ -1,4 +1,4 @@
-"""Entries of papers 2 to 5, and the misprints of all papers."""
+"""Entries of papers 2 to 6, figures 12 and 13 of paper 1, and the misprints of papers 1, 3, 4 and 5."""
 
 from __future__ import annotations
 

@@ -50,12 +50,15 @@ LOOKS = """() => [...document.querySelectorAll('.drawn .main-svg, .drawn .main-s
 
 
 def looks(page: Page, figure: go.Figure, name: str = "") -> Any:
-    """Return the colours of all elements of a figure. A stream has a colour scale in place of a legend."""
+    """Return the colours of the elements of a figure, without those of bars, heat maps and colour bars.
+
+    The legend of a stream has the colours of its heat map, and is therefore left out as well.
+    """
     page.evaluate(DRAW, json.loads(figure.to_json()))
     return page.evaluate(LOOKS.replace(".cbfill", ".cbfill, .legendpoints *") if name == "stream" else LOOKS)
 
 
-# Four figures are sampled. The slow test draws each figure twice and compares all elements.
+# Four figures are sampled. The slow case has all figures.
 SOME = tuple(sorted(EVERY)[i] for i in sorted(sampled_indices("dark figures", len(EVERY), 4)))
 
 

@@ -109,7 +109,7 @@ def test_live_plot_watches_and_stops_a_run_and_survives_a_reload(
     # after the kernel's end, the page shows stopped runs, and none can be stopped
     page.evaluate(RESTART)  # restarts the kernel
     page.wait_for_function(CONNECTED)
-    # the status from before the reload
+    # the status from before the restart
     assert page.locator(".wb-status tr").first.get_attribute("class") == "wb-stopped"
     lab.run_all(wait=False)
     grows(page)

@@ -16,8 +16,8 @@ from tests.support.sampled_cases import rotated
 pytestmark = pytest.mark.browser
 
 
-# The other notebooks are executed without a browser by planning/test_notebook.py, test_notebooks.py and
-# batch/test_jobs.py.
+# The notebooks in `LATER` are executed without a browser by analysis/planning/test_notebook.py, test_notebooks.py and
+# lab/batch/test_jobs.py.
 LATER = ("01-quickstart", "04-plan", "06-who-is-late", "07-coding-or-not", "08-training", "run")
 
 
@@ -25,7 +25,7 @@ LATER = ("01-quickstart", "04-plan", "06-who-is-late", "07-coding-or-not", "08-t
 def test_engines_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
-    """Run the notebook unchanged, except for the number of engines, each of which imports the package.
+    """Run the notebook with fewer engines, each of which imports the package, and with another rank to inspect.
 
     The kernel is a new process, not a fork.
     """

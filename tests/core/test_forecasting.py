@@ -82,7 +82,7 @@ def test_forecast_is_within_the_bounds_of_theorem_2(children: int, layers: int, 
 
 
 def test_forecast_of_a_large_tree_is_fast() -> None:
-    """A forecast of 11,110 workers does not draw the plan. benchmarks/simulation.py has a million workers."""
+    """A forecast of 11,110 workers does not build the plan. benchmarks/simulation.py has a million workers."""
     e = wb.Experiment(
         scheme="CR", scheme_args={"children": 10, "layers": 4, "stragglers": 2}, workers=11_110,
         problem_args={"samples": 100_000, "features": 10}, rounds=20,

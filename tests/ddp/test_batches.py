@@ -128,7 +128,7 @@ def test_input_digests_are_of_all_tensors_of_a_sample() -> None:
 
 
 class Stream(IterableDataset[Any]):
-    """A dataset without numbers."""
+    """A dataset whose samples have no numbers."""
 
     def __iter__(self) -> Any:
         return iter(())

@@ -15,7 +15,7 @@ from workbench.core.base.settings import SettingError, setting
 
 
 class Pair(Knobs):
-    """Two numbers, of which the first limits the second."""
+    """Three numbers, of which the first limits the second."""
 
     labels: ClassVar = {"most": "most n"}
     logs: ClassVar = frozenset({"pace"})

@@ -147,7 +147,10 @@ class Reader(nn.Module):
 
 
 def network(job: Job, switch: Switch, mine: bool) -> nn.Module:
-    """Return the network of a rank: with BatchNorm, so that DDP also waits for rank 0 before each forward pass."""
+    """Return the network of a rank: a `Reader` for the fault "lengths", otherwise one with BatchNorm.
+
+    With BatchNorm, DDP also waits for rank 0 before each forward pass.
+    """
     if job.fault == "lengths":
         return Reader()
     torch.manual_seed(0)

@@ -21,7 +21,7 @@ from workbench.core.trace.layout import NOTEBOOK, PAGE, STATUS
 WAIT_S = (0.3, 2.5)  # s between two disturbances, least and most
 PAUSE_S = (0.5, 8.0)  # s of a short pause, and of one after which the controller counts the engine as dead
 DEAD_AFTER_BEATS = 4  # heartbeats of 1 s
-# lines of a run's table that differ from sweep to sweep
+# columns of a table of runs that differ from sweep to sweep
 UNEQUAL_COLUMNS = ("folder", "when", "seconds", "host")
 
 

@@ -144,7 +144,7 @@ def deaths(count: int, rng: random.Random) -> Tally:
 
 
 def too_many(count: int, rng: random.Random) -> Tally:
-    """Kill more than s children of one parent. A typed error names them in time, and the checkpoint is valid."""
+    """Kill s + 1 children of one parent. A typed error names them within 10 s, and the checkpoint is valid."""
     tally = Tally("deaths, s + 1 of a parent")
     for number in range(count):
         e = experiment(number)

@@ -15,7 +15,7 @@ DEFAULT = "0", "default_pg"
 def operation(
     number: int, name: str = "nccl:all_reduce", group: tuple[str, str] = DEFAULT, **more: Any
 ) -> Fields:
-    """Return an entry of a dump: a collective operation that has not ended, or has, with `ended=True`."""
+    """Return an entry of a dump: an operation, collective or not by its name. It has ended if `ended=True`."""
     ended = more.pop("ended", False)
     pair = name.startswith(("nccl:send", "nccl:recv"))
     return {

@@ -1,8 +1,8 @@
 """Read crafted folders, and report executed code: `python -m tests.support.foreign_folders`, in an empty folder.
 
-An audit hook records each import of an unneeded module, each compilation and execution of files in the folder, each
-process and each connection. Hypothesis draws the place of a foreign name in a folder. The records are printed, and the
-exit status is 1 if there are any.
+An audit hook records each import of an unneeded module, each process and each connection. It also records when foreign
+code in the folder is opened, compiled or executed. Hypothesis draws the place of a foreign name in a folder. The
+records are printed, and the exit status is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -376,7 +376,7 @@ def each(root: Path, profile: Path) -> None:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[dict[str, Any], str, Any]:
-    """Return fields with one or two foreign names, one of the names, and a cluster."""
+    """Draw fields with one or two foreign names, the cluster of a sweep, and the cluster settings of real runs."""
     spec: dict[str, Any] = {**SMALL, "problem": "least_squares", "problem_args": DATA}
     for place in draw(st.lists(st.sampled_from(PLACES), min_size=1, max_size=2)):
         form = draw(st.sampled_from((*FILES, *IMPORTED, *INSTALLED, *BARE)))

@@ -80,7 +80,7 @@ class Case:
 
 
 def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
-    """Make the n-th run of a kind. Every second one is an all-reduce."""
+    """Make the n-th run of a kind. Every second one is an all-reduce, except for the kind "neighbour"."""
     rng = np.random.default_rng([seed, number, *kind.encode(), healthy])
     victim, host = int(rng.integers(WORKERS)), int(rng.integers(2))
     raw, kind = kind.startswith("raw-"), kind.removeprefix("raw-")

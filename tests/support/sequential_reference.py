@@ -1,7 +1,7 @@
 """Rounds of sequential gradient coding in plain loops, as in the paper and its simulator.
 
-Delays (workers, rounds) do not depend on the load. All functions return the seconds of every round, and the round after
-which each job is decoded.
+Delays (workers, rounds) do not depend on the load. `gradient_coding`, `selective_repeat` and `multiplexed` return the
+seconds of every round. The last two also return the round after which each job is decoded.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def kernels(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def held(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Pause the kernels of a sweep during a run, so that it cannot end before the test continues."""
+    """Pause and return kernels of a sweep that are in a run, so that it cannot end before the test continues."""
     return [kernel for kernel in kernels(sweep) if _stopped(kernel)]
 
 

@@ -28,7 +28,7 @@ def test_parts_are_not_negative_and_sum_to_the_round(times: list[float]) -> None
 
 
 def test_parts_count_a_fixed_cost_once() -> None:
-    """With a start-up cost of 200 samples and a load of 40, computing takes 240 samples, not 201 x 240."""
+    """With a start-up cost of 200 samples and a load of 40, computing takes the time of 240 samples."""
     steady = measured(6, "steady", 0.0, None)
     fitted: Fitted = steady.fitted
     whole = fitted.work.seconds(40, 50)

@@ -117,7 +117,7 @@ def test_fit_recovers_fritchmans_slow_states(states: int, seed: int) -> None:
 @rotated
 @pytest.mark.parametrize("states", [2, 3, 4])
 def test_spells_of_even_length_are_judged_fritchmans(states: int) -> None:
-    """Spells of even length are fitted as Fritchman's model, and spells of a Markov chain as a Markov model.
+    """Spells of similar lengths are fitted as Fritchman's model, and spells of a Markov chain as a Markov model.
 
     Both models have about the same distances to the times, and about the same correlations.
     """

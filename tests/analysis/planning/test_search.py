@@ -57,7 +57,7 @@ def test_search_charges_a_load_by_the_slope(tmp_path: Path) -> None:
 
 
 def test_search_grids_equal_the_papers() -> None:
-    """As in the paper's search, B divides W - 1, B < W, and no job ends later than `longest`."""
+    """As in the paper's search, B < W, and no job ends later than `longest`. In SR-SGC, B divides W - 1."""
     selective = {tuple(s.values()) for s in SRSGC.settings(4, 3, 7)}
     assert selective == {
         (b, w, k) for k in (1, 2, 3, 4) for b in (1, 2, 3) for w in range(b + 1, 8) if (w - 1) % b == 0

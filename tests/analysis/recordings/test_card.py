@@ -113,7 +113,7 @@ LAWS = [k for k in sorted(delay_models()) if k != "replay" and "workbench." in d
 
 @pytest.mark.parametrize("kind", LAWS)
 def test_card_of_each_law_is_text(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every delay model is tried with its default parameters, and with those of lists or nested models."""
+    """Each model has its default parameters. `heterogeneous` and `changing` also name workers that are slow."""
     times = np.ones((30, 4)) + 0.1 * np.random.default_rng(0).random((30, 4))
     for more in (
         {},

@@ -15,7 +15,7 @@ REPORTS = 16
 
 
 def score(rank: int, report: int) -> float:
-    """Score of a rank: rank 2 takes twice as long as the fastest."""
+    """Return the score of a rank: rank 2 takes about twice as long as the others."""
     return round((0.5 if rank == 2 else 0.92) + 0.01 * ((3 * report + rank) % 7), 2)
 
 
@@ -24,7 +24,7 @@ def scores(report: int) -> dict[int, float]:
 
 
 def callback(report: int) -> str:
-    """Text of StragglerDetectionCallback."""
+    """Return the text of StragglerDetectionCallback."""
     listed = "".join(f"  Rank={r} Node=n{r // 2} Score={s:.2f}\n" for r, s in scores(report).items())
     own = "".join(f"  Rank={r} Node=n{r // 2} Score=1.00\n" for r in range(4))
     return (
@@ -67,7 +67,7 @@ def test_load_of_reports_names_the_slow_gpu(tmp_path: Path, text: Callable[[int]
 
 
 def shortened(report: int, ranks: int = 16) -> str:
-    """Text of the callback for more than six ranks: the worst three and the best three. Rank 2 is slow."""
+    """Return the callback's text for more than six ranks: the worst three and the best three. Rank 2 is slow."""
     found = sorted((0.5 if r == 2 else 0.9 + 0.005 * ((3 * report + 5 * r) % 17), r) for r in range(ranks))
     lines = [f"  Rank={r} Node=n{r // 4} Score={s:.2f}\n" for s, r in found]
     worst, best = "".join(lines[:3]), "".join(lines[:-4:-1])

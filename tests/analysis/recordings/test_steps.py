@@ -15,7 +15,7 @@ STEPS = 24
 
 
 def took(rank: int, step: int) -> float:
-    """Seconds of a step: rank 2 is slow."""
+    """Return the seconds of a step: rank 2 is slow."""
     return (0.7 if rank == 2 else 0.4) + 0.01 * ((3 * step + rank) % 5)
 
 

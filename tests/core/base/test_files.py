@@ -133,7 +133,7 @@ def test_atomic_folder_with_concurrent_writers(tmp_path: Path) -> None:
 
 
 def test_cache_is_private_also_if_an_older_version_made_it(tmp_path: Path) -> None:
-    """Folders of data and of runs become private.
+    """Folders of data, runs and pools are private, even if other users could read the cache before.
 
     The check runs in a separate process, because `user_cache_path` reads XDG_CACHE_HOME.
     """

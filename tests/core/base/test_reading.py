@@ -68,7 +68,7 @@ def test_reading_refuses_what_is_not_a_regular_file(reader: str, kind: str, tmp_
 
 
 def bombs(folder: Path) -> dict[str, Path]:
-    """Small files that decompress to 80 MB or more."""
+    """Write files that are read into more memory than the limit of 1 MB. Return them by name."""
     rows = 10**7
     pq.write_table(pa.table({"seconds": pa.array(np.zeros(rows))}), folder / "numbers.parquet")
     word = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1000, np.int32)), pa.array(["x" * 10**5]))

@@ -83,7 +83,7 @@ def test_parse_refuses_tags_duplicate_keys_and_partial_files(text: str, tmp_path
 def laughs(levels: int, width: int) -> str:
     """Return nested aliases: each list contains the previous one several times.
 
-    The few lines expand to width ** levels values.
+    The few lines expand to width ** (levels + 1) values.
     """
     lines = [f"a0: &a0 [{', '.join('x' * width)}]"]
     lines += [f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * width)}]" for i in range(levels)]

@@ -76,14 +76,17 @@ def test_warning_names_a_better_code() -> None:
 
 
 def test_lost_digits_samples_enough_sets_for_a_heavy_tail() -> None:
-    """For the textbook code of 156 workers and 39 stragglers, fifty sets lose few digits, but rare sets lose ten."""
+    """Take the textbook code of 156 workers and 39 stragglers.
+
+    Fifty random sets lose 5 to 7 of its digits, and rare sets lose more than 8.
+    """
     args = {"stragglers": 39, "code": "tandon", "least_digits": 5}
     assert "take code = 'cyclic'" in "".join(lost_digits(wb.schemes.get("GC")(**args), 156))
     assert lost_digits(wb.schemes.get("GC")(stragglers=39), 156) == ()
 
 
 def test_warning_includes_sets_of_neighbours() -> None:
-    """Random sets lose 5 digits of this code, and sets of neighbours lose 7."""
+    """Fifty random sets lose 4 digits of this code, and sets of neighbours lose 7."""
     code = mds(40, 9)
     assert warning(code, share=0.4, sets=50) is not None
     assert np.log10(amplification(code, 50)) < 0.4 * 15

@@ -76,7 +76,7 @@ def test_circulant_tolerates_the_stated_stragglers(n: int) -> None:
 
 
 def test_circulant_of_eight_with_two_has_the_expected_error_of_theorem_2() -> None:
-    """See docs/evidence/errata.md, paper 4 (b): 0.6244 at p_slow 0.3, p_ss 0.8, p_as 0.01 and a random order."""
+    """See docs/evidence/errata.md, paper 4: 0.6244 at p_slow 0.3, p_ss 0.8, p_as 0.01 and a random order."""
     q, code = 0.3 * 0.8 + 0.7 * 0.01, circulant(8, 2)
     expected = sum(
         code.decode(f).residual * (1 - q) ** len(f) * q ** (8 - len(f)) for f in every(code, most=8)

@@ -127,7 +127,7 @@ def test_gradient_of_rows_equals_that_of_slices(problem: str) -> None:
 
 
 def batched(spec: dict[str, Any]) -> wb.Experiment:
-    """Draw an experiment with mini-batches, and with enough samples that no part is empty."""
+    """Return the drawn experiment with mini-batches, and with enough samples that no part is empty."""
     many = {"samples": 400, "features": 3}
     plain = {**spec, "problem": "logistic", "problem_args": many, "optimiser_args": {"step": STEP}}
     e = wb.Experiment(**plain)

@@ -187,7 +187,7 @@ def test_recorded_and_load_refuse_with_the_same_sentence(tmp_path: Path, text: s
 def test_recorded_times_have_the_stated_unit(
     tmp_path: Path, column: str, unit: str | None, per_second: float
 ) -> None:
-    """The unit is in the column's name or in `unit`. Without either, the error names the argument: seconds = "took"."""
+    """The unit is in `unit` or in the column's name. Without either, a column that `seconds` names has seconds."""
     times = np.array([[0.05, 0.06], [0.07, 0.055]])
     rows = [
         {"worker": str(w), "step": str(t), column: repr(float(times[t, w] * per_second))}

@@ -111,7 +111,7 @@ def test_cnn_start_has_the_stated_distribution() -> None:
     ],
 )
 def test_cnn_runs_with_every_exact_scheme(scheme: str, args: dict[str, Any], workers: int) -> None:
-    """Messages are real vectors, and the model equals that of gradient descent."""
+    """Messages are real vectors, and the model equals that of the uncoded scheme."""
     e = exact(scheme=scheme, scheme_args=args, workers=workers)
     coded, plain = wb.run(e, numeric=True), wb.run(exact())
     np.testing.assert_allclose(coded.model, plain.model, rtol=1e-6, atol=1e-9)
@@ -130,7 +130,7 @@ def test_cnn_runs_with_a_scheme_that_measures_smoothness() -> None:
 
 @pytest.fixture
 def dots(tmp_path: Path) -> Path:
-    """Return two classes that differ in the position of a bright patch, which a convolution learns easily."""
+    """Write images of two classes, which differ in the channel that has a bright patch. Return their file."""
     rng = np.random.default_rng(0)
     y = np.arange(200) % 2
     X = 0.1 * rng.standard_normal((200, 3, 32, 32))

@@ -108,7 +108,7 @@ def test_linear_large_data_give_the_same_gradient(kind: str, seed: int, count: i
 
 
 def threads() -> list[int]:
-    """Return the thread pools of the linear algebra libraries. scikit-learn has another pool."""
+    """Return the numbers of threads of the linear algebra libraries. scikit-learn has another pool."""
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
 
 

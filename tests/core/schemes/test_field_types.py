@@ -20,7 +20,7 @@ FIELDS = [(name, field) for name in wb.schemes.names() for field in wb.schemes.g
 
 
 def wrong(kind: Any) -> list[Any]:
-    """Yield values that a field of that kind must refuse."""
+    """Return values that a field of that kind must refuse."""
     members = get_args(kind) if get_origin(kind) not in (None, Literal, tuple) else (kind,)
     nothing = [] if type(None) in members else [None]
     if bool in members:

@@ -144,7 +144,7 @@ def test_models_are_those_of_the_averager_of_pytorch() -> None:
 
 
 def test_models_of_a_group_are_equal_bit_by_bit_after_its_average(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models at the start of each step are equal within the group that averaged last, and differ between groups."""
+    """Models after an average are equal within the groups that averaged, and differ between these groups."""
     begun: dict[int, dict[int, bytes]] = {}
     stepped = LocalSteps._stepped
 
@@ -214,7 +214,7 @@ def test_forecast_continues_over_batches(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("dead", [1, 4])
 def test_a_dead_worker_ends_the_run(engine: Engine, dead: int) -> None:
-    """The dead worker is the first of all groups, whose parent is the master, or a leaf, whose parent is worker 3."""
+    """Worker 1 is the first of its groups on each level, below the master. Worker 4 is a leaf below worker 3."""
     e = experiment(faults=[{"worker": dead, "round": 1}])
     with pytest.raises(wb.QuorumLost, match=f"{dead}"):
         wb.run(e, engine=engine)

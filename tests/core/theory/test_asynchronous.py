@@ -35,7 +35,7 @@ def ages(e: wb.Experiment) -> list[int]:
 def test_async_staleness_grows_with_every_commit(
     delays: dict[str, Any], link: dict[str, Any], workers: int, buffer: int, seed: int
 ) -> None:
-    """The staleness of R commits sums to R (N - 1), minus the staleness of the N answers under way at the end."""
+    """In R commits, staleness sums to (R - 1) (N - 1), minus that of the answers under way at the last commit."""
     e = wb.Experiment(
         scheme="FedBuff", scheme_args={"buffer": buffer, "damping": 0.0}, workers=workers, rounds=40,
         seed=seed, delays=delays, link=link, problem="unit", problem_args={"samples": 50},

@@ -23,7 +23,7 @@ from workbench.core.theory import (
 def selections(models: list[float], smoothness: float, c: float, max_age: int) -> list[int]:
     """Return the iterations in which rule (7) and the age limit of algorithm 1 select a worker.
 
-    The first model is the same for all.
+    The first iteration is included, since each worker has the first model.
     """
     chosen, last = [0], 0
     for k in range(1, len(models)):
@@ -45,7 +45,7 @@ def test_cada_selected_is_the_maximal_frequency(
 ) -> None:
     """For any models, two selections are at least as far apart as the bound assumes."""
     models = np.cumsum([0, *steps]).astype(float).tolist()
-    # just below c, since rounding decides at equality
+    # just above c, since rounding decides at equality
     chosen = selections(models, smoothness, c * (1 + 1e-9), max_age)
     least = 1 / cada_selected([smoothness], c, max_age)
     assert all(gap >= least - 1e-9 for gap in np.diff(chosen))

@@ -387,7 +387,7 @@ def test_trust_is_a_flag_of_every_reader(run: Path) -> None:
 
 @pytest.fixture
 def swept(home: Path, written: Path) -> Path:
-    """Return the folder of a copy of the written sweep, without one of its runs."""
+    """Return the folder of a copy of the written sweep, without its only run."""
     for name in ("sweep", "data"):
         shutil.copytree(written / name, home / name)
     shutil.rmtree(next(Path("sweep").glob("scheme*")))

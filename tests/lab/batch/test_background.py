@@ -87,7 +87,7 @@ def test_attach_refuses_folders_without_a_sweep(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SweepRun]:
-    """Start a sweep with two fast runs, one that fails, and one that never ends."""
+    """Start a sweep with two fast runs, one that fails, and one that lasts longer than the tests."""
     cases = [{}, {"seed": 1}, {"faults": DEATHS}, {"rounds": 200_000}]
     plan = {"base": QUICK, "cases": cases}
     began = time.monotonic()

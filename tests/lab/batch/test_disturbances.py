@@ -1,4 +1,4 @@
-"""Sweeps whose engines are killed and paused 50 times at random moments equal undisturbed ones."""
+"""Sweeps whose engines are killed and paused at random moments, 50 or 10 times, equal undisturbed ones."""
 
 from __future__ import annotations
 

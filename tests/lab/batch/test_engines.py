@@ -141,7 +141,7 @@ def test_engines_end_with_their_block() -> None:
         assert running.broken() == ""
         assert engines()
         known = set(psutil.Process().children(recursive=True)) - before
-    assert len(known) > 5  # controller, its schedulers, the engine's host, the engine
+    assert len(known) > 5  # controller, its schedulers, the host of engines, the engines
     assert not psutil.wait_procs(list(known), timeout=120)[1]
 
 

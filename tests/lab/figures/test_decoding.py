@@ -21,7 +21,7 @@ from workbench.lab.figures.decoding import decode_weights
 DECODING = [
     name
     for name in CASES
-    # A ring has no parents. These schemes have no weights per round.
+    # A ring has no parents. The other excluded schemes have no weights per round.
     if not (
         wb.schemes.get(name).numeric
         or wb.schemes.get(name).clock_driven

@@ -51,7 +51,7 @@ def test_figure_file_function_and_test_share_a_name(name: str) -> None:
 
 
 def test_figure_is_loaded_lazily() -> None:
-    """One figure needs the planner's libraries. Other parts of the package do not import them."""
+    """One figure needs the planner's libraries. Loading another figure does not import them."""
     program = (
         "import sys, workbench.lab.figures as f; before = set(sys.modules); f.code;"
         " print([m for m in before if m.startswith('workbench.lab.figures.gallery.')], 'scipy.optimize' in sys.modules)"

@@ -176,7 +176,7 @@ class Noise:
         return [error for error in self.errors if not any(word in error for word in FOREIGN)]
 
     def after_reload(self) -> list[str]:
-        """Return `ours` without messages about abandoned widgets, which `Lab.reload` prevents."""
+        """Return `ours` without messages about widgets that did not load, after which `Lab.reload` reloads the page."""
         return [error for error in self.ours() if "widget model not found" not in error]
 
     def listen(self, page: Page) -> None:

@@ -31,7 +31,7 @@ class Student:
         page.wait_for_function(DRAWN)
 
     def slide(self, name: str, value: float) -> None:
-        """Set a slider, and wait until its figures have followed."""
+        """Set a slider, and wait until a figure has followed."""
         line = next(line for line in self.knobs.entries() if line.name == name)
         slider = self.page.get_by_label(f"{line.label}, slider", exact=True).first
         before = self.page.evaluate(SERIALS)

@@ -183,7 +183,7 @@ class Host:
         call("ip", "link", "set", self.link, "down")
 
     def power_off(self) -> None:
-        """Disconnect the host from the network permanently."""
+        """Disconnect the host from the network, and end its processes."""
         self.cut()
         self.kill()
 

@@ -26,7 +26,7 @@ FAULT = dict(item.split("=") for item in os.environ.get("FAULT", "").split() if 
 
 
 class Noisy(Dataset[tuple[Tensor, Tensor]]):
-    """Samples with noise from a generator of Python: the global one, or one that is not seeded."""
+    """Samples with noise from PyTorch and from a generator of Python: the global one, or one that is not seeded."""
 
     def __init__(self, data: TensorDataset, seeded: bool) -> None:
         self.data, self.random = data, random if seeded else random.Random()

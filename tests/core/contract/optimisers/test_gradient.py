@@ -50,7 +50,10 @@ SCHEDULES: list[dict[str, Any]] = [
 
 
 def recorded(l2: float = 0.0) -> tuple[LeastSquares, list[Array]]:
-    """Return a problem, of which size and l2 are used, and STEPS drawn gradient sums that do not depend on a model."""
+    """Return a problem, and STEPS drawn gradient sums that do not depend on a model.
+
+    Optimisers use only the number of samples, the size and the l2 of the problem.
+    """
     rng = np.random.default_rng(1)
     problem = LeastSquares(rng.standard_normal((SAMPLES, SIZE)), rng.standard_normal(SAMPLES), l2=l2)
     scale = 10.0 ** rng.uniform(-2, 1, (STEPS, 1))  # some gradients are clipped, and some are not

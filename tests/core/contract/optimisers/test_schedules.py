@@ -111,7 +111,7 @@ def test_cosine_without_a_length_ends_with_the_run(rounds: int, warmup: int) -> 
 
 
 def test_schedule_counts_commits_also_with_mini_batches() -> None:
-    """From round 6 on, the step is 0 and the model stays the same, whatever share of an epoch a batch is."""
+    """From round 6 on, the step is almost 0 and the loss stays the same, whatever share of an epoch a batch is."""
     schedule = {"kind": "steps", "milestones": [6], "decay": 1e-300}
     e = wb.Experiment(
         **SMALL, batch=5, optimiser="sgd", optimiser_args={"schedule": schedule}, evaluate_every=1

@@ -143,7 +143,7 @@ def test_ties_are_common_to_compared_schemes() -> None:
 
 
 class Unasked(DelayStream):
-    """Delay model that raises an error if the order of workers is requested."""
+    """Delay stream that raises an error if the order of workers is requested."""
 
     def ties(self, round: int) -> Array:
         raise AssertionError(f"ties of round {round} were asked for")

@@ -29,7 +29,8 @@ def test_load_text_excludes_the_index_of_to_csv(
 ) -> None:
     """In sorted rows, the index would reveal the label.
 
-    An index is refused by its name, or recognised as consecutive numbers without a name.
+    Different whole numbers are an index if their column has no name, or is called `Unnamed: 0`. In a column with
+    another name of an index, they must also be consecutive.
     """
     rows = {"0": range(12), "1": range(1, 13), "shuffled": np.random.default_rng(0).permutation(12) + 5}[
         start

@@ -37,9 +37,9 @@ def test_cluster_has_four_panels(measured: ClusterProfile, theme: str) -> None:
 
 
 def test_cluster_has_a_colour_for_every_host(measured: ClusterProfile) -> None:
-    """Workers are distributed over hosts in turn.
+    """A profile lists the workers of each host.
 
-    In old profiles without their places, hosts have consecutive workers.
+    In old profiles without these lists, hosts have consecutive workers.
     """
     for a_has, b_has, known in (([1, 2], [3, 4, 5, 6], False), ([2, 5], [1, 3, 4, 6], True)):
         hosts = [

@@ -94,7 +94,7 @@ def await_free(address: str) -> None:
 
 @contextmanager
 def machine(place: Path, address: str, message: str, opened_by: str) -> Iterator[Path]:
-    """Run a machine at an address, with its user data executed. Yields its /run."""
+    """Run a machine at an address, whose sshd has the keys of its user data. Yields its /run."""
     text = yaml.safe_load(message)
     place.mkdir(parents=True)
     key = place / "host_key"

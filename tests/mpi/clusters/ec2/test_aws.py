@@ -161,7 +161,7 @@ def test_errors_as_sentences_tells_how_to_log_in() -> None:
 
 
 class Lacking:
-    """Removes a named field from the n-th reply to an operation, wherever it occurs."""
+    """Removes a named field from the first reply to an operation that has it, wherever it occurs in this reply."""
 
     def __init__(self, world: World, operation: str, key: str) -> None:
         self.operation, self.key, self.done = operation, key, False

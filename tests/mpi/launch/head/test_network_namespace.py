@@ -63,7 +63,7 @@ def test_network_namespace_has_loopback_only(who: str) -> None:
 
 
 def _heard_beyond_loopback() -> Iterator[str]:
-    """Return the inodes of this network's sockets that listen to other machines."""
+    """Yield the inodes of this network's sockets that listen to other machines."""
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
             _, local, _, state, *others = line.split()
