@@ -69,7 +69,7 @@ def experiment(
     adam = scheme != "D-SGD"
     return wb.Experiment(
         scheme=scheme,
-        scheme_args={**args, "batch": BATCH},
+        scheme_args={**args, "worker_batch": BATCH},
         workers=workers,
         problem="least_squares",
         problem_args={"data": str(path), "scale": False},
