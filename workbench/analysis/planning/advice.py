@@ -38,7 +38,8 @@ class Choice:
     `seconds`: expected time to the target, averaged over the clusters that the measurement allows. Nine in ten runs
     should take between `low` and `high`. `sure`: share of the resampled predictions in which this choice wins. The
     first in the ranking wins among those within 2 % of the fastest. `experiment`: experiment with the optimiser and
-    step size of the comparison, and as many rounds as 95 % of the seeds need. `rounds`: mean number of rounds. `parts`: cause -> seconds of a round, empty if not computed.
+    step size of the comparison, and as many rounds as 95 % of the seeds need. `rounds`: mean number of rounds. `parts`:
+    cause -> seconds of a round, empty if not computed.
     """
 
     experiment: Experiment

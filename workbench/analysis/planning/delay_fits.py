@@ -168,7 +168,7 @@ def _transitions(late: NDArray[np.bool_], ends: Sequence[int]) -> tuple[tuple[in
 
 
 def fit_fritchman(times: Array, ends: Sequence[int] = ()) -> Fritchman | None:
-    """Fit by the lengths of slow spells; None if none is complete, or one slow state explains them best (`fit_markov`)."""
+    """Fit by the lengths of slow spells; None if none is complete, or if one slow state explains them best."""
     one = fit_markov(times, ends)
     late = straggling(times)
     if one is None or late is None or not (spells := _spells(late, ends)):
@@ -448,7 +448,7 @@ def redrawn(
 def every_model(
     times: Sequence[Array], kinds: Kinds, fit: Callable[..., Delays] = refit
 ) -> tuple[Delays | None, ...]:
-    """Fit the delay model of each load to its times, relative to their median. One kind is fitted to all loads at once."""
+    """Fit the delay model of each load to its times, relative to their median. One kind is fitted to all at once."""
     relative = [t / np.median(t) for t in times]
     if isinstance(kinds, str):
         ends = np.cumsum([len(t) for t in times[:-1]]).tolist()

@@ -49,8 +49,8 @@ def finer(grid: Sequence[Args], tried: Sequence[Args], best: Args) -> list[dict[
 def affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int, int]:
     """Return what the effort `share` allows: configurations, the number of further ones near the best, and seeds.
 
-    The configurations are evenly spaced in the order of round times. All of them are run with the few seeds that choose the step
-    size, and the best ones with all seeds.
+    The configurations are evenly spaced in the order of round times. All of them are run with the few seeds that choose
+    the step size, and the best ones with all seeds.
     """
     most = 1 if len(every) == 1 else SETTINGS_PER_SCHEME + FINER_SETTINGS
     for count in range(most, 0, -1):

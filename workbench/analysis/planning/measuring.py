@@ -47,7 +47,7 @@ from workbench.mpi.running.real import start_real
 WARM_UP_ROUNDS = 4  # number of first rounds that are not counted
 DEFAULT_WORKERS = 12  # default number of workers
 MODEL_SIZES = (64, 1024, 4096)  # numbers of parameters in a calibration without `like`
-SAMPLES_PER_WORKER = 64  # max number of samples of a worker; loads with up to four times as many are measured as well
+SAMPLES_PER_WORKER = 64  # max samples of a worker; up to four times as many are measured as well
 MAX_DATA_BYTES = 64e6  # max bytes of the data of a calibration
 MAX_DATA_BYTES_LIKE = 512e6  # max bytes of the data of a calibration with `like`
 OPTIMISER_ARGS = {"step": 1e-9}  # a step size with which the model hardly changes
@@ -404,9 +404,9 @@ def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
 def fit_all(
     found: Sequence[Observed], near: PortFit | None = None, errors: Array | None = None
 ) -> tuple[Fitted, list[Array]]:
-    """Fit all parameters except the delay models of tasks. Return also the times of each load. `near`: earlier fit as a start.
+    """Fit all parameters except the delay models of tasks. Return also the times of each load.
 
-    `errors`: relative standard errors of the loads' typical times; by default they are estimated.
+    `near`: earlier fit as a start. `errors`: relative standard errors of the typical times, estimated by default.
     """
     port = _port(found, near)
     master = np.array([float(np.median(each.after)) for each in found])

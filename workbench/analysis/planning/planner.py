@@ -1,8 +1,8 @@
 """The planner: find the fastest scheme and parameters on a measured cluster by forecasts, resampling and ranking.
 
 A scheme provides parameters that are worth trying (`Scheme.candidates`) and its round times (`Scheme.round_times`).
-Nothing here depends on a particular scheme. A choice's time is its round time, multiplied by its rounds to a loss. Exact
-schemes with the same optimiser need equally many. Others are simulated, with their own step sizes (see `targets`).
+Nothing here depends on a particular scheme. A choice's time is its round time, multiplied by its rounds to a loss.
+Exact schemes with one optimiser need equally many. Others are simulated, with their own step sizes (`targets`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
 FORECAST_ROUNDS, FORECAST_SEEDS = 64, 4  # rounds and seeds of a forecast by which candidates are compared
-MAX_ROUNDS_RATIO = 1.1  # max round time of a simulated scheme that is not numeric, relative to the best exact one
+MAX_ROUNDS_RATIO = 1.1  # max round time of a simulated scheme that is not numeric, relative to the best exact
 MAX_BATCH_ROUNDS = 8  # max ratio of the rounds with mini-batches to those with full gradients
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 

@@ -190,8 +190,8 @@ def misfit(cluster: ClusterProfile, c: Candidate) -> float:
 
     It is the root of the sum of two terms. One is the squared difference between the forecasts by the model and by
     recorded times. The other one is the variance of a mean over blocks of recorded rounds. The sampling errors are
-    subtracted, because predictions contain them already. With more than two blocks, the second variance is scaled from the normal to Student's quantile, because
-    few blocks hardly determine it.
+    subtracted, because predictions contain them already. With more than two blocks, the second variance is scaled from
+    the normal to Student's quantile, because few blocks hardly determine it.
     """
     bare = cluster.replayed()
     there = bare.forecast_of(bare.placed(c.experiment, c.task), c.task, MISFIT_ROUNDS, c.experiment.seed)

@@ -59,7 +59,7 @@ OWN_STEPS = tuple(2.0**k for k in range(3, -3, -1))
 STEP_SEEDS = 2  # number of seeds on which a step size is chosen
 SCREENING_SEEDS = 5  # number of further seeds, on which the rounds with that step size are counted
 MAX_MISSED_SHARE = 0.1  # max share of the seeds that may miss the loss
-MAX_RETRIES = 3  # max number of step sizes that are tried, each smaller than the last, if more seeds miss the loss
+MAX_RETRIES = 3  # max number of smaller and smaller step sizes that are tried if more seeds miss the loss
 MIN_BATCHES = 4  # min mini-batches of an epoch: with fewer, the noise of gradients is too small
 REFERENCE_SCHEME = "UMW"
 

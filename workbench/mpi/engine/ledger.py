@@ -168,7 +168,7 @@ class MergedLedgers:
         ]
 
     def timeline(self, zero: float, committers: Collection[int]) -> Timeline:
-        """Return the `Timeline` of the rounds that every committer finished, as of a simulated run, but without events."""
+        """Return the `Timeline` of the rounds that every committer finished, as for a simulated run, without events."""
         tables = [ledger["commits"] for ledger in self.ledgers if int(ledger["rank"]) in committers]
         commits = np.full((len(tables), max(map(len, tables)), 2), np.nan)
         for mine, rounds in zip(commits, tables, strict=True):

@@ -211,7 +211,7 @@ class RankRun:
             raise rebuilt(message["error"])
 
     def committed(self, round: int, residual: float) -> None:
-        """Record a committed round, after the next model was sent. In a ring, the first committer sends it to rank 0."""
+        """Record a committed round after the next model was sent. In a ring, the first committer sends it to rank 0."""
         if self.record is not None:
             self.progress = time.monotonic()
             steps = self.engine.steps.copy()
