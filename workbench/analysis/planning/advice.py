@@ -27,7 +27,7 @@ COST_LABELS = {  # cause that takes time in a round -> its name in sentences
 WARM_ROUNDS = 3  # number of first rounds of a real run that do not count
 # a forecast holds if the ratio of measured to forecast round time is at most this, or its inverse
 MAX_TRIAL_RATIO = 1.5
-MAX_OVERRUN_SHARE = 0.05  # max share of computing that takes longer than planned; above it, cores are too few
+MAX_OVERRUN_SHARE = 0.05  # max share of computations that take longer than planned; else cores are too few
 MAX_EQUAL_RATIO = 1.02  # ratio of two times up to which they count as equal
 
 

@@ -225,7 +225,7 @@ def recorded_rounds(cluster: ClusterProfile, c: Candidate) -> Array:
     draws = SampledTimes.measured(own, lambda length: 0.0, e.line, floats, samples, e.decode_rate)
     try:
         return e.built_scheme.round_times(draws, e.workers).seconds
-    except RunError:  # a self-paced scheme, whose rounds do not follow from times by round
+    except RunError:  # a scheme that needs single draws or parts of loads, such as a self-paced one
         return np.asarray(times.max(axis=1))
 
 

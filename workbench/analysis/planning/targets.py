@@ -1,8 +1,8 @@
 """Number of rounds in which a scheme reaches a loss, with a step size chosen for it, simulated on the virtual clock.
 
 Exact schemes with the same optimiser visit the same models, so one set of trajectories is enough for all. The commits
-of an inexact scheme depend on which workers are late, and those of a data dependent one on the models. Both are
-simulated with the cluster's own delays, over several seeds, on as many of the samples as `effort` allows.
+of an inexact scheme depend on which workers are late, and those of a numeric one on the models. Both are simulated with
+the cluster's own delays, over several seeds, on as many of the samples as `effort` allows.
 
 Step sizes are chosen by the same rule for all. Exact schemes use the step size among `EXACT_STEPS`, in units of the
 automatic one, that reaches the loss in the fewest rounds. Inexact ones start from that step size, times the factor
@@ -10,9 +10,9 @@ that makes their estimate unbiased. (It is N/(N-S) for SGD, which commits the pl
 the products of this start with each of `INEXACT_STEPS`. In asynchronous schemes, a commit has fewer answers than there
 are workers. Their step sizes are multiplied by the ratio of answers to workers, and their rounds are divided by it.
 
-Data dependent schemes cannot share passes over the data, so they try fewer step sizes. These are `LAZY_STEPS` around
-the best one of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try
-`OWN_STEPS` around their `own_step`.
+Numeric schemes cannot share passes over the data, so they try fewer step sizes. These are `LAZY_STEPS` around the best
+one of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try `OWN_STEPS`
+around their `own_step`.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ NUMBERS_PER_EVENT = 1.5e4
 EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))
 # step sizes of inexact schemes, as multiples of the one that makes their estimate unbiased
 INEXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-4, 2))
-LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # step sizes of data dependent schemes
-# step sizes of data dependent schemes, if none of `LAZY_STEPS` reaches the loss
+LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # step sizes of numeric schemes
+# step sizes of numeric schemes, if none of `LAZY_STEPS` reaches the loss
 SMALL_STEPS = tuple(2.0 ** (-k / 2) for k in range(4, 9))
 # step sizes of schemes that commit averages of models, as multiples of `Scheme.own_step`
 OWN_STEPS = tuple(2.0**k for k in range(3, -3, -1))
@@ -267,7 +267,7 @@ def seeds_tried(e: Experiment) -> tuple[int, int]:
 
 
 def tried_by(e: Experiment) -> tuple[float, ...]:
-    """Return the step sizes to try for a data dependent scheme, relative to the central one."""
+    """Return the step sizes to try for a numeric scheme, relative to the central one."""
     return LAZY_STEPS if e.built_scheme.own_step(1.0) is None else OWN_STEPS
 
 
@@ -371,7 +371,7 @@ class Trials:
     def tried(self, experiments: Sequence[Experiment]) -> tuple[list[float], Array]:
         """Return step sizes around the unbiased one, and the rounds to the target for each, (step sizes, seeds).
 
-        It is for schemes that are not data dependent. Rounds are NaN if the target is missed.
+        It is for schemes that are not numeric. Rounds are NaN if the target is missed.
         """
         small = [reduced(e, self.aim.samples) for e in experiments]
         for longest in (self._soon(small[0]), self.aim.longest):
@@ -442,7 +442,7 @@ class Trials:
         return np.array([fresh[e.seed] if e.seed in fresh else self.found[e.seed, times][0] for e in small])
 
     def _numeric(self, e: Experiment, times: float | None, limit: float = np.inf) -> tuple[float, float]:
-        """Return rounds and seconds of a data dependent scheme, NaN if it misses the target.
+        """Return rounds and seconds of a numeric scheme, NaN if it misses the target.
 
         The simulation ends at the target, if it diverges, or after `limit` s.
         """
