@@ -106,8 +106,8 @@ def reference(
 
     `wanted`: the target. With None it is the value of the best step size after `rounds` rounds, less the share
     `tolerance` of its change. `tuned`: choose the step size, else use that of the experiment. `samples`: number to
-    simulate; None: as the effort allows. Raises `SettingError` for an unknown metric, a loss that is not finite, and a
-    target that is reached before the first round, or not in `rounds` rounds.
+    simulate; None: as the effort allows. Raises `SettingError` for an unknown metric, if no loss is finite, and for a
+    target that is met before the first round or not in `rounds` rounds.
     """
     exact = e.replace(scheme=REFERENCE_SCHEME, scheme_args={}, rounds=rounds)
     steps = len(EXACT_STEPS) if tuned else 1
