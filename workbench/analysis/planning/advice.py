@@ -27,7 +27,7 @@ COST_LABELS = {  # cause that takes time in a round -> its name in sentences
 WARM_ROUNDS = 3  # number of first rounds of a real run that do not count
 # a forecast holds if the ratio of measured to forecast round time is at most this, or its inverse
 MAX_TRIAL_RATIO = 1.5
-MAX_OVERRUN_SHARE = 0.05  # max share of computing that takes longer than planned; above it, cores are too few
+MAX_OVERRUN_SHARE = 0.05  # max share of computations that take longer than planned; else cores are too few
 MAX_EQUAL_RATIO = 1.02  # ratio of two times up to which they count as equal
 
 
@@ -36,10 +36,10 @@ class Choice:
     """Scheme with its parameters, and its expected times in s.
 
     `seconds`: expected time to the target, averaged over the clusters that the measurement allows. Nine in ten runs
-    should take between `low` and `high`. `sure`: share of the resampled predictions in which this choice wins. It wins
-    if it is the fastest, or within 2 % of the fastest one and ranked before that one. `experiment`: experiment with the
-    optimiser and step size of the comparison, and as many rounds as 95 % of the seeds need. `rounds`: mean number of
-    rounds. `parts`: cause -> seconds of a round, empty if not computed.
+    should take between `low` and `high`. `sure`: share of the resampled predictions in which this choice wins. The
+    first in the ranking wins among those within 2 % of the fastest. `experiment`: experiment with the optimiser and
+    step size of the comparison, and as many rounds as 95 % of the seeds need. `rounds`: mean number of rounds. `parts`:
+    cause -> seconds of a round, empty if not computed.
     """
 
     experiment: Experiment
@@ -144,7 +144,7 @@ class Trial(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether forecasts were right. `text`: the ratios. `why`: reason for large ratios; "" if there are none.
+    """Whether forecasts were right. `text`: the ratios. `why`: reason if a ratio is too large or too small, else "".
 
     A notebook shows it in colour.
 

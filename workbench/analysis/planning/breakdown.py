@@ -43,7 +43,7 @@ def parts_of(cluster: ClusterProfile, c: Candidate, per_round: float) -> dict[st
     """Return the seconds of a round by cause: undisturbed computing, stragglers, latency and transfers.
 
     `per_round`: predicted seconds of a round, which the results sum to. Latency and transfers get the seconds that
-    they add.
+    they add. Decoding counts as transfers.
     """
     e = c.experiment
     # a drawn time of one sample includes this start-up cost, in samples

@@ -49,7 +49,7 @@ REDRAWS, MIN_RELATIVE_ERROR = 40, 1e-3
 MIN_GROUP_ERRORS = 4.0
 MIN_LIKELIHOOD_RATIO = 20.0  # likelihood ratio above which several slow states are preferred to one
 MIN_SLOW_FACTOR = 1.3  # min ratio of the times in the slow and the fast state
-# rounds and workers that are drawn from a delay model to evaluate it
+# min rounds, and workers, that are drawn from a delay model to evaluate it
 COMPARED_ROUNDS, COMPARED_WORKERS = 60, 400
 # number of simulated runs, each with the measured number of workers, for the correlations of `Groups`
 GROUPS_RUNS = 8
@@ -155,7 +155,10 @@ def fit_markov(times: Array, ends: Sequence[int] = ()) -> Markov | None:
 
 
 def _transitions(late: NDArray[np.bool_], ends: Sequence[int]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Count transitions (to slow, to fast) of fast and of slow workers, but not from one measurement to the next."""
+    """Count how often fast workers turned slow or stayed fast, and slow ones turned fast or stayed slow.
+
+    Changes from one measurement to the next are left out.
+    """
     within = np.setdiff1d(np.arange(1, len(late)), ends)
     changed, before = late[within] != late[within - 1], late[within - 1]
     turned, stayed = (
@@ -165,7 +168,7 @@ def _transitions(late: NDArray[np.bool_], ends: Sequence[int]) -> tuple[tuple[in
 
 
 def fit_fritchman(times: Array, ends: Sequence[int] = ()) -> Fritchman | None:
-    """Fit by the lengths of spells; None if one slow state explains them as well (`fit_markov`)."""
+    """Fit by the lengths of slow spells; None if none is complete, or if one slow state explains them best."""
     one = fit_markov(times, ends)
     late = straggling(times)
     if one is None or late is None or not (spells := _spells(late, ends)):
@@ -176,7 +179,7 @@ def fit_fritchman(times: Array, ends: Sequence[int] = ()) -> Fritchman | None:
 
 
 def _spells(late: NDArray[np.bool_], ends: Sequence[int]) -> list[int]:
-    """Return the lengths of spells that begin and end within one measurement, in rounds."""
+    """Return the lengths of slow spells that begin and end within one measurement, in rounds."""
     found = []
     for part in np.split(late, list(ends)):
         steps = np.diff(part.astype(int), axis=0)
@@ -290,7 +293,10 @@ def _logs(late: NDArray[np.int64], rounds: int, weight: float, chance: float) ->
 
 
 def persistence(times: Array) -> Correlations:
-    """Return correlations of the logarithms of times. All are 0 for independent rounds of equal workers."""
+    """Return correlations of the logarithms of times. All are about 0 for independent rounds of equal workers.
+
+    They are exactly 0 for constant times, and for too few rounds.
+    """
     off = np.log(times)
     off = off - off.mean()
     power = float(np.mean(off**2))
@@ -383,7 +389,7 @@ def _several_slow_states(times: Array) -> bool:
 
 
 def refit(times: Array, kind: str, ends: Sequence[int] = ()) -> Delays:
-    """Fit the delay model of one kind. A two-state model without a second state becomes a constant.
+    """Fit the delay model of one kind. If the times do not allow it, `fritchman` becomes `markov`, others a constant.
 
     `ends`: rounds at which another measurement begins; transitions into them are ignored. Raises `SettingError` for a
     kind that cannot be fitted.
@@ -442,7 +448,7 @@ def redrawn(
 def every_model(
     times: Sequence[Array], kinds: Kinds, fit: Callable[..., Delays] = refit
 ) -> tuple[Delays | None, ...]:
-    """Fit the delay model of each load to its times, relative to their median."""
+    """Fit the delay model of each load to its times, relative to their median. One kind is fitted to all at once."""
     relative = [t / np.median(t) for t in times]
     if isinstance(kinds, str):
         ends = np.cumsum([len(t) for t in times[:-1]]).tolist()

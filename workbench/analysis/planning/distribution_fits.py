@@ -1,7 +1,7 @@
 """Fits of delay models with distributions of `scipy.stats`, of mixtures, of spells, and of groups of workers.
 
 Times are an array (rounds, workers), in units of one task, as in `delay_fits`. Parameters are estimated by maximum
-likelihood, or by moments if the function says so.
+likelihood, except for the factors of groups, which are estimated by moments.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from workbench.analysis.planning.predicting import MAX_SHARPENED, PREDICTION_SEE
 from workbench.analysis.planning.targets import Target, price
 
 SETTINGS_PER_SCHEME = 4  # max configurations of an inexact scheme that are simulated at first
-FINER_SETTINGS = 4  # max configurations near the best ones of a scheme that are tried afterwards
+# max configurations near the best ones that are tried afterwards: of an inexact scheme in all, of an exact one per pass
+FINER_SETTINGS = 4
 FINER_PASSES = 3  # number of passes near the best, each of which begins at the best of the pass before
 MIN_SEEDS = 8  # min seeds of the best configurations, unless only one configuration is left
 Args = Mapping[str, Any]
@@ -48,8 +49,8 @@ def finer(grid: Sequence[Args], tried: Sequence[Args], best: Args) -> list[dict[
 def affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int, int]:
     """Return what the effort `share` allows: configurations, the number of further ones near the best, and seeds.
 
-    The configurations are evenly spaced by round time. All of them are run with the few seeds that choose the step
-    size, and the best ones with all seeds.
+    The configurations are evenly spaced in the order of round times. All of them are run with the few seeds that choose
+    the step size, and the best ones with all seeds.
     """
     most = 1 if len(every) == 1 else SETTINGS_PER_SCHEME + FINER_SETTINGS
     for count in range(most, 0, -1):

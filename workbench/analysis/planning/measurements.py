@@ -204,7 +204,7 @@ class Measurements(Settings):
 
     @property
     def main(self) -> int:
-        """Index of the longest measured task, whose delay model is used for all tasks."""
+        """Index of the longest measured task, which represents all tasks in notes, figures and `misfit`."""
         return int(np.argmax([each.typical for each in self.recorded]))
 
     def delay_model(self, place: int) -> FittedModel | None:

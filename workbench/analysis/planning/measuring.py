@@ -1,6 +1,6 @@
 """Measurement of a cluster: a short calibration with the engine that runs experiments, evaluated from its events.
 
-The master and its workers run rounds of the uncoded scheme, without emulation, for several loads and model sizes.
+The master and its workers run rounds that await all answers, without emulation, for several loads and model sizes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from workbench.mpi.running.real import start_real
 WARM_UP_ROUNDS = 4  # number of first rounds that are not counted
 DEFAULT_WORKERS = 12  # default number of workers
 MODEL_SIZES = (64, 1024, 4096)  # numbers of parameters in a calibration without `like`
-SAMPLES_PER_WORKER = 64  # number of samples of a worker; loads with four times as many are measured as well
+SAMPLES_PER_WORKER = 64  # max samples of a worker; up to four times as many are measured as well
 MAX_DATA_BYTES = 64e6  # max bytes of the data of a calibration
 MAX_DATA_BYTES_LIKE = 512e6  # max bytes of the data of a calibration with `like`
 OPTIMISER_ARGS = {"step": 1e-9}  # a step size with which the model hardly changes
@@ -141,7 +141,7 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
 
 
 def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> list[Experiment]:
-    """Return the experiments of a calibration: loads and model sizes with the uncoded scheme and synthetic data.
+    """Return the experiments of a calibration: stars that await all answers, for several loads and model sizes.
 
     Raises `SettingError` for too few rounds, or an experiment whose problem computes nothing.
     """
@@ -327,7 +327,7 @@ class Observed:
     def share(self, seconds: Array) -> float:
         """Return the share of a core that a worker uses in its task, not counting the time that it waits for a core.
 
-        The share follows from processor times. With full cores, it cannot be determined, and is taken as 1.
+        The share follows from processor times, and is 0 without them. With full cores, it is unknown, and taken as 1.
         """
         if not self.used or self.full:
             return float(self.full)
@@ -404,9 +404,9 @@ def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
 def fit_all(
     found: Sequence[Observed], near: PortFit | None = None, errors: Array | None = None
 ) -> tuple[Fitted, list[Array]]:
-    """Fit all parameters except the delay models. Return also the times of each load. `near`: earlier fit as a start.
+    """Fit all parameters except the delay models of tasks. Return also the times of each load.
 
-    `errors`: relative errors of the times.
+    `near`: earlier fit as a start. `errors`: relative standard errors of the typical times, estimated by default.
     """
     port = _port(found, near)
     master = np.array([float(np.median(each.after)) for each in found])
@@ -493,7 +493,7 @@ def _recorded(seen: Observed, port: PortFit, times: Array) -> Recorded:
 
 
 def hosts_of(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:
-    """Return the hosts of the workers, in the order of their ranks. Rank 0 is the master."""
+    """Return the hosts of all ranks, in the order of ranks, each with its workers. Rank 0 is the master, no worker."""
     hosts = () if state is None else state.hosts
     known = {each.host: {"cores": each.cores, "free": each.free} for each in hosts}
     on = {name: tuple(r for r, host in enumerate(places) if r and host == name) for name in places}

@@ -59,13 +59,13 @@ def with_delays(
 
 
 def _down(port: PortFit, times: Array, bytes_: float) -> Array:
-    """Return the times of models on the way beyond the latency of each worker's link, (models,), s."""
+    """Return the times of models on the way beyond the latency and transfer of each worker's link, (models,), s."""
     latency, transfer = port.by_worker(bytes_, times.shape[1])
     return (times - latency - transfer).ravel()
 
 
 def _up(port: PortFit, answers: Sequence[Messages]) -> Array:
-    """Return the times of answers on the way beyond the latency of each worker's link, (answers,), s.
+    """Return the times of answers on the way beyond the latency and transfer of each worker's link, (answers,), s.
 
     An answer that passed the port right after another one may have waited there, and is left out. Only message lengths
     at which few answers waited are used. At others, the answers that did not wait would be a biased sample.

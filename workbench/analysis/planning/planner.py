@@ -1,8 +1,8 @@
 """The planner: find the fastest scheme and parameters on a measured cluster by forecasts, resampling and ranking.
 
 A scheme provides parameters that are worth trying (`Scheme.candidates`) and its round times (`Scheme.round_times`).
-Nothing here depends on a particular scheme. A choice's time is its round time, multiplied by its rounds to a loss. All
-exact schemes need equally many. Inexact schemes are simulated, with their own step sizes (`planning.targets`).
+Nothing here depends on a particular scheme. A choice's time is its round time, multiplied by its rounds to a loss.
+Exact schemes with one optimiser need equally many. Others are simulated, with their own step sizes (`targets`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
 FORECAST_ROUNDS, FORECAST_SEEDS = 64, 4  # rounds and seeds of a forecast by which candidates are compared
-MAX_ROUNDS_RATIO = 1.1  # max round time of a simulated inexact scheme, relative to the best exact one
+MAX_ROUNDS_RATIO = 1.1  # max round time of a simulated scheme that is not numeric, relative to the best exact
 MAX_BATCH_ROUNDS = 8  # max ratio of the rounds with mini-batches to those with full gradients
 BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 
@@ -101,7 +101,7 @@ def plan(
     batches
         Sizes of mini-batches, `Experiment.batch`, to compare as well, each with every scheme. All have the same target.
     progress, **fields
-        Show a bar; other fields of an experiment. If optimiser or optimiser_args are given, all schemes use them.
+        Show a bar; other fields of an experiment. By default, each scheme has its paper's `optimiser`.
 
     Raises `SettingError` if a field does not fit, a target is out of reach, or no scheme can be ranked.
 
@@ -285,7 +285,7 @@ class _Search:
     def near(self, tried: Sequence[Candidate]) -> list[dict[str, Any]]:
         """Return parameters near the best of a scheme.
 
-        If all miss the target, return some that wait for more answers.
+        If all miss the target, return those of one candidate with longer rounds, if there is one.
         """
         scheme, args = tried[0].experiment.scheme, [dict(c.experiment.scheme_args) for c in tried]
         if reached := [c for c in tried if not missed(c)]:
@@ -366,7 +366,7 @@ class _Search:
     # ------------------------------------------------------------ rounds to the target
 
     def tried(self, others: Sequence[Candidate], aim: Target, share: float) -> list[Candidate]:
-        """Return some configurations of every scheme, with simulations to be made of them.
+        """Return some configurations of every scheme, with the number of seeds to simulate them on.
 
         All schemes have the same share of the effort, so the result of a scheme does not depend on other schemes.
         """
@@ -391,7 +391,7 @@ class _Search:
         return found
 
     def worth(self, others: Sequence[Candidate], exact: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates that could win with about as many rounds as an exact scheme."""
+        """Return the candidates that could win with about as many rounds as an exact scheme, and all numeric ones."""
         best = MAX_ROUNDS_RATIO * min((c.forecast.mean for c in exact), default=float("inf"))
         able = [c for c in others if c.forecast.mean < best or c.experiment.built_scheme.numeric]
         for scheme in [name for name in by_scheme(others) if name not in by_scheme(able)]:

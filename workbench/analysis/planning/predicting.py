@@ -30,7 +30,7 @@ from workbench.core.forecasting import Forecast, first_rounds
 
 PREDICTION_SEEDS = 24  # number of resampled predictions
 FAR_BEHIND_SEEDS = SCREENING_SEEDS  # number of resampled predictions for candidates far behind
-MAX_SHARPENED = 3  # max number of simulated configurations per scheme that get all predictions
+MAX_SHARPENED = 3  # max number of simulated configurations per scheme that get all predictions at first
 FAR_BEHIND_RATIO = 2.0  # max ratio of a choice's time to the best one's, so that it gets all predictions
 MAX_FORECAST_ROUNDS = 300  # max rounds of a forecast; rounds of longer runs take equally long on average
 FORECAST_ERROR_RATIO = 1.02  # a ratio of times up to this is within the error of a forecast
@@ -188,10 +188,10 @@ def screened(
 def misfit(cluster: ClusterProfile, c: Candidate) -> float:
     """Return the error of the cluster's delay model for a candidate, as a standard error of the time's logarithm.
 
-    It is the root of the sum of two variances. One is between the forecasts by the model and by recorded times, the
-    other one between blocks of recorded rounds. The sampling errors are subtracted, because predictions contain them
-    already. With more than two blocks, the second variance is scaled from the normal to Student's quantile, because
-    few blocks hardly determine it.
+    It is the root of the sum of two terms. One is the squared difference between the forecasts by the model and by
+    recorded times. The other one is the variance of a mean over blocks of recorded rounds. The sampling errors are
+    subtracted, because predictions contain them already. With more than two blocks, the second variance is scaled from
+    the normal to Student's quantile, because few blocks hardly determine it.
     """
     bare = cluster.replayed()
     there = bare.forecast_of(bare.placed(c.experiment, c.task), c.task, MISFIT_ROUNDS, c.experiment.seed)
@@ -225,7 +225,7 @@ def recorded_rounds(cluster: ClusterProfile, c: Candidate) -> Array:
     draws = SampledTimes.measured(own, lambda length: 0.0, e.line, floats, samples, e.decode_rate)
     try:
         return e.built_scheme.round_times(draws, e.workers).seconds
-    except RunError:  # a self-paced scheme, whose rounds do not follow from times by round
+    except RunError:  # a scheme that needs single draws or parts of loads, such as a self-paced one
         return np.asarray(times.max(axis=1))
 
 
@@ -302,6 +302,8 @@ def _front(known: Sequence[Candidate]) -> list[int]:
 
 def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
     """Return a choice that may be faster than the first one. None if in 19 of 20 cases no choice is faster by over 2 %.
+
+    None also if there is no other choice to compare, or fewer than `FAR_BEHIND_SEEDS` clusters were resampled.
 
     The difference of two choices has two causes. One is sampling error of runs, on any cluster. The other is the
     difference between the clusters that the measurement allows, which a larger measurement would reduce.

@@ -183,7 +183,7 @@ class ClusterProfile(Measurements):
         """Forecast an experiment on this cluster. Its own delays and link are ignored.
 
         It is `wb.forecast` of `experiment(e)`, plus two delays of real workers: they share cores, and cannot cancel
-        work at once.
+        work at once. Faults are left out.
         """
         task = self.task(e)
         return self.forecast_of(self.placed(e, task), task, rounds, seed)
@@ -219,7 +219,7 @@ class ClusterProfile(Measurements):
         hosts = measured[:workers] if self.same_machines and workers <= len(measured) else fewer
         busy = self.recorded[self.nearest(task.load, task.floats)].busy
         cores = (np.inf if host.cores is None or not busy else host.cores / busy for host in self.hosts)
-        # If the link could not be measured, messages take half of the core time of an empty task in a star.
+        # If the link could not be measured, each message takes half of an empty task's core time: in a star it has two.
         hidden = self.fitted.port == PortFit(downloads=False)
         each = self.fitted.work.seconds(0, task.floats) / 2 if hidden else 0.0
         return Sharing(

@@ -32,7 +32,7 @@ class Race:
     lanes: list[tuple[Trajectories, dict[int, tuple[int, int]], int | None]] = field(default_factory=list)
 
     def step(self, t: int) -> None:
-        """Compute round t of all unfinished trajectories, and end those that have reached the target before it."""
+        """Compute round t of all unfinished trajectories, and end those that reached the target before, or diverged."""
         for trajectories, cells, batch in self.lanes:
             for run, learnt in zip(list(cells), trajectories.step() if cells else (), strict=True):
                 first = self._first(learnt, batch) if t else None

@@ -53,9 +53,10 @@ def _choice(c: Candidate, aim: Target, sure: float) -> Choice:
 
 
 def _wins(found: Sequence[Candidate]) -> list[float]:
-    """Return the share of resamples in which each candidate is the fastest, among resamples that all candidates have.
+    """Return the share of the `PREDICTION_SEEDS` resamples in which each candidate wins.
 
-    Among equally fast candidates, the one that is ranked first wins, so that similar ones do not split the share.
+    The winner is the first in the ranking that takes at most `MAX_EQUAL_RATIO` times as long as the fastest. Similar
+    candidates thus do not split the share. A candidate with fewer predictions never wins.
     """
     times = np.array(
         [

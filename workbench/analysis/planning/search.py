@@ -149,7 +149,7 @@ def _chosen(
 
 
 def _with(e: Experiment, optimiser: Optimiser) -> Experiment:
-    """Return the experiment with an optimiser. If the scheme has `with_step`, its workers take the same step size."""
+    """Return the experiment with an optimiser, and with its step size for workers that take steps (`with_step`)."""
     step = getattr(optimiser, "step", None)
     more = {} if step is None else e.built_scheme.with_step(step)
     return e.replace(

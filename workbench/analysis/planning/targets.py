@@ -1,8 +1,8 @@
 """Number of rounds in which a scheme reaches a loss, with a step size chosen for it, simulated on the virtual clock.
 
-All exact schemes visit the same models, so one set of trajectories is enough for all. The commits of an inexact
-scheme depend on which workers are late, and the requests of an adaptive one on the models. Both are simulated with the
-cluster's own delays, over several seeds, on as many of the samples as `effort` allows.
+Exact schemes with the same optimiser visit the same models, so one set of trajectories is enough for all. The commits
+of an inexact scheme depend on which workers are late, and those of a numeric one on the models. Both are simulated with
+the cluster's own delays, over several seeds, on as many of the samples as `effort` allows.
 
 Step sizes are chosen by the same rule for all. Exact schemes use the step size among `EXACT_STEPS`, in units of the
 automatic one, that reaches the loss in the fewest rounds. Inexact ones start from that step size, times the factor
@@ -10,9 +10,9 @@ that makes their estimate unbiased. (It is N/(N-S) for SGD, which commits the pl
 the products of this start with each of `INEXACT_STEPS`. In asynchronous schemes, a commit has fewer answers than there
 are workers. Their step sizes are multiplied by the ratio of answers to workers, and their rounds are divided by it.
 
-Data dependent schemes cannot share passes over the data, so they try fewer step sizes. These are `LAZY_STEPS` around
-the best one of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try
-`OWN_STEPS` around their `own_step`.
+Numeric schemes cannot share passes over the data, so they try fewer step sizes. These are `LAZY_STEPS` around the best
+one of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try `OWN_STEPS`
+around their `own_step`.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ NUMBERS_PER_EVENT = 1.5e4
 EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))
 # step sizes of inexact schemes, as multiples of the one that makes their estimate unbiased
 INEXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-4, 2))
-LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # step sizes of data dependent schemes
-# step sizes of data dependent schemes, if none of `LAZY_STEPS` reaches the loss
+LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # step sizes of numeric schemes
+# step sizes of numeric schemes, if none of `LAZY_STEPS` reaches the loss
 SMALL_STEPS = tuple(2.0 ** (-k / 2) for k in range(4, 9))
 # step sizes of schemes that commit averages of models, as multiples of `Scheme.own_step`
 OWN_STEPS = tuple(2.0**k for k in range(3, -3, -1))
 STEP_SEEDS = 2  # number of seeds on which a step size is chosen
 SCREENING_SEEDS = 5  # number of further seeds, on which the rounds with that step size are counted
 MAX_MISSED_SHARE = 0.1  # max share of the seeds that may miss the loss
-MAX_RETRIES = 3  # max retries with smaller step sizes, if more seeds miss the loss
+MAX_RETRIES = 3  # max number of smaller and smaller step sizes that are tried if more seeds miss the loss
 MIN_BATCHES = 4  # min mini-batches of an epoch: with fewer, the noise of gradients is too small
 REFERENCE_SCHEME = "UMW"
 
@@ -105,9 +105,9 @@ def reference(
     """Simulate exact schemes. Return the target, the step size that reaches it, and the number of rounds.
 
     `wanted`: the target. With None it is the value of the best step size after `rounds` rounds, less the share
-    `tolerance` of its change. `tuned`: choose the step size, else use that of the experiment. `samples`: number of
-    samples to simulate; None: as many as the effort allows. Raises `SettingError` for an unknown metric, and for a
-    target that is reached before the first round, or not in `rounds` rounds.
+    `tolerance` of its change. `tuned`: choose the step size, else use that of the experiment. `samples`: number to
+    simulate; None: as the effort allows. Raises `SettingError` for an unknown metric, if no loss is finite, and for a
+    target that is met before the first round or not in `rounds` rounds.
     """
     exact = e.replace(scheme=REFERENCE_SCHEME, scheme_args={}, rounds=rounds)
     steps = len(EXACT_STEPS) if tuned else 1
@@ -209,7 +209,7 @@ def _first(values: Array, target: float, metric: str, batch: int | None) -> Arra
 def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
     """Return the experiment on fewer samples, so that simulating `rounds` rounds stays within the effort.
 
-    With mini-batches, an epoch still has several of equal size, and each of them has samples of every part.
+    With mini-batches, an epoch has at least `MIN_BATCHES` of equal size, unless there are too few samples.
     """
     samples, floats = e.shape()
     few = max(int(effort / max(rounds * floats, 1)), 4 * e.workers)
@@ -221,7 +221,7 @@ def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
 def reduced(e: Experiment, samples: int) -> Experiment:
     """Return the experiment on fewer samples, with workers that take as long as for all samples.
 
-    The size of a mini-batch does not change.
+    The size of a mini-batch changes only if fewer samples are left.
     """
     all_ = e.shape()[0]
     if samples == all_:
@@ -236,7 +236,7 @@ def reduced(e: Experiment, samples: int) -> Experiment:
 
 
 def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
-    """Estimate the number of matrix entries that simulating an experiment with `steps` steps processes."""
+    """Estimate the number of matrix entries that simulating an experiment with `steps` step sizes processes."""
     scheme, floats = e.built_scheme, e.shape()[1]
     if scheme.numeric:
         each = scheme.loads(e.workers, samples).sum() * _gone_through(e, samples) / samples * floats
@@ -267,7 +267,7 @@ def seeds_tried(e: Experiment) -> tuple[int, int]:
 
 
 def tried_by(e: Experiment) -> tuple[float, ...]:
-    """Return the step sizes to try for a data dependent scheme, relative to the central one."""
+    """Return the step sizes to try for a numeric scheme, relative to the central one."""
     return LAZY_STEPS if e.built_scheme.own_step(1.0) is None else OWN_STEPS
 
 
@@ -304,9 +304,9 @@ class Trials:
     )
 
     def need(self, experiments: Sequence[Experiment], times: float | None = None) -> RoundsNeeded:
-        """Return the rounds to the target under every seed, NaN for a seed that misses it.
+        """Return the rounds to the target under every seed. Without `times`, the step size is chosen first.
 
-        Without `times`, the step size is chosen first.
+        A seed that misses it counts with the max number of rounds, or with NaN if more than `MAX_MISSED_SHARE` miss it.
         """
         small = [reduced(e, self.aim.samples) for e in experiments]
         step = times or (None if self.centre is None else self._chosen(small[:STEP_SEEDS], self.centre))
@@ -354,7 +354,7 @@ class Trials:
         return min(-(-round(USUAL_ROUNDS_RATIO * self.aim.rounds) // every) * every, self.aim.longest)
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
-        """Return step sizes around the unbiased one, and mean seconds to the target (NaN if a seed misses it)."""
+        """Return step sizes around the unbiased one, and mean seconds to the target (NaN if missed or given up)."""
         played = [self._played(e, longest) for e in small]
         times = [np.array(timeline.times) for _, timeline in played]
         tried, rounds = self._steps(small, [c for c, _ in played], times)
@@ -371,7 +371,7 @@ class Trials:
     def tried(self, experiments: Sequence[Experiment]) -> tuple[list[float], Array]:
         """Return step sizes around the unbiased one, and the rounds to the target for each, (step sizes, seeds).
 
-        It is for schemes that are not data dependent. Rounds are NaN if the target is missed.
+        It is for schemes that are not numeric. Rounds are NaN if the target is missed.
         """
         small = [reduced(e, self.aim.samples) for e in experiments]
         for longest in (self._soon(small[0]), self.aim.longest):
@@ -442,7 +442,7 @@ class Trials:
         return np.array([fresh[e.seed] if e.seed in fresh else self.found[e.seed, times][0] for e in small])
 
     def _numeric(self, e: Experiment, times: float | None, limit: float = np.inf) -> tuple[float, float]:
-        """Return rounds and seconds of a data dependent scheme, NaN if it misses the target.
+        """Return rounds and seconds of a numeric scheme, NaN if it misses the target.
 
         The simulation ends at the target, if it diverges, or after `limit` s.
         """

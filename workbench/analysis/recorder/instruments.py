@@ -87,7 +87,10 @@ class Instruments:
         self._stack.callback(_restore, owner, name, wrapped, given)
 
     def _counts(self, around: Any) -> bool:
-        """Return whether this is the training thread, outside of other wrapped functions."""
+        """Return whether this is the training thread, outside of other wrapped functions.
+
+        An exchange within a backward pass counts as well.
+        """
         apart = not self._inside or (self._inside == "backward" and around == self._exchange)
         return apart and threading.get_ident() == self._thread
 

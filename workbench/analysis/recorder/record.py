@@ -41,7 +41,7 @@ from workbench.core.base.settings import SettingError, check_kind, user_path
 WRITE_EVERY_S = 5.0  # s between two writes, unless a file is full earlier
 MAX_PROBES = 100  # max number of probes of a link that are kept
 MIN_EVERY_S = 0.05  # min time between two writes, s, because more frequent ones would slow the job down
-# environment variables of torchrun, Slurm and MPI with the rank, and with the number of ranks
+# environment variables of torchrun, Slurm and MPI with the rank
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _UNKNOWN = float("nan")
 _open: list[Recorder] = []  # the recorder of this process

@@ -77,12 +77,13 @@ def p_values(
 ) -> Array:
     """Return a p-value for each worker: how likely is such lateness if no worker differs from another?
 
-    `times` (steps, workers). There are three statistics. The first is the cost of a worker (`shapley_shares`), which
-    is sensitive to rare, long delays. The second is its clipped excess over the step's median. The third is for spells
-    of lateness (`spell_p_values`), and is sensitive to workers that are slow in some of the steps. The result is the
-    smallest p-value, divided by its share of the level (`STATISTIC_WEIGHTS`). Each statistic is compared with its
-    maximum over workers, which controls the family-wise error. `reference`: if a column is a host, the times of its
-    workers, which have the same autocorrelation; `members`: their columns.
+    `times` (steps, workers). There are three statistics. The first is the cost of a worker (`shapley_shares`), which is
+    sensitive to rare, long delays. The second is its clipped excess over the step's median. The third is for spells of
+    lateness (`spell_p_values`), and is sensitive to workers that are slow in some of the steps. The result is the
+    smallest p-value, divided by its share of the level (`STATISTIC_WEIGHTS`). The first two statistics are compared
+    with their maxima over workers, the third is corrected by Bonferroni. Both control the family-wise error.
+    `reference`: if a column is a host, the times of its workers, which have the same autocorrelation; `members`: their
+    columns.
 
     >>> times = np.ones((40, 4)) + 0.1 * np.random.default_rng(0).random((40, 4)) + [0, 0, 0, 1]
     >>> (p_values(times, np.random.default_rng(1)) < 0.01).tolist()

@@ -18,7 +18,7 @@ AVERAGED = "averaged"  # key of a recording's source: number of averaged steps, 
 
 
 class SlowAverage(NamedTuple):
-    """Worker whose average own time is clearly above the median of all (both in s), and its slowest phase."""
+    """Worker whose average own time is clearly above the median (in s), and the phase that exceeds its median most."""
 
     who: str
     seconds: float
@@ -51,7 +51,7 @@ class Averages:
 
     @classmethod
     def of(cls, job: Recording) -> Self:
-        """Compare the averages of one job. Raise `SettingError` for a single worker, or if all times are 0."""
+        """Compare the averages of one job. Raise `SettingError` for a single worker, or if the median is 0."""
         own = job.table().iloc[0]
         name, median = job.names[0], float(own.median())
         if len(own) < 2:

@@ -99,10 +99,11 @@ class Culprit(NamedTuple):
 class Diagnosis:
     """Result of a diagnosis: the slowdown of the steps, and the culprits.
 
-    `slowdown`: ratio of the steps' time to the time if all workers were like the median. `culprits`: the worst first.
-    `costs`: the share of each worker in the steps' time. `left_out`: effects that the model of a step does not contain.
-    `like`: whom all workers are compared with, as text. `harmless`: slow workers that cost nothing, because the scheme
-    tolerates them. `tried`: function that finds mitigations (None: not available). `last`: number of the last step.
+    `slowdown`: ratio of the steps' time to the time if all workers were like `like`. `culprits`: the worst first.
+    `costs`: the share of each worker, and of each other cause, in the steps' time. `left_out`: effects that the model
+    of a step does not contain. `like`: whom all workers are compared with, as text. `harmless`: slow workers that cost
+    nothing, because the scheme tolerates them. `tried`: function that finds mitigations (None: not available). `last`:
+    number of the last step.
     """
 
     name: str

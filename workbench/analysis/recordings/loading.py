@@ -47,7 +47,7 @@ def folders() -> list[Path]:
 
 
 def at_hand() -> dict[str, Path]:
-    """Return the public recordings in these folders, by file name.
+    """Return the public recordings in the `folders`, by file name.
 
     >>> all(path.name == name for name, path in at_hand().items())
     True
@@ -65,7 +65,7 @@ def load(
     Parameters
     ----------
     path
-        A file or folder, a run, or the name of a public recording in `home()`.
+        A file or folder, a run, or the name of a public recording in one of the `folders`.
     source
         Kind of the file (see `known`), if it cannot be detected.
     unit

@@ -111,7 +111,7 @@ class Steps:
 def mitigations(
     steps: Steps, now: Array, rng: np.random.Generator, repaired: Sequence[Candidate] = ()
 ) -> tuple[Mitigation, ...]:
-    """Return the best exact scheme, and the best worker to leave out, if they save time; the better one first.
+    """Return the best exact scheme, the best worker to leave out, and `repaired`, if they save time; the best first.
 
     `now` (steps,): seconds of the steps as recorded. `repaired`: other candidates, which were not chosen by the steps.
     """

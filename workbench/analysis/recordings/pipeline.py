@@ -87,7 +87,7 @@ class Pipeline:
         return {o: np.full_like(d, level[o[0]]) for o, d in self.durations.items()}
 
     def even_work(self) -> Durations | None:
-        """Return the durations if all micro-batches had equal work; None if their work does not differ.
+        """Return the durations if all micro-batches had equal work; None if differences in work do not explain them.
 
         A long sequence makes the forward and the backward computation of its micro-batch longer, on every stage. So in
         every stage these two correlate within each worker. The computations of a worker then get their mean duration.

@@ -53,9 +53,10 @@ def spell_p_values(times: Array, parts: Array | None = None, members: Sequence[S
     The statistic is a likelihood ratio of ranks, averaged over all spells and six alternatives (Lehmann's). Spells up
     to the end have half of the weight. If no worker and no step differs from another, the expected ratio is at most 1
     for any delay model. The inverse ratio is therefore a p-value (Markov's inequality). It is multiplied by the number
-    of workers (Bonferroni). The logarithm of the ratio is divided by the autocorrelation factor of the other workers.
-    Several workers may be late: the k latest are left out of this estimate, at 1/k of the level. In a spell that has
-    ended, at least a fifth of all steps are late, or a quarter with few workers. A shorter spell is a single event.
+    of workers (Bonferroni). With too few steps or workers, all p-values are 1. The logarithm of the ratio is divided by
+    the autocorrelation factor of the other workers. Several workers may be late: the k latest are left out of this
+    estimate, at 1/k of the level. In a spell that has ended, at least a fifth of all steps are late, or a quarter with
+    few workers. A shorter spell is a single event.
 
     G. Shafer, V. Vovk, "Test martingales, Bayes factors and p-values", Statistical Science 26 (2011).
 

@@ -12,7 +12,7 @@ from workbench.core.base.types import Array
 
 # share of the significance level for tests of waiting; it is small, because busy processes are easy to detect
 WAITING_LEVEL_SHARE = 0.2
-# min relative excess of waiting times over the others'; a processor that is shared with three gives a quarter
+# min relative excess of waiting times over the others'; one more process beside four on a processor gives a quarter
 MIN_WAIT_RATIO = 0.2
 MIN_COST_SHARE = 0.01  # min cost of a culprit, as a share of the step
 

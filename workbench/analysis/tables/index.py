@@ -1,8 +1,8 @@
 """Cache of the rows of the table of runs. The cache may be deleted at any time.
 
-It is one SQLite file in the user's cache, with a row for each run that was read, or that ended in a sweep. A row is
-valid as long as the times, sizes and inodes of its files do not change. Rows that may change for other reasons are
-not stored: those of active or damaged runs, and of runs with user-defined classes.
+It is one SQLite file in the user's cache, with a row for each run that was read. A row is valid as long as the times,
+sizes and inodes of its files do not change. Rows that may change for other reasons are not stored: those of active or
+damaged runs, and of runs with user-defined classes.
 """
 
 import hashlib

@@ -73,7 +73,7 @@ class Place:
 
 
 def _stats(folder: Path, names: Collection[str]) -> dict[str, list[int]]:
-    """Return time, size and inode of the existing files. OWN is included if there are user-defined classes."""
+    """Return time, size and inode of the existing files. `OWN_SOURCE` is included if there are user-defined classes."""
     found: dict[str, list[int]] = {}
     with os.scandir(folder) as entries:  # one system call for all names
         for entry in entries:

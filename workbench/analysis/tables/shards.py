@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 HEAD = ("run", "key", "state", "error", "seconds", "host", "spec")
 SETTING, RESULT, CURVE = "setting.", "result.", "curve."
 SUFFIX = ".parquet"
-# max rows of a file into which shards are merged; it has one row group for each shard
+# rows from which on a merged file takes no further shard; it has one row group for each shard
 MAX_MERGED_ROWS = 25_000
 # max number of shards whose states are cached, because observers of a sweep often ask for them
 CACHED_SHARDS = 2000

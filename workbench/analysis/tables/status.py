@@ -48,7 +48,7 @@ def taken(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class Status:
-    """Status of a run: running (or killed while it ran), interrupted, failed, done."""
+    """Status of a run: running (or killed while it ran), interrupted, failed, done, and in `rows` others."""
 
     state: str
     spec: dict[str, Any] = field(default_factory=dict)  # the experiment with all fields

@@ -1,7 +1,7 @@
 """Agent on the machine that starts ranks. It executes the methods of a site for a client on another machine.
 
 It is at the other end of the client's connection (see `gateway`), and ends when the connection closes. The pools that
-it opened then end as soon as their current runs are over. A run's folder stays, and another agent can find it.
+it opened then end after their current runs. A run's folder stays, and another agent can find it.
 """
 
 import shutil

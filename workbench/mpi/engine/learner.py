@@ -24,7 +24,7 @@ NUMBERS_PER_PIECE = 2**21
 
 
 class Learner(Numbers):
-    """Arithmetic of one rank. A committer also has the model and the optimiser state."""
+    """Arithmetic of one rank. Only a committer has the newest model and optimiser state."""
 
     def __init__(
         self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int, model: Array, state: State

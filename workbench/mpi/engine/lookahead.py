@@ -16,7 +16,7 @@ from workbench.core.contract.protocol import ABS_TOL
 from workbench.core.contract.scheme import Scheme
 from workbench.mpi.engine.ledger import Ledger
 
-CACHED_ROUNDS = 1000  # max number of models kept
+CACHED_ROUNDS = 1000  # min number of models that are kept; as many old ones are removed at once
 
 
 def lookahead_ranks(scheme: Scheme, plan: Plan) -> frozenset[int]:

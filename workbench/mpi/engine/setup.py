@@ -24,7 +24,7 @@ Emulate = Literal["all", "delays", "nothing"]
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything that a rank needs for a run, except for its rank."""
+    """Scheme, plan, delays and options of a run, which are the same on all ranks."""
 
     scheme: Scheme
     plan: Plan

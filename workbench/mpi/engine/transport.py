@@ -1,6 +1,6 @@
 """Transport between ranks over MPI: posted receives, buffered sends, and detection of dead peers.
 
-Every rank always has a persistent receive posted for each peer, and never blocks: `poll` tests the pending requests. A
+Every rank keeps a persistent receive posted for each peer, and never blocks: `poll` tests the pending requests. A
 send's buffer stays alive until MPI has finished with it. At most one model is on its way to a peer. Meanwhile, only the
 newest of the following models is kept. At the end every peer gets a goodbye, so that no receive is left over and the
 communicator can be freed (MPI_Cancel is never used).
@@ -63,7 +63,7 @@ class BufferPool:
 
 
 class PersistentReceives(BufferPool):
-    """Persistent receives from one peer: one is posted, and the buffers of the others still have views.
+    """Persistent receives from one peer: one is posted, and the buffers of the others may still have views.
 
     Received messages are therefore never copied. A receive is posted again once no view of its buffer exists.
     """

@@ -49,7 +49,7 @@ class Envelope(NamedTuple):
 
 
 class MessageRejected(WorkbenchError):
-    """Message that must not be used. `reason`: why, in two or three words."""
+    """Message that must not be used. `reason`: why, in one to three words."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -78,10 +78,10 @@ class Buffer:
     def checksum(self, end: int) -> int:
         """Return a 64-bit checksum of the words from the second up to `end`.
 
-        The words fill a table. A 32-bit CRC of its column sums, and one of its row sums (modulo 2^64), make the
-        checksum. Any change of up to three words changes some of these sums. For all sums to stay equal, each changed
-        row and column needs at least two changes, so at least four words change. Two sums and two short CRCs take a
-        fifth of the time of one CRC over all words.
+        Fewer than `_MAX_CRC_WORDS` words get one 32-bit CRC. More words fill a table. A 32-bit CRC of its column sums,
+        and one of its row sums (modulo 2^64), make the checksum. Any change of up to three words changes some of these
+        sums. For all sums to stay equal, each changed row and column needs at least two changes, so at least four words
+        change. Two sums and two short CRCs take a fifth of the time of one CRC over all words.
         """
         table, rest = self.table if end == len(self.words) else _table(self.words[:end])
         if table is None:

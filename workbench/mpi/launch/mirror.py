@@ -106,7 +106,7 @@ class Mirror:
         return time.monotonic() - self.asked > POLL_INTERVAL_S
 
     def hurry(self) -> None:
-        """Request all files from now on, without a limit on their time."""
+        """Let the next request ask for all files, even if their share of the time is used up."""
         self.free = 0.0
 
     def question(self) -> dict[str, Any]:

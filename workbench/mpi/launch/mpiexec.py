@@ -113,9 +113,9 @@ def compiled_folder() -> Path:
 
 
 def check_room(ranks: int, each: int | None = None, files: int = 0) -> None:
-    """Raise `ClusterError` if memory or open files of this machine do not suffice for `ranks` processes.
+    """Raise `ClusterError` if this machine's memory, shared memory, open files or processes do not suffice.
 
-    `each`: megabytes of each process. `files`: number of files that have to be open.
+    `ranks`: number of processes. `each`: megabytes of each one. `files`: number of files that have to be open.
     """
     import psutil
 

@@ -13,7 +13,7 @@
 ``gone.json``           exists once the pool has ended, with the reason
 ======================  ====================================================================================
 
-Every file is written atomically, so that others can read it at any time.
+JSON files are written atomically, so that others can read them at any time.
 """
 
 import os

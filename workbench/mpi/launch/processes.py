@@ -123,7 +123,7 @@ def _names(argv: list[str], text: str) -> bool:
 
 
 def kill_processes(pool: str, daemon: str = "") -> int:
-    """End supervisors, MPI daemons and ranks: TERM, 5 s, KILL. Return the number of supervisors and ranks.
+    """End supervisors, MPI daemons and ranks by TERM, then by KILL. Return the number of supervisors and ranks.
 
     `pool`: part of their folders' paths, not empty. `daemon`: part of the command line of their daemons.
     """

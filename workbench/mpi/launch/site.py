@@ -110,7 +110,7 @@ class Site(ABC):
 
     @abstractmethod
     def down(self, progress: ProgressCallback = no_progress) -> None:
-        """End the workbench's processes on the hosts, and remove everything that was brought there."""
+        """End the workbench's processes on the hosts, and remove what was copied there, except for prepared data."""
 
     @abstractmethod
     def run(self, command: Sequence[str], progress: ProgressCallback = no_progress) -> Outputs:

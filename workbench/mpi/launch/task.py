@@ -285,7 +285,7 @@ def not_finite(report: dict[str, Any]) -> bool:
 
 
 def rebuilt(report: dict[str, Any]) -> RunError:
-    """Return the error that `described` has described."""
+    """Return the error that `described` has described: a `QuorumLost`, a `ClusterError`, or else a `RunError`."""
     if report["kind"] == "QuorumLost":
         why = {int(r): text for r, text in report["why"].items()}
         return QuorumLost(report["parent"], report["round"], report["missing"], why)

@@ -93,7 +93,7 @@ class RealRun(FollowedRun):
     def hand_in(self, task: Task) -> None:
         """Give a task to a pool and follow it.
 
-        A broken pool is replaced once. If hosts are lost together with mpiexec, the run continues without them.
+        A pool that breaks before it takes the run is replaced once. If hosts are lost, the run continues without them.
         """
         self.describe(task)
         for attempt in range(MAX_ATTEMPTS):
@@ -169,7 +169,7 @@ class RealRun(FollowedRun):
         return data_of(self.experiment) if self.cluster is not None and self.cluster.elsewhere else None
 
     def describe(self, task: Task) -> None:
-        """Write the fields of the task into the run folder."""
+        """Write the fields of the task into the run folder, except for those that are made again to resume the run."""
         apart = ("spec", "code", "controller", "substitutes")
         write_json(self.home / TASK, {k: v for k, v in task.as_dict().items() if k not in apart})
 
@@ -227,8 +227,8 @@ def start_real(
     Raises
     ------
     SettingError
-        The cluster is unknown or its file is wrong, or the folder is not empty. Later errors are raised by
-        `Run.result`.
+        The cluster is unknown or its file is wrong, an option is invalid, or the folder is not empty. Later errors are
+        raised by `Run.result`.
     """
     where = clusters.load(cluster)
     options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}

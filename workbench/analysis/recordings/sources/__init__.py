@@ -1,4 +1,4 @@
-"""Sources of recordings: one file each, with a `SOURCE` that detects and reads its files, and names their origin."""
+"""Sources of recordings: one module each, with a `SOURCE` that detects and reads its files, and names their origin."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -22,7 +22,7 @@ def tells(path: Path) -> bool:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Return every tenth mini-batch of every worker. Of two rows for one mini-batch the first is used."""
+    """Return the recorded mini-batches, which are every tenth. Of two rows for one mini-batch the first is used."""
     rows = read_texts(path)[list(NAMES)].rename(columns=NAMES)
     return rows.drop_duplicates(["worker", "step"])
 

@@ -21,7 +21,7 @@ def tells(path: Path) -> bool:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Return the seconds of every worker in every round, from the end of the previous round to its answer."""
+    """Return the seconds of every worker in every round: see `Recorded.seconds`."""
     rows = [
         (f"{each.samples:g} samples, {each.floats} parameters", worker, step, seconds, each.samples)
         for each in ClusterProfile.load(path).recorded

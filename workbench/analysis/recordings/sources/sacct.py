@@ -80,7 +80,7 @@ def read(path: Path) -> pd.DataFrame:
     """Return seconds of finished tasks. Raise `SettingError` with the line that is wrong.
 
     Workers are the tasks of job arrays, and steps the arrays and their numbered steps. Without arrays, workers are the
-    nodes of jobs on one node, and a node's jobs are its steps. `attrs["left_out"]` counts the rows in other states.
+    nodes of jobs on one node, and a node's jobs are its steps. `attrs["left_out"]` lists the other states.
     """
     rows, unfinished = [], Counter[str]()
     for row in _rows(path):
@@ -171,7 +171,7 @@ class _Columns:
         return [cell.strip() for cell in cells]
 
     def row(self, number: int, line: str) -> Row | None:
-        """Return one row, or None for rows of the batch script and of tasks that have not begun."""
+        """Return one row, or None for tasks that have not begun, and for steps that Slurm adds (`_SKIPPED_STEPS`)."""
         fields = self._fields(line)
         if len(fields) < max(self._places.values()):
             raise self._wrong(number, f"has {len(fields)} fields, its first line {len(self._places)}")

@@ -1,7 +1,6 @@
 """Logs of steps: text or JSON lines with step, rank and time, in one file for all ranks or one file per rank.
 
-Lines without a step or without a time are skipped. If several epochs log the same step, steps are numbered over all
-epochs.
+Lines without a step or without a time are skipped. If there are several epochs, steps are numbered over all of them.
 """
 
 import re
@@ -209,7 +208,7 @@ def _seconds(number: int, times: list[re.Match[str]], unit: str | None) -> float
 
 
 def _of_json(file: Path, lines: list[str], unit: str | None, columns: Mapping[str, str]) -> pd.DataFrame:
-    """Return the steps of a file of JSON lines. Objects without a step, or without any other field, are skipped."""
+    """Return the steps of a file of JSON lines. Objects without a step or a time are skipped."""
     rows: dict[int, dict[str, Any]] = {}
     steps = {columns["step"]} if "step" in columns else _step_names()
     for number, line in enumerate(lines, 1):

@@ -348,7 +348,7 @@ class Login(Site):
         for path in self.cluster.pools.glob(f"*/{NUMBER_PATTERN}"):
             if self.cluster.look_up(read_text(path)).final:
                 shutil.rmtree(path.parent, ignore_errors=True)
-        # remove package, data and runs that a client on another machine has copied to the shared folder
+        # remove package and runs that a client on another machine has copied to the shared folder
         if os.environ.get("XDG_CACHE_HOME") == self.cluster.folder:
             Host().do_clear(b"")
 

@@ -18,7 +18,7 @@ _METADATA = {"HttpTokens": "required", "HttpEndpoint": "enabled", "HttpPutRespon
 class MachineGroup:
     """Machines that one call starts. With its `token`, a repeated call starts nothing twice."""
 
-    name: str  # "head", "workers-0", "workers-1" and so on
+    name: str  # "head", "workers-000", "workers-001" and so on
     type: str
     count: int
     user_data: str

@@ -160,7 +160,7 @@ class Ssh(Cluster):
 
     @property
     def package(self) -> Package:
-        """Package to be copied to the hosts."""
+        """Package on the hosts: an archive to copy there, or the folder `path`."""
         return packed() if self.path is None else Package(self.path)
 
     @property
@@ -401,7 +401,7 @@ class Head(Site):
         return Status(tuple(rows))
 
     def down(self, progress: ProgressCallback = no_progress) -> None:
-        """End the workbench's processes on all hosts, then remove the package, data and runs there."""
+        """End the workbench's processes on all hosts, then remove the package and runs there, but not prepared data."""
         here, mark = Host(), self.cluster.mark
         here.do_sweep(b"", mark)
         self.fleet.each("sweep", progress, "ending processes", pool=mark)

@@ -132,7 +132,7 @@ class RemoteRun(RunOwner):
             self._there = time.monotonic() - self._broken <= GIVE_UP_AFTER_S and self._there
 
     def _fetch(self) -> bool:
-        """Fetch one answer. Return whether the machine has more data already."""
+        """Fetch one answer. Return whether more should be fetched at once, because the run has ended there."""
         link = self._link()
         stop = (self.mirror.home / STOP).exists()
         news = self.mirror.question()

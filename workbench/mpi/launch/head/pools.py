@@ -265,7 +265,7 @@ def supervised(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def remove_stale() -> None:
-    """Remove the folders of pools that have ended and whose client has ended."""
+    """Remove the folders and the shared memory of pools that have ended and whose client has ended."""
     for folder in pools_folder().iterdir():
         owner = folder.name.partition("-")[0]
         if owner.isdigit() and not is_alive(int(owner)) and _over(PoolFolder(folder)):

@@ -53,7 +53,7 @@ class HostMonitor:
     them in the pool's folder. At the end, the process on the other host ends what is left of the pool there. It also
     does so when it receives nothing for a while.
 
-    `gateways`: as in pool.json. `daemon`: text in the command lines of MPI's daemons.
+    `gateways`: `ways` of pool.json. `daemon`: text in the command lines of MPI's daemons.
     """
 
     pool: PoolFolder

@@ -114,7 +114,7 @@ class Host:
         return {"ended": kill_processes(pool, daemon)}
 
     def do_clear(self, data: bytes) -> dict[str, Any]:
-        """Remove what was copied to this host: packages, pools and runs, but not prepared data."""
+        """Remove packages, pools, logs, runs and files of clusters from this host, but not prepared data."""
         for name in ("pools", "logs", "runs", "clusters"):
             shutil.rmtree(cache_folder(name), ignore_errors=True)
         here = Path(__file__).resolve().parents[4]

@@ -103,7 +103,7 @@ class RankForkServer:
         self.waiting.register(stub, selectors.EVENT_READ, pid)
 
     def _leave(self, environment: dict[bytes, bytes], stub: socket.socket, forkserver: int) -> None:
-        """Give the forked process the environment and the folder of the stub, in whose place it becomes the rank."""
+        """Give the forked process the environment of the stub, in whose place it becomes the rank."""
         signal.set_wakeup_fd(-1)
         for which in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(which, signal.SIG_DFL)

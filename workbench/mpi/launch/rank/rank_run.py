@@ -211,7 +211,7 @@ class RankRun:
             raise rebuilt(message["error"])
 
     def committed(self, round: int, residual: float) -> None:
-        """Record a committed round, after the next model was sent. A committer other than rank 0 sends it to rank 0."""
+        """Record a committed round after the next model was sent. In a ring, the first committer sends it to rank 0."""
         if self.record is not None:
             self.progress = time.monotonic()
             steps = self.engine.steps.copy()
@@ -291,7 +291,7 @@ class RankRun:
         self._await(lambda: self.finished.issuperset(setup.plan.committers))
 
     def leave(self) -> bool:
-        """Exchange goodbyes. Return whether all ranks answered and no message is left over."""
+        """Exchange goodbyes. Return whether all peers answered and no message is left over."""
         self.halfway = self.reduce is not None and self.reduce.under_way
         self.transport.send_goodbye()
         wait_s = GOODBYE_TIMEOUT_S + TIMEOUT_PER_RANK_S * self.setup.plan.ranks
@@ -311,7 +311,7 @@ class RankRun:
         return clean
 
     def poll_control(self) -> None:
-        """Handle control messages and dead ranks. Rank 0 reports the dead to their peers on other hosts."""
+        """Handle control messages and dead ranks. Rank 0 reports the dead to their peers."""
         for sender, message, data in self.control.poll():
             self._on_control(sender, message, data)
         for rank in self.watch.gone():
@@ -380,7 +380,7 @@ def _core_per_rank(task: Task, places: Sequence[ProcessId], rank: int) -> bool:
 def peers(plan: Plan, rank: int) -> list[int]:
     """Return the ranks that a rank exchanges messages with.
 
-    These are parent and children, or in a ring the neighbours and the master.
+    These are parent and children. In a ring, these are the neighbours, and the master and the first committer.
     """
     near = set(plan.children[rank])
     if plan.parent[rank] >= 0:

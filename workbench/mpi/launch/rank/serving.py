@@ -210,7 +210,7 @@ def _end(
 
 
 def serve_worker(pool: PoolFolder, control: Control) -> None:
-    """Run tasks that rank 0 sends, until rank 0 dies. Only ranks on the host of rank 0 can check that."""
+    """Run tasks that rank 0 sends, until it ends the pool or dies. Only ranks on its host can check for its death."""
     place = this_process()
     control.send(MASTER, {"what": "hello", "place": place})
     last, master = time.monotonic(), None
