@@ -43,9 +43,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBENCH_CACHE", str(folder))
-        patch.setenv(
-            "XDG_DATA_HOME", str(folder / "share")
-        )  # the key that signs folders is in another folder
+        # the key that signs folders is in another folder
+        patch.setenv("XDG_DATA_HOME", str(folder / "share"))
         yield folder
 
 

@@ -43,9 +43,8 @@ WORDS = {
     r"(?:breaks|broke|broken|break) off": "aborted, interrupted",
     r"dark ground": "dark background",
 }
-MAX_SENTENCE_WORDS = (
-    25  # in docstrings and comments of workbench/, without names in backticks and text in parentheses
-)
+# in docstrings and comments of workbench/, without names in backticks and text in parentheses
+MAX_SENTENCE_WORDS = 25
 # Items that are not sentences: doctests, tables, entries of lists, and citations.
 _DOCTEST = re.compile(r">>>.*?(?:\n[ \t]*\n|\Z)", re.DOTALL)
 _BREAK = re.compile(

@@ -25,9 +25,8 @@ import workbench as wb
 from tests.support.sampled_cases import rotated, sampled_cases, sampled_test
 from workbench.core.presets.codedreduce import presets
 
-CLUSTER = Constants(
-    spread=9.0, latency=9e-3, transfer=1.4e-2, crowding=0.03
-)  # close to the constants that `ec2` finds
+# close to the constants that `ec2` finds
+CLUSTER = Constants(spread=9.0, latency=9e-3, transfer=1.4e-2, crowding=0.03)
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name.endswith("misprints")])
@@ -101,9 +100,8 @@ def test_unseen_rows_are_used_for_the_auc(quick: Setting) -> None:
     data = e.problem_spec.open()
     assert len(data.X_test) == len(data.y_test) == len(data.X) == e.shape()[0]
     rows = {row.tobytes() for row in np.ascontiguousarray(data.X)}
-    assert (
-        np.mean([row.tobytes() in rows for row in np.ascontiguousarray(data.X_test)]) < 0.2
-    )  # rows of zeros and ones may be equal
+    # rows of zeros and ones may be equal
+    assert np.mean([row.tobytes() in rows for row in np.ascontiguousarray(data.X_test)]) < 0.2
     assert all(claim.holds for claim in result.claims)
 
 

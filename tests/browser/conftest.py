@@ -61,9 +61,8 @@ def screens(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(
-    scope="package"
-)  # package scope: a longer-lived event loop would disturb the tests of other packages
+# package scope: a longer-lived event loop would disturb the tests of other packages
+@pytest.fixture(scope="package")
 def context() -> Iterator[BrowserContext]:
     """Start one browser for all tests of this folder."""
     with chromium() as found:

@@ -87,9 +87,8 @@ def fits_into_pages(page: Page, picture: Callable[[str], Path]) -> None:
         page.evaluate("() => document.activeElement.blur()")  # a focused field shows its help
         overflow = page.locator(".wb-explorer").evaluate("e => e.scrollWidth - e.clientWidth")
         assert overflow <= 1
-        page.wait_for_function(
-            f"() => !({SCROLLED})().length", timeout=5000
-        )  # once the help is hidden, nothing is scrolled
+        # once the help is hidden, nothing is scrolled
+        page.wait_for_function(f"() => !({SCROLLED})().length", timeout=5000)
         assert page.locator('[role=figure][aria-label*="CR (children"]').is_visible() == (width > 1700)
         picture(f"explore-{width}")
     page.set_viewport_size({"width": 1280, "height": 900})

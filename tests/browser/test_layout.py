@@ -69,9 +69,8 @@ def test_layout_in_jupyterlab_beside_the_file_browser(
     bad: list[str] = []
     for dark in (False, True):
         lab.dark(dark)
-        page.evaluate(
-            "() => window.jupyterapp.shell.expandLeft()"
-        )  # a change of theme may collapse the file browser
+        # a change of theme may collapse the file browser
+        page.evaluate("() => window.jupyterapp.shell.expandLeft()")
         for size in WINDOWS:
             resized(page, size)
             wide = page.evaluate(WIDTH) >= 900

@@ -67,9 +67,8 @@ def stop(page: Page) -> None:
     page.wait_for_function(
         "() => [...document.querySelectorAll('.wb-status tr')].every(row => row.className === 'wb-stopped')"
     )
-    expect(
-        page.get_by_role("button", name="Stop", exact=True)
-    ).to_be_disabled()  # the page may get the message a moment later
+    # the page may get the message a moment later
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_disabled()
 
 
 @sampled_test("reloaded", 0, 2)

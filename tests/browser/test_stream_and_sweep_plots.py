@@ -51,9 +51,8 @@ def test_stream_of_rounds_opens_by_a_click(
     lab.run_all()
     page.wait_for_function(f"() => ({ROUNDS})() > 60")
     before = page.evaluate(ROUNDS)
-    page.wait_for_function(
-        f"(before) => ({ROUNDS})() > before + 10", arg=before
-    )  # the stream continues by itself
+    # the stream continues by itself
+    page.wait_for_function(f"(before) => ({ROUNDS})() > before + 10", arg=before)
     canvas = page.locator(".wb-stream canvas")
     box = canvas.bounding_box()
     assert box is not None
@@ -98,9 +97,8 @@ def test_sweep_plot_updates_stops_and_resumes(
     picture("sweep-light")
     assert nameless(page, ".wb-pane") == []
     page.get_by_role("button", name="Stop", exact=True).click()
-    lab.await_answer(
-        1, lambda text: text == "stopped" or text == "failed"
-    )  # another object for the same sweep, from its folder alone
+    # another object for the same sweep, from its folder alone
+    lab.await_answer(1, lambda text: text == "stopped" or text == "failed")
     page.get_by_role("button", name="Resume", exact=True).click()
     page.wait_for_function(f"() => /^.*failed: 4 of 8 runs done/m.test(({BUSY})())")
     expect(page.get_by_role("alert").filter(has_text="QuorumLost").first).to_be_visible()

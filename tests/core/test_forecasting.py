@@ -115,9 +115,8 @@ def test_forecast_refuses_too_many_rounds(fields: dict[str, int]) -> None:
         wb.forecast(wb.Experiment(scheme="UMW", **fields), asked)
 
 
-@given(
-    experiments([name for name in CASES if name != "PGC"])
-)  # the first round of PGC differs from all others
+# the first round of PGC differs from all others
+@given(experiments([name for name in CASES if name != "PGC"]))
 @settings(max_examples=40, deadline=None)
 def test_forecast_first_rounds_equal_those_of_single_runs(spec: dict[str, Any]) -> None:
     e = wb.Experiment(**spec)

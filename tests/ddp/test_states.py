@@ -67,9 +67,8 @@ def test_other_types_are_refused() -> None:
 
 def test_floats_of_leaves_whole_numbers_out() -> None:
     model, _ = trained()
-    assert (
-        len(list(states.floats_of(model.state_dict()))) == len(model.state_dict()) - 1
-    )  # num_batches_tracked
+    # num_batches_tracked
+    assert len(list(states.floats_of(model.state_dict()))) == len(model.state_dict()) - 1
 
 
 def test_tensors_of_one_device_share_a_piece() -> None:

@@ -113,9 +113,8 @@ def test_figure_tail_is_the_order_statistic() -> None:
     figure = stragglers.tail(knobs, "light")
     alone, all_of_them, first = (trace for trace in figure.data if trace.mode == "lines")
     t = 6e-3
-    assert np.interp(1e3 * t, alone.x, alone.y) == pytest.approx(
-        np.exp(0.0), abs=1e-9
-    )  # before the minimum time
+    # before the minimum time
+    assert np.interp(1e3 * t, alone.x, alone.y) == pytest.approx(np.exp(0.0), abs=1e-9)
     t = 3e-2
     p = float(np.exp(-(t - 6e-3) / 12e-3))
     assert np.interp(1e3 * t, alone.x, alone.y) == pytest.approx(p, rel=2e-2)

@@ -33,9 +33,8 @@ from workbench.mpi.running.replay import replay_arrivals
 
 PATIENCE = 90.0  # s after which a run counts as hanging, with the start of the ranks
 EXACT = 1e-10  # relative error of a committed gradient
-POOL_PREFIX = (
-    f"{os.getpid()}-"  # prefix of the names of this process's pools; other processes may have pools as well
-)
+# prefix of the names of this process's pools; other processes may have pools as well
+POOL_PREFIX = f"{os.getpid()}-"
 PROBLEM: dict[str, Any] = {
     "problem": "least_squares",
     "problem_args": {"samples": 240, "features": 60, "data_seed": 1},

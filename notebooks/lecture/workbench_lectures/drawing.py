@@ -36,9 +36,8 @@ def here(figure: go.Figure, x: float, text: str, theme: str) -> None:
     """Draw a line at the value of a slider."""
     muted = palette(theme).muted
     figure.add_vline(x=x, line={"color": muted, "width": 2, "dash": "dot"})
-    place = (
-        log10(x) if figure.layout.xaxis.type == "log" else x
-    )  # annotations on a logarithmic axis use the exponent
+    # annotations on a logarithmic axis use the exponent
+    place = log10(x) if figure.layout.xaxis.type == "log" else x
     figure.add_annotation(
         x=place, y=1.0, yref="paper", text=text, showarrow=False, xanchor="left", yanchor="top",
         xshift=6, font={"size": 15, "color": muted},

@@ -115,9 +115,8 @@ class PlaybackRun(Run):
 
 def length(experiments: Sequence[Experiment]) -> float:
     """Return the expected virtual seconds of the slowest of these experiments."""
-    living = [
-        e.replace(faults=()) if e.faults else e for e in experiments
-    ]  # forecasts refuse faults that change times
+    # forecasts refuse faults that change times
+    living = [e.replace(faults=()) if e.faults else e for e in experiments]
     return max(forecast(e, rounds=min(e.rounds, FORECAST_ROUNDS)).mean * e.rounds for e in living)
 
 

@@ -72,9 +72,8 @@ class Stragglers(Knobs):
         least = MIN_S_PER_SAMPLE * SAMPLES / workers
         if self.distribution == "exponential":
             return theory.exponential_order_mean(k, workers, self.tail * least, least)
-        left = np.arange(
-            workers - k + 1, workers + 1
-        )  # U^(-1/shape) is Pareto; these are means of beta distributions
+        # U^(-1/shape) is Pareto; these are means of beta distributions
+        left = np.arange(workers - k + 1, workers + 1)
         return least * float(np.prod(left / (left - self.tail / (1 + self.tail))))
 
 

@@ -45,9 +45,8 @@ def find_simulated(panel: str, setting: Setting) -> Result:
     def make(scheme: str, shuffle: str, seed: int) -> Experiment:
         scheme_args = {"replication": S, "shuffle": shuffle, "deadline": 2.0}
         e = experiment(scheme, rounds, seed, problem=problem, problem_args=args, scheme_args=scheme_args)
-        share = (
-            e.problem_spec.count() / N
-        )  # samples of a part, so that a worker without straggling is done after 1 s
+        # samples of a part, so that a worker without straggling is done after 1 s
+        share = e.problem_spec.count() / N
         return e.replace(delays={**e.delays.model_dump(), "shift": 1 / (S * (share + 1))})
 
     study = studied(make, ("FRC", "CRC"), setting)

@@ -31,9 +31,8 @@ from workbench_book.values import Line, Picture, Result
 
 CURVES = ("fig8", "fig9a", "fig9b", "fig9c", "fig10", "fig11a", "fig11b", "fig11c", "fig12")
 SHRINK = 8  # quick form: about this factor fewer features
-SAMPLES = (
-    1092  # samples of the quick form: divisible by 84 and 156, so that all loads of trees are whole numbers
-)
+# samples of the quick form: divisible by 84 and 156, so that all loads of trees are whole numbers
+SAMPLES = 1092
 QUICK_MEASURED = ("fig8",)
 REASON = (
     "the constants of the paper's cluster are not stated, and without a latency a ring is ahead of the tree"

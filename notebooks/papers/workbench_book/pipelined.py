@@ -20,9 +20,8 @@ WORKERS, TASK, BATCH, TARGET = (
     256,
     0.5,
 )  # TASK: s for one part of the data, which the paper does not state
-SAME = (
-    1e-3  # max relative difference of equal times: parts differ by a sample, and decoding takes no time here
-)
+# max relative difference of equal times: parts differ by a sample, and decoding takes no time here
+SAME = 1e-3
 NO_SPREAD = 1e9  # samples/s, so high that computing takes the same time in every step
 DELAYS, LATE = (1.0, 2.0), (1, 2, 3)  # means of the additional delay, s; numbers of stragglers
 FASTEST_FIRST = ("IS-SGD", "PGC", "IS-GC", "DGD", "GC")
@@ -64,9 +63,8 @@ def steps_to(trace: Trace) -> float:
 def seconds(late: int, delay: float, rounds: int, seed: int) -> dict[str, float]:
     """Return the mean seconds of a step, by label."""
     each = {label: forecast(experiment(label, late, delay, rounds, seed)) for label in FASTEST_FIRST}
-    return {
-        label: float(found.seconds[1:].mean()) for label, found in each.items()
-    }  # the first step of PGC is pre-training
+    # the first step of PGC is pre-training
+    return {label: float(found.seconds[1:].mean()) for label, found in each.items()}
 
 
 def find(setting: Setting) -> Result:

@@ -137,9 +137,8 @@ def test_profile_of_per_part_answers_includes_the_cost_of_a_task(
             delays=delays, scheme=each, scheme_args=numbers, problem_args={"samples": 1200, "features": 100}
         )
         ratios.append(found.forecast(e, 400).mean / wb.forecast(e, 400).mean)
-    assert ratios[1] == pytest.approx(
-        ratios[0], rel=0.05
-    )  # 0.75 if each part took its share of the whole time
+    # 0.75 if each part took its share of the whole time
+    assert ratios[1] == pytest.approx(ratios[0], rel=0.05)
 
 
 def test_scaled_with_fewer_but_longer_samples_takes_as_long() -> None:
@@ -319,9 +318,8 @@ def test_profile_workers_share_cores_by_their_demand(known: ClusterProfile) -> N
     alone = known.forecast(truth(problem_args=problem), 50).mean
     assert mean(0.0, "UMW") == mean(0.1, "UMW") == alone
     assert alone < mean(0.5, "UMW") < mean(1.0, "UMW") < 6 * alone
-    assert mean(1.0, "UC-MMC", load=12) < mean(
-        1.0, "GC", stragglers=11
-    )  # parts that are no longer needed are not started
+    # parts that are no longer needed are not started
+    assert mean(1.0, "UC-MMC", load=12) < mean(1.0, "GC", stragglers=11)
     late = mean(0.0, "SGD", stragglers=3)  # a straggler finishes its task before it takes the next one
     assert (
         known.forecast(truth(scheme="SGD", scheme_args={"stragglers": 3}, problem_args=problem), 50).mean
@@ -356,9 +354,8 @@ def test_fit_all_counts_messages_as_work_on_full_cores(patient: float) -> None:
     fitted, (times,) = fit_all(filled([seen]))
     assert fitted.port == PortFit(downloads=False)
     np.testing.assert_allclose(slowed(times, 2.0).max(axis=1), commit, rtol=1e-3)
-    idle, _ = fit_all(
-        filled([replace(seen, crew=((np.arange(12), 12.0),))])
-    )  # with a core for each worker, the same times are fitted as a link
+    # with a core for each worker, the same times are fitted as a link
+    idle, _ = fit_all(filled([replace(seen, crew=((np.arange(12), 12.0),))]))
     assert idle.port.latency + idle.port.overhead > 5e-5
 
 

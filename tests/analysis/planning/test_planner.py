@@ -44,9 +44,8 @@ def test_plan_predictions_equal_the_event_engine(count: int | None) -> None:
 
 
 @sampled_test("the planner", 0, 4, 2)
-@settings(
-    max_examples=max(2, settings().max_examples // 50)
-)  # every scheme is planned and run in each example
+# every scheme is planned and run in each example
+@settings(max_examples=max(2, settings().max_examples // 50))
 @given(
     shift=st.floats(1e-5, 1e-3),
     spread=st.floats(0.0, 3.0),

@@ -137,9 +137,8 @@ def test_diagnose_bands_hold_the_cost_of_fresh_recordings(count: int) -> None:
         (found,) = wb.diagnose(recording(one)).culprits
         fresh = wb.diagnose(recording(other)).costs["worker 0"]
         held += found.low <= fresh <= found.high
-    assert (
-        held >= 0.6 * count
-    )  # both costs vary, so about three quarters of 90 % intervals contain the new one
+    # both costs vary, so about three quarters of 90 % intervals contain the new one
+    assert held >= 0.6 * count
 
 
 @pytest.mark.parametrize(
@@ -181,9 +180,8 @@ def test_diagnose_names_a_slow_link() -> None:
     assert (one.who, one.what) == ("the link of worker 3", "link")
     (same,) = wb.diagnose(wb.traces.load(trace)).culprits
     assert (same.who, same.what) == ("worker 3", "link")
-    assert (
-        one.cost < same.cost < 2 * one.cost
-    )  # a recording has no links, so fixing a worker fixes all of its delay
+    # a recording has no links, so fixing a worker fixes all of its delay
+    assert one.cost < same.cost < 2 * one.cost
     assert not wb.diagnose(played(message=0.01)).culprits
 
 

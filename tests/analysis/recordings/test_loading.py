@@ -205,9 +205,8 @@ def profiled(worker: int, slow: float, folder: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), second(64, 64))
     steps = torch.profiler.schedule(wait=0, warmup=1, active=20, repeat=1)
     name = str(folder / f"host{worker}_1.{worker}.pt.trace.json")
-    torch.set_num_threads(
-        1
-    )  # with two threads, waiting may take longer than the layer if the machine is busy
+    # with two threads, waiting may take longer than the layer if the machine is busy
+    torch.set_num_threads(1)
     looked = {"with_stack": True, "with_modules": True, "activities": [torch.profiler.ProfilerActivity.CPU]}
     with torch.profiler.profile(
         schedule=steps, on_trace_ready=lambda p: p.export_chrome_trace(name), **looked

@@ -150,9 +150,8 @@ def test_recorder_folder_names_a_slow_link(tmp_path: Path) -> None:
     named = {"the link from worker 1 to worker 2", "the link from worker 2 to worker 3"}
     assert {one.who for one in both.culprits} == named
     slower = max(one.cost for one in both.culprits)
-    assert both.slowdown == pytest.approx(
-        1 / (1 - slower), rel=0.1
-    )  # of the two links, only the slower one makes the exchange longer
+    # of the two links, only the slower one makes the exchange longer
+    assert both.slowdown == pytest.approx(1 / (1 - slower), rel=0.1)
     few = [each[:2] for each in links]
     assert not wb.diagnose(write(tmp_path / "few", job(), links=few)).culprits
 

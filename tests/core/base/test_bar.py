@@ -63,9 +63,8 @@ def test_bar_in_a_notebook_replaces_one_plain_text_output(
     (output,) = outputs
     assert output.shown[0].startswith("reading:  25%")
     assert "1/4" in output.shown[0]
-    assert (
-        ("4/4" in output.shown[-1]) if leave else output.shown[-1] == ""
-    )  # the text that a saved notebook contains
+    # the text that a saved notebook contains
+    assert ("4/4" in output.shown[-1]) if leave else output.shown[-1] == ""
     assert capfd.readouterr().err == ""
 
 

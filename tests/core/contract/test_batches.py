@@ -70,9 +70,8 @@ def test_batch_sampler_epoch_has_every_sample_once(samples: int, data: st.DataOb
         batches = [sampler.rows(first + k) for k in range(sampler.batches_per_epoch)]
         assert sorted(np.concatenate(batches).tolist()) == list(range(samples))
         for rows in batches:
-            strata = (
-                rows // sampler.batches_per_epoch
-            )  # one sample from each stratum, except perhaps the last
+            # one sample from each stratum, except perhaps the last
+            strata = rows // sampler.batches_per_epoch
             assert np.array_equal(strata, np.arange(len(rows)))
             assert sampler.strata - 1 <= len(rows) <= sampler.strata <= sampler.batch
 

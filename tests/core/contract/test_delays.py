@@ -424,9 +424,8 @@ def test_replay_asks_how_many_samples_a_time_is_for(tmp_path: Path) -> None:
     with pytest.raises(wb.SettingError, match=says):
         replayed_rounds(path)
     np.testing.assert_allclose(replayed_rounds(path, samples=250), 0.05)
-    np.testing.assert_allclose(
-        replayed_rounds(path, samples=1), 12.5
-    )  # what version 1.0 wrote into every spec
+    # what version 1.0 wrote into every spec
+    np.testing.assert_allclose(replayed_rounds(path, samples=1), 12.5)
     np.testing.assert_allclose(replayed_rounds(path, as_recorded=True), 0.05)
     with pytest.raises(wb.SettingError, match=says):
         replayed_rounds(path, as_recorded=True, slope=1e-3)

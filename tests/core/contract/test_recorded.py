@@ -169,9 +169,8 @@ def test_recorded_and_load_refuse_with_the_same_sentence(tmp_path: Path, text: s
         head = f"{field} = {str(path)!r}"
         assert str(error.value).startswith(head)
         messages.append(str(error.value).removeprefix(head).lstrip(":, "))
-    assert messages[0].startswith(
-        messages[1]
-    )  # the loader also accepts column names as arguments, so its error is longer
+    # the loader also accepts column names as arguments, so its error is longer
+    assert messages[0].startswith(messages[1])
     assert messages[1].startswith(says)
     assert "\n" not in messages[0]
 

@@ -26,9 +26,8 @@ def test_sharing_conserves_work(times: np.ndarray, cores: float) -> None:
     assert (shared >= times * (1 - 1e-9)).all()
     assert (shared.max(axis=1) >= times.sum(axis=1) / cores * (1 - 1e-9)).all()
     ordered = np.take_along_axis(shared, np.argsort(times, axis=1), axis=1)
-    assert (
-        np.diff(ordered, axis=1) >= -1e-9 * shared.max()
-    ).all()  # the order of the ends is that of the times alone, up to rounding
+    # the order of the ends is that of the times alone, up to rounding
+    assert (np.diff(ordered, axis=1) >= -1e-9 * shared.max()).all()
 
 
 def test_sharing_equal_tasks_end_together() -> None:
@@ -58,9 +57,8 @@ def stepped(e: wb.Experiment, needed: int, piece: float, cores: float, step: flo
             own = np.where(active, np.maximum(share - left, 0.0), 0.0)
             left = np.maximum(left - share * active, 0.0)
             done, now = np.minimum(done + own, tasks), now + step
-        turn = step * np.ceil(
-            wait(left, tasks - done, cores) / step
-        )  # wait of the master for its time slice; all workers continue
+        # wait of the master for its time slice; all workers continue
+        turn = step * np.ceil(wait(left, tasks - done, cores) / step)
         share = turn * min(1.0, cores / max(np.count_nonzero((left > 0) | (done < tasks - 1e-12)), 1))
         own = np.maximum(share - left, 0.0)
         left, done, now = np.maximum(left - share, 0.0), np.minimum(done + own, tasks), now + turn
@@ -91,9 +89,8 @@ def test_sharing_short_tasks_finish_within_a_slice() -> None:
         return found / (6 * 60 * shift / 2)  # total work over two cores
 
     assert share(1e-5) == pytest.approx(1.0)
-    assert share(1e-2) == pytest.approx(
-        2 / 6, rel=0.1
-    )  # the needed part, and the next one, which was started
+    # the needed part, and the next one, which was started
+    assert share(1e-2) == pytest.approx(2 / 6, rel=0.1)
 
 
 def test_sharing_messages_use_cores() -> None:

@@ -101,9 +101,8 @@ def test_linear_large_data_give_the_same_gradient(kind: str, seed: int, count: i
         if c.gradient is None:
             assert a.gradient is None
             continue
-        np.testing.assert_array_equal(
-            a.gradient, b.gradient
-        )  # bit for bit, whatever else is computed in the same pass
+        # bit for bit, whatever else is computed in the same pass
+        np.testing.assert_array_equal(a.gradient, b.gradient)
         np.testing.assert_allclose(a.gradient, c.gradient, atol=1e-10)
 
 

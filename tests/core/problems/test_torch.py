@@ -124,9 +124,8 @@ def test_torch_problem_with_a_dead_worker_and_a_resumed_run(
     faults = [{"worker": 3, "round": 2}]
     fields = {**DIGITS, "module": tiny, "loss": own_loss, "targets": "classes", "precision": precision}
     fields |= {"workers": workers, "rounds": 40}  # each rank imports PyTorch
-    e = net(
-        **fields, faults=faults, delays={"kind": "constant", "shift": 2.5e-4 * workers}
-    )  # 0.08 s per round
+    # 0.08 s per round
+    e = net(**fields, faults=faults, delays={"kind": "constant", "shift": 2.5e-4 * workers})
     run = start_real(e, folder=tmp_path / "run")
     while len(run.rows()["round"]) < 5:
         assert not run.wait(0.01), run

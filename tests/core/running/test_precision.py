@@ -161,9 +161,8 @@ def test_code_decodes_within_the_judged_digits_or_the_advice_works(
     (code,) = scheme.codes(n)
     dtype = np.float64 if width == 8 else np.float32
     sets = [*some(n, scheme.stragglers, 10, seed), *strides(n, scheme.stragglers)]
-    judged = 10.0 ** (lost(code, dtype=dtype) + 1) * float(
-        np.finfo(dtype).eps
-    )  # one digit more for unfavourable sets
+    # one digit more for unfavourable sets
+    judged = 10.0 ** (lost(code, dtype=dtype) + 1) * float(np.finfo(dtype).eps)
     assert measured_error(code, dtype, sets) <= judged
 
 

@@ -147,9 +147,8 @@ def test_no_gradient_is_older_than_max_age(scheme: Scheme, most: int, seed: int)
     for rank in range(1, WORKERS + 1):
         rounds = [r for r, came in enumerate(sent) if rank in came]
         assert all(b - a <= most for a, b in zip(rounds, [*rounds[1:], 20], strict=True))
-        assert len(rounds) == -(
-            -20 // most
-        )  # with this threshold, a gradient is sent only at its maximum age
+        # with this threshold, a gradient is sent only at its maximum age
+        assert len(rounds) == -(-20 // most)
 
 
 @pytest.mark.parametrize("scheme", ["CADA1", "CADA2"])

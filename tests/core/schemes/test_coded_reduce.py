@@ -114,9 +114,8 @@ def test_cr_parts_of_any_size_are_within_a_sample_for_each_cut(
     loads = scheme.loads(tree_size(children, layers), samples)
     q = Fraction(children, late + 1)
     ideal = float(samples / sum(q**layer for layer in range(1, layers + 1)))
-    cuts = sum(
-        (late + 1.0) ** k for k in range(1, layers + 1)
-    )  # cuts whose rounding can add up in one worker's samples
+    # cuts whose rounding can add up in one worker's samples
+    cuts = sum((late + 1.0) ** k for k in range(1, layers + 1))
     assert np.abs(loads - ideal).max() <= cuts + layers
     held = scheme.allocate(samples)
     assert [int((h.stop - h.start).sum()) for h in held] == loads.tolist()

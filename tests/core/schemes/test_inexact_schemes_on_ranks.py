@@ -14,9 +14,8 @@ from workbench.mpi.running.replay import replay_arrivals
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
-CASES: list[
-    tuple[str, dict[str, Any], dict[str, Any]]
-] = [  # parameters with which some workers are not waited for, and with which all are
+# parameters with which some workers are not waited for, and with which all are
+CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("AdaptiveK", {"threshold": 1, "burn_in": 1}, {"start": 6}),
     ("DBW", {}, None),
     ("DropCompute", {"threshold": 1e-3, "micro_batches": 10}, {"micro_batches": 5}),

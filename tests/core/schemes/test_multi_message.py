@@ -210,9 +210,8 @@ def test_mmc_example_1_timeline(tmp_path: Path) -> None:
         wb.Experiment(scheme="GC-MMC", scheme_args={"load": 3, "order": 2}, seed=seed, **spec)
         for seed in range(200)
     ]
-    pace = [
-        DelayStream(e.delays, e.seed, 6).draw(0)[0] for e in mmc
-    ]  # the assignment of records to workers is drawn
+    # the assignment of records to workers is drawn
+    pace = [DelayStream(e.delays, e.seed, 6).draw(0)[0] for e in mmc]
     seed = next(seed for seed, x in enumerate(pace) if max(x[0], x[1], x[3]) < 2)
     x = pace[seed]
     line, _ = simulated(mmc[seed])

@@ -83,9 +83,8 @@ def test_weights_and_vectors_give_the_same_models(spec: dict[str, Any]) -> None:
     e = on_data(spec)
     numbers, weights = with_vectors(e), with_weights(e)
     commits = Commits(e.build_optimiser(), weights.weights, e.plan.sizes, 1, weights.shares)
-    models = [learnt.model for (learnt,) in follow(e.build_problem(), [commits])][
-        :-1
-    ]  # without the last update
+    # without the last update
+    models = [learnt.model for (learnt,) in follow(e.build_problem(), [commits])][:-1]
     scale = max(1.0, *(float(np.abs(model).max()) for model in numbers.models))
     np.testing.assert_allclose(models, numbers.models[1:], atol=1e-6 * scale, rtol=1e-6)
 

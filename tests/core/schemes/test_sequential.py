@@ -97,9 +97,8 @@ def test_sequential_gc_equals_the_plain_algorithm(
     np.testing.assert_allclose(np.cumsum(forecast(e).seconds), wanted, rtol=1e-12)
     first = e.model_copy(update={"scheme_args": {"stragglers": spare}})
     usual = wb.Experiment(**first.model_dump())
-    assert (
-        forecast(usual).seconds <= forecast(e).seconds * (1 + 1e-12)
-    ).all()  # without a tolerance, the master waits for no further worker
+    # without a tolerance, the master waits for no further worker
+    assert (forecast(usual).seconds <= forecast(e).seconds * (1 + 1e-12)).all()
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -122,9 +122,8 @@ def closed_form_of_two(n: int, q: float) -> float:
     1 / (l + 1) if l is even, and to 0 if l is odd.
     """
     runs = sum((1 - q) ** run * q / (run + 1) for run in range(0, n - 1, 2))
-    alone = (
-        (1 - q) ** (n - 1) / n if n % 2 else 0.0
-    )  # with one missing worker, the run of n - 1 survivors has it at both ends
+    # with one missing worker, the run of n - 1 survivors has it at both ends
+    alone = (1 - q) ** (n - 1) / n if n % 2 else 0.0
     return n * q * (runs + alone)
 
 

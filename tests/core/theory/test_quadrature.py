@@ -26,9 +26,8 @@ def test_mean_time_is_independent_of_a_known_start(shift: float, mean: float) ->
     assert value == pytest.approx(shift + mean, rel=1e-12)
 
 
-@example(
-    times=[523.0, 750.0], weights=[1.0] * 6
-)  # here the halves of a panel agreed with the whole by symmetry
+# here the halves of a panel agreed with the whole by symmetry
+@example(times=[523.0, 750.0], weights=[1.0] * 6)
 @given(
     times=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=6),
     weights=st.lists(st.floats(0.1, 1), min_size=6, max_size=6),

@@ -90,9 +90,8 @@ def test_stream_is_independent_of_the_order_of_pieces(name: str, piece: int, ran
         before = stream.grid.copy()
         changed = stream.add({column: values[part] for column, values in events.items()})
         same = len(before) if changed is None else changed
-        np.testing.assert_array_equal(
-            stream.grid[:same], before[:same]
-        )  # slices that were not updated are unchanged
+        # slices that were not updated are unchanged
+        np.testing.assert_array_equal(stream.grid[:same], before[:same])
         assert (stream.utilisation() <= 1 + 1e-6).all()
     np.testing.assert_array_equal(stream.grid, whole.grid)
     np.testing.assert_allclose(stream.busy, whole.busy, rtol=1e-5)

@@ -114,9 +114,8 @@ def test_ssh_run_is_stopped_and_resumed(two: Hosts) -> None:
     run = started(two, e)
     until(lambda: len(run.rows()["round"]) >= 5, run)
     until(lambda: np.isfinite(run.rows()["loss"]).any(), run)
-    with pytest.raises(
-        wb.SettingError, match="still under way"
-    ):  # like another machine that follows the folder
+    # like another machine that follows the folder
+    with pytest.raises(wb.SettingError, match="still under way"):
         resume(run.home)
     run.stop()
     stopped = run.result()

@@ -185,9 +185,8 @@ def test_start_real_refuses_wrong_options(options: dict[str, Any], fields: str) 
 
 
 def test_real_run_share_of_overruns_needs_no_events() -> None:
-    e = wb.Experiment(
-        **{**SPEC, "delays": {"kind": "constant", "shift": 1e-9}}
-    )  # shorter than any real computation
+    # shorter than any real computation
+    e = wb.Experiment(**{**SPEC, "delays": {"kind": "constant", "shift": 1e-9}})
     share = start_real(e, events=False).result().info["overrun_share"]
     assert 0.0 < share <= 1.0
 

@@ -52,9 +52,8 @@ def test_user_defined_file_runs_on_both_engines(mine: Path, tmp_path: Path) -> N
     real = wb.run(e, engine="mpi", folder=str(folder))
     assert real.rounds["loss"].to_numpy() == pytest.approx(simulated.rounds["loss"].to_numpy(), rel=1e-12)
     plain = wb.run(e.replace(optimiser="gd"))
-    assert (
-        real.rounds["loss"].iloc[-1] > plain.rounds["loss"].iloc[-1]
-    )  # the user's optimiser takes half the step
+    # the user's optimiser takes half the step
+    assert real.rounds["loss"].iloc[-1] > plain.rounds["loss"].iloc[-1]
     assert {path.name for path in folder.glob("own-*")} == {"own-Half.py", "own-Even.py", "own-Slowly.py"}
     assert (folder / "own-Half.py").read_text() == FILE
     assert "own-Half.py" in (folder / "SHA256SUMS").read_text()

@@ -53,9 +53,8 @@ class Forked(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         request = {"arguments": cmd[cmd.index("-f") :], "environment": dict(kwargs["env"]), "log": os.devnull}
         folder = str(kwargs.get("cwd") or Path.cwd())
-        self.process = await to_thread(
-            warm().fork, folder=folder, **request
-        )  # the server may still be importing
+        # the server may still be importing
+        self.process = await to_thread(warm().fork, folder=folder, **request)
         self.pid = self.pgid = self.process.pid
         return self.connection_info
 

@@ -178,9 +178,8 @@ def test_diagnose_shows_where_a_stopped_rank_was_last(tmp_path: Path) -> None:
     assert "its last operation was all_reduce in train.py, line 41" in str(hang)
 
 
-@pytest.mark.parametrize(
-    "name", ["gpu_error_1st", "gpu_error_2nd", "lock_gil_1st", "lock_gil_2nd"]
-)  # each "_2nd" dump is in the same public repository
+# each "_2nd" dump is in the same public repository
+@pytest.mark.parametrize("name", ["gpu_error_1st", "gpu_error_2nd", "lock_gil_1st", "lock_gil_2nd"])
 def test_diagnose_names_the_injected_faults_of_public_dumps(name: str) -> None:
     folder = SHARED / "flight_recorder" / name
     if not folder.is_dir():

@@ -61,9 +61,8 @@ def test_bands_are_clipped_only_on_a_logarithmic_axis() -> None:
         (area,) = (trace for trace in figure.data if trace.fill)
         assert min(area.y) == pytest.approx(floor)
         (line,) = (trace for trace in figure.data if trace.showlegend)
-        assert (
-            line.customdata.tolist() == table[["low", "high"]].values.tolist()
-        )  # the hover text has the unclipped values
+        # the hover text has the unclipped values
+        assert line.customdata.tolist() == table[["low", "high"]].values.tolist()
 
 
 def test_bands_of_text_settings_are_points_with_error_bars(runs: Runs) -> None:

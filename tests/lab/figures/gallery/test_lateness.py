@@ -66,7 +66,6 @@ def test_lateness_of_missing_times() -> None:
         if w < 2 or s % 2 == 0
     ]
     figure = wb.figures.lateness(wb.traces.Recording.of_rows(pd.DataFrame(rows), "holes"))
-    late = sum(
-        s % 2 and 1.5 * LATE_RATIO < 2.0 for s in range(40)
-    )  # with one other worker, the median is between both
+    # with one other worker, the median is between both
+    late = sum(s % 2 and 1.5 * LATE_RATIO < 2.0 for s in range(40))
     assert f"{late / len(rows):.1%} of the times" in figure.layout.title.subtitle.text

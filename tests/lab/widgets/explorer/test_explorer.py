@@ -406,9 +406,8 @@ print([name for name in sorted(set(sys.modules) - before)])
 
 
 def test_explorer_offers_to_resume_recent_real_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    late = (
-        tmp_path / "late"
-    )  # not where hundreds of runs of other tests lie, each of which the table would read
+    # not where hundreds of runs of other tests lie, each of which the table would read
+    late = tmp_path / "late"
     monkeypatch.setattr(tabs.history, "cache_folder", {"runs": late}.__getitem__)
     begun = late / "begun"
     begun.mkdir(parents=True)

@@ -36,9 +36,8 @@ class Counting(Tab):
 
 
 def test_tab_in_a_new_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in iter_modules(
-        tabs.__path__
-    ):  # import the other tabs first, since those that are first imported below leave the catalogue with the new one
+    # import the other tabs first, since those that are first imported below leave the catalogue with the new one
+    for module in iter_modules(tabs.__path__):
         import_module(f"{tabs.__name__}.{module.name}")
     (tmp_path / "counting.py").write_text(NEW)
     monkeypatch.setattr(tabs, "__path__", [*tabs.__path__, str(tmp_path)])

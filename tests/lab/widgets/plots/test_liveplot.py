@@ -99,9 +99,8 @@ def test_live_plot_sends_rows_once() -> None:
     check(view, TRACES)
     plot._look()
     assert view.frames == 4
-    assert view.bytes == sum(
-        4 * len(c) for curve in view.curves for c in curve.values()
-    )  # no row is sent twice
+    # no row is sent twice
+    assert view.bytes == sum(4 * len(c) for curve in view.curves for c in curve.values())
 
 
 def test_live_plot_late_view_gets_all_rows() -> None:

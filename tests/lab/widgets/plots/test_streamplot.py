@@ -99,9 +99,8 @@ def test_stream_plot_click_opens_a_round() -> None:
     rounds.show(run)
     run.there = len(TRACE.events)
     rounds.stream._look()
-    assert (
-        rounds.player not in rounds.children
-    )  # the player loads plotly.js, which blocks the page for a while
+    # the player loads plotly.js, which blocks the page for a while
+    assert rounds.player not in rounds.children
     receives(rounds.stream, {"kind": "pick", "round": 80, "worker": 3})
     assert rounds.player in rounds.children
     assert rounds.player.label == "CR, 12 workers: round 80"

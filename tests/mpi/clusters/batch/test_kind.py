@@ -101,9 +101,8 @@ def test_batch_stop_keeps_the_job(lab: Callable[..., str]) -> None:
     assert 5 <= len(trace.rounds) < 3000
     again = start_real(wb.Experiment(**SPEC), cluster=lab())
     assert len(ended(again).rounds) == SPEC["rounds"]
-    assert (job_of(again) == job_of(run)) == trace.info[
-        "clean"
-    ]  # a job is replaced if its ranks left too slowly
+    # a job is replaced if its ranks left too slowly
+    assert (job_of(again) == job_of(run)) == trace.info["clean"]
 
 
 def test_batch_run_continues_without_a_killed_rank(lab: Callable[..., str]) -> None:
@@ -164,9 +163,8 @@ def test_batch_job_ends_with_a_dead_mpi_daemon(machine: Machine, lab: Callable[.
 def test_batch_idle_job_makes_room_for_a_larger_one(machine: Machine, lab: Callable[..., str]) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
     ended(run)
-    cluster = lab(
-        nodes=None, tasks_per_node=TASKS
-    )  # the cluster has changed, so the existing job does not fit
+    # the cluster has changed, so the existing job does not fit
+    cluster = lab(nodes=None, tasks_per_node=TASKS)
     larger = start_real(
         wb.Experiment(**{**SPEC, "workers": 8, "scheme_args": {"stragglers": 2}}), cluster=cluster
     )

@@ -26,9 +26,8 @@ from workbench.mpi.clusters.ec2 import notes as ec2_notes
 from workbench.mpi.clusters.ec2.kind import Ec2
 from workbench.mpi.clusters.ec2.notes import Notes
 
-pytestmark = pytest.mark.xdist_group(
-    "hosts"
-)  # the stand-in machines have fixed addresses, so only one group may run
+# the stand-in machines have fixed addresses, so only one group may run
+pytestmark = pytest.mark.xdist_group("hosts")
 
 HEAD, WORKERS = "127.0.77.1", ("127.0.77.2", "127.0.77.3")
 PATIENCE = 240.0  # s, on a loaded machine
@@ -185,9 +184,8 @@ def test_ec2_access_keys_of_head_and_workers(fleet: Machines) -> None:
     }
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in home.iterdir())
     assert (home / "workbench").read_text() == (fleet.keys / "inner").read_text()
-    assert not any(
-        other.exists() for other in others
-    )  # no other private key: not this machine's, the head's, or AWS's
+    # no other private key: not this machine's, the head's, or AWS's
+    assert not any(other.exists() for other in others)
     assert not (HOME / ".ssh" / "workbench_hosts").exists()  # not in this user's own folder
 
 

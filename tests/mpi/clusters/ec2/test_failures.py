@@ -70,9 +70,8 @@ def broken(world: World, number: int, after: bool, error: BaseException) -> None
 ERRORS = (refusal("InternalError"), KeyboardInterrupt(), ConnectionClosedError(endpoint_url="EC2"))
 
 
-@pytest.mark.parametrize(
-    "seed", sampled_cases("number_of_calls", 1, range(2))
-)  # the slow test below tries every call
+# the slow test below tries every call
+@pytest.mark.parametrize("seed", sampled_cases("number_of_calls", 1, range(2)))
 def test_up_failure_at_a_random_call_leaves_nothing(ec2_world: World, seed: int) -> None:
     draw = random.Random(seed)
     broken(ec2_world, draw.randrange(number_of_calls(ec2_world)), draw.random() < 0.5, draw.choice(ERRORS))
@@ -125,9 +124,8 @@ def test_up_failure_removes_machines_of_lost_answers(ec2_world: World, name: str
 def test_up_removes_machines_if_the_last_are_refused(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch, code: str, help: str
 ) -> None:
-    monkeypatch.setattr(
-        "workbench.mpi.clusters.ec2.kind.MACHINES_PER_CALL", 2
-    )  # 3 workers need two calls, of which the second is refused
+    # 3 workers need two calls, of which the second is refused
+    monkeypatch.setattr("workbench.mpi.clusters.ec2.kind.MACHINES_PER_CALL", 2)
     Once(ec2_world, 2, refusal(code), "RunInstances")
     with pytest.raises(ClusterError, match=help):
         ec2_world.cluster().up()

@@ -117,9 +117,8 @@ def test_ec2_user_data_set_shutdown_access_and_host_key(ec2_world: World) -> Non
     for text in calls(ec2_world, "RunInstances"):
         user_data = yaml.safe_load(text["UserData"])
         file = user_data["write_files"][0]
-        assert file["path"].startswith(
-            "/var/lib/cloud/scripts/per-boot/"
-        )  # at each start, not only the first one
+        # at each start, not only the first one
+        assert file["path"].startswith("/var/lib/cloud/scripts/per-boot/")
         assert str(int(notes(ec2_world)["deadline"])) in file["content"]
         head = text["ClientToken"].endswith("head")
         host = ec2_access.HEAD_HOST if head else ec2_access.WORKERS_HOST
@@ -190,9 +189,8 @@ def test_ec2_up_continues_after_a_kill(ec2_world: World) -> None:
     sent = calls(ec2_world, "RunInstances")
     again = [texts for texts in sent if "workers" in texts["ClientToken"]]
     assert len(sent) == 3
-    assert (
-        again[0] == again[1]
-    )  # equal requests, so that EC2 starts nothing twice, whatever it received before
+    # equal requests, so that EC2 starts nothing twice, whatever it received before
+    assert again[0] == again[1]
 
 
 def test_ec2_down_twice_and_without_up(ec2_world: World) -> None:
@@ -324,9 +322,8 @@ def test_ec2_status_before_and_after(ec2_world: World) -> None:
 def test_ec2_status_shows_cost_hours_and_credits(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
-    ec2_world.ec2.stop_instances(
-        InstanceIds=[cluster.fleet.machines()[0]["InstanceId"]]
-    )  # no ssh connection is made then
+    # no ssh connection is made then
+    ec2_world.ec2.stop_instances(InstanceIds=[cluster.fleet.machines()[0]["InstanceId"]])
     assert "no balance of the 3 machines yet" in cluster.status().note
     watch = boto3.client("cloudwatch", region_name=REGION)
     for m, credits in zip(cluster.fleet.machines()[1:], (0.25, 12.0, 30.0), strict=True):

@@ -158,9 +158,8 @@ def test_ec2_machines_that_are_up_are_an_ssh_cluster(tmp_path: Path, monkeypatch
     carried = clusters.rebuilt(cluster.carried())  # the settings for the head
     assert isinstance(carried, Ssh)
     assert (carried.config, carried.identity) == (None, None)
-    assert (
-        clusters.rebuilt(cluster.model_dump(mode="json")) == cluster
-    )  # the settings that another process uses
+    # the settings that another process uses
+    assert clusters.rebuilt(cluster.model_dump(mode="json")) == cluster
     assert cluster.gateway is not None
     assert cluster.gateway.command[-1] == "10.0.0.4"
 
@@ -223,9 +222,8 @@ class PriceList:
     @staticmethod
     def product(usd: str, unit: str, usage: str) -> str:
         size = {"SKU.TERM.RATE": {"unit": unit, "pricePerUnit": {"USD": usd}, "description": "from a test"}}
-        other = {
-            "X": {"unit": "Quantity", "pricePerUnit": {"USD": "99"}}
-        }  # such as a fee that is paid in advance
+        # such as a fee that is paid in advance
+        other = {"X": {"unit": "Quantity", "pricePerUnit": {"USD": "99"}}}
         terms = {
             "OnDemand": {"SKU.TERM": {"priceDimensions": size}},
             "Reserved": {"R": {"priceDimensions": other}},

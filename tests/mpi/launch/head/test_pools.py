@@ -222,9 +222,8 @@ def test_supervisor_exit_status_shows_its_termination(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     folder = pools.make_folder(1, lambda _: command, None, within=tmp_path)
     supervisor = pools.supervised(folder)
-    assert awaited(
-        psutil.Process(supervisor.pid).children, 60.0
-    )  # it has started mpiexec, and handles signals
+    # it has started mpiexec, and handles signals
+    assert awaited(psutil.Process(supervisor.pid).children, 60.0)
     supervisor.terminate()
     assert supervisor.wait(60.0) == 128 + signal.SIGTERM
     assert PoolFolder(folder).gone() is not None
