@@ -60,7 +60,7 @@ def _kind() -> "type[pd.DataFrame]":
             return str(self.to_html(notebook=True, **self._shown()))
 
         def _shown(self) -> dict[str, Any]:
-            """Return options for `to_string` and `to_html`. The index is shown if it has a name or is not of numbers."""
+            """Return options for `to_string` and `to_html`. An index is shown if it has a name or is not of numbers."""
             rows, columns = pd.get_option("display.max_rows"), pd.get_option("display.max_columns") or None
             named = self.index.names != [None] or not pd.api.types.is_integer_dtype(self.index)
             return {"index": named, "max_rows": rows, "max_cols": columns}

@@ -224,8 +224,7 @@ class AdaptiveController:
         self.taken = [self.configurations[0]]  # configurations that the run has used
         self.stored = StoredParts(self.configurations[0].plan)
         self.times = Times(self.workers)
-        # last measured time of sending a model, beyond the latency, per worker, s
-        self.sends: Array = np.zeros(self.workers)
+        self.sends: Array = np.zeros(self.workers)  # last s of sending a model beyond the latency, per worker
         self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}  # round -> seconds and samples of workers
         self.began: dict[int, tuple[float, float]] = {}  # round -> its start and end, s
         self.free = 0.0  # when the last message had passed the port, s

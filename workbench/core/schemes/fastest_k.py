@@ -113,7 +113,8 @@ class AdaptiveK(FastestK):
 
     In every iteration a counter goes up if the inner product of the gradient estimate with the previous estimate is
     negative, else down. If the counter is above the threshold, and more than `burn_in` rounds have passed since the
-    last change of k, then k grows by `step`, unless it would exceed the number of workers. The counter is then reset.
+    last change of k, then k grows by `step`, and the counter is reset. If k + `step` exceeds the number of workers, k
+    stays.
 
     >>> AdaptiveK().loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]

@@ -110,8 +110,8 @@ class Trace:
     def save(self, folder: str | Path) -> Path:
         """Write the run folder atomically. Raise `SettingError` if one of that name exists.
 
-        It contains spec.json, run.json, rounds.parquet, events.parquet, model.npy, the sources of user-defined code,
-        and the hashes of these files in SHA256SUMS. The ledgers of a real run's ranks are added.
+        It contains spec.json, run.json, rounds.parquet, events.parquet, model.npy, and the sources of user-defined
+        code. SHA256SUMS has their hashes. The ledgers of a real run's ranks are added.
         """
         target = path_of(folder, "folder")
         check_writable(target, "folder", target.parent)
