@@ -112,9 +112,8 @@ class AdaptiveK(FastestK):
     """Fastest-k whose k grows when gradients begin to change direction, because more answers reduce noise.
 
     In every iteration a counter goes up if the inner product of the gradient estimate with the previous estimate is
-    negative, else down. The counter is reset when k grows. k grows by `step` once the counter exceeds the threshold
-    and more than `burn_in` rounds have passed since the last change of k. k stays if k + `step` would exceed the
-    number of workers.
+    negative, else down. When the counter exceeds the threshold, k grows by `step`, and the counter is reset. However,
+    k stays for `burn_in` rounds after each change, and also if k + `step` exceeds the number of workers.
 
     >>> AdaptiveK().loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]
