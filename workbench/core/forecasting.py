@@ -55,7 +55,7 @@ class Forecast:
         """Standard error of `mean`, s, as if rounds were independent.
 
         Other seeds differ by more if the delays of several rounds are correlated. Workers may be slow for the whole run
-        (heterogeneous, replay), or for several rounds (markov).
+        (heterogeneous, replay), or for several rounds (markov, fritchman).
         """
         return self.std / float(np.sqrt(len(self.seconds)))
 
@@ -67,10 +67,10 @@ def forecast(
     seed: int | None = None,
     sharing: Sharing | None = None,
 ) -> Forecast:
-    """Sample round times of an experiment, without reading its data.
+    """Sample round times of an experiment. Of its data, only the sizes are needed.
 
     Defaults of `rounds` and `seed`: those of the experiment. `sharing`: the workers are processes that share cores,
-    and cannot stop computing at once. `sharing` is ignored for schemes that are self-paced, or whose rounds overlap.
+    and cannot stop computing at once. `sharing` is ignored for schemes that are `self_paced` or `delayed`.
     Raises `SettingError` if an argument cannot be used.
 
     >>> forecast(Experiment(scheme="UMW", workers=4), rounds=10, seed=1).seconds.shape

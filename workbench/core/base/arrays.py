@@ -36,7 +36,7 @@ def joined(arrays: Mapping[str, Any]) -> bytes:
 
 
 def from_bytes(archive: bytes) -> dict[str, Any]:
-    """Return the arrays of `to_bytes`. Raises ValueError if the archive is damaged or has other content.
+    """Return the arrays of `to_bytes` or `joined`. Raises ValueError if they are damaged, or for other content.
 
     >>> from_bytes(to_bytes({"x": [1.0, 2.0]})[:-1])
     Traceback (most recent call last):

@@ -55,7 +55,7 @@ def _file_limit() -> int:
 
 
 class PrecisionWarning(UserWarning):
-    """Warning: decoding may lose more than half of the digits. The message names a better code."""
+    """Warning: decoding may lose more than half of the digits. The message names a better code, if there is one."""
 
 
 class WorkbenchError(RuntimeError):

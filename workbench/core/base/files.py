@@ -121,8 +121,8 @@ def write_json(path: str | os.PathLike[str], fields: Mapping[str, Any], indent: 
 def private_folder(path: Path, fix: bool = True) -> Path:
     """Make a folder and its parents with access for the user only, whatever the umask.
 
-    `fix`: remove the rights of others from an existing folder, and refuse a folder of another user. Without `fix`, only
-    a folder that all users may write to is refused.
+    `fix`: remove the rights of others from an existing folder, and refuse a folder of another user. Without `fix`, a
+    folder of another user is refused only if all users may write to it.
 
     Raises OSError if the folder cannot be made, and `SettingError` if another user could put files there.
 

@@ -2,8 +2,8 @@
 
 The standard reader of pickles calls any function that a file names. Here, only the instructions that make plain data
 are applied. Instructions that name, build or call an object raise an error, as do the text instructions of protocols 0
-and 1. A file cannot take more memory than its values. Keys are text, numbers and bytes, because hashing deeply nested
-keys would exceed the stack.
+and 1. A file cannot take more memory than its values. Keys are text, numbers, bytes or None, because hashing deeply
+nested keys would exceed the stack.
 """
 
 import pickle
@@ -107,7 +107,7 @@ def _pairs(items: list[Any]) -> dict[Any, Any]:
 
 
 def _keys(items: list[Any]) -> list[Any]:
-    """Return the items. Raises TypeError if one is not a number, text or bytes."""
+    """Return the items. Raises TypeError if one is not a number, text, bytes or None."""
     if not all(isinstance(item, _KEYS) for item in items):
         raise TypeError
     return items

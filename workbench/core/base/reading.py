@@ -86,8 +86,8 @@ def available_memory() -> int:
 def check_size(path: Where, size: float, unpacked: str = "", most: float = math.inf) -> None:
     """Raise `SettingError` if a file would take more memory than the limit.
 
-    `size`: bytes of its content. `unpacked`: text about the size, such as "unpacked". `most`: limit to use instead, in
-    bytes, unless the user has set a limit.
+    `size`: bytes of its content. `unpacked`: text about the size, such as "unpacked". `most`: second
+    limit, in bytes, unless the user has set a limit.
     """
     is_set = MAX_FILE_BYTES in os.environ
     if size <= UNCHECKED_BYTES and not is_set:

@@ -60,7 +60,7 @@ def _kind() -> "type[pd.DataFrame]":
             return str(self.to_html(notebook=True, **self._shown()))
 
         def _shown(self) -> dict[str, Any]:
-            """Return options for `to_string` and `to_html`, which show the index only if it has names."""
+            """Return options for `to_string` and `to_html`. An index is shown if it has a name or is not of numbers."""
             rows, columns = pd.get_option("display.max_rows"), pd.get_option("display.max_columns") or None
             named = self.index.names != [None] or not pd.api.types.is_integer_dtype(self.index)
             return {"index": named, "max_rows": rows, "max_cols": columns}
@@ -74,7 +74,7 @@ def latex(table: "pd.DataFrame", digits: int = DIGITS, caption: str = "", label:
     `digits`: significant digits of numbers that are not whole. `caption`, `label`: caption and label of a floating
     table. Without both, only the tabular is returned. LaTeX needs the package booktabs. Missing numbers are a dash.
 
-    Raises `SettingError` for fewer than one digit.
+    Raises `SettingError` unless `digits` is 1 to 17.
 
     >>> print(latex(results({"scheme": ["CR", "GC_2"], "seconds": [12.3456, None]})))
     \begin{tabular}{lr}

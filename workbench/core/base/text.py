@@ -1,7 +1,7 @@
 """Reading and writing of YAML and JSON. In YAML, 1e-3 is a number, and "no" and "1:30" without quotes are text.
 
 All YAML and JSON that a person may have written is read here: files, form fields and options of the command line. Text
-with aliases that would expand to more than the memory is rejected before it is expanded. NumPy values are converted to
+with aliases that would expand to too many values is rejected before it is expanded. NumPy values are converted to
 Python's.
 """
 

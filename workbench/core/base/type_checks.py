@@ -189,7 +189,7 @@ def _real_range(limits: dict[str, Any], value: Any) -> str:
     text = f"{start} to {end}" if start and end else f"{start} or more" if low is not None else start or end
     text = f"a number {text}" if text.startswith(("above", "below")) and " to " not in text else text
     nearest = ""
-    # the nearest value is the only limit, which the text already contains
+    # with one limit, that limit is the nearest value, and the text already contains it
     if start and end and isinstance(value, Real) and not isinstance(value, bool):
         nearest = f", the nearest is {low:g}" if low is not None and value < low else ""
         nearest = f", the nearest is {high:g}" if high is not None and value > high else nearest

@@ -27,7 +27,7 @@ MAX_SOURCE_BYTES = 2**24  # bytes of a source file that is hashed
 LOOSE_MODULE_PREFIX = "own_"  # prefix of the module name of a user file
 
 _named: dict[str, Any] = {}  # bare name in settings -> newest function or class
-_came: dict[str, Any] = {}  # on a rank: bare name -> function or class that was received with the task
+_came: dict[str, Any] = {}  # on a rank or kernel: bare name -> received function or class
 _imports: dict[str, Any] = {}  # "package.module:Net" -> its value, for names that this process has used
 _used: set[tuple[str, str]] = set()  # (path, name) of definitions in user files that this process has used
 
@@ -127,7 +127,7 @@ def is_defined(name: str) -> bool:
 
 
 def note_received(things: Mapping[str, Any]) -> None:
-    """Register the functions and classes that this rank has received with a task by their names."""
+    """Register the functions and classes that this rank or kernel has received, by their names."""
     _came.update(things)
 
 

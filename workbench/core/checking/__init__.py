@@ -1,4 +1,4 @@
-"""`wb.check`: test whether a scheme, delay model, fault, problem or optimiser has the properties of the contract.
+"""`wb.check`: test whether a scheme, delay model, fault, problem, optimiser or schedule fulfils the contract.
 
 The properties of each kind are in one file. The tests of the package check the same properties for its own classes.
 

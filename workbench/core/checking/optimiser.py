@@ -1,4 +1,4 @@
-"""Properties of optimisers: `update` has no side effects, the state can be saved, and the loss decreases."""
+"""Properties of optimisers, such as an `update` without side effects, and of schedules."""
 
 from copy import deepcopy
 from typing import Any

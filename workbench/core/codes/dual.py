@@ -158,7 +158,7 @@ def best_dual(candidates: Iterable[Array], first: int, holders: Sequence[NDArray
 
 
 def perturbed(base: Array, first: int, seed: int) -> Iterator[Array]:
-    """Yield the base with noise on its null rows, and without noise if every set of missing messages is evaluated.
+    """Yield the base with noise on its null rows, and last without noise if all sets of missing messages are judged.
 
     Without noise, some sets of columns are exactly dependent, such as every seventh of 70, or 0, 2, 3, 4, 9, 10, 13,
     18, 24, 25, 28 and 29 of 30. Few of the sets that are drawn for a large code are among them. The `first` rows,
@@ -175,7 +175,7 @@ def perturbed(base: Array, first: int, seed: int) -> Iterator[Array]:
 
 
 def gaussian(n: int, count: int, seed: int) -> Iterator[Array]:
-    """Yield one candidate, (count, n): a constant first row, and other rows with normal random numbers."""
+    """Yield candidates, each (count, n): a constant first row, and other rows with normal random numbers."""
     rng = np.random.default_rng(seed)
     for _ in range(affordable(count, n)):
         rows = rng.standard_normal((count, n))

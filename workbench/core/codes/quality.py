@@ -169,7 +169,7 @@ def survivors(code: GradientCode, sets: Sets, rng: Generator | None = None) -> I
 def runs(code: GradientCode, count: int | None = None) -> Iterator[tuple[int, ...]]:
     """Yield survivor sets whose missing rows are cyclic neighbours, as after the loss of a rack or a switch.
 
-    With `count`, only that many sets, evenly spaced.
+    With `count`, at most that many sets, evenly spaced.
     """
     for first in spread(range(code.workers if code.stragglers else 1), count):
         yield without(code, (first + np.arange(code.stragglers)) % code.workers)

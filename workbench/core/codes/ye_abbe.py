@@ -143,7 +143,7 @@ def chosen(workers: int, load: int, reduction: int) -> Literal["polynomial", "st
 
 
 def worst_condition(V: Array) -> float:
-    """Return the largest condition number of square column subsets of V, over all or `SURVIVOR_SETS` of them."""
+    """Return the largest condition number of square column subsets of V, over at most `SURVIVOR_SETS` of them."""
     rows, n = V.shape
     missing = judged_sets(n, n - rows)
     missing = missing[:: -(-len(missing) // SURVIVOR_SETS)]

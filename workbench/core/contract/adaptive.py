@@ -1,10 +1,10 @@
 """Adaptive selection: choose the scheme of the next round from the measured times of the rounds so far.
 
-The measured times give a forecast of each round for each candidate, because a worker's seconds do not depend on the
-scheme. All candidates are therefore compared on the same rounds ("full information"). An expert follows the candidate
-that was the fastest over the last H rounds. It changes only to a candidate that is faster by more than the noise of
-these rounds and the cost of the move. There are several experts, each with its own H. The expert with the longest
-history uses all rounds, and so follows the best fixed choice.
+The measured times give a forecast of each round for each candidate, because a worker's seconds per sample do not depend
+on the scheme. All candidates are therefore compared on the same rounds ("full information"). An expert follows the
+candidate that was the fastest over the last H rounds. It changes only to a candidate that is faster by more than the
+noise of these rounds and the cost of the move. There are several experts, each with its own H. The expert with the
+longest history uses all stored rounds, and so follows the best fixed choice.
 
 An expert's time is the time of a run that follows this expert from the start, including the cost of changes. The run
 follows the expert that would have been the fastest so far. Each change of expert therefore costs at most a margin,
@@ -41,13 +41,14 @@ MARGIN_ROUNDS = 1.0
 MIN_SEEN_ROUNDS = 3  # rounds that must have been measured before a change
 EXPLORATION_SHARE = 0.03  # exploration budget, as a share of the run's time
 NEVER_FACTOR = 1e12  # factor on the lower bound of a late worker's time, as if the worker never finished
-# Forecasts of this many last rounds are computed again, at these numbers of rounds after a change of scheme.
+# Forecasts of this many last rounds are computed again, at these numbers of rounds after the start or a change.
 ROUNDS_PER_RECHECK, MAX_CHECKS = 200, (3, 12)
-MAX_CACHED_ROUNDS = 2000  # max number of rounds whose forecasts are stored
+MAX_CACHED_ROUNDS = 2000  # max number of last rounds whose forecasts are compared
 # s per moved sample: of two equally fast candidates, the one that moves less is chosen
 MOVE_COST_S_PER_SAMPLE = 1e-12
 MAX_CACHED_TIMES = 64  # max number of stored times of each worker; lower bounds of times are not stored
-RECENT_TIMES = 4  # number of newest stored times, from which the time of a late worker is estimated
+# number of newest stored times, from which the time of a late worker and a worker's typical time are estimated
+RECENT_TIMES = 4
 WINDOW_ROUNDS = 8  # number of rounds before and after a change of load that are compared
 BOUND_TOLERANCE = 1 + 1e-6  # factor on a lower bound, so that rounding does not count as a longer time
 RATE_TOLERANCE = 1e-9  # relative tolerance for two times that differ only by rounding
@@ -88,7 +89,7 @@ class Times:
 
     def __init__(self, workers: int) -> None:
         self.full: list[deque[float]] = [deque(maxlen=MAX_CACHED_TIMES) for _ in range(workers)]
-        self.shown: list[float] = [0.0]  # estimates of `fixed`, one for each change of load
+        self.shown: list[float] = [0.0]  # 0, and an estimate of `fixed` for each change of load
         self.before: tuple[Array, Array] | None = None  # loads and median seconds before the last change
         self.lately: deque[Array] = deque(maxlen=WINDOW_ROUNDS)  # seconds, NaN if only a lower bound is known
         self.rows: list[Array] = []  # for each round: seconds, lower bounds of the seconds, loads
@@ -121,7 +122,7 @@ class Times:
         """Estimate the time of a worker that did not finish, given a lower bound.
 
         Return the mean of its newest times above the bound. Without any, return the mean of all workers' times above
-        the bound.
+        the bound, or the bound itself.
         """
         times = [x for x in self.full[worker] if x > bound * BOUND_TOLERANCE]
         if times:
@@ -201,9 +202,9 @@ class Expert:
 class AdaptiveController:
     """Controller of adaptive selection: receives the times of each round, and decides when to change the scheme.
 
-    `configurations`: the candidates. The run begins with the first, whose samples the workers store. `link`, `floats`
-    (p), `decode_rate`: those of the run. `row`: bytes of one sample. `restart`: cost of a change apart from the moved
-    samples, s. `memory`: state at the end of the previous segment, as `as_dict` returns it.
+    `configurations`: the candidates. Without `memory`, the run begins with the first, whose samples the workers store.
+    `link`, `floats` (p), `decode_rate`: those of the run. `row`: bytes of one sample. `restart`: cost of a change apart
+    from the moved samples, s. `memory`: state at the end of the previous segment, as `as_dict` returns it.
     """
 
     def __init__(
@@ -223,7 +224,7 @@ class AdaptiveController:
         self.taken = [self.configurations[0]]  # configurations that the run has used
         self.stored = StoredParts(self.configurations[0].plan)
         self.times = Times(self.workers)
-        self.sends: Array = np.zeros(self.workers)  # last measured time of sending a model, per worker, s
+        self.sends: Array = np.zeros(self.workers)  # last s of sending a model beyond the latency, per worker
         self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}  # round -> seconds and samples of workers
         self.began: dict[int, tuple[float, float]] = {}  # round -> its start and end, s
         self.free = 0.0  # when the last message had passed the port, s

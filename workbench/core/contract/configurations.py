@@ -107,8 +107,9 @@ def configurations_of(
 ) -> list[Configuration]:
     """Return the configurations that a run may change to, the current one first.
 
-    From an exact scheme these are all exact schemes, which commit the same gradients. From an inexact scheme, they are
-    the same scheme with other numbers of awaited answers (or deadlines). Its commits then stay comparable.
+    From an exact scheme these are exact schemes, which commit the same gradients. From an inexact scheme, they are the
+    same scheme with other numbers of awaited answers (or deadlines). Its commits then stay comparable. Schemes for
+    which `reason_fixed` gives a reason are left out.
 
     `sampler`: sampler of the run's mini-batches, which not every candidate supports. `width`: bytes of a number in a
     message, which decide how many digits decoding keeps.

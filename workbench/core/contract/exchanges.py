@@ -118,7 +118,7 @@ class ModelAverage(ExchangeRule):
     sizes
         Ranks per group at each level. The last is the number of all ranks.
     stragglers
-        Ranks whose models an average of all ranks does not wait for.
+        Number of ranks whose models an average of all ranks does not wait for.
 
     >>> rule = ModelAverage(matrix=np.eye(4), period=4, levels={2: 0, 4: 1}, sizes=(2, 4))
     >>> rule.group(event=2, rank=3), rule.group(event=3, rank=3), list(rule.members((0, 1)))

@@ -7,7 +7,7 @@ Links may differ by worker. A worker's link is the one to its parent, and in a r
 determines the time of each message that the worker sends. If `downloads` is set, it also determines the time of the
 models that the worker receives. The time that a link adds to the common latency is drawn, or constant, for each round
 and worker. `DelayStream.sending` adds this time to the sending times of the delay model, so that all engines and
-forecasts treat both alike. `DelayStream.receiving` returns the times that are drawn for the models. A model that
+forecasts treat both alike. `DelayStream.receiving` returns the drawn times that are added for models. A model that
 arrives after a newer one is dropped.
 """
 
@@ -262,7 +262,7 @@ class Link(Settings):
     ) -> list[tuple[float, tuple[int, ...]]]:
         """Return the arrival times of a model that is sent now, each with those ranks of `to` that it reaches then.
 
-        `drawn`: seconds of `DelayStream.receiving`, (workers,), or None for a message without floats.
+        `drawn`: seconds of `DelayStream.receiving`, (workers,), or None. They do not delay a message without floats.
 
         >>> link = Link(latency=0.1, downloads=True, groups=({"workers": (2,), "latency": 0.5},))
         >>> link.model_arrivals(1.0, 10, to=(1, 2, 3), workers=3)

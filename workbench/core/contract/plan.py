@@ -45,7 +45,7 @@ class Blend(Work):
 
     Parts with the same number in `blocks` form one block; shorter parts are padded with rows of zeros. The answer is
     the sum over the blocks of block^T (block @ model), which is quadratic in the data (see `Quadratic`).
-    `parts`, `coefficients` and `samples`: as in `Work`. `blocks`: (m,).
+    `parts`, `coefficients`: as in `Work`. `samples`: number of rows of the blocks together. `blocks`: (m,).
 
     >>> blend = Blend(np.array([0, 2]), np.ones(2), 4, blocks=np.array([1, 1]))
     >>> blend.block(1).parts.tolist()
@@ -55,7 +55,7 @@ class Blend(Work):
     blocks: NDArray[np.int64]  # (m,)
 
     def block(self, number: int) -> Work:
-        """Return the parts of one block. `samples` is 0: the engine takes the size of the longest part."""
+        """Return the parts of one block. Its `samples` is 0, because no engine uses it."""
         of = self.blocks == number
         return Work(self.parts[of], self.coefficients[of], 0)
 
@@ -126,7 +126,7 @@ class Plan:
 
     @cached_property
     def stored(self) -> NDArray[np.int64]:
-        """Number of samples that each rank stores: shape (ranks,)."""
+        """Number of samples, or of rows of encoded blocks, that each rank stores: shape (ranks,)."""
         if self.blocks is not None:
             return np.concatenate([[0], self.portions.sum(axis=1)])
         offsets = np.concatenate([[0], np.cumsum(self.sizes[self.indices])])

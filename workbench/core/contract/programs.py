@@ -220,7 +220,8 @@ def _still_possible(node: Node, round: int, rule: StopRule, got: Answers, lost: 
 def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
     """Return the sum of weight * value, weights (k,), in the given order.
 
-    Values are copied and added up in blocks that fit into the cache of a core.
+    Short values are copied and added up in blocks that fit into the cache of a core. A few long values are added up
+    one by one, without copies.
 
     >>> weighted_sum(np.array([1.0, 0.5]), [np.array([1.0, 2.0]), np.array([4.0, 6.0])])
     array([3., 5.])

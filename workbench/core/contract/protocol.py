@@ -12,7 +12,7 @@ Send       send a message; it is buffered and never blocks      None
 Recv       oldest waiting message that matches                  the message, or None at `until`
 Close      drop messages of a kind from before a round          None (the port refuses them)
 Decode     the node combines that many floats                   None (takes time with `decode_rate`)
-AllReduce  sum over all workers, by the ring                    the sum
+AllReduce  sum over all workers                                 the sum
 Commit     a gradient estimate is ready                         the updated model
 Hold       a fault: the node does nothing for some seconds      None
 Crash      a fault: the node dies                               never

@@ -75,7 +75,9 @@ _TIMES = {
 
 
 def read_times(path: Path, columns: Mapping[str, str] | None = None, unit: str | None = None) -> pd.DataFrame:
-    """Read the columns of a table that are in `COLUMNS`, with times in seconds. The index is the line of each row.
+    """Read the columns of a table that are in `COLUMNS`, with times in seconds.
+
+    The index is the line of each row, or in a Parquet file its number.
 
     `columns`: name in `COLUMNS` -> name in the table, for columns without a usual name. `unit`: unit of the table's
     times, if the column's name does not contain the unit. Raises `TableError`, `SettingError`, OSError, and ValueError
@@ -191,7 +193,10 @@ def unit_of(name: str) -> str | None:
 
 
 def timed(names: Sequence[str]) -> str | None:
-    """Find the only column whose name contains a word for a duration and a unit."""
+    """Find the only column whose name has a unit and otherwise only words for durations, or None.
+
+    Raises `TableError` if there are several.
+    """
     found = [name for name in names if unit_of(name) and {*_letters_of(name)} <= _TIMES | {*UNITS}]
     if len(found) > 1:
         raise TableError(f"has the times {', '.join(map(repr, found))}; call the one to read seconds")
@@ -199,7 +204,10 @@ def timed(names: Sequence[str]) -> str | None:
 
 
 def _per_second(name: str, unit: str | None, ours: str, chosen: bool) -> float:
-    """Return the number of a column's units per second. Raises `TableError` if its name is ambiguous."""
+    """Return the number of a column's units per second.
+
+    Raises `TableError` if the column's name is ambiguous, or has another unit than `unit`.
+    """
     named_unit = None if name in ("seconds", "processor_seconds") else unit_of(name)
     if named_unit and unit and named_unit != unit:
         raise TableError(
@@ -220,7 +228,7 @@ def _lacks(missing: list[str], names: Sequence[str]) -> str:
 
 
 def _names(frame: pd.DataFrame, given: pd.Series[Any], name: str, from_file: bool) -> pd.Series[Any]:
-    """Convert names to text. An optional name that is missing in all rows becomes "".
+    """Convert names to text. A host or recording that is missing in all rows becomes "", and a phase "compute".
 
     Whole numbers that name workers are normalised. In a file, an empty field is a missing name. In a frame, "" is a
     name, such as the host of a master.
@@ -264,7 +272,7 @@ def _step(value: Any) -> int | None:
 
 
 def _amounts(frame: pd.DataFrame, given: pd.Series[Any], name: str) -> pd.Series[Any]:
-    """Convert numbers, which must be at least 0. A time is required in each row. Other numbers may be empty."""
+    """Convert numbers. Times are at least 0, amounts of work above 0. Only seconds are needed in each row."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(given.dtype) and not pd.api.types.is_bool_dtype(given.dtype):

@@ -67,7 +67,7 @@ def ring_finish(
 def _by_steps(entry: Array, port_free: Array, transfer: Array, latency: float) -> tuple[Array, Array]:
     n = len(entry)
     wrapped = np.concatenate([transfer, transfer])
-    ready_at = np.empty(n + 1)  # ring[i + 1] = when node i is ready; ring[0] repeats the last node
+    ready_at = np.empty(n + 1)  # [i + 1]: when node i is ready; [0] repeats the last node
     ready_at[1:] = entry
     before, ready, port = ready_at[:-1], ready_at[1:], port_free.astype(float)
     sent = np.empty(n)

@@ -42,7 +42,7 @@ class SampledTimes:
     after the rounds before.
 
     Self-paced schemes (see `Compute.draw`) use `first_round`, `load_seconds`, `send_seconds` and `tie_order_of` in
-    place of `seconds` and `send`. Schemes whose rounds overlap use `total_rounds` and `block`.
+    place of `seconds` and `send`. Schemes with rounds after the last commit's use `total_rounds` and `block`.
 
     >>> draws = SampledTimes(np.ones((2, 3)), lambda floats: 0.0, Link(), 10, lambda which: np.zeros((2, 3)))
     >>> draws.decode_seconds(answers=3)

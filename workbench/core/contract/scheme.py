@@ -167,7 +167,7 @@ class Scheme(Family):
         return plan if rows is None else plan.shuffled(rows)
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """Return the codes whose decoding may lose digits. `wb.run` warns before a run that would lose too many."""
+        """Return the codes whose decoding may lose digits. `wb.run` warns if many are lost, or refuses the run."""
         return []
 
     def encoding(self, plan: Plan, round: int) -> Array:

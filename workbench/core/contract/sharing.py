@@ -124,7 +124,7 @@ class Sharing:
         return np.minimum(had, alone)
 
     def ended(self, odds: RoundTimes, draws: SampledTimes, left: Array | float = 0.0) -> RoundTimes:
-        """Return the rounds, each extended by the time that the master waits for a core."""
+        """Return the rounds, each extended by the time that the master waits for a core, and by `relayed`."""
         alone, place, cores = self.tasks(draws) + left, self.places[0], self.cores[0]
         rest = (alone - self.got(alone, odds.seconds))[:, place]
         waits = np.minimum(rest, TIME_SLICE_S).sum(axis=1) / cores

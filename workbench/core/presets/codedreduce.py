@@ -28,9 +28,10 @@ SCHEMES = ("UMW", "GC", "RAR", "SGD", "CR")
 
 @dataclass(frozen=True)
 class Preset(Sequence[Experiment]):
-    """Published figure: its experiments in the order UMW, GC, RAR, SGD, CR. `wb.compare(preset)` runs them.
+    """Published figure with its experiments. `wb.compare(preset)` runs them.
 
-    `published` contains the speedups of CR that the paper prints.
+    In presets of paper 1 they are in the order UMW, GC, RAR, SGD, CR. `published` contains the speedups of CR that the
+    paper prints, by scheme.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Preset(Sequence[Experiment]):
         return len(self.experiments)
 
     def replace(self, **changes: Any) -> Preset:
-        """Return the preset with some fields changed in all five experiments. These are validated again."""
+        """Return the preset with some fields changed in all experiments. These are validated again."""
         changed = tuple(e.replace(**changes) for e in self.experiments)
         return Preset(self.name, self.title, changed, self.published)
 

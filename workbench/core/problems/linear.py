@@ -181,7 +181,7 @@ class LinearProblem(ABC):
         return self.curvature * self._top_eigenvalue(blocks) / max(count, 1) + self.l2
 
     def _top_eigenvalue(self, blocks: list[tuple[int, int]]) -> float:
-        """Return the largest eigenvalue of X^T X, by Lanczos from a fixed start, so that its bits are reproducible."""
+        """Return the largest eigenvalue of X^T X. Lanczos has a fixed start, so that its bits are reproducible."""
         if self.features <= MAX_GRAM_FEATURES:
             gram = np.zeros((self.features, self.features))
             for a, b in blocks:

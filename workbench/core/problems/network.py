@@ -52,7 +52,7 @@ CURVATURE_SAMPLES = 512  # max number of samples of the curvature estimate
 DIFFERENCE_STEPS = {
     "float32": 1e-2,
     "float64": 1e-4,
-}  # relative step of the finite differences of that estimate
+}  # length of the steps of the finite differences of that estimate
 MAX_TENSOR_BYTES = 2**26  # max bytes of samples that are converted to tensors only once
 STATISTICS_SAMPLES = 1024  # max number of training samples on which statistics of evaluations are measured
 

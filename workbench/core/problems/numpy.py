@@ -14,7 +14,7 @@ from workbench.core.contract.plan import Plan
 from workbench.core.problems.base import Evaluation, Named, Problem, Request, Slice, curvature
 from workbench.core.problems.on_data import OnData
 
-DIFFERENCE_STEP = 1e-4  # relative step of the finite differences of the curvature estimate
+DIFFERENCE_STEP = 1e-4  # length of the steps of the finite differences of the curvature estimate
 
 
 class Function:

@@ -1,4 +1,4 @@
-"""Runs on the virtual clock: first all runs are simulated, then their models are computed together, round by round."""
+"""Runs on the virtual clock: runs are simulated, and models of runs with equal problems are computed together."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ Look = Callable[[Timeline], None]  # called after every simulated round
 def start_simulated(
     experiments: Sequence[Experiment], numeric: bool = False, events: bool = True
 ) -> list[Run]:
-    """Start a thread that simulates the runs and then computes their models; rows appear round by round.
+    """Start a thread that simulates the runs and computes their models. Rows appear round by round.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class SimulatedRun(GrowingRun):
         return new
 
     def prepare(self) -> Problem:
-        """Check the digits of the code, open the data, and return the problem."""
+        """Check the digits of the code and the memory, open the data, and return the problem."""
         self._begin("opening the data")
         e = self.experiment
         self.warnings = warnings_before(e)
@@ -177,7 +177,7 @@ class SimulatedRun(GrowingRun):
 
     @property
     def grows(self) -> bool:
-        """Whether models can be computed during the simulation, which needs commits without much older models."""
+        """Whether models can be computed during the simulation, which needs commits without older models."""
         return self.experiment.plan.versions == 1
 
     def publish(self, learnt: Learnt, model: Array, rounds: int) -> None:

@@ -78,7 +78,7 @@ class SGC(Shuffled):
     )
 
     def check(self, workers: int) -> None:
-        """Raise `SettingError` if the plain sum is used without the probability that an answer is missing."""
+        """Raise `SettingError` if the plain sum is used with a deadline, and `straggling` is not given."""
         super().check(workers)
         if self.deadline is not None and self.straggling is None and self.decoding == "sum":
             raise SettingError(

@@ -61,7 +61,7 @@ class CR(Scheme):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return every regular tree of this many workers with every s. If there is none, return the nearest tree."""
+        """Return every regular tree of this many workers with some s. If there is none, return the nearest tree."""
         near = nearest_trees(workers, 40)
         trees = [tree for tree in near if tree_size(*tree) == workers] or near[:1]
         return [
@@ -206,7 +206,7 @@ def tree_parents(children: int, layers: int) -> NDArray[np.int64]:
 
 
 def nearest_trees(workers: int, count: int = 4) -> list[tuple[int, int]]:
-    """Return the shapes (n, L) whose size is nearest to that many workers. L = 1 (a star) always fits.
+    """Return the shapes (n, L) whose size is nearest to that many workers, without L = 1 (a star), which always fits.
 
     >>> nearest_trees(156)[0]
     (12, 2)

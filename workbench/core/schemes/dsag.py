@@ -92,7 +92,7 @@ class DSAG(Scheme):
     def plan(self, workers: int, samples: int) -> Plan:
         """Return a plan in which each piece has one worker.
 
-        Its `versions` counts the models in use: one for each stored gradient, and one for each busy worker.
+        Its `versions` counts the models in use: the newest, one for each stored gradient, and one for each busy worker.
         """
         plan = star_plan(np.repeat(np.eye(workers), self.pieces, axis=1), samples)
         sizes = shard_sizes(samples, workers, self.pieces).ravel()

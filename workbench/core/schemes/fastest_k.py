@@ -6,7 +6,8 @@
 
 Both are implemented from the abstracts and introductions, because the other sections were not available. It is
 therefore not known how DBW's authors estimate losses. The master adds up the first k answers, scales the sum by n/k,
-and sends the next model to the other workers. Round times therefore do not depend on the k of the round before.
+and sends the next model to all workers. Late workers drop their work. Round times therefore do not depend on the k of
+the round before.
 """
 
 from abc import abstractmethod
@@ -111,8 +112,8 @@ class AdaptiveK(FastestK):
     """Fastest-k whose k grows when gradients begin to change direction, because more answers reduce noise.
 
     In every iteration a counter goes up if the inner product of the gradient estimate with the previous estimate is
-    negative, else down. If the counter is above the threshold, and at least `burn_in` rounds have passed since the last
-    change of k, then k grows by `step`. The counter is then reset.
+    negative, else down. When the counter exceeds the threshold, k grows by `step`, and the counter is reset. However,
+    k stays for `burn_in` rounds after each change, and also if k + `step` exceeds the number of workers.
 
     >>> AdaptiveK().loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]

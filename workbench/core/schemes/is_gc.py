@@ -23,7 +23,7 @@ from workbench.core.schemes.approximate import Approximate
 
 # random stream of the worker at which the search starts; `contract.delays.base` lists all streams
 STARTS_STREAM = 6
-# number of groups of workers in the hybrid placement; other placements, and fewer workers, ignore it
+# number of groups of workers in the hybrid placement; other placements ignore it, even with fewer workers
 DEFAULT_GROUPS = 3
 
 

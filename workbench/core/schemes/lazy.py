@@ -108,7 +108,7 @@ class Groups:
         return Work(parts, np.ones(len(parts)), int(node.plan.sizes[parts].sum()))
 
     def additions(self, chosen: int) -> int:
-        """Return how many vectors the master adds up: one for each group, and the answers of the chosen groups."""
+        """Return how many vectors the master adds up: one for each group, and the answers that it decodes."""
         return self.number + (chosen * self.needed if self.needed > 1 else 0)
 
 

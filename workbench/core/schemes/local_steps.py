@@ -7,7 +7,7 @@ A commit is scaled like a gradient: as a sum over the samples. The experiment's 
 The committed value is (theta - theta_i) / unit, averaged over the workers with their samples as weights. The
 regularisation is left out, because the optimiser adds it.
 
-In local SGD, the unit is the workers' step size, so that with one local step the commit equals the gradient. If
+In local SGD with a `rate`, the unit is this step size, so that with one local step the commit equals the gradient. If
 the optimiser is `gd` with the same step size, the new model is the average of the workers' models. In DiLoCo
 the unit is 1, and `nesterov` uses the averaged difference as a gradient. By default its step size is 0.7 and its
 momentum 0.9, as in the paper.

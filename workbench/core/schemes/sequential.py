@@ -111,13 +111,13 @@ class Sequential(Scheme):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Return configurations of the paper's search (`settings`) with delays of up to three rounds."""
+        """Return some configurations of the paper's search (`settings`): T up to three rounds, W up to four."""
         lambdas = set(log_spaced_ints(1, workers, 4))
         found = cls.settings(workers, longest=3, widest=4)
         return [each for each in found if each["stragglers"] in lambdas]
 
     def check(self, workers: int) -> None:
-        """Raise `SettingError` unless at least one worker must be on time."""
+        """Raise `SettingError` if lambda exceeds the number of workers, or if the only worker may be late."""
         if self.stragglers > workers or workers == 1 == self.stragglers:
             why = f"there are {workers} workers; take 0 to {workers if workers > 1 else 0}"
             raise SettingError(f"scheme_args.stragglers = {self.stragglers}: {why}")

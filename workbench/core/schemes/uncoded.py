@@ -100,7 +100,7 @@ class Backup(SGD):
         return parent_program(node, at_least(k), lambda r, got: (scale * total(got), residual))
 
     def exchange_rule(self, workers: int) -> GradientSum:
-        """Return the rule that scales the sum by the number of answers, which is lower after deaths."""
+        """Return the rule that scales the sum by N / number of answers. There are fewer answers after deaths."""
 
         def weigh(answered: tuple[int, ...], event: int) -> tuple[Array, float]:
             return equal_weights(workers, workers / len(answered))(answered, event)

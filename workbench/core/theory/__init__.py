@@ -1,4 +1,4 @@
-"""The five papers' closed forms, one function each, and exact means where a paper only simulates.
+"""Closed forms of the five papers and of further schemes, and exact means where a paper only simulates.
 
 Times are in seconds. Loads are shares of the data set unless a function counts parts. An argument out of its range
 raises `SettingError`, whether or not the docstring repeats it. If a paper's printed formula or number is wrong, the

@@ -14,7 +14,7 @@ from workbench.core.trace.trace import Trace, run_info
 
 
 def columns_of(timeline: Timeline, learnt: Learnt, rounds: int, first: int = 0) -> dict[str, NDArray[Any]]:
-    """Return the columns of a trace for the first rounds: times of commits, losses and metrics, and costs."""
+    """Return the columns of a trace for rounds `first` to `rounds` - 1: times of commits, losses, metrics and costs."""
     columns: dict[str, Any] = {"time": timeline.times, "loss": learnt.loss, **learnt.metrics}
     columns |= {name: getattr(timeline, name) for name in COUNTS if name != "stale"}
     columns |= {"residual": timeline.residuals, "stale": timeline.stale}

@@ -83,7 +83,7 @@ def _digest_of(path: Path) -> str:
 
 
 def check_same(e: Experiment, before: Mapping[str, str]) -> None:
-    """Raise `SettingError` if a user-defined class differs from the one at the start of the run, by its hash."""
+    """Raise `SettingError` if a user-defined class or function differs from that at the run's start, by its hash."""
     for source in sources_of(e):
         if before.get(source.name, source.digest) != source.digest:
             raise not_the_same(source.name)

@@ -1,4 +1,4 @@
-"""Run folders in the user's cache, for runs without a given folder. The newest are kept."""
+"""New run folders. Those of runs without a given folder are in the user's cache, which keeps the newest."""
 
 import secrets
 import shutil
@@ -18,7 +18,7 @@ MIN_CACHE_TIME_S = 3600.0
 
 
 def new_folder(folder: str | Path | None) -> Path:
-    """Make the run folder. Raise `SettingError` if it exists already."""
+    """Make the run folder. Raise `SettingError` if it is not empty, or cannot be made."""
     if folder is not None:
         path = path_of(folder, "folder").absolute()
         if path.exists() and (not path.is_dir() or not _empty(path)):

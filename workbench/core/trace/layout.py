@@ -23,7 +23,8 @@ STOP = "stop"  # file that requests the end of a run, or of a sweep
 # Additional files of a run on real processes, written during the run.
 # changes of scheme in an adaptive run, with the state for the next segment
 CHANGES = "changes.json"
-SEGMENTS = "stretches.json"  # rounds and ledgers of each earlier segment of a run
+# rounds and ledgers of earlier segments that did not end with a change of scheme
+SEGMENTS = "stretches.json"
 ROWS, MODELS, GRADIENTS = "live.f64", "models.f64", "gradients.f64"  # one row of numbers per round
 CHECKPOINT = "checkpoint.npz"
 # Folder with a file RANK.i64 for each rank that gathers: (round, rank, number) of answers, in order of arrival.

@@ -1,8 +1,8 @@
 """Models and losses of committed rounds: one weighted pass over the data per round, for all schemes at once.
 
 On the virtual clock a scheme's commits are decoding vectors. Schemes with the same optimiser and the same decoding
-vectors have the same iterates. All exact schemes are therefore computed together, once. Different trajectories share
-every pass over memory.
+vectors have the same iterates. All exact schemes but `delayed` ones are therefore computed together, once. Different
+trajectories share every pass over memory.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def evaluated(round: int, rounds: int, every: int) -> bool:
 
 @dataclass
 class Learnt:
-    """Iterates of one trajectory: one row per round, after its commit."""
+    """Losses and metrics of one trajectory, one row per round, after its commit, and its newest model."""
 
     model: Array
     first: Evaluation | None = None  # evaluation before the first round
@@ -164,7 +164,7 @@ class Trajectories:
         return all(t < len(run.weights) or t >= run.total for run in runs)
 
     def drop(self, run: int) -> None:
-        """Leave out a run that was stopped."""
+        """Leave out a run that has ended or was stopped."""
         self._going.discard(run)
         kept = [(trajectory, [i for i in who if i != run]) for trajectory, who in self._groups]
         self._groups = [(trajectory, who) for trajectory, who in kept if who]
@@ -172,7 +172,7 @@ class Trajectories:
             trajectory.follow(self.runs[who[0]])
 
     def step(self) -> list[Learnt]:
-        """Compute one round. Return one `Learnt` per run that continues, in order."""
+        """Compute one round. Return one `Learnt` per run that was not left out, in order."""
         t, self.rounds_done = self.rounds_done, self.rounds_done + 1
         self._groups = [part for group in self._groups for part in self._split(*group, t)]
         active = [tr for tr, _ in self._groups if t <= tr.commits.total]

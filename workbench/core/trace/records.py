@@ -1,7 +1,7 @@
-"""Files that rank 0 writes into the run folder during a run, so that other processes can follow and resume it.
+"""Files that ranks write into the run folder during a run, so that other processes can follow and resume it.
 
-They contain one row of values per round (see LIVE_COLUMNS), and the model after each round. A checkpoint is written
-every few seconds. The reason for the end of the run is written last. `layout` has the names of the files.
+Rank 0 writes one row of values per round (see LIVE_COLUMNS), and the model after each round. It writes a checkpoint
+every few seconds, and the reason for the end of the run last. `layout` has the names of the files.
 """
 
 import os
@@ -52,7 +52,7 @@ WATCH_INTERVAL_S = 0.1  # s between checks whether the run is followed
 EVENTS_PER_BATCH = 20_000  # max number of events that are passed on at a time
 EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead", "fault")
 MAX_WRITE_DELAY_S = 0.02  # max time from the end of a round until it is written, s
-LONG_MODEL_BYTES = 2**14  # rounds with models of more bytes are written one by one
+LONG_MODEL_BYTES = 2**14  # models and gradients of more bytes are written one by one
 
 
 class RunRecorder:

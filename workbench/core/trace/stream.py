@@ -21,7 +21,7 @@ UNFINISHED = 255  # state of an unfinished slice of the current round
 SLICES_PER_ROUND = 8  # number of equal slices of a round; fewer if there are many rounds
 MAX_SLICES = 160_000  # max number of slices of one worker, unless rounds would have fewer than two
 REDRAWN_ROUNDS = 64  # number of newest rounds that are drawn again if late events change them
-# for schemes whose rounds are single answers, this number times the workers is used instead
+# for self-paced schemes, at least this number times the workers
 REDRAWN_ANSWERS = 4
 SAME_MOMENT = 1e-6  # events this close to the end of a round, as a share of the round, count as at its end
 Events = Mapping[str, NDArray[Any]]
@@ -254,7 +254,7 @@ class Stream(Painter):
     def of(cls, trace: Trace) -> Stream:
         """Return the stream of a finished run.
 
-        A worker that died unexpectedly counts as dead from its last event on.
+        A worker that died unexpectedly counts as dead from the round after its last event on.
         """
         stream, events = cls(trace.experiment), events_as_columns(trace.event_rows)
         for rank in map(int, trace.info.get("dead", ())):

@@ -41,8 +41,8 @@ class Trace:
     `rounds`: one row per round. Columns: round, time (s from the start to the commit), loss and metrics (after the
     commit), messages and bytes (received gradient messages), downloads (received models), samples (computed to the
     end), started (samples of all work that was begun), residual (``|decoding vector - 1|^2``), stale (answers that came
-    too late). `events`: one row per event. Columns: round, rank, kind (compute, send, drop, decode, commit or fault),
-    start, begun (when the receiver's port took it), end (all s), to, bytes, messages (number of messages in the row).
+    too late). `events`: one row per event. Columns: round, rank, kind (compute, send, drop, decode, commit, fault or
+    dead), start, begun (when the receiver's port took it), end (all s), to, bytes, messages (number in the row).
     `model`: final parameters, shape (p,). `initial`: loss and metrics before the first round.
 
     `experiment`, `engine`: the experiment and the engine that ran it. `columns`, `event_rows`: sources of the two
@@ -73,7 +73,7 @@ class Trace:
 
     @cached_property
     def events(self) -> pd.DataFrame:
-        """Table with one row per compute, send, drop, decode and commit."""
+        """Table with one row per event. The messages of a rank in one all-reduce are one event."""
         import pandas as pd
 
         return pd.DataFrame(events_as_columns(self.event_rows))
@@ -110,8 +110,8 @@ class Trace:
     def save(self, folder: str | Path) -> Path:
         """Write the run folder atomically. Raise `SettingError` if one of that name exists.
 
-        It contains spec.json, run.json, rounds.parquet, events.parquet, model.npy, and their hashes in SHA256SUMS. The
-        files that the ranks of a real run have written are added.
+        It contains spec.json, run.json, rounds.parquet, events.parquet, model.npy, and the sources of user-defined
+        code. SHA256SUMS has their hashes. The ledgers of a real run's ranks are added.
         """
         target = path_of(folder, "folder")
         check_writable(target, "folder", target.parent)

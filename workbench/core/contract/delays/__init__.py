@@ -5,8 +5,8 @@ To add a delay model, add a file with a subclass of `DelayModel` that has a `kin
 Draws depend on (seed, round, slot) and on the index of the worker, and not on the order of the calls. All schemes that
 are compared therefore have the same stragglers.
 
-Some delay models have few values (constant, heterogeneous, markov, replay), so that several workers can take exactly
-the same time. Their order of arrival is then drawn per (seed, round, worker), from a separate random stream
+Some delay models have few values (constant, heterogeneous, markov, fritchman, replay), so that several workers can take
+exactly the same time. Their order of arrival is then drawn per (seed, round, worker), from a separate random stream
 (`DelayStream.ties`). No rank is favoured, and schemes that are compared share the order. The order is drawn only if
 times are equal.
 """

@@ -77,7 +77,7 @@ class DelayModel(KindFamily):
         return None
 
     def check(self, workers: int) -> None:
-        """Raise `SettingError` if a field names a worker that the run does not have."""
+        """Raise `SettingError` if a field does not fit that number of workers."""
 
     def check_loads(self, loads: NDArray[Any]) -> None:
         """Raise `SettingError` if the delay model has no times for these `loads` (samples of each worker per round)."""
@@ -228,11 +228,11 @@ class DelayStream:
         return self.transit(round, share) if own is None else own + self.transit(round, share)
 
     def receiving(self, round: int) -> Array | None:
-        """Return the drawn seconds until a round's model reaches each worker, (workers,), or None without a draw."""
+        """Return the seconds that draws delay a model on its way to each worker, (workers,), or None without draws."""
         return None if self.download is None else self.download(round, 1.0)
 
     def received(self, rounds: Iterable[int]) -> Array | float:
-        """Return the drawn seconds until the models of some rounds reach the workers, (rounds, workers), or 0."""
+        """Return the seconds that draws delay the models of some rounds, (rounds, workers), or 0."""
         return 0.0 if self.download is None else np.stack([self.download(r, 1.0) for r in rounds])
 
     def links(self, rounds: Iterable[int], share: float) -> Array | float:
@@ -240,7 +240,7 @@ class DelayStream:
         return 0.0 if self.transit is None else np.stack([self.transit(r, share) for r in rounds])
 
     def sent(self, rounds: Iterable[int], share: float) -> Array | float:
-        """Return the seconds that each worker takes to send `share` of a model, (rounds, workers), or 0."""
+        """Return the seconds that sending `share` of a model adds to the latency, (rounds, workers), or 0."""
         rows = [self.sending(r, share) for r in rounds]
         known = [row for row in rows if row is not None]
         return np.stack(known) if known and len(known) == len(rows) else 0.0

@@ -1,7 +1,7 @@
 """Delay models with a continuous distribution of `scipy.stats`, drawn by inversion.
 
 One uniform number per worker and round, or per part, is mapped by the quantile function. Draws therefore depend on
-(seed, round, worker) only, and `quantile` is exactly the function used for drawing.
+(seed, round, slot, worker) only, and `quantile` is exactly the function used for drawing.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from workbench.core.contract.delays.base import CounterRNG, PerSample
 
 
 class _Slower(PerSample):
-    """Base of delay models whose workers take `factor` times as long while the first row of their draw is 1."""
+    """Base of delay models whose workers take `factor` times as long if the first row of their draw is above 0."""
 
     if TYPE_CHECKING:  # each subclass declares these fields, in its own order
         shift: float
@@ -109,11 +109,11 @@ class Heterogeneous(_Slower):
         return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
 
     def expected(self, samples: int) -> float | None:
-        """Return the mean seconds, or None with `slow_workers`: their share depends on the number of workers."""
+        """Return the mean seconds, or None if `slow_workers` counts: its share depends on the number of workers."""
         return None if self._unknown else super().expected(samples)
 
     def quantile(self, q: float, samples: int) -> float | None:
-        """Return the quantile q of the seconds, or None with `slow_workers` (see `expected`)."""
+        """Return the quantile q of the seconds, or None if `slow_workers` counts (see `expected`)."""
         return None if self._unknown else super().quantile(q, samples)
 
     @property

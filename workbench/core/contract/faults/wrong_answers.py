@@ -1,7 +1,7 @@
 """Faults that make a worker send wrong answers: attacks from the literature on Byzantine gradients.
 
-A fault replaces the vector that a worker sends to its parent as an answer, or adds to an all-reduce. Messages to
-children are unchanged.
+A fault replaces the vector of each message that is not a model, such as an answer to the parent. It also replaces the
+vector that a worker adds to an all-reduce. Models that a worker passes on are unchanged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Event order: which of several simultaneous events on the virtual clock comes first.
 
-Events are ordered from the leaves of the tree up. At one node the order is: messages that arrive, its finished work, a
-model from its parent, its timers. Simultaneous messages are ordered by the drawn tie-breaks of their senders, so that
-no rank is favoured.
+Events are ordered from the leaves of the tree up. At one node the order is: messages that arrive, its finished work,
+arrivals of models that it has sent, its timers. Simultaneous messages are ordered by the drawn tie-breaks of their
+senders, so that no rank is favoured.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.plan import Plan
 
 TRANSFERRED, ARRIVED, COMPUTED, MODEL_ARRIVED, TIMER = range(5)  # stages of simultaneous events at a node
-# time, serial number, stage, handler, arguments of the handler (the first one is the rank)
+# time, serial number, stage, handler, arguments of the handler (the first one is the rank, or a model's sender)
 Queued = tuple[float, int, int, Callable[..., None], tuple[Any, ...]]
 SortKey = tuple[int, int, float, int, Queued]  # the four fields of the key, and the event
 

@@ -89,7 +89,8 @@ class Network(EventLoop):
         self.timeline, self.last = timeline, last
         self.log = timeline.events.append if record else (lambda row: None)
         self.latency, self.width = link.latency, link.width
-        self.instant = delays.sending(0, 1.0) is None  # the delay model has no sending time
+        # neither the delay model nor the links add sending time
+        self.instant = delays.sending(0, 1.0) is None
         self.differ = bool(link.groups)  # links differ by worker
         self.overtakes = delays.download is not None  # a model may arrive after a newer one
         # floats, sender (0: any) -> seconds of the transfer
@@ -147,7 +148,7 @@ class Network(EventLoop):
     def _deliver_all(
         self, r: int, targets: tuple[int, ...], message: Message, sent: float, floats: int
     ) -> None:
-        """Deliver a model to all its receivers."""
+        """Deliver a model to the receivers that it reaches at this time."""
         self.ready.extend((to, message, sent, floats) for to in targets)
 
     def _sending(self, r: int, round: int, share: float) -> float:

@@ -88,7 +88,7 @@ def load(
     intercept, scale
         Append a column of ones; standardise the columns (a constant one becomes 0). Default of `scale`: not synthetic.
     seed
-        Seed that shuffles the rows and draws the synthetic samples.
+        Seed that shuffles the rows, and draws the synthetic and the held-out samples.
     target
         Column of a .csv, .tsv or .parquet to learn. Default: the only one called target, label, class or y.
     test
@@ -251,7 +251,7 @@ def _unknown(source: str) -> str:
 
 
 def _check_suits(options: Options) -> None:
-    """Raise `DataError` for a task that does not suit the target of a bundled set, before reading anything."""
+    """Raise `DataError` for a task that does not suit the target of a drawn or bundled set, before reading it."""
     info = catalogue()[options.source]
     if options.task not in info.tasks:
         why = f"has {info.classes} classes" if info.classes else "is a quantity"

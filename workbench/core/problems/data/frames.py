@@ -93,7 +93,7 @@ def frame_raw(
 ) -> Raw:
     """Separate the target column from the features.
 
-    `exact`: function that returns the values of a column as text, as in the file.
+    `exact`: function of a column's index that returns its values as they are in the file.
 
     Raises `DataError` for too few rows or columns, for none or several possible targets, and for a feature that is
     text or numbers the rows.
@@ -108,7 +108,7 @@ def frame_raw(
         if why := index_column(names[i], frame.iloc[:, i].tolist()):
             raise DataError(f"source: {name!r}: column {i + 1} {why}")
     target = frame.iloc[:, place]
-    # whole numbers became floats because values are missing
+    # whole numbers may have become floats, because values are missing
     if exact is not None and target.dtype.kind == "f":
         target = pd.Series(exact(place), target.index, dtype=object, name=target.name)
     return features_raw(frame.iloc[:, others], target, name, note, columns)

@@ -1,7 +1,7 @@
 """Images: CIFAR's binary files, folders and archives of arrays, and a drawn stand-in for photographs.
 
 An image becomes a row of numbers: channel after channel, row after row, as PyTorch expects it. Bytes 0 to 255 become 0
-to 1. Files are mapped into memory, so that only the rows that are used are read. Nothing is unpickled.
+to 1. Files in .bin and .npy are mapped into memory, so that only used rows are read. Nothing is unpickled.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class OpenMLSet:
     """Data set as it is listed on OpenML.
 
     `version`: None for the oldest active one. `number`: whether the set is identified by a number and not by a name.
-    `plain`: whether OpenML's categories are treated as numbers, or as `columns` determines.
+    `plain`: whether a column's values decide if it is read as numbers, and not OpenML's type of the column.
     """
 
     name: str
