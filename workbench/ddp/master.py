@@ -236,10 +236,7 @@ class Master:
         return (self.alive - self.finished) & set(self.rule.members(group))
 
     def _settle(self) -> None:
-        """End the exchanges that have enough answers. End the job if an exchange cannot get enough.
-
-        If an exchange lacks only the answers of late ranks that wait for a state, ask for a state at once.
-        """
+        """End the exchanges that have enough answers, or the job if one cannot get enough. Wake waiting late ranks."""
         for exchange in list(self._open.values()):
             possible, answered = self.possible(exchange.group), set(exchange.answers)
             # in the first exchange, all live ranks must answer, so that replicas are compared

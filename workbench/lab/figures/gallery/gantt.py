@@ -39,7 +39,8 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
 
     A message is on its sender's row: light while it travels and queues, solid while it passes the receiver's port.
     The receiver's row shows when its port was busy. Hollow bars are unused work: answers that came too late (with an
-    x), computations that were not finished when the round ended, and results of which no answer arrived in the round.
+    x), and computations that were unfinished when the round ended. Results that never arrived in the round are hollow
+    as well.
 
     Raises `SettingError` if the run has no such round, or its events were not kept.
 

@@ -53,7 +53,7 @@ def stream(
     `trace`: a run with events. `first`: first drawn round. By default, the last rounds are drawn. `rounds`: max number
     of rounds. All rounds have the same width, whatever their time. Beside the rows are the share of the time in which a
     worker computed, and the share of rounds that ended without its answer. If single rounds would be too small to see,
-    the rows show the share of late answers over blocks of rounds, or of computing if none was late.
+    the rows show the share of late answers over blocks of rounds. If none was late, they show that of computing.
     `theme`: "light" or "dark".
 
     Raises `SettingError` if the events of the trace were not kept.
