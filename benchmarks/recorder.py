@@ -3,8 +3,9 @@
     python benchmarks/recorder.py [--steps 400] [--repeats 7] [--device cpu | cuda]
 
 A network is trained with and without the recorder, in alternating blocks of steps, in one process with one thread.
-Steps with and without the recorder of the same turn are compared. The goal is less than 1 %. The recorder's own calls
-are also timed alone, without the network. That time hardly depends on other load of the machine.
+Each turn has a block of steps with the recorder and one without. The median steps of the two blocks are compared. The
+goal is less than 1 %. The recorder's own calls are also timed alone, without the network. That time hardly depends on
+other load of the machine.
 """
 
 from __future__ import annotations

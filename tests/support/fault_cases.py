@@ -228,8 +228,8 @@ def with_predictable_answers(number: int, gap: float = 0.008) -> wb.Experiment:
 def torn_checkpoints(count: int, rng: random.Random) -> Tally:
     """Kill the master at a random byte of a checkpoint. The resumed run ends with the same model.
 
-    If the machine is too busy for the drawn delays, another answer may be the last in time. Models then differ in
-    their last bits, and only the offline replay has to give the same bits.
+    If the machine is too busy for the drawn delays, other answers may arrive in time. Models then differ in their last
+    bits. Only the offline replay must give the same bits.
     """
     tally = Tally("master killed while writing")
     for number in range(count):

@@ -87,7 +87,7 @@ class Steps:
             yield Candidate(f"leaving {self.names[worker]} out", seconds, "UMW", {})
 
     def coded(self) -> Iterator[Candidate]:
-        """Yield every exact scheme with round times that follow from draws, with parameters as in the planner."""
+        """Yield the exact schemes whose step times follow from the workers' times, with the planner's parameters."""
         n = self.times.shape[1]
         for name in schemes.names():
             cls = schemes.get(name)

@@ -395,7 +395,7 @@ def _chunks(found: "pq.FileMetaData") -> Iterator[tuple[int, int, Any]]:
 
 
 def _numbers(found: "pq.FileMetaData", for_pandas: bool) -> int:
-    """Return the bytes of memory of all columns without text. Repeated values take much less space in the file."""
+    """Return the bytes of memory of all columns, without expanded texts. Repeated values take much less in the file."""
     widths = [_width(found.schema.column(number), for_pandas) for number in range(found.num_columns)]
     return sum(
         max(values * widths[column], chunk.total_uncompressed_size)

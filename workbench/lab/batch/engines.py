@@ -226,7 +226,7 @@ def _ports(connection: dict[str, Any]) -> Iterator[int]:
 
 
 def _shares(cluster: Ssh, engines: int) -> dict[str, int]:
-    """Return how many engines each host gets. Each further engine goes to the host with the fewest engines per slot.
+    """Return how many engines each host gets. Each further one goes to the host that then has the fewest per slot.
 
     >>> _shares(Ssh(hosts=["a", {"host": "b", "slots": 2}]), 6)
     {'a': 2, 'b': 4}

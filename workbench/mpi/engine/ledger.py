@@ -35,7 +35,8 @@ class Ledger:
         self.used = 0.0  # processor time at the last `spent`, s
         # rejected messages: round (-1: unknown), sender, reason
         self.refusals: list[tuple[int, int, str]] = []
-        # Callbacks. `done`: round, seconds, samples of work. `came`: sender, floats, sent, begun and end of an answer.
+        # Callbacks. `done`: round, seconds, samples of work. `came`: sender and floats of an answer, and the times at
+        # which it was sent, began to arrive, and ended.
         self.done: Callable[[int, float, int], None] | None = None
         self.came: Callable[[int, int, float, float, float], None] | None = None
 

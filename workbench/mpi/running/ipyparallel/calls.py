@@ -18,7 +18,7 @@ from workbench.core.trace.layout import CHECKPOINT
 from workbench.mpi.launch.processes import ProcessId, awaited, is_alive
 from workbench.mpi.launch.site import RunOwner
 
-MAX_ENGINE_DELAY_S = 10.0  # max time between the registrations of existing engines, s
+MAX_ENGINE_DELAY_S = 10.0  # max time until all existing engines are registered, s
 
 
 def patience(engines: int) -> int:
