@@ -86,9 +86,9 @@ def plan(
     Parameters
     ----------
     profile, problem, problem_args, workers, seed
-        `profile`: result of `wb.profile`, or its file. Others: fields of an experiment. `workers`: default: as measured.
+        `profile`: result of `wb.profile`, or its file. Others: an experiment's fields. Default `workers`: as measured.
     rounds, target, metric, tolerance
-        Value to reach. Default: that of an exact scheme after `rounds` updates, less the share `tolerance` of its change.
+        Value to reach. Default: that of an exact scheme after `rounds` updates, less `tolerance` times its change.
     schemes, effort
         Names of schemes to consider (default: all). `effort`: max number of data values that all simulations together
         process. Every inexact scheme has the same share. 0: rank only exact schemes, with the automatic step size.
