@@ -107,9 +107,7 @@ class CnnArgs(NetworkArgs):
 
     name: ClassVar[str] = "cnn"
     task: ClassVar[str] = "multiclass"
-    features: int | None = setting(
-        3072, "pixels of an image; the network takes 3 x 32 x 32", ge=3072, le=3072
-    )
+    features: int | None = setting(3072, "pixels of an image; the network takes 3x32x32", ge=3072, le=3072)
     precision: Precision = setting("float32", "type of the numbers that the network computes with")
 
     @property

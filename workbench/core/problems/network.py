@@ -354,9 +354,7 @@ class NetworkArgs(OnData):
 
     precision: Precision = setting("float32", "type of the numbers in the network and in messages")
     device: Device = setting("auto", "device; auto = CUDA if there is one")
-    flip: bool = setting(
-        False, "mirror images in training, each with probability 1/2, drawn by round and sample"
-    )
+    flip: bool = setting(False, "mirror images in training with probability 1/2, drawn by round and sample")
     crop: int = setting(
         0,
         "border of zeros around each image, from which a window of the image's size is cut in training, drawn by round"

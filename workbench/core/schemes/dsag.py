@@ -63,9 +63,7 @@ class DSAG(Scheme):
         "extra waiting time for other answers, as a share of the time that the w fresh ones took; 0 = none",
         ge=0,
     )
-    pieces: int = setting(
-        1, "pieces of a worker's data; at each model, the worker computes one of them", ge=1
-    )
+    pieces: int = setting(1, "pieces of a worker's data; at each model, the worker computes one", ge=1)
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:

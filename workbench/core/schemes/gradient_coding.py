@@ -57,9 +57,7 @@ class GC(Coded):
         " (Reed-Solomon); tandon: cyclic windows with random coefficients, as in Tandon et al.",
     )
     code_seed: int = setting(0, "seed of the cyclic code's random numbers", ge=0)
-    matrix: Matrix | None = setting(
-        None, "user-defined encoding matrix, one row per worker; empty = built-in"
-    )
+    matrix: Matrix | None = setting(None, "your own encoding matrix, one row per worker; empty = built-in")
     tolerance: float | None = setting(
         None,
         "the master waits 1 + tolerance times the time of the fastest answer, then drops late workers if the code"

@@ -29,9 +29,7 @@ class Changing(Combined):
     before: Delays = setting(ShiftedExponential(), "delay model of the rounds before `at`")
     after: Delays = setting(ShiftedExponential(shift=2e-4, rate=5e3), "delay model from round `at` on")
     at: int = setting(50, "first round with the delay model `after`", ge=0)
-    worker: int | None = setting(
-        None, "rank of the only worker that changes, from 1; empty = all workers", ge=1
-    )
+    worker: int | None = setting(None, "rank of the only changing worker, from 1; empty = all workers", ge=1)
 
     @property
     def parts(self) -> Mapping[str, DelayModel]:

@@ -24,7 +24,7 @@ TRIED_QUANTILES = (0.001, 0.5, 0.999)  # quantiles of a distribution that must b
 class _Inverted(PerSample):
     """Base of delay models whose seconds per sample have a distribution of `scipy.stats`."""
 
-    shift: float = setting(0.0, "minimum time of one sample, added to the distribution (loc)", "s/sample")
+    shift: float = setting(0.0, "least time of one sample, added to the distribution (loc)", "s/sample")
     per: Literal["worker", "part"] = setting(
         "worker",
         "worker: one draw per worker and round; part: an independent draw for each part of a worker",
@@ -70,9 +70,7 @@ class Distribution(_Inverted):
 
     kind = "distribution"
     distribution: str = setting("lognorm", "name of a continuous distribution in scipy.stats")
-    args: dict[str, float] = setting(
-        {"s": 1.0}, "shape parameters of the distribution, by their names in scipy"
-    )
+    args: dict[str, float] = setting({"s": 1.0}, "shape parameters of the distribution, as named by scipy")
     scale: float = setting(5e-5, "factor on the distribution (scale)", "s/sample", gt=0)
 
     @model_validator(mode="after")
@@ -116,9 +114,7 @@ class Distribution(_Inverted):
 class _Positive(_Inverted):
     """Base of presets of `Distribution`, whose support begins at `shift`."""
 
-    shift: float = setting(
-        0.0, "minimum time of one sample, added to the distribution (loc)", "s/sample", ge=0
-    )
+    shift: float = setting(0.0, "least time of one sample, added to the distribution (loc)", "s/sample", ge=0)
 
 
 class Weibull(_Positive):
@@ -129,12 +125,8 @@ class Weibull(_Positive):
     """
 
     kind = "weibull"
-    shape: float = setting(
-        1.5, "exponent; below 1, the tail is heavier than that of an exponential time", gt=0
-    )
-    scale: float = setting(
-        5e-5, "time beyond the shift that a share 1/e of the draws exceeds", "s/sample", gt=0
-    )
+    shape: float = setting(1.5, "exponent; below 1, the tail is heavier than that of exponential times", gt=0)
+    scale: float = setting(5e-5, "time beyond the shift that 1/e of the draws exceed", "s/sample", gt=0)
 
     @property
     def seconds_per_sample(self) -> Any:
