@@ -1,6 +1,6 @@
 """Compare gradients of networks on a CUDA device with those on the processor, and their times.
 
-    python benchmarks/devices.py [--repeats 5]
+    python benchmarks/devices.py [--repeats 5] [--samples 64] [--channels 32]
 
 A gradient is that of a worker's part, with the whole data on the device. Its error is relative to the largest value of
 the processor's gradient. "equal bits": whether the device returns the same bits for the same samples. Times include the
@@ -23,22 +23,23 @@ import workbench as wb
 from workbench.core.contract.problem import Problem
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "networks.py"
-RESNET = {"channels": 32, "samples": 512}
 NETWORKS: dict[str, dict[str, Any]] = {
     "cnn": {"problem": "cnn"},
     "transformer": {
         "problem": "torch",
         "problem_args": {"module": f"{EXAMPLES}:million", "dataset": f"{EXAMPLES}:text"},
     },
-    "resnet18": {"problem": "resnet18", "problem_args": RESNET},
-    "resnet18, BatchNorm": {"problem": "resnet18", "problem_args": {**RESNET, "batch_norm": "local"}},
+    "resnet18": {"problem": "resnet18"},
+    "resnet18, BatchNorm": {"problem": "resnet18", "problem_args": {"batch_norm": "local"}},
 }
 
 
-def problem(kind: str, precision: str, device: str) -> Problem:
-    """Return a problem on a device."""
+def problem(kind: str, precision: str, device: str, channels: int) -> Problem:
+    """Return a problem on a device. `channels`: those of ResNet-18."""
     chosen = NETWORKS[kind]
     args = {**chosen.get("problem_args", {}), "precision": precision, "device": device}
+    if chosen["problem"] == "resnet18":
+        args |= {"channels": channels, "samples": 1024}
     e = wb.Experiment(scheme="UMW", workers=4, rounds=1, problem=chosen["problem"], problem_args=args)
     return e.build_problem()
 
@@ -63,8 +64,8 @@ def gradients(options: argparse.Namespace) -> None:
         for precision in ("float32", "float64"):
             found, took, again = {}, {}, True
             for device in ("cpu", "cuda"):
-                one = problem(kind, precision, device)
-                part = [(0, min(64, one.samples), 1.0)]
+                one = problem(kind, precision, device, options.channels)
+                part = [(0, min(options.samples, one.samples), 1.0)]
                 model = one.start()
                 found[device] = one.gradient(part, model)
                 took[device] = seconds(
@@ -84,6 +85,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--samples", type=int, default=64, help="samples of a gradient")
+    parser.add_argument("--channels", type=int, default=32, help="channels of the first stage of ResNet-18")
     options = parser.parse_args()
     print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}, {torch.get_num_threads()} threads")
     gradients(options)

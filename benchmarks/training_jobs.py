@@ -40,7 +40,7 @@ CASES = {
     "forward": Job("forward"),
     "link": Job("link"),
     "lengths": Job("lengths"),
-    "kernel": Job("kernel", device="cuda"),
+    "kernel": Job("kernel"),
 }
 WANTED = {"healthy": "", "lengths": "uneven work"}  # in others: the slow worker, or its link
 
@@ -118,6 +118,8 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
+    if "kernel" in args.kinds and args.device != "cuda":
+        parser.error("kernel: needs --device cuda")
     lines = [summary(kind, jobs(kind, args)) for kind in args.kinds]
     print("\n".join(lines))
 

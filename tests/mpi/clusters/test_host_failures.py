@@ -86,7 +86,7 @@ def test_run_survives_a_short_network_cut(pair: Hosts) -> None:
 
 
 def test_pool_closed_after_a_network_cut_ends(pair: Hosts) -> None:
-    """The head is not told that the pool was closed: it would wait two minutes for its client, and then for the run."""
+    """The head gets no message that the pool was closed. It would wait two minutes for its client, then for the run."""
     run = started(pair, experiment("UMW", {}, workers=2, rounds=5000, delays=SLOW))
     until(lambda: len(run.rows()["round"]) >= 3, run)
     pair.cut_client()

@@ -303,7 +303,7 @@ def _front(known: Sequence[Candidate]) -> list[int]:
 def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
     """Return a choice that may be faster than the first one. None if in 19 of 20 cases no choice is faster by over 2 %.
 
-    None also if there is no other choice to compare, or fewer than `FAR_BEHIND_SEEDS` clusters were resampled.
+    None also if only one choice can be compared, or if fewer than `FAR_BEHIND_SEEDS` clusters were resampled.
 
     The difference of two choices has two causes. One is sampling error of runs, on any cluster. The other is the
     difference between the clusters that the measurement allows, which a larger measurement would reduce.
