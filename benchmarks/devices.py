@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -68,9 +69,7 @@ def gradients(options: argparse.Namespace) -> None:
                 part = [(0, min(options.samples, one.samples), 1.0)]
                 model = one.start()
                 found[device] = one.gradient(part, model)
-                took[device] = seconds(
-                    lambda one=one, part=part, model=model: one.gradient(part, model), options.repeats
-                )
+                took[device] = seconds(partial(one.gradient, part, model), options.repeats)
                 again = again and np.array_equal(found[device], one.gradient(part, model))
             error = np.abs(found["cuda"] - found["cpu"]).max() / np.abs(found["cpu"]).max()
             print(
