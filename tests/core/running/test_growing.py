@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from threading import Event
 
 import pytest
 
 import workbench as wb
 from workbench.core.engine.timeline import Timeline
+from workbench.core.problems.base import Problem
 from workbench.core.running.growing import Simulation
 
 PARETO = {"kind": "pareto", "shift": 5e-4, "shape": 1.3}
@@ -61,3 +64,51 @@ def test_growing_runs_have_rows_before_they_are_simulated(monkeypatch: pytest.Mo
         assert run.state == "stopped"
         assert known <= len(trace.rounds) < 500
         assert trace.rounds["loss"].notna().all()
+
+
+@pytest.mark.parametrize("numeric", [False, True])
+def test_growing_runs_that_are_stopped_while_data_are_opened_end_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, numeric: bool
+) -> None:
+    """Runs end although the data are still being opened, and also those that wait for their turn."""
+    gate, opening = Event(), Event()
+    build = wb.Experiment.build_problem
+
+    def slowly(self: wb.Experiment) -> Problem:
+        opening.set()
+        assert gate.wait(60)
+        return build(self)
+
+    monkeypatch.setattr(wb.Experiment, "build_problem", slowly)
+    runs = wb.start_all(wb.baselines(3, 2, 1, rounds=500, problem_args=SMALL), numeric=numeric)
+    assert opening.wait(60)
+    assert [run.state for run in runs].count("waiting") == len(runs) - 1
+    for run in runs:
+        run.stop()
+    assert [run.state for run in runs] == ["stopped"] * len(runs)
+    gate.set()
+    while threads := [t for t in threading.enumerate() if t.name == "workbench-simulation"]:
+        threads[0].join()
+    for i, run in enumerate(runs):
+        assert (run.state, run.error, run.note) == ("stopped", None, "stopped before the first round")
+        assert not len(wb.Trace.load(run.result().save(tmp_path / str(i))).rounds)
+
+
+def test_growing_run_whose_data_fail_after_it_was_stopped_stays_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate, opening = Event(), Event()
+
+    def fails(self: wb.Experiment) -> Problem:
+        opening.set()
+        assert gate.wait(60)
+        raise OSError("no data")
+
+    monkeypatch.setattr(wb.Experiment, "build_problem", fails)
+    run = wb.start(wb.Experiment(rounds=5))
+    assert opening.wait(60)
+    run.stop()
+    gate.set()
+    while threads := [t for t in threading.enumerate() if t.name == "workbench-simulation"]:
+        threads[0].join()
+    assert (run.state, run.error) == ("stopped", None)

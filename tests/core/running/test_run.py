@@ -122,7 +122,9 @@ def test_stop_from_another_thread_ends_a_long_run() -> None:
     run.stop()
     assert run.wait(60)
     assert run.state == "stopped"
-    assert not [t for t in threading.enumerate() if t.name == "workbench-simulation" and t.is_alive()]
+    for thread in [t for t in threading.enumerate() if t.name == "workbench-simulation"]:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_run_error_does_not_end_other_runs() -> None:

@@ -181,11 +181,12 @@ def in_background(work: Callable[[], object], name: str) -> None:
 
 @contextmanager
 def failing(run: Run) -> Iterator[None]:
-    """Store an exception of the block as the error of a run."""
+    """Store an exception of the block as the error of a run, unless the run has ended."""
     try:
         yield
     except Exception as error:
-        run._fail(error)
+        if not run.wait(0):
+            run._fail(error)
 
 
 @kinds_checked

@@ -5,6 +5,8 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from workbench.core.base.bar import Bar
 from workbench.core.base.types import Array
 from workbench.core.base.user_code import with_fault
@@ -18,11 +20,20 @@ from workbench.core.experiment import Experiment
 from workbench.core.problems.base import Evaluation, Problem, Request
 from workbench.core.running.growing import GrowingRun, Simulation, grow
 from workbench.core.running.memory import LEARNING_VECTORS, check_memory, check_trajectories, room_for
-from workbench.core.running.run import Rows, Run, failing, in_background, no_rows, tell, warnings_before
+from workbench.core.running.run import (
+    Rows,
+    Run,
+    RunCancelled,
+    failing,
+    in_background,
+    no_rows,
+    tell,
+    warnings_before,
+)
 from workbench.core.trace.assembled import assemble, columns_of, diverged
 from workbench.core.trace.learning import Commits, Learnt, evaluated, follow
 from workbench.core.trace.records import EVENTS_PER_BATCH
-from workbench.core.trace.trace import events_as_columns
+from workbench.core.trace.trace import Trace, events_as_columns
 
 Arithmetic = Coefficients | Numbers
 Look = Callable[[Timeline], None]  # called after every simulated round
@@ -108,6 +119,7 @@ class SimulatedRun(GrowingRun):
         self.numeric = numeric or wrong or inexact or experiment.built_scheme.numeric
         self.events = events
         self.resting = Lock()
+        self._entry, self._simulating = Lock(), False  # lock of the flag: whether the simulation has begun
         self.timeline = Timeline()
         self._learnt: Learnt | None = None
         self._model: Array | None = None  # model after the last round whose loss is known
@@ -138,9 +150,23 @@ class SimulatedRun(GrowingRun):
 
         return new
 
+    def stop(self) -> None:
+        """Ask the run to end after the current round. It ends at once if the simulation has not begun."""
+        super().stop()
+        with self._entry:
+            if not self._simulating and not self.wait(0):
+                trace = Trace(self.experiment, "sim", no_rows(), [], np.zeros(0), info={"stopped": True})
+                self._end(trace, "stopped", "stopped before the first round")
+
     def prepare(self) -> Problem:
-        """Check the digits of the code and the memory, open the data, and return the problem."""
-        self._begin("opening the data")
+        """Check the digits of the code and the memory, open the data, and return the problem.
+
+        Raises `RunCancelled` if the run was stopped before.
+        """
+        with self._entry:
+            if self.wait(0):
+                raise RunCancelled
+            self._begin("opening the data")
         e = self.experiment
         self.warnings = warnings_before(e)
         check_memory(e, carried=self.numeric)
@@ -148,6 +174,10 @@ class SimulatedRun(GrowingRun):
 
     def simulate(self, arithmetic: Arithmetic) -> bool:
         """Simulate all rounds, and return False if the run was stopped before the last one."""
+        with self._entry:
+            self._simulating = not self.wait(0)
+        if not self._simulating:
+            return False
         try:
             self.timeline = timeline(self.experiment, arithmetic, self.events, self.watch(arithmetic))
         except _Halt:
@@ -186,7 +216,9 @@ class SimulatedRun(GrowingRun):
         self.note = f"round {rounds} of {self.experiment.rounds}"
 
     def conclude(self, problem: Problem) -> None:
-        """Make the trace of the published rounds, and mark the run as ended."""
+        """Make the trace of the published rounds, and mark the run as ended, unless it has ended."""
+        if self.wait(0):
+            return
         k, rounds = self._done, self.experiment.rounds
         model = problem.start() if self._model is None else self._model
         every = self.experiment.evaluation_interval
