@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 import shutil
+import time
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -458,3 +459,30 @@ def test_runs_table_shows_names_of_rows(tmp_path: Path) -> None:
     assert "seed" in str(runs.diff(0, 1)).split()
     assert {"count", "mean", "max"} <= set(str(runs.table.describe()).split())
     assert runs.table.equals(pickle.loads(pickle.dumps(runs.table)))
+
+
+def test_runs_table_separates_stopped_runs_from_those_that_ran_to_their_end(tmp_path: Path) -> None:
+    """A stopped run has results, is drawn and exported, but is not part of a mean."""
+    e = wb.Experiment(scheme="UMW", workers=4, rounds=10**6)
+    run = wb.start(e)
+    while run.rounds_done < 3:
+        time.sleep(0.01)
+    run.stop()
+    trace = run.result()
+    trace.save(tmp_path / "cut")
+    wb.run(e.replace(rounds=5)).save(tmp_path / "whole")
+    table = wb.runs(tmp_path, target=float(trace.columns["loss"][2]))
+    cut, whole = table.where(run="cut"), table.where(run="whole")
+    count = len(trace.columns["time"])
+    assert [row["state"] for row in (cut.table.iloc[0], whole.table.iloc[0])] == ["stopped", "done"]
+    assert cut.table.iloc[0]["error"] == f"stopped after {count} of 1000000 rounds"
+    assert cut.table.iloc[0]["rounds_done"] == count
+    assert cut.table.iloc[0]["time_to"] <= trace.columns["time"][2]
+    assert list(table.done["run"]) == ["whole"]
+    assert table.mean("time", by=["scheme"])["n"].tolist() == [1]
+    assert sorted(len(each.rounds) for each in table.traces()) == sorted([5, count])
+    shown = wb.RunsTable(table)
+    shown.mark("cut")
+    assert len(shown.traces()[0].rounds) == count
+    assert "stopped after" in shown.note.value
+    assert [row["state"] for row in wb.runs(tmp_path).table.to_dict("records")] == ["stopped", "done"]

@@ -13,6 +13,7 @@ from rocrate.model import ContextEntity, File
 from rocrate.rocrate import ROCrate
 
 from workbench.analysis.tables.exports import is_number
+from workbench.analysis.tables.rows import has_rounds
 from workbench.core.base.settings import SettingError
 from workbench.core.base.version import __version__
 from workbench.core.trace.layout import EVENTS, FILES, MODEL, ROUNDS, RUN, SPEC
@@ -34,7 +35,7 @@ _TYPES = {
 def write(folder: Path, target: Path, rows: list[dict[str, Any]], settings: Sequence[str]) -> None:
     """Copy the runs into a folder that is renamed to `target` when it is complete, with their description."""
     crate = ROCrate(version="1.1")
-    done = [row for row in rows if row["state"] == "done"]
+    done = [row for row in rows if has_rounds(row)]
     crate.name = target.name
     crate.root_dataset["license"] = "not stated"
     crate.description = (

@@ -29,7 +29,7 @@ _ROWS_PER_WRITE = 500
 
 def file_of() -> Path:
     """Return the file of the cache. Each version of the package has its own file, because rows may differ."""
-    name = hashlib.sha256(f"{__version__} 5".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{__version__} 6".encode()).hexdigest()[:32]
     return cache_folder("index") / f"{name}.sqlite"
 
 
@@ -45,7 +45,7 @@ def rows(
         for place, key in keys.items():
             stamp = place.stamp()
             row = plain.to(place, key, stamp, partial(read, place), Row)
-            if target is not None and row.state == "done":
+            if target is not None and row.results:
                 ask = partial(reached, place, target, metric)
                 try:
                     when: dict[str, float] = aimed.to(place, key, stamp, ask, dict)

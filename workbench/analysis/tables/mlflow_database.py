@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.analysis.tables.exports import is_number
+from workbench.analysis.tables.rows import has_rounds
 from workbench.core.trace.trace import Trace
 
 # set before the import of MLflow, which then sends no usage data
@@ -69,7 +70,7 @@ def _metrics(row: dict[str, Any], settings: Sequence[str]) -> dict[str, list[flo
     found = {
         _key(name): [float(value)] for name, value in row.items() if name not in settings and is_number(value)
     }
-    if row["state"] == "done":
+    if has_rounds(row):
         columns = Trace.load(row["folder"]).columns
         found |= {f"{_ROUNDS}/{_key(name)}": list(map(float, column)) for name, column in columns.items()}
     return found

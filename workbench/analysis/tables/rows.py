@@ -226,7 +226,7 @@ def read(place: Place, target: float | None = None, metric: str = "loss") -> Row
             then = "wb.resume resumes it" if (place.folder / TASK).is_file() else "run it again"
             return Row("stopped", f"stopped before its first round; {then}", chosen, follows, notes, lasts)
         when = {} if target is None else reached(place, target, metric)
-        return Row("done", "", chosen, {**follows, **_results(rounds), **when}, notes, lasts)
+        return Row(*_end(e, rounds), chosen, {**follows, **_results(rounds), **when}, notes, lasts)
     except Exception as error:  # after any error, the other runs must be shown
         return Row("damaged", _words(error), chosen, {}, notes)
 
@@ -236,7 +236,22 @@ def row_of(trace: Trace) -> Row:
     rounds = {name: array for name, array in trace.columns.items() if np.asarray(array).dtype.kind in "iuf"}
     asked, follows = _asked(trace.experiment, trace.info.get("load"))
     chosen = {"engine": trace.engine, "cluster": "", **asked}
-    return Row("done", "", chosen, {**follows, **_results(rounds)}, {})
+    return Row(*_end(trace.experiment, rounds), chosen, {**follows, **_results(rounds)}, {})
+
+
+def _end(e: Experiment, rounds: Mapping[str, NDArray[Any]]) -> tuple[str, str]:
+    """Return the state of a run that has rounds, done or stopped, and a text about a run that was stopped."""
+    count = len(rounds["time"])
+    return ("done", "") if count == e.rounds else ("stopped", f"stopped after {count} of {e.rounds} rounds")
+
+
+def has_rounds(row: Mapping[str, Any]) -> bool:
+    """Return whether a row of the table is of a run with rounds: it is done, or was stopped after its first round.
+
+    >>> has_rounds({"state": "stopped", "rounds_done": 3.0}), has_rounds({"rounds_done": float("nan")})
+    (True, False)
+    """
+    return bool(row.get("rounds_done", 0) > 0)
 
 
 def _words(error: Exception) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from workbench.analysis.tables.exports import export
 from workbench.analysis.tables.index import rows
-from workbench.analysis.tables.rows import Place, places
+from workbench.analysis.tables.rows import Place, has_rounds, places
 from workbench.analysis.tables.shards import frame, trace_of
 from workbench.core.base.bar import Bar
 from workbench.core.base.intervals import band
@@ -57,7 +57,7 @@ class Runs:
 
     @cached_property
     def done(self) -> pd.DataFrame:
-        """Rows with results."""
+        """Rows of the runs that ran to their end."""
         return self.table[self.table["state"] == "done"]
 
     @cached_property
@@ -135,8 +135,9 @@ class Runs:
         return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
 
     def traces(self) -> list[Trace]:
-        """Load the run folders, for figures. Runs in shards have their rounds, without events and model."""
-        folders = [Path(folder) for folder in self.done["folder"]]
+        """Load the runs that have rounds, for figures. Runs in shards have no events and no model."""
+        rows = self.table.to_dict("records")
+        folders = [Path(row["folder"]) for row in rows if has_rounds(row)]
         return [Trace.load(at) if at.is_dir() else trace_of(at.parent, at.name) for at in folders]
 
     def export(self, path: str | Path, form: str = "") -> Path:

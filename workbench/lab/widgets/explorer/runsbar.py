@@ -7,6 +7,7 @@ from typing import Any
 
 import ipywidgets as w
 
+from workbench.analysis.tables.rows import has_rounds
 from workbench.lab.widgets.callbacks import row, seen, trust_box
 
 _ALL = {  # action -> text, tooltip
@@ -58,7 +59,7 @@ class RunsBar(w.VBox):
         seen(bool(able), self.buttons["resume"])
         self.buttons["resume"].description = f"Resume {able[0]['scheme'] or ''}".strip() if able else "Resume"
         seen(len(rows) == 2, self.buttons["compare"])
-        seen(any(each["state"] == "done" for each in rows), self.buttons["live"])
+        seen(any(map(has_rounds, rows)), self.buttons["live"])
         away = bool(rows) and all(each["archived"] for each in rows)
         self.buttons["archive"].description = "Restore" if away else "Archive"
 

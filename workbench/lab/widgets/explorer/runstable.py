@@ -33,8 +33,8 @@ from workbench.mpi.running.real import resume
 
 # a row's menu, see js/grid.js; states: run states in which an entry is offered
 MENU: list[dict[str, Any]] = [
-    {"key": "round", "text": "Open a round", "states": ["done"]},
-    {"key": "live", "text": "Show on the live plot", "states": ["done"]},
+    {"key": "round", "text": "Open a round", "states": ["done", "stopped"]},
+    {"key": "live", "text": "Show on the live plot", "states": ["done", "stopped"]},
     {"key": "use", "text": "Use these settings"},
     {"key": "again", "text": "Run again"},
     {

@@ -6,6 +6,7 @@ from typing import Any
 
 import ipywidgets as w
 
+from workbench.analysis.tables.rows import has_rounds
 from workbench.analysis.tables.status import Status
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
@@ -58,7 +59,7 @@ class RunsViews(RunsGrid):
             f"{len(rows):,} selected",
             *(f"{row['run']}: {row['error']}" for row in rows if row["error"]),
         ]
-        if sum(row["state"] == "done" for row in rows) > MAX_PLOTTED_RUNS:
+        if sum(map(has_rounds, rows)) > MAX_PLOTTED_RUNS:
             texts[0] += f", the first {MAX_PLOTTED_RUNS} are drawn"
         self._say("; ".join(texts[:4]))
 
@@ -80,9 +81,9 @@ class RunsViews(RunsGrid):
         self.plot.show(lambda theme: convergence(drawn, metric, theme=theme))
 
     def traces(self) -> list[Trace]:
-        """Return the selected runs that are done, at most `MAX_PLOTTED_RUNS`. The message names unreadable ones."""
+        """Return the selected runs that have rounds, at most `MAX_PLOTTED_RUNS`. The message names unreadable ones."""
         found, bad = [], []
-        for run_row in [each for each in self.chosen if each["state"] == "done"][:MAX_PLOTTED_RUNS]:
+        for run_row in list(filter(has_rounds, self.chosen))[:MAX_PLOTTED_RUNS]:
             try:
                 found.append(Trace.load(run_row["folder"]))
             except SettingError as error:
