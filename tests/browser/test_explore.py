@@ -107,8 +107,8 @@ def click_in_figures(lab: Lab, me: User, page: Page, picture: Callable[[str], Pa
     me.press("Code")
     me.drawn("Encoding matrix of CR")
     picture("explore-code")
-    me.press("Shortest rounds")
-    map_ = me.drawn("Shortest rounds")
+    me.press("Fastest scheme")
+    map_ = me.drawn("Fastest scheme")
     picture("explore-map")
     me.click_in(map_, 6, 2)  # the seventh latency, two stragglers
     page.wait_for_function("(e) => e.value === '2'", arg=me.field("stragglers").element_handle())

@@ -130,3 +130,16 @@ def test_report_refuses(traces: list[wb.Trace], tmp_path: Path, monkeypatch: pyt
     with pytest.raises(SettingError, match=r"its page would have .* MB, and 6 are allowed"):
         report(traces, out)
     assert not out.exists()
+
+
+def test_report_of_a_forecast_ranks_passes_over_the_data(tmp_path: Path) -> None:
+    """A round of ASGD is the shortest, but has one answer of ten."""
+    pair = [wb.Experiment(scheme=name, workers=10) for name in ("ASGD", "GC")]
+    pair[1] = pair[1].replace(scheme_args={"stragglers": 0})
+    page = wb.report(pair, tmp_path / "page.html").read_text()
+    means = [wb.forecast(e).mean for e in pair]
+    assert means[0] < means[1]
+    best = "ASGD" if 10 * means[0] < means[1] else "GC"
+    assert f"<h1>Expected: {best} is the fastest over the data" in page
+    assert "ASGD uses 10 % of the data in a round" in page
+    assert "pass over the data" in page

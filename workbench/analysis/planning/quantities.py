@@ -5,6 +5,13 @@ from __future__ import annotations
 import math
 
 INEXACT_MARK = "≈"  # prefix of the name of a scheme that commits estimates of the gradient
+# least time, s, that is written in a unit; length of the unit, s; its name
+LONG_UNITS = (
+    (1e8, 31_557_600.0, "years"),
+    (259_200.0, 86_400.0, "days"),
+    (1e4, 3600.0, "h"),
+    (1e3, 1.0, "s"),
+)
 
 
 def quantity_of(seconds: float) -> str:
@@ -12,13 +19,18 @@ def quantity_of(seconds: float) -> str:
 
     >>> quantity_of(0.0), quantity_of(3e-4), quantity_of(0.1), quantity_of(float("inf"))
     ('0', '300 µs', '100 ms', 'endless')
+    >>> quantity_of(2e4), quantity_of(1e6), quantity_of(4e8), quantity_of(1e30)
+    ('5.56 h', '11.6 days', '12.7 years', '3e+22 years')
     """
     if seconds == 0.0:
         return "0"
     if not math.isfinite(seconds):
         return "unknown" if math.isnan(seconds) else "endless"
-    if seconds >= 1000.0:
-        return f"{seconds:.0f} s"
+    for least, size, unit in LONG_UNITS:
+        if seconds >= least:
+            value = seconds / size
+            digits = ".3g" if value < 1000.0 else ",.0f" if value < 1e6 else ".0e"
+            return f"{value:{digits}} {unit}"
     for scale, unit in ((1.0, "s"), (1e3, "ms")):
         if float(f"{seconds * scale:.3g}") >= 1.0:  # so that 0.9999 ms is written as 1 ms
             return f"{seconds * scale:.3g} {unit}"

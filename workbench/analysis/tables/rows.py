@@ -245,7 +245,7 @@ def _end(e: Experiment, rounds: Mapping[str, NDArray[Any]]) -> tuple[str, str]:
     return ("done", "") if count == e.rounds else ("stopped", f"stopped after {count} of {e.rounds} rounds")
 
 
-def has_rounds(row: Mapping[str, Any]) -> bool:
+def has_rounds(row: Mapping[Any, Any]) -> bool:
     """Return whether a row of the table is of a run with rounds: it is done, or was stopped after its first round.
 
     >>> has_rounds({"state": "stopped", "rounds_done": 3.0}), has_rounds({"rounds_done": float("nan")})

@@ -36,6 +36,7 @@ from workbench.lab.figures.inputs import labels, plural, shared
 from workbench.lab.figures.labels import metric_words, setting
 from workbench.lab.figures.labels import short as short_metric
 from workbench.lab.figures.page import dark_style
+from workbench.lab.figures.passes import pass_times, verdict
 from workbench.lab.figures.speedups import common_target
 
 if TYPE_CHECKING:
@@ -206,21 +207,22 @@ def _finding(traces: Sequence[Trace], goal: float, metric: str) -> str:
 def _of_settings(experiments: Sequence[Experiment]) -> Report:
     named = [Trace(e, "sim", {"time": np.zeros(0)}, [], np.zeros(0)) for e in experiments]
     names = labels(named)
-    found = {f"{name} forecast": forecast(e) for name, e in zip(names, experiments, strict=True)}
-    best = min(found, key=lambda name: found[name].mean)
-    shortest = min(f.mean for f in found.values())
-    title = f"Expected: {best.removesuffix(' forecast')} has the shortest rounds, {quantity_of(shortest)} on average"
-    made = Report("a forecast", title, "Forecast of the settings; nothing has run.", experiments, _here())
-    columns = ["scheme", "mean round", "times as long", "load", "messages a round", "bytes a round"]
+    found = {name: forecast(e) for name, e in zip(names, experiments, strict=True)}
+    head, notes = verdict(found)
+    lead = "; ".join(["Forecast of the settings, nothing has run", *notes])
+    made = Report("a forecast", f"Expected: {head}", f"{lead}.", experiments, _here())
+    passes = pass_times(found)
+    columns = ["scheme", "mean round", "pass over the data", "times as long"]
+    columns += ["load", "messages a round", "bytes a round"]
     rows = [
         [
-            name.removesuffix(" forecast"), quantity_of(f.mean), f"{f.mean / shortest:.3g}×", f"{100 * f.load:.3g} %",
-            quantity(f.messages, "messages"), quantity(f.bytes, "bytes"),
+            name, quantity_of(f.mean), quantity_of(passes[name]), f"{passes[name] / min(passes.values()):.3g}×",
+            f"{100 * f.load:.3g} %", quantity(f.messages, "messages"), quantity(f.bytes, "bytes"),
         ]
         for name, f in found.items()
     ]  # fmt: skip
     made.tables.append(("Forecast", columns, rows))
-    made.figures = [round_times(found)]
+    made.figures = [round_times({f"{name} forecast": f for name, f in found.items()})]
     return _with_settings(made, names)
 
 

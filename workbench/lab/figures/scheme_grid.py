@@ -1,4 +1,4 @@
-"""Grid of expected round times: which scheme is fastest, by straggler fraction and latency."""
+"""Grid of expected times of a pass over the data: which scheme is fastest, by straggler fraction and latency."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
 
-MAX_EQUAL_RATIO = 1.01  # ratio of round times up to which schemes tie
+MAX_EQUAL_RATIO = 1.01  # ratio of times up to which schemes tie
 
 
 @dataclass(frozen=True)
 class SchemeGrid:
-    """Expected seconds per round of several schemes on a grid; NaN where a scheme is not valid.
+    """Expected seconds per pass over the data of several schemes on a grid; NaN where a scheme is not valid.
 
     `names` are legend entries, each beginning with its scheme's name. `alphas` are straggler fractions (rows), and
     `latencies` are in s (columns).
@@ -27,7 +27,7 @@ class SchemeGrid:
     names: tuple[str, ...]
     alphas: tuple[Fraction, ...]
     latencies: tuple[float, ...]
-    seconds: Array  # (alphas, latencies, names)
+    seconds: Array  # (alphas, latencies, names), s per pass over the data
 
     @property
     def winner(self) -> Array:

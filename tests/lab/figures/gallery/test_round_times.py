@@ -50,7 +50,7 @@ def test_round_times_skip_the_first_rounds(traces: list[wb.Trace]) -> None:
 def test_round_times_rows_are_in_the_given_order(traces: list[wb.Trace]) -> None:
     figure = round_times(traces)
     assert list(figure.layout.yaxis.categoryarray) == [t.label for t in reversed(traces)]
-    texts = [note.text for note in figure.layout.annotations]
+    texts = [note.text.split("<br>")[0] for note in figure.layout.annotations]
     seconds = [np.diff(t.columns["time"], prepend=0.0).mean() for t in traces]
     assert texts == [f"mean {s * 1e3:.3g} ms" for s in seconds]
 
@@ -84,3 +84,12 @@ def test_round_times_of_equal_rounds_have_an_axis_around_them() -> None:
         low, high = figure.layout.xaxis.range
         assert 10**low < 0.7 * box.median[0] < 1.4 * box.median[0] < 10**high
         assert high - low < 0.4
+
+
+def test_round_times_mark_rounds_that_use_a_part_of_the_data() -> None:
+    whole, part = (wb.Experiment(scheme=name, workers=10, rounds=20) for name in ("UMW", "ASGD"))
+    figure = round_times({"UMW": wb.run(whole), "ASGD": wb.run(part), "ASGD forecast": wb.forecast(part)})
+    texts = {note.y: note.text for note in figure.layout.annotations}
+    assert "of the data" not in texts["UMW"]
+    assert texts["ASGD"].endswith("<br>10 % of the data")
+    assert texts["ASGD forecast"].endswith("<br>10 % of the data")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.lab.figures.passes import pass_times
 from workbench.lab.widgets.explorer.ahead import (
     CONTEST_ROUNDS,
     LATENCIES,
@@ -58,7 +59,8 @@ def test_contest_cells_are_forecasts() -> None:
     for i, late in enumerate(alphas_of(shape)):
         for j in (0, 5, len(LATENCIES) - 1):
             rivals = wb.baselines(3, 2, late, rounds=5, link={**LINK, "latency": LATENCIES[j]})
-            expected = [wb.forecast(e, rounds=CONTEST_ROUNDS).mean for e in rivals]
+            passes = pass_times({e.scheme: wb.forecast(e, rounds=CONTEST_ROUNDS) for e in rivals})
+            expected = list(passes.values())
             np.testing.assert_allclose(found.seconds[i, j], expected, rtol=1e-12)
 
 
@@ -104,3 +106,14 @@ def test_look_ahead_repeats_forecasts_for_other_rounds(tmp_path: Path) -> None:
     assert after.forecast.mean == wb.forecast(e, rounds=len(after.forecast.seconds)).mean
     known = look_ahead(RIVALS[:1], rounds=30)
     assert look_ahead(RIVALS[:1], rounds=20, known=known)[0].forecast is not known[0].forecast
+
+
+def test_contest_compares_passes_over_the_data() -> None:
+    """A round of ASGD has one answer of twelve: its cells are twelve times its mean round."""
+    shape, rivals = Shape(children=3, layers=2, stragglers=1), [RIVALS[0], RIVALS[0].replace(scheme="ASGD")]
+    found = contest(setup_of(rivals), shape, 12)
+    assert found is not None
+    asgd = rivals[1].replace(link={**LINK, "latency": LATENCIES[0]})
+    assert found.seconds[0, 0, 1] == pytest.approx(
+        12 * wb.forecast(asgd, rounds=CONTEST_ROUNDS).mean, rel=0.01
+    )

@@ -12,10 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workbench.analysis.planning.quantities import quantity_of
 from workbench.lab.figures.gallery.round_times import QUANTILES
-from workbench.lab.widgets.explorer.boxes import MIN_TICK_DISTANCE, Axis, box, table_of_boxes
+from workbench.lab.widgets.explorer.boxes import (
+    CHARACTER_WIDTH,
+    MIN_TICK_DISTANCE,
+    Axis,
+    box,
+    table_of_boxes,
+)
 
-TIMES = st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=20).map(np.array)
+MAX_CHARACTERS = 13  # max length of a time as text
+TIMES = st.lists(st.one_of(st.floats(1e-9, 1e9), st.floats(1e9, 1e300)), min_size=1, max_size=20).map(
+    np.array
+)
 
 
 @given(st.lists(TIMES, min_size=1, max_size=6))
@@ -31,8 +41,18 @@ def test_every_drawn_time_is_on_the_axis(times: list[np.ndarray]) -> None:  # ty
 @given(st.lists(TIMES, min_size=1, max_size=6))
 def test_labels_of_the_axis_are_apart(times: list[np.ndarray]) -> None:  # type: ignore[type-arg]
     axis = Axis.of(times)
-    places = [axis.place(tick) for tick in axis.ticks]
+    places, texts = [axis.place(tick) for tick in axis.ticks], [quantity_of(tick) for tick in axis.ticks]
     assert all(b - a >= MIN_TICK_DISTANCE for a, b in pairwise(places))
+    # half of each of the two texts is between them
+    for (left, right), (one, other) in zip(pairwise(places), pairwise(texts), strict=True):
+        assert right - left >= CHARACTER_WIDTH * (len(one) + len(other)) / 2
+    assert all(len(text) <= MAX_CHARACTERS for text in texts)
+
+
+@pytest.mark.parametrize(("seconds", "ticks"), [(3e5, "5 days"), (1e9, "50 years"), (1e30, "5e+22 years")])
+def test_labels_of_long_times_are_round_numbers_of_a_long_unit(seconds: float, ticks: str) -> None:
+    axis = Axis.of([np.array([seconds, 2.5 * seconds])])
+    assert ticks in [quantity_of(tick) for tick in axis.ticks]
 
 
 def test_axis_of_rounds_without_time_is_linear() -> None:

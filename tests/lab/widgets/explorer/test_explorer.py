@@ -116,11 +116,11 @@ def test_explorer_click_on_a_worker_shows_its_data(explorer: Explorer) -> None:
 
 def test_explorer_phase_diagram_can_be_clicked(explorer: Explorer) -> None:
     preview = explorer.preview
-    preview.view.value = "Shortest rounds"
+    preview.view.value = "Fastest scheme"
     thread = preview._map.thread
     assert thread is not None
     thread.join()
-    assert preview.picture.label == "Shortest rounds"
+    assert preview.picture.label == "Fastest scheme"
     click(preview.picture, trace="winners", x=3, y=2)
     assert [e.link.latency for e in explorer.experiments] == [pytest.approx(1e-4)] * 5
     assert explorer.experiments[4].scheme_args["stragglers"] == 2

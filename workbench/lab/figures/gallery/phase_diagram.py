@@ -39,8 +39,8 @@ def phase_diagram(
     if not contest.names or not contest.seconds.size:
         raise SettingError("contest: is empty; give at least one scheme, one alpha and one latency")
     rows, columns = contest.winner.shape
-    about = "scheme with the shortest mean round, and the second best's round over it"
-    figure = new_figure(theme, "Shortest rounds", about, height=220 + 66 * rows)
+    about = "scheme with the shortest time per pass over the data, and the second best's time over it"
+    figure = new_figure(theme, "Fastest scheme", about, height=220 + 66 * rows)
     figure.add_trace(_cells(contest, theme))
     for name, color in _colors(contest, theme).items():
         figure.add_trace(_entry(name, color))
@@ -122,7 +122,7 @@ def _hovers(contest: SchemeGrid) -> Words:
 
 
 def _time(seconds: float) -> str:
-    return "no such setting" if seconds != seconds else f"{quantity(seconds, 'time')} a round"
+    return "no such setting" if seconds != seconds else f"{quantity(seconds, 'time')} a pass"
 
 
 def _ring(contest: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) -> go.Scatter:

@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
+from workbench.analysis.planning.quantities import quantity_of
 from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
 from workbench.core.forecasting import Forecast
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import labels
+from workbench.lab.figures.passes import data_share
 from workbench.lab.figures.style import (
     Style,
     Theme,
@@ -35,6 +37,7 @@ class _Row(NamedTuple):
     label: str
     style: Style
     seconds: Array
+    share: float  # share of the data that a round commits
 
 
 def round_times(
@@ -45,6 +48,8 @@ def round_times(
     `runs`: traces or forecasts, or a dict from name to trace or forecast. A name that begins with a scheme's (such as
     "CR forecast") has the scheme's colour. `theme`: "light" or "dark". `skip`: number of first rounds of each trace to
     leave out, since in a real run they may take longer, until caches are filled.
+
+    A row says which share of the data its rounds use, if not all: such rounds are shorter because they do less.
 
     Raises `SettingError` if there is nothing to draw, an item is neither trace nor forecast, or a trace has no rounds
     after those that are left out.
@@ -96,7 +101,7 @@ def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], ski
     pairs = list(runs.items()) if isinstance(runs, Mapping) else _name(list(runs))
     looks = styles(r.experiment.scheme if isinstance(r, Trace) else name.split(" ")[0] for name, r in pairs)
     found = zip(pairs, looks, strict=True)
-    return [_Row(label, style, _seconds(run, skip)) for (label, run), style in found]
+    return [_Row(label, style, _seconds(run, skip), data_share(run)) for (label, run), style in found]
 
 
 def _name(runs: list[Trace | Forecast]) -> list[tuple[str, Trace | Forecast]]:
@@ -135,7 +140,7 @@ def _mean(row: _Row, unit: Unit, theme: str) -> go.Scatter:
 
 def _mean_text(row: _Row) -> dict[str, object]:
     # each row has its own unit, because means may differ by orders of magnitude
-    unit = time_unit(float(row.seconds.mean()))
-    text = f"mean {row.seconds.mean() * unit.scale:.3g} {unit.name}"
+    text = f"mean {quantity_of(float(row.seconds.mean()))}"
+    text += f"<br>{100 * row.share:.2g} % of the data" if row.share < 1 else ""
     place = {"xref": "paper", "x": 1.01, "xanchor": "left", "y": row.label, "yref": "y"}
     return {"text": text, **place, "showarrow": False, "font": {"size": 16}}

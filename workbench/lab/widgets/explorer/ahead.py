@@ -9,6 +9,7 @@ from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, forecast
 from workbench.lab.figures.inputs import labels
+from workbench.lab.figures.passes import data_share
 from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.widgets.forms.setup import Setup, Shape, judge, with_shape
 
@@ -120,6 +121,7 @@ def _means(setup: Setup) -> Iterator[float]:
         try:
             if verdict.experiment is None:
                 raise SettingError(verdict.reason)
-            yield forecast(verdict.experiment, rounds=CONTEST_ROUNDS).mean
+            found = forecast(verdict.experiment, rounds=CONTEST_ROUNDS)
+            yield found.mean / data_share(found)
         except (ValueError, OSError):
             yield float("nan")

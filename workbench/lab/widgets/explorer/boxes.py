@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.analysis.planning.quantities import quantity_of
+from workbench.analysis.planning.quantities import LONG_UNITS, quantity_of
 from workbench.core.base.types import Array
 from workbench.lab.figures.gallery.round_times import MAX_EQUAL_RATIO, QUANTILES
 from workbench.lab.figures.style import scheme_style
 
 MARGIN = 4.0  # % of the axis at both ends
-MIN_TICK_DISTANCE = 22.0  # % of the axis between labels
+MIN_TICK_DISTANCE = 22.0  # min distance of labels, % of the axis
+CHARACTER_WIDTH = 2.8  # approximate width of a character of a label, % of the axis
 
 
 class Axis(NamedTuple):
@@ -60,16 +61,17 @@ class Axis(NamedTuple):
         found: list[float] = []
         for value in self._candidates():
             at = self.place(value)
-            apart = all(abs(at - self.place(other)) >= MIN_TICK_DISTANCE for other in found)
-            if apart and 0 <= at <= 100:
+            apart = max(MIN_TICK_DISTANCE, CHARACTER_WIDTH * len(quantity_of(value)))
+            if 0 <= at <= 100 and all(abs(at - self.place(other)) >= apart for other in found):
                 found.append(value)
         return sorted(found)
 
     def _candidates(self) -> list[float]:
         if self.low <= 0:
             return [0.0, self.high / 2, self.high]
-        decades = range(int(np.floor(np.log10(self.low))), int(np.ceil(np.log10(self.high))) + 1)
-        powers = {digit: [float(f"{digit}e{k}") for k in decades] for digit in (1, 2, 5, 3)}
+        unit = next((size for least, size, _ in LONG_UNITS if self.high >= least), 1.0)  # round numbers of it
+        decades = range(int(np.log10(self.low / unit) // 1), int(np.log10(self.high / unit) // 1) + 2)
+        powers = {digit: [float(f"{digit}e{k}") * unit for k in decades] for digit in (1, 2, 5, 3)}
         return [value for values in powers.values() for value in values if self.low <= value <= self.high]
 
 

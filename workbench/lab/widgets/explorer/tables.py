@@ -10,6 +10,7 @@ from workbench.analysis.planning.quantities import quantity, quantity_of
 from workbench.core.contract.scheme import ABSTRACT_MARK, ABSTRACT_NOTE
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast
+from workbench.lab.figures.passes import data_share, pass_times, verdict
 from workbench.lab.widgets.callbacks import sentence
 from workbench.lab.widgets.explorer.ahead import Ahead
 from workbench.lab.widgets.explorer.boxes import table_of_boxes
@@ -50,10 +51,11 @@ def costs(ahead: Sequence[Ahead]) -> str:
 
     Schemes are compared by the time of a pass over the data, because a round of some schemes uses little data.
     """
-    passes = {a.name: f.mean / pass_share(f) for a in ahead if (f := a.forecast) is not None}
+    known = {a.name: a.forecast for a in ahead if a.forecast is not None}
+    passes = pass_times(known)
     best = min(passes, key=passes.__getitem__, default="")
     columns = {"mean round": [_known(a.forecast, lambda f: quantity_of(f.mean)) for a in ahead]}
-    if any(pass_share(f) < 1 for a in ahead if (f := a.forecast) is not None):
+    if any(data_share(f) < 1 for f in known.values()):
         columns["pass over the data"] = [
             quantity_of(passes[a.name]) if a.name in passes else "–" for a in ahead
         ]
@@ -70,38 +72,12 @@ def costs(ahead: Sequence[Ahead]) -> str:
     )
 
 
-def pass_share(forecast: Forecast) -> float:
-    """Return the share of the data in the answers that a round commits, at most 1.
-
-    >>> import numpy as np
-    >>> pass_share(Forecast(np.ones(4), load=0.25, messages=1.0, bytes=8.0))  # ASGD commits one answer of four
-    0.25
-    """
-    answers = forecast.messages * forecast.load
-    return min(1.0, answers) if answers > 0 else 1.0
-
-
 def finding(ahead: Sequence[Ahead]) -> str:
     """Return the result of the forecasts as HTML: the fastest scheme, and remarks on the comparison."""
     known = {a.name: a.forecast for a in ahead if a.forecast is not None}
     if not known:
         return ""
-    passes = {name: f.mean / pass_share(f) for name, f in known.items()}
-    best = min(passes, key=passes.__getitem__)
-    texts = [
-        f"{name} uses {100 * pass_share(f):.3g} % of the data in a round"
-        for name, f in known.items()
-        if pass_share(f) < 1
-    ]
-    per_round = min(known, key=lambda name: known[name].mean)
-    if not texts:
-        head = f"{best} has the shortest rounds: {quantity_of(passes[best])} on average"
-        notes = []
-    else:
-        head = f"{best} is the fastest over the data: {quantity_of(passes[best])} a pass"
-        short = known[per_round].mean
-        notes = [f"{per_round} has shorter rounds, {quantity_of(short)}"] if per_round != best else []
-        notes += texts
+    head, notes = verdict(known)
     below = "; ".join(notes)
     return f'<div class="wb"><div class="wb-finding">{escape(head)}</div>{sentence(below)}</div>'
 
@@ -115,7 +91,7 @@ def _costs(a: Ahead) -> list[str]:
         lambda f: f"{100 * f.load:.3g} %",
         lambda f: quantity(f.messages, "messages"),
         lambda f: quantity(f.bytes, "bytes"),
-        lambda f: f"{100 * pass_share(f):.3g} %",
+        lambda f: f"{100 * data_share(f):.3g} %",
     ]
     late = "–" if a.forecast is None else may_be_late(a.experiment)
     return [a.name, late, *(_known(a.forecast, text) for text in texts)]

@@ -24,7 +24,7 @@ from workbench.lab.widgets.plots.plot import Click, Plot, low
 
 Situation = tuple[Setup, Shape, int]  # settings, their shape, number of workers
 VIEWS = {"Who holds what": tree, "Code": code}
-TIMES, CONTEST = "Time per round", "Shortest rounds"
+TIMES, CONTEST = "Time per round", "Fastest scheme"
 MAX_HEIGHT_PX = 520  # max height of a picture, px, so that a small screen shows all of it
 
 
@@ -119,7 +119,7 @@ class Preview(Tab):
 
     def _show_map(self, found: SchemeGrid | None, share: float) -> None:
         if found is None:
-            self.note.value = sentence(f"looking for the shortest rounds: {100 * share:.0f} %")
+            self.note.value = sentence(f"looking for the fastest scheme: {100 * share:.0f} %")
             return
         self.note.value = ""
         if self._picture == CONTEST and (here := self._situation) is not None:

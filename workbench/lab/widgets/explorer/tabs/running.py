@@ -7,6 +7,7 @@ from math import isfinite
 import ipywidgets as w
 import plotly.graph_objects as go
 
+from workbench.analysis.planning.quantities import quantity_of
 from workbench.core.base.text import duration
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
@@ -169,20 +170,18 @@ def doubt(experiments: Sequence[Experiment], engine: str) -> str:
 
     >>> e = Experiment(scheme="UMW", workers=4, rounds=100)
     >>> doubt([e], "sim"), doubt([e.replace(rounds=10**8)], "sim")
-    ('', 'rounds = 100000000: computing 400,000,000 answers takes about 4 h 26 min; run that?')
+    ('', 'rounds = 100,000,000: computing 400,000,000 answers takes about 4 h 26 min; run that?')
     >>> doubt([e.replace(delays={"kind": "constant", "shift": 1e30})], "mpi")
-    'delays: a round of UMW takes about 2.5e+32 s, and there are 100; run that?'
+    'delays: a round of UMW takes about 8e+24 years, and there are 100; run that?'
     """
     answers = sum(e.rounds * e.workers for e in experiments)
     if (seconds := answers / ANSWERS_PER_S) > DOUBTED_S:
         most = max(e.rounds for e in experiments)
-        return f"rounds = {most}: computing {answers:,} answers takes about {duration(seconds)}; run that?"
+        return f"rounds = {most:,}: computing {answers:,} answers takes about {duration(seconds)}; run that?"
     for e in experiments:
         with suppress(ValueError, OSError):  # no question for an experiment without a forecast
             found = forecast(e.replace(faults=()), rounds=DOUBT_ROUNDS).mean
             if found > DOUBTED_ROUND_S or (engine != "sim" and found * e.rounds > DOUBTED_S):
-                text = f"{found:.3g} s"
-                return (
-                    f"delays: a round of {e.scheme} takes about {text}, and there are {e.rounds}; run that?"
-                )
+                text = f"a round of {e.scheme} takes about {quantity_of(found)}"
+                return f"delays: {text}, and there are {e.rounds}; run that?"
     return ""
