@@ -32,6 +32,7 @@ SCROLLED = """() => [...document.querySelectorAll('.wb-explorer, .wb-explorer *'
   .map(e => [e.className, e.scrollHeight, e.clientHeight])"""
 OWN_STRAGGLERS = """[...document.querySelectorAll('.wb-entry input[type=range][aria-label^="stragglers"]')]"""
 POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 50"
+TICKS = "() => document.querySelectorAll('.wb-live .xtick').length"
 MOVING = """() => [...document.querySelectorAll('.wb-status tr')].flatMap((row) => row.getAnimations({ subtree: true }))
   .map((each) => each.animationName)"""
 AT_CLICK = f"() => {{ document.querySelector('.wb-starts').click(); return ({MOVING})(); }}"
@@ -183,12 +184,16 @@ def test_explorer_run_is_watched_reloaded_stopped_and_saved(
     page.get_by_text("Rounds, batches, faults", exact=True).click()  # the help above it disappears on a click
     me.field("rounds").fill("3000")
     me.tab("Run")
+    # axes of a plot without curves have no numbers
+    page.get_by_text("no runs yet").locator("visible=true").wait_for()
+    assert page.evaluate(TICKS) == 0
     # a bar moves from the click on, before the kernel responds, except for users who prefer reduced motion
     assert page.evaluate(AT_CLICK) == ["wb-moves"]
     page.emulate_media(reduced_motion="reduce")
     assert page.evaluate(MOVING) == []
     page.emulate_media(reduced_motion="no-preference")
     page.wait_for_function(POINTS)
+    assert page.evaluate(TICKS) > 0
     assert page.evaluate(MOVING) == []
 
     # reload the page during a run: the explorer keeps its state, and the curves continue

@@ -46,7 +46,8 @@ class Axis(NamedTuple):
         (50.0, 50.0)
         """
         if self.low > 0:
-            share = np.log(max(second, self.low / 10) / self.low) / np.log(self.high / self.low)
+            low, high = np.log(self.low), np.log(self.high)
+            share = (np.log(max(second, self.low / 10)) - low) / (high - low)
         else:
             share = second / self.high
         return round(MARGIN + (100 - 2 * MARGIN) * float(share), 2)
@@ -61,18 +62,23 @@ class Axis(NamedTuple):
         found: list[float] = []
         for value in self._candidates():
             at = self.place(value)
-            apart = max(MIN_TICK_DISTANCE, CHARACTER_WIDTH * len(quantity_of(value)))
-            if 0 <= at <= 100 and all(abs(at - self.place(other)) >= apart for other in found):
+            if 0 <= at <= 100 and all(abs(at - self.place(one)) >= _room(value, one) for one in found):
                 found.append(value)
         return sorted(found)
 
     def _candidates(self) -> list[float]:
         if self.low <= 0:
             return [0.0, self.high / 2, self.high]
-        unit = next((size for least, size, _ in LONG_UNITS if self.high >= least), 1.0)  # round numbers of it
+        middle = np.sqrt(self.low) * np.sqrt(self.high)  # labels are round numbers of its unit
+        unit = next((size for least, size, _ in LONG_UNITS if middle >= least), 1.0)
         decades = range(int(np.log10(self.low / unit) // 1), int(np.log10(self.high / unit) // 1) + 2)
         powers = {digit: [float(f"{digit}e{k}") * unit for k in decades] for digit in (1, 2, 5, 3)}
         return [value for values in powers.values() for value in values if self.low <= value <= self.high]
+
+
+def _room(one: float, other: float) -> float:
+    """Return the min distance of two labels, % of the axis."""
+    return max(MIN_TICK_DISTANCE, CHARACTER_WIDTH * len(quantity_of(one) + quantity_of(other)) / 2)
 
 
 def box(name: str, seconds: Array, axis: Axis) -> str:

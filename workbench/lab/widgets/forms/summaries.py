@@ -50,9 +50,12 @@ def of_link(form: Form) -> str:
     >>> from workbench.lab.widgets.forms.fields import fields_of
     >>> of_link(Form("", fields_of(Link), {"latency": "1e-3", "bandwidth": "1e6"}))
     '1 ms, 1 MB/s'
+    >>> of_link(Form("", fields_of(Link), {"latency": "0", "bandwidth": ""}))
+    '0 s, no limit'
     """
     shown = {e.name: _shown(e, form) for e in form.entries}
-    return f"{shown.get('latency', '')}, {shown.get('bandwidth', '')}".strip(", ")
+    bandwidth = shown["bandwidth"] if form.values["bandwidth"] else "no limit"
+    return f"{shown['latency']}, {bandwidth}"
 
 
 def of_problem(form: ChoiceForm) -> str:
@@ -65,7 +68,8 @@ def of_run(form: Form) -> str:
     """Return the number of rounds, the size of mini-batches, and whether there are faults."""
     rounds, batch = form.values.get("rounds", ""), form.values.get("batch", "")
     faults = form.values.get("faults", "") not in ("", "[]", "()")
-    parts = [f"{rounds or '?'} {'round' if rounds == '1' else 'rounds'}"]
+    count = f"{int(rounds):,}" if rounds.isdecimal() else _text(rounds or None)
+    parts = [f"{count} {'round' if rounds == '1' else 'rounds'}"]
     return ", ".join([*parts, *[f"batch {batch}"] * bool(batch), *["faults"] * faults])
 
 

@@ -178,19 +178,19 @@ function render({ model, el }) {
   const spans = { x: [1, 1], y: [1, 1] }; // smallest and largest number on each logarithmic axis
   let snap, plot, shown = "", gone = false, left = false;
 
-  const layout = () => {
+  const layout = (empty) => {
     const width = plot.box.offsetWidth, { grown, PHONE } = plot.Plotly.workbenchFit;
     const look = grown(model.get("styles")[theme()], letters() * (width < PHONE ? 0.86 : 1));
     const legend = width < NARROW_LIVE ? { ...look.legend, orientation: "h", x: 0, y: -0.22, yanchor: "top" } : look.legend;
     const { x, y, target } = Object.fromEntries(["x", "y", "target"].map((n) => [n, model.get(n)]));
-    const axis = (name, title) => ({ ...look[`${name}axis`], title: { text: title }, type: types[name] });
+    const axis = (name, title) => ({ ...look[`${name}axis`], title: { text: title }, type: types[name], showticklabels: !empty, showgrid: !empty, ticks: empty ? "" : "outside" });
     return {
       ...grounded(look, plot.box),
       ...(el.closest(".wb-explorer") ? { height: Math.min(look.height, Math.max(320, 0.54 * innerHeight)) } : {}), // so that the plot and the widgets above it fit the window
       xaxis: { ...axis("x", model.get("titles")[x]), ...ticks("x"), tickformat: x === "time" ? "~g" : "~s" },
       legend,
       yaxis: { ...axis("y", model.get("metrics")[y] ?? y), ...ticks("y") },
-      annotations: model.get("curves").length ? [] : [{ text: "no runs yet", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { size: 20 } }],
+      annotations: !empty ? [] : [{ text: absent(), showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { size: 20 } }],
       shapes: target === null ? [] : [targetLine(target, look.font.color)],
       uirevision: `${shown}`,
       autosize: true,
@@ -206,6 +206,8 @@ function render({ model, el }) {
     return ratio < 1e4 ? { dtick: "D2", tickformat: "~g" } : { dtick: Math.ceil(Math.log10(ratio) / 10), exponentformat: "power" };
   };
 
+  const absent = () => (!model.get("curves").length ? "no runs yet" : model.get("active") ? "no round has ended yet" : "no rounds");
+
   const draw = perFrame(async () => {
     if (!plot || gone || !visible(plot.box)) return;
     const [x, y] = [model.get("x"), model.get("y")];
@@ -219,7 +221,7 @@ function render({ model, el }) {
     types.y = model.get("rising").includes(y.split("_").at(-1)) && model.get("scale_y") === "auto" ? "linear" : scale(model.get("scale_y"), "y", some.map((d) => extent(d.y)), types.y);
     const first = !plot.box.data;
     const marked = marks(model.get("changes"), model.get("curves"), store.curves, x, y);
-    await plot.Plotly.react(plot.box, [...traces(model.get("curves"), drawn), marked], layout(), { ...CONFIG, edits: { shapePosition: true } });
+    await plot.Plotly.react(plot.box, [...traces(model.get("curves"), drawn), marked], layout(!some.length), { ...CONFIG, edits: { shapePosition: true } });
     if (first) plot.box.on("plotly_relayout", moved);
     plot.box.dataset.points = drawn.reduce((sum, d) => sum + d.x.length, 0);
     plot.box.dataset.frames = Number(plot.box.dataset.frames ?? 0) + 1;
