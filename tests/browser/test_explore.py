@@ -90,7 +90,7 @@ def fits_into_pages(page: Page, picture: Callable[[str], Path]) -> None:
         assert overflow <= 1
         # once the help is hidden, nothing is scrolled
         page.wait_for_function(f"() => !({SCROLLED})().length", timeout=5000)
-        assert page.locator('[role=figure][aria-label*="CR (children"]').is_visible() == (width > 1700)
+        expect(page.locator('[role=figure][aria-label*="CR (children"]')).to_be_visible(visible=width > 1700)
         picture(f"explore-{width}")
     page.set_viewport_size({"width": 1280, "height": 900})
 
