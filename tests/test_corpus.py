@@ -51,7 +51,8 @@ def test_corpus_changes_of_scheme(copy: Path) -> None:
 def test_corpus_runs_are_listed(copy: Path) -> None:
     table = wb.runs(copy / "folders").table
     assert sorted(table["run"]) == FOLDERS
-    assert set(table["state"]) == {"done"}
+    assert list(table["run"][table["state"] == "stopped"]) == ["stopped"]
+    assert set(table["state"]) == {"done", "stopped"}
     assert set(table["scheme"]) == {"ASGD", "CR", "GC", "SGD", "UMW"}
 
 

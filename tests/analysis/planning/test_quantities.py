@@ -15,7 +15,7 @@ from workbench.analysis.planning.quantities import quantity, quantity_of
         (1e-3, "1 ms"),
         (9.996e-4, "1 ms"),
         (90.0, "90 s"),
-        (12345.6, "12346 s"),
+        (12345.6, "3.43 h"),
     ],
 )
 def test_quantity_of_chooses_a_suitable_unit(seconds: float, text: str) -> None:

@@ -8,6 +8,7 @@ import threadpoolctl
 from hypothesis import given
 from hypothesis import strategies as st
 
+import workbench as wb
 from workbench.core.problems.base import Problem, Request
 from workbench.core.problems.linear import LeastSquares, LinearProblem, Logistic, Softmax
 from workbench.core.problems.unit import Unit
@@ -158,3 +159,18 @@ def test_unit_problem_gives_the_weights_back() -> None:
     assert gradient is not None
     assert gradient[0] == 3.0
     assert gradient[2] == 4.0
+
+
+def test_linear_smoothness_is_computed_once_for_all_optimisers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schemes with other optimisers wait for it before their first round, which takes seconds on large data."""
+    found: list[float] = []
+    largest = LinearProblem._top_eigenvalue
+
+    def counted(problem: LinearProblem, blocks: list[tuple[int, int]]) -> float:
+        found.append(largest(problem, blocks))
+        return found[-1]
+
+    monkeypatch.setattr(LinearProblem, "_top_eigenvalue", counted)
+    e = wb.Experiment(scheme="UMW", workers=4, rounds=2, problem_args={"samples": 73, "features": 11})
+    wb.compare([e, e.replace(optimiser="inverse_time", optimiser_args={})])
+    assert len(found) == 1

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -174,11 +174,17 @@ class LinearProblem(ABC):
         return Evaluation(sums.loss / self.samples + penalty, sums.gradient, metrics)
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
-        """Return the curvature bound * largest eigenvalue of X^T X / d, plus l2."""
-        ranges = [(0, self.samples)] if slices is None else [(a, b) for a, b, _ in slices if b > a]
+        """Return the curvature bound * largest eigenvalue of X^T X / d, plus l2. That of all samples is stored."""
+        if slices is None:
+            return self._smoothness
+        ranges = [(a, b) for a, b, _ in slices if b > a]
         count = sum(b - a for a, b in ranges)
         blocks = [block for a, b in ranges for block in self._blocks(a, b)]
         return self.curvature * self._top_eigenvalue(blocks) / max(count, 1) + self.l2
+
+    @cached_property
+    def _smoothness(self) -> float:
+        return self.smoothness([(0, self.samples, 1.0)])
 
     def _top_eigenvalue(self, blocks: list[tuple[int, int]]) -> float:
         """Return the largest eigenvalue of X^T X. Lanczos has a fixed start, so that its bits are reproducible."""
