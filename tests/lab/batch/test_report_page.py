@@ -143,3 +143,5 @@ def test_report_of_a_forecast_ranks_passes_over_the_data(tmp_path: Path) -> None
     assert f"<h1>Expected: {best} is the fastest over the data" in page
     assert "ASGD uses 10 % of the data in a round" in page
     assert "pass over the data" in page
+    runs = wb.report(wb.compare([e.replace(rounds=4) for e in pair]), tmp_path / "runs.html").read_text()
+    assert '<td data-column="data in a round">10 %</td>' in runs

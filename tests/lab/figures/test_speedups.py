@@ -98,3 +98,25 @@ def test_common_target_of_an_accuracy_is_reached_by_all() -> None:
     target = common_target(traces, "accuracy")
     assert target == 0.8
     assert speedups(traces, target, "accuracy")["seconds"].tolist() == [2.0, 1.0]
+
+
+@pytest.mark.parametrize(("metric", "sign"), [("loss", 1), ("accuracy", -1)])
+def test_common_target_ignores_runs_that_never_improve(metric: str, sign: int) -> None:
+    """Otherwise, the run that only gets worse would be the first at the target."""
+    curves = {"CR": [0.6, 0.4], "UMW": [0.7, 0.5], "ASGD": [1.3, 1.2]}
+    traces = [
+        replace(
+            made(scheme, [1.0, 2.0], [0.0] * 2, **{metric: sign * np.array(values)}),
+            initial={metric: sign * 1.0},
+        )
+        for scheme, values in curves.items()
+    ]
+    target = common_target(traces, metric)
+    assert target == sign * 0.5
+    assert np.isnan(speedups(traces, target, metric)["seconds"].tolist()[2])
+    assert common_target(traces[2:], metric) == sign * 1.2  # there is no other run
+
+
+def test_common_target_ignores_runs_without_a_finite_value() -> None:
+    good, bad = (made(name, [1.0], [loss]) for name, loss in (("CR", 0.5), ("SGD", np.nan)))
+    assert common_target([replace(each, initial={"loss": 1.0}) for each in (good, bad)]) == 0.5

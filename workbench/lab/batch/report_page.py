@@ -36,7 +36,7 @@ from workbench.lab.figures.inputs import labels, plural, shared
 from workbench.lab.figures.labels import metric_words, setting
 from workbench.lab.figures.labels import short as short_metric
 from workbench.lab.figures.page import dark_style
-from workbench.lab.figures.passes import pass_times, verdict
+from workbench.lab.figures.passes import data_share, pass_times, verdict
 from workbench.lab.figures.speedups import common_target
 
 if TYPE_CHECKING:
@@ -281,7 +281,8 @@ def _results(
         *([metric_words(metric)] if metric in traces[0].columns else []),
     ]
     columns += [] if goal is None else [f"time to {goal:.4g}", "times as long"]
-    columns += ["messages", "bytes"]
+    shares = [data_share(trace) for trace in traces]
+    columns += [*["data in a round"] * (min(shares) < 1), "messages", "bytes"]
     table = None if goal is None else speedups(traces, goal, metric)
     rows = []
     for place, (name, trace) in enumerate(zip(labels(traces), traces, strict=True)):
@@ -296,6 +297,7 @@ def _results(
         if table is not None:
             seconds, factor = table["seconds"].iloc[place], table["times_as_long"].iloc[place]
             row += ["never", "–"] if seconds != seconds else [quantity_of(float(seconds)), f"{factor:.3g}×"]
+        row += [f"{100 * shares[place]:.3g} %"] if min(shares) < 1 else []
         row += [quantity(float(np.sum(trace.columns[each])), each) for each in ("messages", "bytes")]
         rows.append(row)
     return columns, rows

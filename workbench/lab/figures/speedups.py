@@ -90,7 +90,7 @@ def seedless(trace: Trace) -> Trace:
 
 
 def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
-    """Return the best value of the metric that every trace reaches.
+    """Return the best value of the metric that every trace reaches. Traces that never improve on the start are ignored.
 
     `traces` of one problem; `metric`: the column of their rounds.
 
@@ -101,7 +101,10 @@ def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
     """
     check_traces(traces)
     best = [best_of(column(trace, metric), metric, trace.experiment.batch) for trace in traces]
-    return float(np.min(best) if rises(metric) else np.max(best))
+    sign = -1 if rises(metric) else 1
+    starts = [trace.initial.get(metric, sign * np.inf) for trace in traces]
+    better = [value for value, start in zip(best, starts, strict=True) if sign * value < sign * start]
+    return float(sign * np.max(sign * np.array(better or best)))
 
 
 def position(series: Sequence[Series], reference: str) -> int:

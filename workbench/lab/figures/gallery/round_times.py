@@ -143,4 +143,4 @@ def _mean_text(row: _Row) -> dict[str, object]:
     text = f"mean {quantity_of(float(row.seconds.mean()))}"
     text += f"<br>{100 * row.share:.2g} % of the data" if row.share < 1 else ""
     place = {"xref": "paper", "x": 1.01, "xanchor": "left", "y": row.label, "yref": "y"}
-    return {"text": text, **place, "showarrow": False, "font": {"size": 16}}
+    return {"text": text, **place, "showarrow": False, "align": "left", "font": {"size": 16}}
