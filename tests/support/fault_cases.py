@@ -278,12 +278,12 @@ def full_disks(count: int, rng: random.Random) -> Tally:
                 tally.hanging += 1
                 run.stop()
                 continue
-            told = isinstance(run.error, wb.RunError) and "cannot be written" in str(run.error)
+            reported = isinstance(run.error, wb.RunError) and "cannot be written" in str(run.error)
             last = read_checkpoint(run.home)
             done, model = last.rounds, last.model
             sound = np.array_equal(model, records.read_models(run.home, len(model))[done - 1])
-            tally.wrong += not (told and sound)
-            tally.notes["told, checkpoint sound"] += told and sound
+            tally.wrong += not (reported and sound)
+            tally.notes["reported, checkpoint sound"] += told and sound
             POOLS.close()
     return tally
 
