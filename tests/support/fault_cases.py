@@ -283,7 +283,7 @@ def full_disks(count: int, rng: random.Random) -> Tally:
             done, model = last.rounds, last.model
             sound = np.array_equal(model, records.read_models(run.home, len(model))[done - 1])
             tally.wrong += not (reported and sound)
-            tally.notes["reported, checkpoint sound"] += told and sound
+            tally.notes["reported, checkpoint sound"] += reported and sound
             POOLS.close()
     return tally
 

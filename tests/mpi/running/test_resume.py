@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tests.support.sampled_cases import sampled_cases
 from tests.support.specs import quick
 from workbench.core.base.arrays import from_bytes, to_bytes
 from workbench.core.contract.problem import gradient_of_rows
+from workbench.core.problems.base import Problem
 from workbench.core.trace import records
 from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.layout import GRADIENTS
@@ -185,6 +187,35 @@ def test_resume_a_run_stopped_before_it_started(tmp_path: Path) -> None:
     )
     busy.stop()
     assert len(resume(waiting.home).result().rounds) == 200
+
+
+def test_resume_a_run_stopped_while_its_data_are_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends although the data are still being opened. Its folder is complete, and the run can be resumed."""
+    e, home = experiment(table(tmp_path / "own.npy", 1.0), rounds=4), tmp_path / "run"
+    gate, opening = Event(), Event()
+    build = wb.Experiment.build_problem
+
+    def slowly(self: wb.Experiment) -> Problem:
+        opening.set()
+        assert gate.wait(60)
+        return build(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(wb.Experiment, "build_problem", slowly)
+        run = start_real(e, folder=home)
+        assert opening.wait(60)
+        run.stop()
+        assert run.wait(60)
+        gate.set()
+    assert (run.state, run.note, len(run.result().rounds)) == ("stopped", "stopped before the first round", 0)
+    (row,) = wb.runs(home).table.to_dict("records")
+    assert (row["state"], row["error"]) == ("stopped", "stopped before its first round; wb.resume resumes it")
+    assert len(wb.Trace.load(home).rounds) == 0
+    with pytest.raises(wb.SettingError, match=r"the run has ended; wb\.Trace\.load reads its trace"):
+        attach(home)
+    np.testing.assert_allclose(resume(home).result().model, wb.run(e).model, rtol=1e-12)
 
 
 @pytest.mark.parametrize("seconds", sampled_cases("after a stop", 2, [0.0, 0.02, 0.1, 0.3]))

@@ -24,6 +24,7 @@ from workbench.core.trace.trace import Trace, events_as_columns
 
 State = Literal["waiting", "running", "finished", "stopped", "failed"]
 Rows = dict[str, NDArray[Any]]
+STOPPED_EARLY = "stopped before the first round"  # note of a run that was stopped while its data were opened
 
 
 class Engine(NamedTuple):
@@ -153,6 +154,11 @@ class Run:
     def _close(self, state: State, note: str) -> None:
         self.note, self._state = note, state
         self._over.set()
+
+
+def without_rounds(e: Experiment, engine: str) -> Trace:
+    """Return the trace of a run that was stopped before its data were open. It has no rounds and no parameters."""
+    return Trace(e, engine, no_rows(), [], np.zeros(0), info={"stopped": True})
 
 
 def checked(experiments: object) -> list[Experiment]:

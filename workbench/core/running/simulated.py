@@ -5,8 +5,6 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
 from workbench.core.base.bar import Bar
 from workbench.core.base.types import Array
 from workbench.core.base.user_code import with_fault
@@ -21,6 +19,7 @@ from workbench.core.problems.base import Evaluation, Problem, Request
 from workbench.core.running.growing import GrowingRun, Simulation, grow
 from workbench.core.running.memory import LEARNING_VECTORS, check_memory, check_trajectories, room_for
 from workbench.core.running.run import (
+    STOPPED_EARLY,
     Rows,
     Run,
     RunCancelled,
@@ -29,11 +28,12 @@ from workbench.core.running.run import (
     no_rows,
     tell,
     warnings_before,
+    without_rounds,
 )
 from workbench.core.trace.assembled import assemble, columns_of, diverged
 from workbench.core.trace.learning import Commits, Learnt, evaluated, follow
 from workbench.core.trace.records import EVENTS_PER_BATCH
-from workbench.core.trace.trace import Trace, events_as_columns
+from workbench.core.trace.trace import events_as_columns
 
 Arithmetic = Coefficients | Numbers
 Look = Callable[[Timeline], None]  # called after every simulated round
@@ -155,8 +155,7 @@ class SimulatedRun(GrowingRun):
         super().stop()
         with self._entry:
             if not self._simulating and not self.wait(0):
-                trace = Trace(self.experiment, "sim", no_rows(), [], np.zeros(0), info={"stopped": True})
-                self._end(trace, "stopped", "stopped before the first round")
+                self._end(without_rounds(self.experiment, "sim"), "stopped", STOPPED_EARLY)
 
     def prepare(self) -> Problem:
         """Check the digits of the code and the memory, open the data, and return the problem.

@@ -23,7 +23,17 @@ from workbench.core.contract.adaptive import Change
 from workbench.core.experiment import Experiment
 from workbench.core.problems import Problem, Request
 from workbench.core.problems.base import Evaluation
-from workbench.core.running.run import Rows, Run, RunCancelled, State, failing, in_background, no_rows
+from workbench.core.running.run import (
+    STOPPED_EARLY,
+    Rows,
+    Run,
+    RunCancelled,
+    State,
+    failing,
+    in_background,
+    no_rows,
+    without_rounds,
+)
 from workbench.core.trace import records
 from workbench.core.trace.assembled import diverged
 from workbench.core.trace.layout import ENDED, RUN, RUN_LOCK, STOP, TASK
@@ -110,6 +120,11 @@ class FollowedRun(Run):
 
     def _write_unstarted(self) -> None:
         """End a run that was stopped before the ranks received it, and keep its earlier rounds."""
+        if self._problem is None and not len(records.read_next(self.home, 0)):
+            trace = without_rounds(self.experiment, "mpi")
+            self._keep(trace)
+            self._end(trace, "stopped", STOPPED_EARLY)
+            return
         if ended(self.home) is None:
             task, committers = read_json(self.home / TASK), self.experiment.plan.committers
             ledgers = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from workbench.core.base.settings import SettingError, check_kind
 from workbench.core.base.text import read_json
 from workbench.core.contract.adaptive import AdaptiveController
 from workbench.core.experiment import Experiment
+from workbench.core.problems.base import Problem
 from workbench.core.running.memory import check_memory
-from workbench.core.running.run import RunCancelled, warnings_before
+from workbench.core.running.run import RunCancelled, in_background, warnings_before
 from workbench.core.trace import records
 from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.folder import new_folder
@@ -64,6 +66,7 @@ class RealRun(FollowedRun):
             self._begin("opening the data")
             e = self.experiment
             self.warnings = warnings_before(e)
+            self._open()
             if self.cluster is not None and self.cluster.kind == "local":
                 check_memory(e, ranks=True)
             task = task_of(e, self.home, data=self.data(), controller=self._controller_state([]), **options)
@@ -73,6 +76,7 @@ class RealRun(FollowedRun):
         """Submit the rounds after the last checkpoint, and follow them to their end."""
         with self._in_turn():
             self._begin("resuming")
+            self._open()
             self.hand_in(self.rest(read_json(self.home / TASK)))
 
     @contextlib.contextmanager
@@ -85,6 +89,21 @@ class RealRun(FollowedRun):
             yield
         finally:
             _turn.release()
+
+    def _open(self) -> None:
+        """Open the data in another thread, so that a stop need not wait for it. Raises `RunCancelled` on a stop."""
+        found: Future[Problem] = Future()
+
+        def opened() -> None:
+            try:
+                found.set_result(self.experiment.build_problem())
+            except Exception as error:
+                found.set_exception(error)
+
+        in_background(opened, "workbench-data")
+        while not wait([found], POLL_INTERVAL_S).done:
+            self._still_wanted()
+        self._problem = found.result()
 
     def _still_wanted(self) -> None:
         if not self.wanted():
