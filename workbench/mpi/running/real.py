@@ -67,8 +67,6 @@ class RealRun(FollowedRun):
             e = self.experiment
             self.warnings = warnings_before(e)
             self._open()
-            if self.cluster is not None and self.cluster.kind == "local":
-                check_memory(e, ranks=True)
             task = task_of(e, self.home, data=self.data(), controller=self._controller_state([]), **options)
             self.hand_in(task)
 
@@ -91,11 +89,16 @@ class RealRun(FollowedRun):
             _turn.release()
 
     def _open(self) -> None:
-        """Open the data in another thread, so that a stop need not wait for it. Raises `RunCancelled` on a stop."""
+        """Check the memory and open the data in another thread, so that a stop need not wait for it.
+
+        Raises `RunCancelled` on a stop.
+        """
         found: Future[Problem] = Future()
 
         def opened() -> None:
             try:
+                if self.cluster is not None and self.cluster.kind == "local":
+                    check_memory(self.experiment, ranks=True)
                 found.set_result(self.experiment.build_problem())
             except Exception as error:
                 found.set_exception(error)
