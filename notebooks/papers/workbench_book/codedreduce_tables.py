@@ -235,7 +235,7 @@ def shown(scheme: CR, rank: int) -> Array:
     >>> shown(CR(children=3, layers=2, stragglers=1, matrix=B), RANKS["(2,1)"]).tolist()
     [0.0, 0.0, 0.5, 1.0, 0.0]
     """
-    held = scheme.allocate(SAMPLES)[rank - 1]
+    held = scheme.allocate(SAMPLES).of(rank - 1)
     weights = np.zeros(SAMPLES)
     for first, last, weight in zip(held.start, held.stop, held.weight, strict=True):
         weights[first:last] += weight

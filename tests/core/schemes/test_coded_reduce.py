@@ -34,7 +34,9 @@ def test_cr_worked_example_allocation() -> None:
     Node (1,1) keeps two pieces, and its children get the other three.
     """
     held = EXAMPLE.allocate(15)  # D1 = 0..4, D2 = 5..9, D3 = 10..14; a fifth of 10 samples is 2
-    pieces = [[(int(a), int(b), float(w)) for a, b, w in zip(*h, strict=True)] for h in held]
+    pieces = [
+        [(int(a), int(b), float(w)) for _, a, b, w in zip(*held.of(node), strict=True)] for node in range(12)
+    ]
     assert pieces[0] == [(0, 4, 0.5)]  # (1,1): p1 and p2, both of 1/2 D1
     # left: p3 = {1/2 sample 4, sample 5}, p4 = {6, 7}, p5 = {8, 9}
     assert pieces[3] == [(4, 5, 0.25), (5, 6, 0.5), (6, 8, 1.0)]  # 1/2 p3, p4
@@ -118,7 +120,8 @@ def test_cr_parts_of_any_size_are_within_a_sample_for_each_cut(
     cuts = sum((late + 1.0) ** k for k in range(1, layers + 1))
     assert np.abs(loads - ideal).max() <= cuts + layers
     held = scheme.allocate(samples)
-    assert [int((h.stop - h.start).sum()) for h in held] == loads.tolist()
+    assert held.sizes(tree_size(children, layers)).tolist() == loads.tolist()
+    assert scheme.plan(tree_size(children, layers), samples).loads[1:].tolist() == loads.tolist()
 
 
 @given(st.integers(2, 400))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.codes import GradientCode, cyclic
-from workbench.core.contract.plan import Plan, even_sizes
+from workbench.core.contract.plan import Plan
 from workbench.core.contract.programs import at_least, coded_program, decoder
 from workbench.core.contract.protocol import Node, Program
 from workbench.core.contract.round_times import RoundTimes, SampledTimes, tree_round_times
@@ -26,19 +26,32 @@ from workbench.core.schemes.uncoded import check_stragglers
 
 
 class Segments(NamedTuple):
-    """Ordered weighted data set: consecutive samples start[k]:stop[k], each with weight[k]."""
+    """Ordered weighted data sets of nodes 0, 1, ...: samples start[k]:stop[k] of node[k], each with weight[k].
 
+    `node` is sorted.
+    """
+
+    node: NDArray[np.int64]
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
     weight: Array
 
-    def take(self, first: int, last: int) -> Segments:
-        """Return the samples from index `first` to `last` in the order of the set."""
-        ends = np.cumsum(self.stop - self.start)
-        begins = ends - (self.stop - self.start)
-        a, b = np.maximum(first, begins) - begins, np.minimum(last, ends) - begins
+    def sizes(self, nodes: int) -> NDArray[np.int64]:
+        """Return the number of samples of each node, (nodes,)."""
+        return np.bincount(self.node, self.stop - self.start, nodes).astype(np.int64)
+
+    def take(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> Segments:
+        """Return the samples of each node from index `first` to `last` in the order of its set; both (nodes,)."""
+        sizes, own = self.stop - self.start, self.sizes(len(first))
+        begins = np.cumsum(sizes) - sizes - (np.cumsum(own) - own)[self.node]
+        a = np.maximum(first[self.node] - begins, 0)
+        b = np.minimum(last[self.node] - begins, sizes)
         keep = b > a
-        return Segments((self.start + a)[keep], (self.start + b)[keep], self.weight[keep])
+        return Segments(self.node[keep], (self.start + a)[keep], (self.start + b)[keep], self.weight[keep])
+
+    def of(self, node: int) -> Segments:
+        """Return the set of one node."""
+        return Segments._make(column[self.node == node] for column in self)
 
 
 class CR(Scheme):
@@ -109,38 +122,33 @@ class CR(Scheme):
 
     def plan(self, workers: int, samples: int) -> Plan:
         """Run Allocate (Algorithm 3 of the paper), then cut the data wherever the data set of a node begins or ends."""
-        segments = self.allocate(samples)
-        cuts = np.unique(
-            np.concatenate([[0, samples], *(np.concatenate([h.start, h.stop]) for h in segments)])
-        )
-        first, last = ([np.searchsorted(cuts, getattr(h, k)) for h in segments] for k in ("start", "stop"))
-        counts = [int((b - a).sum()) for a, b in zip(first, last, strict=True)]
-        pieces = zip(first, last, segments, strict=True)
-        runs = [(a, b, w) for fs, ls, h in pieces for a, b, w in zip(fs, ls, h.weight, strict=True)]
-        indices = [np.zeros(0, dtype=np.int64), *(np.arange(a, b) for a, b, _ in runs)]
+        held = self.allocate(samples)
+        cuts = np.unique(np.concatenate([[0, samples], held.start, held.stop]))
+        first, last = np.searchsorted(cuts, held.start), np.searchsorted(cuts, held.stop)
+        counts = last - first
+        rows = np.repeat(held.node, counts)
         layer = np.repeat(np.arange(self.layers + 1), [self.children**k for k in range(self.layers + 1)])
         return Plan(
             sizes=np.diff(cuts),
-            indptr=np.concatenate([[0, 0], np.cumsum(counts)]),
-            indices=np.concatenate(indices),
-            coefficients=np.concatenate([np.zeros(0), *(np.full(b - a, w) for a, b, w in runs)]),
+            indptr=np.concatenate([[0], np.searchsorted(rows, np.arange(-1, workers), "right")]),
+            indices=np.repeat(last - np.cumsum(counts), counts) + np.arange(len(rows)),
+            coefficients=np.repeat(held.weight, counts),
             parent=tree_parents(self.children, self.layers),
             notes={"layer": layer, "children_code": self.code().matrix},
         )
 
-    def allocate(self, samples: int) -> list[Segments]:
-        """Return the local weighted data set of every worker, layer by layer from the top."""
-        B = self.code().matrix
-        level = [Segments(np.array([0]), np.array([samples]), np.ones(1))]
-        level = [child for s in level for child in comp_alloc(s, B)]
-        local: list[Segments] = []
+    def allocate(self, samples: int) -> Segments:
+        """Return the local weighted data set of every worker (node i is rank i + 1), layer by layer from the top."""
+        B, local, workers, nodes = self.code().matrix, [], 0, 1
+        rest = Segments(np.array([0]), np.array([0]), np.array([samples]), np.ones(1))
         for layer in range(1, self.layers + 1):
-            sizes = np.array([int((s.stop - s.start).sum()) for s in level])
+            level, nodes = comp_alloc(rest, nodes, B), nodes * self.children
+            sizes = level.sizes(nodes)
             own = self._own(sizes, layer)
-            local += [s.take(0, k) for s, k in zip(level, own, strict=True)]
-            rests = [s.take(k, size) for s, k, size in zip(level, own, sizes, strict=True)]
-            level = [child for s in rests for child in comp_alloc(s, B)] if layer < self.layers else []
-        return local
+            kept, rest = level.take(np.zeros_like(own), own), level.take(own, sizes)
+            local.append(kept._replace(node=kept.node + workers))
+            workers += nodes
+        return Segments._make(map(np.concatenate, zip(*local, strict=True)))
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
         """Return the samples of each worker, from sizes alone, which takes milliseconds for a million workers."""
@@ -175,19 +183,25 @@ class CR(Scheme):
         return tree_round_times(draws, self.children, self.layers, self.children - self.stragglers)
 
 
-def comp_alloc(data: Segments, B: Array) -> list[Segments]:
-    """Run CompAlloc (section III-A): cut the set evenly into n parts.
+def comp_alloc(data: Segments, nodes: int, B: Array) -> Segments:
+    """Run CompAlloc (section III-A) at each node: cut its set evenly into n parts.
 
-    Child i gets part k with weight b[i,k], in order of k.
+    Child i of the node, which is node n * node + i of the result, gets part k with weight b[i,k], in order of k.
     """
     n = len(B)
-    ends = np.cumsum(even_sizes(int((data.stop - data.start).sum()), n))
-    parts = [data.take(int(a), int(b)) for a, b in zip(np.concatenate([[0], ends[:-1]]), ends, strict=True)]
+    size, rest = np.divmod(data.sizes(nodes)[:, None], n)
+    sizes = size + (np.arange(n) < rest)
+    ends = np.cumsum(sizes, axis=1)
     children = []
-    for row in B:
-        segments = [Segments(p.start, p.stop, w * p.weight) for p, w in zip(parts, row, strict=True) if w]
-        children.append(Segments(*(np.concatenate(columns) for columns in zip(*segments, strict=True))))
-    return children
+    for k in range(n):
+        part = data.take((ends - sizes)[:, k], ends[:, k])
+        children += [
+            part._replace(node=n * part.node + i, weight=B[i, k] * part.weight)
+            for i in np.flatnonzero(B[:, k])
+        ]
+    joined = Segments._make(map(np.concatenate, zip(*children, strict=True)))
+    order = np.argsort(joined.node, kind="stable")
+    return Segments._make(column[order] for column in joined)
 
 
 def tree_size(children: int, layers: int) -> int:
