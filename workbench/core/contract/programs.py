@@ -133,10 +133,13 @@ def gather(
         now = node.clock()
         if message is None:
             ask = Recv(match, next((timer for timer in bells if timer > now), None))
-        elif message.kind == CODED:
-            got[message.src, message.number] = message
-            now = _before(ask.until, now)
-        elif message.kind == MODEL:
+            continue
+        src, kind, _, number, _ = message
+        if kind == CODED:
+            got[src, number] = message
+            if bells:
+                now = _before(ask.until, now)
+        elif kind == MODEL:
             newer = message
             break
         else:
@@ -324,16 +327,16 @@ def parent_program(node: Node, rule: StopRule, combine: Combine, shrinks: bool =
 def child_program(node: Node, rule: StopRule, combine: Combine) -> Program:
     """Run a worker: receive the newest model, pass it on, compute, add the children's sum, and send the total up."""
     lost, newer, ask = LostChildren(), None, Recv({MODEL: 0}, latest=True)
-    children, parent, work = node.children, node.parent, node.work
+    children, parent, work, rounds = node.children, node.parent, node.work, node.rounds
     while True:
-        job = newer if newer is not None else (yield ask)
-        newer, r = None, job.round
+        _, _, r, _, model = newer if newer is not None else (yield ask)
+        newer = None
         if children:
             yield Close(CODED, r)
-            yield Send(children, MODEL, r, job.value, floats=0 if r == node.rounds else None)
-        if r == node.rounds:
+            yield Send(children, MODEL, r, model, floats=0 if r == rounds else None)
+        if r == rounds:
             return
-        value = yield Compute(work, job.value, r, {MODEL: r + 1})
+        value = yield Compute(work, model, r, {MODEL: r + 1})
         if value is None:
             continue
         if children:

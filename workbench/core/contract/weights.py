@@ -46,7 +46,8 @@ class SparseWeights:
     def __add__(self, other: SparseWeights | float) -> SparseWeights:
         if not isinstance(other, SparseWeights):
             return self if other == 0 else NotImplemented  # `sum` begins with 0
-        return SparseWeights.total(np.ones(2), [self, other])
+        parts = np.concatenate([self.parts, other.parts])
+        return SparseWeights(parts, np.concatenate([self.weights, other.weights]))
 
     __radd__ = __add__
 

@@ -36,18 +36,19 @@ class ComputeTimes:
 
     def end(self, now: float, r: int, effect: Compute) -> float:
         """Return when a rank will have finished a piece of work that it begins `now`, s."""
-        draw = effect.round if effect.draw is None else effect.draw
+        work, model, round, _, batch, draw, _, _ = effect
+        if draw is None:
+            draw = round
         if draw not in self.computing:
             self.draw(draw)
         plan, seconds = self.computing[draw]
-        work = plan.work[r]
-        if effect.work is work and effect.batch is plan.batch is None:  # a whole load, the most frequent case
+        own = plan.work[r]
+        if work is own and batch is plan.batch is None:  # a whole load, the most frequent case
             return now + seconds[r - 1]
         samples = loaded(effect)
-        if samples != plan.loads[r] or len(effect.work.parts) != len(work.parts):
-            several = isinstance(effect.model, tuple)
-            first, stretch = (0, False) if several else self._place(effect.work, work)
-            if stretch and effect.batch is None:
+        if samples != plan.loads[r] or len(work.parts) != len(own.parts):
+            first, stretch = (0, False) if isinstance(model, tuple) else self._place(work, own)
+            if stretch and batch is None:
                 return self._stretch_end(now, r, effect, draw, first, plan)
             return now + self.delays.piece(draw, r - 1, first, samples)
         return now + seconds[r - 1]

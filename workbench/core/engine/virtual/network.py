@@ -62,6 +62,7 @@ class Network(EventLoop):
         "link",
         "log",
         "overtakes",
+        "ports",
         "ranks",
         "sending",
         "timeline",
@@ -92,6 +93,7 @@ class Network(EventLoop):
         # neither the delay model nor the links add sending time
         self.instant = delays.sending(0, 1.0) is None
         self.differ = bool(link.groups)  # links differ by worker
+        self.ports = link.bandwidth is not None or self.differ  # whether a transfer may take time
         self.overtakes = delays.download is not None  # a model may arrive after a newer one
         # floats, sender (0: any) -> seconds of the transfer
         self.transfers: dict[tuple[int, int], float] = {}
@@ -109,16 +111,19 @@ class Network(EventLoop):
             self._resume(r, answer)
 
     def _send(self, r: int, rank: RankState, effect: Send) -> Any:
-        floats = self.floats if effect.floats is None else effect.floats
-        message = Message(r, effect.kind, effect.round, effect.number, effect.value)
-        targets = (effect.to,) if isinstance(effect.to, int) else effect.to
-        if effect.kind == MODEL:
+        # to unpack a named tuple takes less time than to read a few of its fields
+        to, kind, round, value, floats, number, share, draw, _ = effect
+        if floats is None:
+            floats = self.floats
+        message = Message(r, kind, round, number, value)
+        targets = (to,) if isinstance(to, int) else to
+        if kind == MODEL:
             self._send_down(targets, message, floats)
             return None
         delay = self.latency
         if not self.instant:
-            share = floats / self.floats if effect.share is None else effect.share
-            delay += self._sending(r, effect.round if effect.draw is None else effect.draw, share)
+            share = floats / self.floats if share is None else share
+            delay += self._sending(r, round if draw is None else draw, share)
         for to in targets:
             args = to, message, self.now, floats
             if delay:
@@ -134,7 +139,8 @@ class Network(EventLoop):
         """Send a model to children. It does not pass their ports, and so never waits behind answers."""
         link = self.link
         if not link.downloads:
-            self.ready.extend((to, message, self.now, floats) for to in targets)
+            now = self.now
+            self.ready.extend([(to, message, now, floats) for to in targets])
             return
         to = tuple(targets)
         drawn = self.delays.receiving(message.round)
@@ -163,12 +169,15 @@ class Network(EventLoop):
 
     def _arrive(self, to: int, message: Message, sent: float, floats: int) -> None:
         rank = self.ranks[to]
+        _, kind, round, _, _ = message
         if rank.port is not None:
             rank.queue.append((message, sent, floats))
-        elif message.round < rank.floor.get(message.kind, 0):
+        elif round < rank.floor.get(kind, 0):
             self._drop(to, message, sent, floats)
-        else:
+        elif self.ports:
             self._transfer(to, rank, message, sent, floats)
+        else:
+            self.ready.append((to, message, sent, floats))
 
     def _transfer(self, to: int, rank: RankState, message: Message, sent: float, floats: int) -> None:
         key = floats, message.src if self.differ else 0
@@ -202,17 +211,30 @@ class Network(EventLoop):
     def _deliver(
         self, to: int, message: Message, sent: float, floats: int, begun: float | None = None
     ) -> None:
-        rank, kind, round = self.ranks[to], message.kind, message.round
+        rank = self.ranks[to]
+        src, kind, round, _, _ = message
         if round < rank.floor.get(kind, 0) or not rank.alive:
             self._drop(to, message, sent, floats)
             return
-        begun = self.now if begun is None else begun
+        if begun is None:
+            begun = self.now
         if self.overtakes and kind == MODEL:
             rank.floor[MODEL] = round
-        self._count(to, message, sent, floats, begun)
-        if self.controller is not None and to == 0 and kind != PEER_LOST:
-            self.controller.received(message.src, floats / self.floats, sent, begun, self.now)
-        if rank.waits is not None and round >= rank.waits.get(kind, round + 1):
+        if kind != PEER_LOST and (kind != MODEL or round <= self.last):
+            line, size = self.timeline, self.width * floats
+            row = round if round < self.last else self.last
+            line.handled += 2  # a send and its receipt
+            if kind == MODEL:
+                # a message without floats is not a model, but a stop or the end
+                line.downloads[row] += floats > 0
+            else:
+                line.messages[row] += 1
+                line.bytes[row] += size
+            self.log((row, src, "send", sent, begun, self.now, to, size, 1))
+            if self.controller is not None and to == 0:
+                self.controller.received(src, floats / self.floats, sent, begun, self.now)
+        waits = rank.waits
+        if waits is not None and kind in waits and round >= waits[kind]:
             rank.ticket += 1
             rank.waits = None
             self._resume(to, message)
@@ -222,19 +244,6 @@ class Network(EventLoop):
             rank.ticket += 1
             rank.unless = None
             self._resume(to, None)
-
-    def _count(self, to: int, message: Message, sent: float, floats: int, begun: float) -> None:
-        if message.kind == PEER_LOST or (message.kind == MODEL and message.round > self.last):
-            return
-        line, round = self.timeline, message.round if message.round < self.last else self.last
-        line.handled += 2  # a send and its receipt
-        if message.kind == MODEL:
-            # a message without floats is not a model, but a stop or the end
-            line.downloads[round] += floats > 0
-        else:
-            line.messages[round] += 1
-            line.bytes[round] += self.width * floats
-        self.log((round, message.src, "send", sent, begun, self.now, to, self.width * floats, 1))
 
     def _drop(self, to: int, message: Message, sent: float, floats: int) -> None:
         if message.kind not in (MODEL, PEER_LOST):
@@ -246,16 +255,17 @@ class Network(EventLoop):
 
     def _recv(self, r: int, rank: RankState, effect: Recv) -> Any:
         inbox = rank.inbox
-        if inbox and (i := inbox.find(effect.match)) is not None:
+        match, until, latest = effect
+        if inbox and (i := inbox.find(match)) is not None:
             (message,) = inbox.pop(i)
-            while effect.latest and (i := inbox.find(effect.match)) is not None:
+            while latest and (i := inbox.find(match)) is not None:
                 (message,) = inbox.pop(i)
             return message
-        if effect.until is not None:
-            if effect.until * REL_TOL < self.now:
+        if until is not None:
+            if until * REL_TOL < self.now:
                 return None
-            self._at(max(effect.until, self.now), TIMER, self._wake, (r, rank.ticket, None))
-        rank.waits = effect.match
+            self._at(max(until, self.now), TIMER, self._wake, (r, rank.ticket, None))
+        rank.waits = match
         return BLOCKED
 
     def _close(self, r: int, rank: RankState, effect: Close) -> Any:

@@ -41,6 +41,8 @@ from workbench.core.engine.virtual.arithmetic import Arithmetic
 from workbench.core.engine.virtual.event_order import COMPUTED, TIMER
 from workbench.core.engine.virtual.network import BLOCKED, Network, RankState
 
+MANY_OBJECTS = 100_000  # new objects of a run; a search of fewer takes less than 50 ms
+
 
 @dataclass(frozen=True)
 class SimSetup:
@@ -78,6 +80,9 @@ def _uncollected() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            if gc.get_count()[0] > MANY_OBJECTS and not gc.get_freeze_count():
+                gc.freeze()  # these two calls make all objects old ones, so that the next search skips the events
+                gc.unfreeze()
             gc.enable()
 
 
@@ -165,17 +170,18 @@ class _Simulation(Network):
             raise
 
     def _compute(self, r: int, rank: RankState, effect: Compute) -> Any:
-        if rank.inbox and effect.unless and rank.inbox.find(effect.unless) is not None:
+        work, _, round, unless, batch, _, _, slowdown = effect
+        if unless and rank.inbox and rank.inbox.find(unless) is not None:
             return None
-        rank.unless = effect.unless
-        round, samples = effect.round, effect.work.samples  # the most frequent case: a whole load
-        if effect.batch or self.mini_batches:
+        rank.unless = unless
+        now, samples = self.now, work.samples  # the most frequent case: a whole load
+        if batch or self.mini_batches:
             samples = self.samples_of(effect, r)
         self.timeline.started[round if round < self.last else self.last] += samples
-        end = self.compute_times.end(self.now, r, effect)
-        if effect.slowdown != 1.0:
-            end = self.now + effect.slowdown * (end - self.now)
-        self._at(end, COMPUTED, self._computed, (r, rank.ticket, effect, self.now, samples))
+        end = self.compute_times.end(now, r, effect)
+        if slowdown != 1.0:
+            end = now + slowdown * (end - now)
+        self._at(end, COMPUTED, self._computed, (r, rank.ticket, effect, now, samples))
         return BLOCKED
 
     def _computed(self, r: int, ticket: int, effect: Compute, start: float, samples: int) -> None:
