@@ -39,7 +39,7 @@ class SparseWeights:
     @classmethod
     def total(cls, factors: Array, values: Sequence[SparseWeights]) -> SparseWeights:
         """Return the sum of factor * value."""
-        many = np.repeat(factors, [len(value.parts) for value in values])
+        many = factors.repeat([len(value.parts) for value in values])
         parts = np.concatenate([value.parts for value in values])
         return cls(parts, many * np.concatenate([value.weights for value in values]))
 

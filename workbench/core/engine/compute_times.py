@@ -37,8 +37,7 @@ class ComputeTimes:
     def end(self, now: float, r: int, effect: Compute) -> float:
         """Return when a rank will have finished a piece of work that it begins `now`, s."""
         work, model, round, _, batch, draw, _, _ = effect
-        if draw is None:
-            draw = round
+        draw = round if draw is None else draw
         if draw not in self.computing:
             self.draw(draw)
         plan, seconds = self.computing[draw]

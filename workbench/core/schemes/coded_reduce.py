@@ -44,8 +44,7 @@ class Segments(NamedTuple):
         """Return the samples of each node from index `first` to `last` in the order of its set; both (nodes,)."""
         sizes, own = self.stop - self.start, self.sizes(len(first))
         begins = np.cumsum(sizes) - sizes - (np.cumsum(own) - own)[self.node]
-        a = np.maximum(first[self.node] - begins, 0)
-        b = np.minimum(last[self.node] - begins, sizes)
+        a, b = np.maximum(first[self.node] - begins, 0), np.minimum(last[self.node] - begins, sizes)
         keep = b > a
         return Segments(self.node[keep], (self.start + a)[keep], (self.start + b)[keep], self.weight[keep])
 
@@ -145,7 +144,7 @@ class CR(Scheme):
             level, nodes = comp_alloc(rest, nodes, B), nodes * self.children
             sizes = level.sizes(nodes)
             own = self._own(sizes, layer)
-            kept, rest = level.take(np.zeros_like(own), own), level.take(own, sizes)
+            kept, rest = level.take(0 * own, own), level.take(own, sizes)
             local.append(kept._replace(node=kept.node + workers))
             workers += nodes
         return Segments._make(map(np.concatenate, zip(*local, strict=True)))
@@ -192,13 +191,9 @@ def comp_alloc(data: Segments, nodes: int, B: Array) -> Segments:
     size, rest = np.divmod(data.sizes(nodes)[:, None], n)
     sizes = size + (np.arange(n) < rest)
     ends = np.cumsum(sizes, axis=1)
-    children = []
-    for k in range(n):
-        part = data.take((ends - sizes)[:, k], ends[:, k])
-        children += [
-            part._replace(node=n * part.node + i, weight=B[i, k] * part.weight)
-            for i in np.flatnonzero(B[:, k])
-        ]
+    parts = [data.take(first, last) for first, last in zip((ends - sizes).T, ends.T, strict=True)]
+    places = [(parts[k], i, B[i, k]) for k, i in np.argwhere(B.T)]
+    children = [p._replace(node=n * p.node + i, weight=w * p.weight) for p, i, w in places]
     joined = Segments._make(map(np.concatenate, zip(*children, strict=True)))
     order = np.argsort(joined.node, kind="stable")
     return Segments._make(column[order] for column in joined)

@@ -250,9 +250,12 @@ class RankEngine:
         self.mailbox.run_deferred()  # deferred work may need the current model
         gradient, round, residual, share = effect
         model, residual = self.learner.commit(round, gradient, residual, share)
-        now = time.monotonic()
-        self.ledger.commit(effect.round, now, residual)
-        self.ledger.log(effect.round, self.rank, "commit", now, now, now, -1, 0, 0)
-        self.context.committed(effect.round, residual)
-        self.ledger.spent(effect.round)
+        # recorded while this node waits, so that the next model is not delayed
+        self.mailbox.deferred.append(partial(self._record_commit, round, time.monotonic(), residual))
+        self.context.committed(round, residual)
         return model
+
+    def _record_commit(self, round: int, when: float, residual: float) -> None:
+        self.ledger.commit(round, when, residual)
+        self.ledger.log(round, self.rank, "commit", when, when, when, -1, 0, 0)
+        self.ledger.spent(round)

@@ -104,8 +104,7 @@ class Coefficients(_OnPlan):
     def compute(self, rank: int, effect: Compute) -> Any:
         """Return the row (or rows) of the encoding matrix for some work."""
         work = effect.work
-        known = self._rows.get(id(work))
-        if known is not None:  # the most frequent case
+        if (known := self._rows.get(id(work))) is not None:  # the most frequent case
             return known[1]
         if work.coefficients.ndim == 2 and (isinstance(effect.model, tuple) or not self._own):
             rows = zip(work.coefficients, *models_and_jobs(effect), strict=True)

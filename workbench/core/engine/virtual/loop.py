@@ -19,7 +19,7 @@ from workbench.core.engine.virtual.event_order import COMPUTED, EventOrder, Queu
 class EventLoop(ABC):
     """Queue of future events, and of messages that are delivered at the current time."""
 
-    # attributes in slots are faster
+    # attributes in slots are faster if a class has more than 30; those of subclasses are fewer, and need none
     __slots__ = ("due", "event_order", "heap", "now", "open", "plan", "ready", "serial")
 
     def __init__(self, plan: Plan, delays: DelayStream, start: float) -> None:

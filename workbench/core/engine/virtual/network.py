@@ -51,24 +51,6 @@ class RankState:
 class Network(EventLoop):
     """Event loop with nodes that send and receive messages."""
 
-    __slots__ = (
-        "controller",
-        "delays",
-        "differ",
-        "floats",
-        "instant",
-        "last",
-        "latency",
-        "link",
-        "log",
-        "overtakes",
-        "ports",
-        "ranks",
-        "sending",
-        "timeline",
-        "transfers",
-        "width",
-    )
     ranks: list[RankState]
 
     def __init__(
@@ -113,9 +95,8 @@ class Network(EventLoop):
     def _send(self, r: int, rank: RankState, effect: Send) -> Any:
         # to unpack a named tuple takes less time than to read a few of its fields
         to, kind, round, value, floats, number, share, draw, _ = effect
-        if floats is None:
-            floats = self.floats
-        message = Message(r, kind, round, number, value)
+        floats = self.floats if floats is None else floats
+        message = tuple.__new__(Message, (r, kind, round, number, value))  # without a call of Python code
         targets = (to,) if isinstance(to, int) else to
         if kind == MODEL:
             self._send_down(targets, message, floats)
@@ -139,8 +120,7 @@ class Network(EventLoop):
         """Send a model to children. It does not pass their ports, and so never waits behind answers."""
         link = self.link
         if not link.downloads:
-            now = self.now
-            self.ready.extend([(to, message, now, floats) for to in targets])
+            self.ready.extend([(to, message, self.now, floats) for to in targets])
             return
         to = tuple(targets)
         drawn = self.delays.receiving(message.round)
@@ -216,8 +196,7 @@ class Network(EventLoop):
         if round < rank.floor.get(kind, 0) or not rank.alive:
             self._drop(to, message, sent, floats)
             return
-        if begun is None:
-            begun = self.now
+        begun = self.now if begun is None else begun
         if self.overtakes and kind == MODEL:
             rank.floor[MODEL] = round
         if kind != PEER_LOST and (kind != MODEL or round <= self.last):

@@ -89,19 +89,6 @@ def _uncollected() -> Iterator[None]:
 class _Simulation(Network):
     """Programs on the virtual clock: computing, decoding, all-reduce and commits."""
 
-    __slots__ = (
-        "arithmetic",
-        "committed",
-        "compute_times",
-        "entries",
-        "handlers",
-        "mini_batches",
-        "port_free",
-        "samples_of",
-        "scheme",
-        "setup",
-    )
-
     def __init__(
         self, scheme: Scheme, plan: Plan, setup: SimSetup, arithmetic: Arithmetic, timeline: Timeline
     ) -> None:
