@@ -222,6 +222,17 @@ def test_rank_inbox_runs_deferred_actions_before_the_model_changes() -> None:
     assert done[2:] == ["True"]
 
 
+def test_rank_inbox_records_a_commit_after_the_next_model_is_sent() -> None:
+    """The record has the time of the commit, and is made while the node waits or at the end."""
+    engine, before = master(GivenMessages()), time.monotonic()
+    engine.handlers[Commit](Commit(0.0, 0, residual=0.5))
+    after = time.monotonic()
+    assert engine.ledger.end == 0
+    engine.mailbox.run_deferred()
+    assert engine.ledger.commits[0, 1] == 0.5
+    assert before <= engine.ledger.commits[0, 0] <= after
+
+
 class DelayedWorkers(Workers):
     """Workers of which the last one is delayed by its machine, far beyond the time at which its answer is due."""
 
