@@ -17,8 +17,10 @@ from workbench.core.contract.programs import (
     LostChildren,
     StopRule,
     at_least,
+    deadline,
     from_children,
     gather,
+    one_of_each,
     weighted_sum,
 )
 from workbench.core.contract.protocol import PEER_LOST, Message, Node
@@ -53,6 +55,32 @@ def test_a_lost_child_ends_the_round_however_many_answers_the_others_may_send(an
         with pytest.raises(QuorumLost) as lost:
             report_deaths(rule, dead, answers)
         assert list(lost.value.missing) == dead
+
+
+SIMPLE_RULES = st.one_of(
+    st.integers(0, 5).map(at_least),
+    st.integers(0, 3).map(from_children),
+    st.integers(1, 3).map(lambda groups: one_of_each(lambda rank: rank % groups, groups)),
+    st.sampled_from([1.0, 9.0]).map(deadline),
+)
+RULES = st.recursive(
+    SIMPLE_RULES,
+    lambda rules: st.builds(lambda a, b, both: a & b if both else a | b, rules, rules, st.booleans()),
+    max_leaves=4,
+)
+
+
+@given(RULES, st.sets(st.tuples(st.integers(1, 4), st.integers(0, 1))))
+def test_a_rule_never_holds_with_fewer_answers_than_its_least(
+    rule: StopRule, got: set[tuple[int, int]]
+) -> None:
+    assert len(got) >= rule.least or not rule.ready(got, 0.0, 5.0)
+
+
+def test_the_least_number_of_answers_of_combined_rules() -> None:
+    assert (at_least(3) | at_least(2)).least == 2
+    assert (at_least(3) & at_least(2)).least == 3
+    assert (at_least(3) | deadline(1.0)).least == 0
 
 
 def test_weighted_sum_of_long_vectors_is_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

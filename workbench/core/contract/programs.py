@@ -54,14 +54,17 @@ class StopRule:
     # function of the answers, the start of the round and the time now
     ready: Callable[[Collection[Answer], float, float], bool]
     timers: tuple[float, ...] = ()  # times at which to evaluate the rule, s after the start of the round
+    least: int = 0  # number of answers below which the rule never holds, so that it need not be evaluated
 
     def __or__(self, other: StopRule) -> StopRule:
         """Return a rule that stops when either rule holds."""
-        return StopRule(lambda *at: self.ready(*at) or other.ready(*at), self.timers + other.timers)
+        least = min(self.least, other.least)
+        return StopRule(lambda *at: self.ready(*at) or other.ready(*at), self.timers + other.timers, least)
 
     def __and__(self, other: StopRule) -> StopRule:
         """Return a rule that stops when both rules hold."""
-        return StopRule(lambda *at: self.ready(*at) and other.ready(*at), self.timers + other.timers)
+        least = max(self.least, other.least)
+        return StopRule(lambda *at: self.ready(*at) and other.ready(*at), self.timers + other.timers, least)
 
 
 class LostChildren:
@@ -92,12 +95,12 @@ class LostChildren:
 
 def at_least(k: int) -> StopRule:
     """Stop once there are k answers. If a child may send several, `from_children` detects lost children sooner."""
-    return StopRule(lambda got, start, now: len(got) >= k)
+    return StopRule(lambda got, start, now: len(got) >= k, least=k)
 
 
 def from_children(k: int) -> StopRule:
     """Stop once k children have answered, however many messages each of them sends in a round."""
-    return StopRule(lambda got, start, now: len({rank for rank, _ in got}) >= k)
+    return StopRule(lambda got, start, now: len({rank for rank, _ in got}) >= k, least=k)
 
 
 def one_of_each(group: Callable[[int], int], groups: int) -> StopRule:
@@ -128,7 +131,7 @@ def gather(
     bells = sorted(start + seconds for seconds in rule.timers)
     ask, newer = Recv(match, bells[0] if bells else None), None
     _still_possible(node, round, rule, got, lost)
-    while not rule.ready(got, start, now):
+    while len(got) < rule.least or not rule.ready(got, start, now):
         message = yield ask
         now = node.clock()
         if message is None:

@@ -151,12 +151,13 @@ class RankEngine:
         self.computing.resolve_lookahead(through)
         while effect.latest and (place := mailbox.newer(match)) is not None:
             message, through = mailbox.take(place)
-        if message.kind != PEER_LOST:
-            clock.reach_round(message.round)
-        if message.kind not in (MODEL, PEER_LOST):
-            self.answers.append((message.round, message.src, message.number))
+        src, kind, round, number, _ = message
+        if kind != PEER_LOST:
+            clock.reach_round(round)
+        if kind not in (MODEL, PEER_LOST):
+            self.answers.append((round, src, number))
             if len(self.steps):
-                self.steps[message.src - 1] += 1
+                self.steps[src - 1] += 1
         clock.advance(through)
         return message
 
@@ -181,21 +182,21 @@ class RankEngine:
         self.mailbox.close(effect)
 
     def _send(self, effect: Send) -> None:
-        floats, kind, clock = effect.floats, effect.kind, self.clock
-        floats = self.setup.floats if floats is None else floats
+        to, kind, round, value, floats, number, _, _, every = effect
+        clock, floats = self.clock, self.setup.floats if floats is None else floats
         if kind == MODEL:  # the model begins a round
             clock.advance(clock.now)
             self.begun = clock.now, time.monotonic() - clock.now
         sent = clock.sending_time()
-        to = (effect.to,) if isinstance(effect.to, int) else effect.to
-        if kind == MODEL and effect.value is not None:
-            clock.reach_round(effect.round)
+        to = (to,) if isinstance(to, int) else to
+        if kind == MODEL and value is not None:
+            clock.reach_round(round)
         for arrives, ranks in self._arrivals(effect, sent, tuple(to), floats):
             if kind == MODEL and self.mailbox.port is not None:
-                self.mailbox.port.sent_down(effect.round, arrives, ranks)
-            header = (0, effect.round, self.rank, effect.number, 0, floats, sent, arrives, kind)
-            newest = kind == MODEL and not effect.every
-            self.transport.send(ranks, named(Envelope, header), effect.value, newest=newest)
+                self.mailbox.port.sent_down(round, arrives, ranks)
+            header = (0, round, self.rank, number, 0, floats, sent, arrives, kind)
+            newest = kind == MODEL and not every
+            self.transport.send(ranks, named(Envelope, header), value, newest=newest)
 
     def _arrivals(
         self, effect: Send, sent: float, to: tuple[int, ...], floats: int
