@@ -14,11 +14,12 @@ arrives after a newer one is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import (
+    AfterValidator,
     PrivateAttr,
     SerializerFunctionWrapHandler,
     field_validator,
@@ -29,13 +30,23 @@ from pydantic import (
 from workbench.core.base.settings import SettingError, Settings, setting, within
 from workbench.core.base.type_checks import there_are
 from workbench.core.base.types import Array
-from workbench.core.contract.delays.base import Delays, DelayStream
+from workbench.core.contract.delays.base import DelayModel, Delays, DelayStream
 from workbench.core.contract.delays.independent import Constant
 
 BYTES_PER_FLOAT = 8
 # random streams of the delays of answers and of models; `contract.delays.base` lists all streams
 MESSAGES_STREAM, MODELS_STREAM = 10, 13
 NO_DELAY = Constant(shift=0.0)
+
+
+def _of_messages(delays: DelayModel) -> DelayModel:
+    if getattr(delays, "per", "worker") == "part":
+        raise SettingError("a draw for each part does not fit messages; take per = 'worker'")
+    return delays
+
+
+# type of a field that accepts every delay model of messages
+MessageDelays = Annotated[Delays, AfterValidator(_of_messages)]
 
 
 class LinkGroup(Settings):
@@ -55,10 +66,10 @@ class LinkGroup(Settings):
         "bytes/s",
         gt=0,
     )
-    delays: Delays | None = setting(
+    delays: MessageDelays | None = setting(
         None, "delay model of the messages that these workers send; empty = the common one"
     )
-    download_delays: Delays | None = setting(
+    download_delays: MessageDelays | None = setting(
         None, "delay model of the models that these workers receive; empty = the common one"
     )
 
@@ -68,11 +79,6 @@ class LinkGroup(Settings):
         if min(workers, default=0) < 1 or len(set(workers)) < len(workers):
             raise SettingError(f"workers = {list(workers)}: take at least one rank, from 1, and each once")
         return workers
-
-    @field_validator("delays", "download_delays")
-    @classmethod
-    def _plain(cls, delays: Delays | None) -> Delays | None:
-        return delays if delays is None else _of_messages(delays)
 
 
 class Link(Settings):
@@ -89,12 +95,12 @@ class Link(Settings):
     downloads: bool = setting(
         False, "also count the time that models take to reach the workers (the papers ignore this time)"
     )
-    delays: Delays = setting(
+    delays: MessageDelays = setting(
         NO_DELAY,
         "delay model of messages from workers, added to the latency; one sample stands for a message as long as the"
         " model",
     )
-    download_delays: Delays = setting(
+    download_delays: MessageDelays = setting(
         NO_DELAY,
         "delay model of the models that workers receive; its time for one sample is added to the latency; needs"
         " downloads",
@@ -118,11 +124,6 @@ class Link(Settings):
             for name, value in fields.items()
             if not (unused.get(name) or (name == "groups" and not value))
         }
-
-    @field_validator("delays", "download_delays")
-    @classmethod
-    def _plain(cls, delays: Delays) -> Delays:
-        return _of_messages(delays)
 
     @field_validator("groups")
     @classmethod
@@ -330,9 +331,3 @@ def _added(
         return found
 
     return extra
-
-
-def _of_messages(delays: Delays) -> Delays:
-    if getattr(delays, "per", "worker") == "part":
-        raise SettingError("a draw for each part does not fit messages; take per = 'worker'")
-    return delays
