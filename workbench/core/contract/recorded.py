@@ -57,21 +57,8 @@ _SPELLINGS = {
 UNITS = {name: unit for unit, names in _SPELLINGS.items() for name in names.split()}
 PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "min": 1 / 60, "h": 1 / 3600}
 _AMBIGUOUS_UNITS = {"m", "min", "mins"}  # may mean minutes, the minimum, or metres
-_TIMES = {
-    *[
-        "duration",
-        "dur",
-        "took",
-        "elapsed",
-        "latency",
-        "runtime",
-        "compute",
-        "step",
-        "iteration",
-        "wall",
-        "time",
-    ]
-}
+_TIMES = {"duration", "dur", "took", "elapsed", "latency", "runtime", "compute", "wall", "time"}
+_STEPS = {"step", "iteration"}
 
 
 def read_times(path: Path, columns: Mapping[str, str] | None = None, unit: str | None = None) -> pd.DataFrame:
@@ -197,7 +184,7 @@ def timed(names: Sequence[str]) -> str | None:
 
     Raises `TableError` if there are several.
     """
-    found = [name for name in names if unit_of(name) and {*_letters_of(name)} <= _TIMES | {*UNITS}]
+    found = [name for name in names if unit_of(name) and {*_letters_of(name)} <= _TIMES | _STEPS | {*UNITS}]
     if len(found) > 1:
         raise TableError(f"has the times {', '.join(map(repr, found))}; call the one to read seconds")
     return found[0] if found else None
@@ -220,9 +207,7 @@ def _per_second(name: str, unit: str | None, ours: str, chosen: bool) -> float:
 
 def _lacks(missing: list[str], names: Sequence[str]) -> str:
     why = f"lacks columns {missing}; it has {list(names)}"
-    if "seconds" in missing and (
-        open_ := [n for n in names if {*_letters_of(n)} & _TIMES - {"step", "iteration"}]
-    ):
+    if "seconds" in missing and (open_ := [n for n in names if {*_letters_of(n)} & _TIMES]):
         return f"{why}: {open_[0]!r} does not say its unit; call it duration_s, duration_ms or duration_us"
     return why
 
