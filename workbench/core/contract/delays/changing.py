@@ -1,10 +1,8 @@
 """Delay model that is replaced by another one during a run, for which adaptive selection is made."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.type_checks import there_are
@@ -49,7 +47,3 @@ class Changing(Combined):
         if self.worker is not None:
             changed *= np.arange(1, workers + 1) == self.worker
         return self.stacked(changed, draws)
-
-    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        changed, draws = self.split(draw)
-        return self.chosen(changed, draws, lambda part, own: part.compute(own, samples))

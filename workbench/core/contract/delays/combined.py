@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -73,10 +73,11 @@ class Combined(DelayModel):
         """Return the draws of each component in the round before."""
         return [None] * len(self.parts) if before is None else list(self.split(before)[1])
 
-    def chosen(self, which: Array, draws: list[Array], times: Callable[[DelayModel, Array], Array]) -> Array:
-        """Return the times of the component that each worker has, by its index `which`, (workers,)."""
-        each = [times(part, draw) for part, draw in zip(self.parts.values(), draws, strict=True)]
-        return np.asarray(np.stack(each)[which.astype(int), np.arange(len(which))])
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Return each worker's seconds, by default those of its component, whose index is in the first row."""
+        which, draws = self.split(draw)
+        each = [part.compute(own, samples) for part, own in zip(self.parts.values(), draws, strict=True)]
+        return Combined.sent(self, which, np.stack(each))
 
     def sending(self, draw: Array, share: float) -> Array | None:
         """Return each worker's sending seconds.
@@ -135,10 +136,6 @@ class Mixture(Combined):
         each = zip(self.components, self.before_of(before), strict=True)
         draws = [part.draw(keyed, round, workers, slot, own) for part, own in each]
         return self.stacked(np.searchsorted(ends, u, side="right").astype(float), draws)
-
-    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        which, draws = self.split(draw)
-        return self.chosen(which, draws, lambda part, own: part.compute(own, samples))
 
     def expected(self, samples: int) -> float | None:
         """Return the mean of the components' means, or None if one is not declared."""
