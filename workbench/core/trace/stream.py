@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,15 @@ REDRAWN_ANSWERS = 4
 SAME_MOMENT = 1e-6  # events this close to the end of a round, as a share of the round, count as at its end
 Events = Mapping[str, NDArray[Any]]
 _INTEGER_COLUMNS = ("round", "rank", "to", "bytes", "messages")
+
+
+class Kinds(NamedTuple):
+    """Which events are models on their way down, accepted answers, refused answers, and computations."""
+
+    down: NDArray[np.bool_]
+    up: NDArray[np.bool_]
+    dropped: NDArray[np.bool_]
+    computed: NDArray[np.bool_]
 
 
 class Painter:
@@ -56,19 +65,19 @@ class Painter:
         place = self._rows["round"].astype(int) - self._base
         every = {name: column[(place >= 0) & (place < len(self))] for name, column in self._rows.items()}
         here = place[(place >= 0) & (place < len(self))] >= first
-        down, up, dropped, computed = kinds = self._kinds(every)
-        rows, mine = {name: column[here] for name, column in every.items()}, [kind[here] for kind in kinds]
-        self._asked(first, rows, mine[0])
-        self._bars(first, every, computed, "start", "end", COMPUTES)
+        kinds = self._kinds(every)
+        rows = {name: column[here] for name, column in every.items()}
+        mine = Kinds(*(kind[here] for kind in kinds))
+        self._asked(first, rows, mine.down)
+        self._bars(first, every, kinds.computed, "start", "end", COMPUTES)
         if self.endless:
-            self._mark(first, rows, mine[3], mine[1], mine[2])
-            self._open_work(first, every, down, up | dropped, computed)
+            self._mark(first, rows, mine)
+            self._open_work(first, every, kinds)
         else:
-            states = (LATE, LATE) if over else (COMPUTES, QUEUES)
-            self._cut_off(first, rows, mine[1], mine[2], mine[3], states)
-        self._bars(first, every, up, "start", "begun", QUEUES)
-        self._bars(first, every, up, "begun", "end", SENDS)
-        self._bars(first, every, dropped, "start", "", DROPPED)
+            self._cut_off(first, rows, mine, (LATE, LATE) if over else (COMPUTES, QUEUES))
+        self._bars(first, every, kinds.up, "start", "begun", QUEUES)
+        self._bars(first, every, kinds.up, "begun", "end", SENDS)
+        self._bars(first, every, kinds.dropped, "start", "", DROPPED)
         for worker, round in self.dead.items():
             since = max(round - self._base, first)
             if 1 <= worker <= self.workers and since < len(self):
@@ -76,13 +85,13 @@ class Painter:
                 self.late[since:, worker - 1] = self.asked[since:, worker - 1] = False
                 self.busy[since:, worker - 1] = 0
 
-    def _kinds(self, rows: Events) -> tuple[NDArray[np.bool_], ...]:
-        """Return which rows are models on their way down, accepted answers, refused answers, and computations."""
+    def _kinds(self, rows: Events) -> Kinds:
+        """Return the kind of each row."""
         kind, to, rank = rows["kind"], rows["to"].astype(int), rows["rank"].astype(int)
         sent = kind == "send"
         down = sent & (to >= 0) & (self.plan.parent[np.maximum(to, 0)] == rank)
         down &= rows["bytes"].astype(float) > 0
-        return down, sent & ~down & (rank > 0), (kind == "drop") & (rank > 0), kind == "compute"
+        return Kinds(down, sent & ~down & (rank > 0), (kind == "drop") & (rank > 0), kind == "compute")
 
     def _asked(self, first: int, rows: Events, down: NDArray[np.bool_]) -> None:
         """Mark workers that have a task, because a model was sent to them or they need none."""
@@ -95,20 +104,13 @@ class Painter:
         self._since = np.broadcast_to(self.starts[first:, None], self.asked[first:].shape).copy()
         self._since[place - first, to[receiver] - 1] = rows["end"][receiver].astype(float)
 
-    def _mark(
-        self,
-        first: int,
-        rows: Events,
-        computed: NDArray[np.bool_],
-        up: NDArray[np.bool_],
-        dropped: NDArray[np.bool_],
-    ) -> tuple[NDArray[np.bool_], ...]:
+    def _mark(self, first: int, rows: Events, kinds: Kinds) -> tuple[NDArray[np.bool_], ...]:
         """Mark late workers.
 
         Return which workers did not answer, which of these computed, and whose answers were refused.
         """
         heard, done, refused = (np.zeros_like(self.asked[first:]) for _ in range(3))
-        for table, mask in ((heard, up), (done, computed), (refused, dropped)):
+        for table, mask in ((heard, kinds.up), (done, kinds.computed), (refused, kinds.dropped)):
             _, r, w = self._places(rows, mask)
             table[r - first, w] = True
         self.asked[first:] |= done
@@ -116,20 +118,12 @@ class Painter:
         self.late[first:] = refused & ~heard if self.endless else silent
         return silent, done, refused
 
-    def _cut_off(
-        self,
-        first: int,
-        rows: Events,
-        up: NDArray[np.bool_],
-        dropped: NDArray[np.bool_],
-        computed: NDArray[np.bool_],
-        states: tuple[int, int],
-    ) -> None:
+    def _cut_off(self, first: int, rows: Events, kinds: Kinds, states: tuple[int, int]) -> None:
         """Mark workers that have not answered by the end of a round, from the start of their computing on.
 
         `states`: the states of such a worker, before it has computed and after.
         """
-        silent, done, refused = self._mark(first, rows, computed, up, dropped)
+        silent, done, refused = self._mark(first, rows, kinds)
         r, w = np.nonzero(silent & ~done)
         # time of the next model, if any
         after = np.concatenate([self._since[1:], np.full((1, self.workers), np.inf)])
@@ -141,21 +135,16 @@ class Painter:
         # workers that computed, but whose answer did not arrive in time
         r, w = np.nonzero(silent & done & ~refused)
         last = np.zeros(silent.shape)
-        mine, *at = self._places(rows, computed)
+        mine, *at = self._places(rows, kinds.computed)
         np.maximum.at(last, (at[0] - first, at[1]), rows["end"][mine].astype(float))
         self._fill(first, w, last[r, w], self.ends[first:][r], states[1])
 
-    def _open_work(
-        self,
-        first: int,
-        rows: Events,
-        down: NDArray[np.bool_],
-        answered: NDArray[np.bool_],
-        computed: NDArray[np.bool_],
-    ) -> None:
+    def _open_work(self, first: int, rows: Events, kinds: Kinds) -> None:
         """Draw work that continues beyond a round's end: computing since the last model, and answers in transit."""
         asked, done, heard = (np.full(self.workers, -np.inf) for _ in range(3))
-        for table, mask, whose in ((asked, down, "to"), (done, computed, "rank"), (heard, answered, "rank")):
+        down, up, dropped, computed = kinds
+        masks = ((asked, down, "to"), (done, computed, "rank"), (heard, up | dropped, "rank"))
+        for table, mask, whose in masks:
             who = rows[whose][mask].astype(int)
             np.maximum.at(table, who[who > 0] - 1, rows["end"][mask][who > 0].astype(float))
         end = self.ends[-1] if len(self) else 0.0
