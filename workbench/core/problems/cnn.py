@@ -7,6 +7,8 @@ Convolutions start Glorot uniform, the other layers with PyTorch's default. Sche
 NumPy arrays: a model is (117706,) float64.
 """
 
+from __future__ import annotations
+
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +18,6 @@ from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.contract.plan import Plan
-from workbench.core.problems.augmentation import Augmentation
 from workbench.core.problems.base import POWER_STEPS, Problem
 from workbench.core.problems.data import DataError, DataSet, catalogue
 from workbench.core.problems.modules import all_digits, cross_entropy, pytorch
@@ -27,7 +28,6 @@ SHAPES = (  # weights and biases, layer by layer
     (16, 3, 3, 3), (16,), (64, 16, 4, 4), (64,), (384, 64), (384,), (192, 384), (192,), (10, 192), (10,),
 )  # fmt: skip
 SIZE = sum(int(np.prod(shape)) for shape in SHAPES)
-SAMPLES_PER_BLOCK = 512  # samples in one pass through the network
 
 
 def torch() -> Any:
@@ -38,19 +38,10 @@ def torch() -> Any:
 class Cnn(Network):
     """Mean cross-entropy of the network; a `Problem`. X is (d, 3072): values by channel, row, column."""
 
-    def __init__(
-        self,
-        X: Array,
-        y: Array,
-        l2: float = 0.0,
-        precision: Precision = "float32",
-        device: str = "auto",
-        init_seed: int = 0,
-        augmentation: Augmentation | None = None,
-    ) -> None:
-        more = (l2, precision, device, SAMPLES_PER_BLOCK, init_seed)
-        super().__init__(network, cross_entropy, X, y.astype(np.int64), *more, augmentation=augmentation)
-        self.first = drawn(init_seed)
+    def __init__(self, X: Array, y: Array, args: CnnArgs) -> None:
+        augmentation = args.augmentation(len(y), (CHANNELS, SIDE, SIDE))
+        super().__init__(network, cross_entropy, (X, y.astype(np.int64)), args, augmentation)
+        self.first = drawn(self.seed)
 
     def _pass(
         self, model: Array, rows: NDArray[np.int64], weights: Array | None
@@ -144,5 +135,4 @@ class CnnArgs(NetworkArgs):
             why = f"has images of {size} (channels, rows, columns), and the network takes 3 x 32 x 32; resize them"
         if why:
             raise SettingError(f"problem_args.data = {self.data!r}: {why}")
-        more = (self.l2, self.precision, self.device, self.init_seed)
-        return Cnn(data.X, data.y, *more, self.augmentation(len(data.y), (CHANNELS, SIDE, SIDE)))
+        return Cnn(data.X, data.y, self)

@@ -53,6 +53,7 @@ DIFFERENCE_STEPS = {
     "float32": 1e-2,
     "float64": 1e-4,
 }  # length of the steps of the finite differences of that estimate
+SAMPLES_PER_PASS = 512  # samples in one pass through a network whose arguments do not set the number
 MAX_TENSOR_BYTES = 2**26  # max bytes of samples that are converted to tensors only once
 STATISTICS_SAMPLES = 1024  # max number of training samples on which statistics of evaluations are measured
 
@@ -66,11 +67,11 @@ class Network:
     """Mean loss of a PyTorch module; a `Problem`.
 
     `make()`: returns the module. `loss(outputs, targets)`: returns one loss per sample, or several, whose mean is
-    taken. X, y: arrays or tensors with one row per sample; real numbers are converted to `precision` on `device`.
-    `at_once`: samples in one pass. On a CPU, the same samples in the same order give the same bits.
+    taken. `samples`: X and y, arrays or tensors with one row per sample; real numbers are converted to the precision of
+    `args` on its device. On a CPU, the same samples in the same order give the same bits.
 
-    `augmentation`: changes images in training. `local`: allow layers of batch normalisation. `population`: training
-    samples on which their statistics are measured for evaluations; default: the first of X.
+    `augmentation`: changes images in training. `population`: training samples on which the statistics of batch
+    normalisation are measured for evaluations; default: the first of X.
     """
 
     curvature_samples = CURVATURE_SAMPLES
@@ -80,38 +81,29 @@ class Network:
         self,
         make: Callable[[], Any],
         loss: Callable[[Any, Any], Any],
-        X: Any,
-        y: Any,
-        l2: float = 0.0,
-        precision: Precision = "float32",
-        device: str = "auto",
-        at_once: int = 256,
-        init_seed: int = 0,
-        *,
+        samples: tuple[Any, Any],
+        args: NetworkArgs,
         augmentation: Augmentation | None = None,
-        local: bool = False,
         population: Any = None,
     ) -> None:
         self.torch = t = pytorch()
-        self.device, self.kind, self.step = (
-            device_of(device),
-            getattr(t, precision),
-            DIFFERENCE_STEPS[precision],
-        )
-        self.loss, self.l2, self.at_once, self.seed = loss, l2, at_once, init_seed
+        self.device, self.kind = device_of(args.device), getattr(t, args.precision)
+        self.step, self.at_once = DIFFERENCE_STEPS[args.precision], getattr(args, "at_once", SAMPLES_PER_PASS)
+        self.loss, self.l2, self.seed = loss, args.l2, args.init_seed
         self.round: int | None = None  # round whose draws are used; None = without draws
         self.batch: NDArray[np.int64] | None = None  # samples of the mini-batch, ascending; None: all
+        X, y = self.X, self.y = samples
         self.samples = len(X)
         self.truth: Array | None = None
         self.lock = RLock()  # one pass at a time uses the module
-        self.X, self.y = X, y
         if (
             self.device.type == "cuda"
             or isinstance(X, t.Tensor)
             or X.size * self.kind.itemsize <= MAX_TENSOR_BYTES
         ):
             self.X, self.y = self._tensor(X), self._tensor(y)
-        self.module = made(make, init_seed, local).to(self.device, self.kind)
+        local = bool(args.inexact)  # whether layers of batch normalisation are allowed
+        self.module = made(make, self.seed, local).to(self.device, self.kind)
         self.local = local_layers(self.module) if local else []
         self.augmentation, self.population = augmentation, self.X if population is None else population
         trained = [p for p in self.module.parameters() if p.requires_grad]

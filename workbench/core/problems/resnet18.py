@@ -147,14 +147,8 @@ class ResNet18Args(BatchNormArgs):
         return ResNet18(
             partial(network, self.channels, self.classes, image, bool(self.batch_norm)),
             cross_entropy,
-            data.X,
-            data.y.astype(np.int64),
-            self.l2,
-            self.precision,
-            self.device,
-            self.at_once,
-            self.init_seed,
-            augmentation=self.augmentation(len(data.y), image),
-            local=bool(self.batch_norm),
-            population=self.loaded().X if self._held_out else None,
+            (data.X, data.y.astype(np.int64)),
+            self,
+            self.augmentation(len(data.y), image),
+            self.loaded().X if self._held_out else None,
         )

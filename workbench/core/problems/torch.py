@@ -142,14 +142,6 @@ class TorchArgs(BatchNormArgs):
         """
         pytorch()  # checked before the data are prepared
         X, y = self._samples(self._held_out)
-        args, more = self.model_args(), (self.l2, self.precision, self.device, self.at_once, self.init_seed)
-        return Network(
-            args["module"],
-            args["loss"],
-            X,
-            y,
-            *more,
-            augmentation=self.augmentation(len(X), self._image(X)),
-            local=bool(self.batch_norm),
-            population=self._samples()[0] if self._held_out else None,
-        )
+        args, population = self.model_args(), self._samples()[0] if self._held_out else None
+        augmentation = self.augmentation(len(X), self._image(X))
+        return Network(args["module"], args["loss"], (X, y), self, augmentation, population)
