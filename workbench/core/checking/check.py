@@ -135,8 +135,7 @@ def check(
         if len(properties) != 1:
             raise SettingError(f"case = {case!r:.60}: is for one property; name it in only")
         properties[0].test(kind.subject, case)
-        row = Row(properties[0].name, properties[0].statement, "passes", case=case, cases=1)
-        return Checked(name, (row,))
+        return Checked(name, (properties[0].row("passes", case=case, cases=1),))
     label = repr(name) if isinstance(what, str) else name
     with warnings.catch_warnings():
         # warnings about divergence and lost digits are ignored, because the properties test their consequences
@@ -146,14 +145,8 @@ def check(
 
 
 def _chosen(properties: Sequence[Property[Any]], only: str | Sequence[str] | None) -> list[Property[Any]]:
-    wanted = (
-        [each.name for each in properties]
-        if only is None
-        else [only]
-        if isinstance(only, str)
-        else list(only)
-    )
     known = {each.name: each for each in properties}
+    wanted = list(known) if only is None else [only] if isinstance(only, str) else list(only)
     for name in wanted:
         if name not in known:
             raise unknown_name("only", name, known)

@@ -38,9 +38,4 @@ def repeats(fault: Fault, case: Case) -> None:
         )
 
 
-def json(fault: Fault, case: Case) -> None:
-    """Check that settings come back from JSON unchanged."""
-    through_json(fault, case)
-
-
-PROPERTIES = (Property("settings", json), Property("repeats", repeats))
+PROPERTIES = (Property("settings", through_json), Property("repeats", repeats))

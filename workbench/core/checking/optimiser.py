@@ -103,21 +103,14 @@ def factors(schedule: Schedule, case: Case) -> None:
         raise PropertyFailed("`share_at` gives another share in a second call for the same round")
 
 
-def _unscheduled(optimiser: Optimiser) -> str:
-    return (
-        ""
-        if isinstance(optimiser, Scheduled)
-        else "its step follows no schedule: `Scheduled` is not its base"
-    )
-
-
+UNSCHEDULED = "its step follows no schedule: `Scheduled` is not its base"
 PROPERTIES: tuple[Property[Any], ...] = (
     Property("settings", through_json),
     Property("pure", pure),
     Property("kept", state_kept),
     Property("descends", descends),
     Property("tuned", tuned),
-    Property("schedule", follows_schedule, _unscheduled),
+    Property("schedule", follows_schedule, lambda each: "" if isinstance(each, Scheduled) else UNSCHEDULED),
 )
 OF_SCHEDULES: tuple[Property[Any], ...] = (
     Property("settings", through_json),

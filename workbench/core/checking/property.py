@@ -1,5 +1,7 @@
 """Properties of the contract: a statement, a test that drawn cases must pass, and exceptions."""
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +46,10 @@ class Property(Generic[T]):
         )
         return text[:1].lower() + text[1:]
 
+    def row(self, verdict: Verdict, why: str = "", **found: Any) -> Row:
+        """Return a result of this property. `found`: further fields of `Row`."""
+        return Row(self.name, self.statement, verdict, why, **found)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -72,10 +78,10 @@ def run_property(
 ) -> Row:
     """Test a property with drawn cases; if one fails, search for a smaller one."""
     if why := checked.but(subject):
-        return Row(checked.name, checked.statement, "does not apply", why)
+        return checked.row("does not apply", why)
     if checked.once:
         why = _fault(checked, subject, {})
-        return Row(checked.name, checked.statement, "fails" if why else "passes", why, cases=1)
+        return checked.row("fails" if why else "passes", why, cases=1)
     tried, wrong, ends = 0, None, math.inf
 
     @st.composite
@@ -102,17 +108,10 @@ def run_property(
         wrong = find(in_time(), breaks, settings=rules, random=Random(seed))
     if wrong is not None:
         show = f"wb.check({name}, only={checked.name!r}, case={dict(wrong)!r})"
-        return Row(
-            checked.name, checked.statement, "fails", _fault(checked, subject, wrong), wrong, show, tried
-        )
+        return checked.row("fails", _fault(checked, subject, wrong), case=wrong, show=show, cases=tried)
     if not tried:
-        return Row(
-            checked.name,
-            checked.statement,
-            "fails",
-            "no drawn setting is valid: see `check` and `candidates`",
-        )
-    return Row(checked.name, checked.statement, "passes", cases=tried)
+        return checked.row("fails", "no drawn setting is valid: see `check` and `candidates`")
+    return checked.row("passes", cases=tried)
 
 
 def _fault(checked: Property[T], subject: T, case: Case) -> str:
