@@ -35,8 +35,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "mapped": lambda path: reading.read_npy(path, mapped=True),
     "npz": reading.read_npz,
     "names": reading.names_in,
-    "table": reading.read_table,
-    "line": reading.first_line,
+    "table": reading.open_table,
     "parquet": reading.read_parquet,
     "columns": reading.parquet_columns,
     "json": read_json,
@@ -102,7 +101,7 @@ BOMBS: dict[str, Callable[[Path], object]] = {
     "zeros.npz": reading.read_npz,
     "zeros.json.gz": reading.read_gzip,
     "lists.json": read_json,
-    "fields.csv": reading.read_table,
+    "fields.csv": reading.open_table,
     "sparse.npy": reading.read_npy,
     "sparse.json": read_json,
 }
@@ -246,7 +245,8 @@ def test_reading_tables_equals_pandas(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(
         reading.read_parquet(tmp_path / "t.parquet"), pd.read_parquet(tmp_path / "t.parquet")
     )
-    pd.testing.assert_frame_equal(reading.read_table(tmp_path / "t.csv"), pd.read_csv(tmp_path / "t.csv"))
+    with reading.open_table(tmp_path / "t.csv") as file:
+        pd.testing.assert_frame_equal(pd.read_csv(file), pd.read_csv(tmp_path / "t.csv"))
 
 
 def test_reading_gzip_members_and_refusing_truncated_ones(tmp_path: Path) -> None:

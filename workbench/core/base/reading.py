@@ -314,19 +314,17 @@ def _member(whole: zipfile.ZipFile, found: zipfile.ZipInfo) -> bytes:
         return file.read(found.file_size)
 
 
-def first_line(path: Where) -> bytes:
-    """Return the first line of a regular file, at most `PIECE_BYTES` of it. Raises OSError and `SettingError`."""
-    with open_regular(path) as file:
-        return file.readline(PIECE_BYTES)
+def head_of(path: Where, size: int = PIECE_BYTES) -> bytes:
+    """Return the first bytes of a regular file, at most `size`; none if it cannot be read.
 
-
-def read_table(path: Where, **options: Any) -> "pd.DataFrame":
-    """Read a .csv table with `pandas.read_csv` and its `options`. Raises its errors, OSError and `SettingError`."""
-    import pandas as pd
-
-    with open_table(path) as file:
-        frame: pd.DataFrame = pd.read_csv(file, **options)
-    return frame
+    >>> head_of("/dev/zero")
+    b''
+    """
+    try:
+        with open_regular(path) as file:
+            return file.read(size)
+    except (OSError, SettingError):
+        return b""
 
 
 def open_table(path: Where) -> BufferedReader:
@@ -336,18 +334,14 @@ def open_table(path: Where) -> BufferedReader:
         size = os.fstat(file.fileno()).st_size
         if size * FIELD_BYTES > UNCHECKED_BYTES or MAX_FILE_BYTES in os.environ:
             check_size(path, size)
-            check_size(
-                path, size + FIELD_BYTES * sum(map(_fields, iter(lambda: file.read(PIECE_BYTES), b"")))
-            )
+            pieces = iter(lambda: file.read(PIECE_BYTES), b"")
+            fields = sum(piece.count(mark) for piece in pieces for mark in (b",", b";", b"\t", b"\n"))
+            check_size(path, size + FIELD_BYTES * fields)
             file.seek(0)
     except BaseException:
         file.close()
         raise
     return file
-
-
-def _fields(piece: bytes) -> int:
-    return sum(map(piece.count, (b",", b";", b"\t", b"\n")))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from workbench.analysis.recordings.sources import Source
-from workbench.core.base.reading import open_regular, parse_json, read_text
+from workbench.core.base.reading import head_of, parse_json, read_text
 from workbench.core.base.settings import SettingError
 
 HEAD_BYTES = 2**20  # bytes of a file that are searched for a report
@@ -35,13 +35,7 @@ Scores = dict[int, tuple[float, str]]  # score and node of each rank
 
 def tells(path: Path) -> bool:
     """Return whether the file has a straggler report."""
-    if not path.is_file() or path.suffix.lower() not in _ENDINGS:
-        return False
-    try:
-        with open_regular(path) as file:
-            return bool(_HEAD.search(file.read(HEAD_BYTES)))
-    except (OSError, SettingError):
-        return False
+    return path.suffix.lower() in _ENDINGS and bool(_HEAD.search(head_of(path, HEAD_BYTES)))
 
 
 def read(path: Path) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from workbench.analysis.recordings.sources import Source
-from workbench.core.base.reading import first_line, read_text
+from workbench.core.base.reading import head_of, read_text
 from workbench.core.base.settings import SettingError
 
 DAY_S, HOUR_S, MINUTE_S = 86400, 3600, 60  # seconds
@@ -57,12 +57,7 @@ def seconds_of(text: str) -> float | None:
 
 def tells(path: Path) -> bool:
     """Return whether the first line of a file has sacct's names JobID and Elapsed."""
-    if not path.is_file():
-        return False
-    try:
-        names = _names(first_line(path).decode("utf-8", "replace"))
-    except (OSError, SettingError):
-        return False
+    names = _names(head_of(path).partition(b"\n")[0].decode("utf-8", "replace"))
     return bool({"jobid", "jobidraw"} & names) and bool({"elapsed", "elapsedraw"} & names)
 
 
@@ -93,32 +88,30 @@ def read(path: Path) -> pd.DataFrame:
     rows = [row for row in rows if row.step or (row.job, row.task) not in split]
     if not rows:
         raise SettingError(f"path = {str(path)!r}: has no task that is COMPLETED")
-    found = pd.DataFrame(_by_task(rows) if any(row.task >= 0 for row in rows) else _by_node(path, rows))
-    found["recording"] = [names.get((row.job, row.task)) or path.stem for row in found.pop("row")]
-    found = found.set_index("line").rename_axis("line")
+    placed = _by_task(rows) if any(row.task >= 0 for row in rows) else _by_node(path, rows)
+    cells = [
+        (row.line, worker, row.node, step, row.seconds, names.get((row.job, row.task)) or path.stem)
+        for row, worker, step in placed
+    ]
+    found = pd.DataFrame(cells, columns=["line", "worker", "host", "step", "seconds", "recording"])
+    found = found.set_index("line")
     if unfinished:
         found.attrs["left_out"] = f"tasks that are not COMPLETED ({', '.join(map(str, sorted(unfinished)))})"
     return found
 
 
-def _by_task(rows: list[Row]) -> Iterator[dict[str, object]]:
+def _by_task(rows: list[Row]) -> Iterator[tuple[Row, int, int]]:
+    """Yield the tasks of arrays, each with its worker and its step."""
     steps = {
         key: i for i, key in enumerate(sorted({(row.job, _order(row.step)) for row in rows if row.task >= 0}))
     }
     for row in rows:
         if row.task >= 0:
-            step = steps[row.job, _order(row.step)]
-            yield {
-                "line": row.line,
-                "worker": row.task,
-                "host": row.node,
-                "step": step,
-                "seconds": row.seconds,
-                "row": row,
-            }
+            yield row, row.task, steps[row.job, _order(row.step)]
 
 
-def _by_node(path: Path, rows: list[Row]) -> Iterator[dict[str, object]]:
+def _by_node(path: Path, rows: list[Row]) -> Iterator[tuple[Row, str, int]]:
+    """Yield the jobs on one node, each with its worker and its step."""
     for row in rows:
         if not row.node or _SEVERAL.search(row.node):
             why = (
@@ -128,14 +121,7 @@ def _by_node(path: Path, rows: list[Row]) -> Iterator[dict[str, object]]:
     before = Counter[str]()
     for row in sorted(rows, key=lambda row: (row.job, _order(row.step))):
         step, before[row.node] = before[row.node], before[row.node] + 1
-        yield {
-            "line": row.line,
-            "worker": row.node,
-            "host": row.node,
-            "step": step,
-            "seconds": row.seconds,
-            "row": row,
-        }
+        yield row, row.node, step
 
 
 def _order(step: str) -> int:

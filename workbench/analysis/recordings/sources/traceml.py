@@ -14,7 +14,7 @@ import pandas as pd
 from workbench.analysis.recordings.averages import AVERAGED
 from workbench.analysis.recordings.recording import LAYER_PREFIX
 from workbench.analysis.recordings.sources import Source
-from workbench.core.base.reading import open_regular, parse_json, read_bytes
+from workbench.core.base.reading import head_of, parse_json, read_bytes
 from workbench.core.base.settings import SettingError
 
 HEAD_BYTES = 2**16  # bytes of a file that are searched for the keys of a summary
@@ -37,13 +37,7 @@ HIDDEN = "a rank that is slow in its backward pass, as the others wait for it in
 def tells(path: Path) -> bool:
     """Return whether the path is TraceML's summary, or the folder of a run with one."""
     file = _file(path)
-    if file.suffix.lower() != ".json" or not file.is_file():
-        return False
-    try:
-        with open_regular(file) as opened:
-            head = opened.read(HEAD_BYTES)
-    except (OSError, SettingError):
-        return False
+    head = head_of(file, HEAD_BYTES) if file.suffix.lower() == ".json" else b""
     return b'"schema_version"' in head and (b'"primary_diagnosis"' in head or b'"step_time"' in head)
 
 
