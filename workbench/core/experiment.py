@@ -27,6 +27,7 @@ from workbench.core.base.settings import (
     check_ending,
     check_kind,
     check_writable,
+    errors_of,
     path_of,
     setting,
     within,
@@ -296,10 +297,8 @@ class Experiment(Settings):
         check_kind("trust", trust, bool)
         spec = read_yaml(path, "scheme: CR")  # JSON is YAML
         call = f"wb.Experiment.read({str(path)!r}, trust=True) (--trust)"
-        try:
+        with errors_of(path):
             return Experiment(**spec) if trust else described(spec, call)
-        except SettingError as error:
-            raise SettingError(f"{path}: {error}") from None
 
     def write(self, path: str | Path) -> Path:
         """Write to a .json, .yaml or .yml file, atomically. Raises `SettingError` for another file ending."""

@@ -255,6 +255,15 @@ def check_kind(field: str, value: object, kind: type) -> None:
         raise SettingError(f"{field} = {short(value)}: {wrong.text}")
 
 
+@contextmanager
+def errors_of(path: str | Path) -> Iterator[None]:
+    """Put the path of a file before errors of its fields."""
+    try:
+        yield
+    except SettingError as error:
+        raise SettingError(f"{path}: {error}") from None
+
+
 def check_ending(path: Path, endings: tuple[str, ...], field: str) -> None:
     """Raise `SettingError` if a file does not have one of the `endings`."""
     if path.suffix not in endings:

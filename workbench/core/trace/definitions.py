@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.core.base.files import write_file
 from workbench.core.base.older import renamed
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, errors_of
 from workbench.core.base.sources import Source, digest_in, source_of
 from workbench.core.base.text import read_text, read_yaml
 from workbench.core.base.user_code import is_own
@@ -58,10 +58,8 @@ def experiment_of(folder: Path) -> Experiment:
     The result is a `Description` if the folder names code or an unknown class.
     """
     fields = renamed(read_yaml(folder / SPEC, "scheme: CR"))
-    try:
+    with errors_of(folder / SPEC):
         return described(fields, f"wb.Trace.load({str(folder)!r}, trust=True)", where_kept(folder))
-    except SettingError as error:
-        raise SettingError(f"{folder / SPEC}: {error}") from None
 
 
 def where_kept(folder: Path) -> str:

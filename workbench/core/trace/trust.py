@@ -18,7 +18,7 @@ from typing import Any
 from workbench.core.base.files import write_json
 from workbench.core.base.older import renamed
 from workbench.core.base.reading import read_bytes, read_text
-from workbench.core.base.settings import SettingError, check_kind
+from workbench.core.base.settings import SettingError, check_kind, errors_of
 from workbench.core.base.sources import digest_in
 from workbench.core.base.text import read_json, read_yaml
 from workbench.core.base.trust import is_signed, limited, signature
@@ -122,13 +122,6 @@ def _check_definitions(folder: Path, code: Mapping[str, str]) -> None:
                 raise not_the_same(wanted)
 
 
-def _made(folder: Path, fields: Mapping[str, Any]) -> Experiment:
-    try:
-        return Experiment(**fields)
-    except SettingError as error:
-        raise SettingError(f"{folder / SPEC}: {error}") from None
-
-
 @contextmanager
 def runnable(
     folder: Path, trust: bool = False, spec: Mapping[str, Any] | None = None
@@ -151,6 +144,7 @@ def runnable(
         code = permitted("run", folder, dict(fields), trust, SettingError(refusal))
     with limited(code):
         if code:
-            found = _made(folder, fields)
+            with errors_of(folder / SPEC):
+                found = Experiment(**fields)
         check_kept(folder, found)
         yield found

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import field_validator, model_validator
 
 from workbench.core.base.older import spelled_as_before, without_unused
-from workbench.core.base.settings import SettingError, Settings, setting, unknown_name
+from workbench.core.base.settings import SettingError, Settings, errors_of, setting, unknown_name
 from workbench.core.base.text import plain, read_yaml
 from workbench.core.experiment import Experiment, put
 from workbench.core.running.start import ENGINES
@@ -189,10 +189,8 @@ class Sweep(Settings):
         if isinstance(content.get("base"), str):
             spec = Experiment.read(Path(path).parent / content["base"], trust=True)
             content["base"] = spec.model_dump(mode="json", exclude_unset=True)
-        try:
+        with errors_of(path):
             return cls(**content)
-        except SettingError as error:
-            raise SettingError(f"{path}: {error}") from None
 
 
 @dataclass(frozen=True)

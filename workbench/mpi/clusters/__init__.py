@@ -16,7 +16,7 @@ from typing import Any
 
 from platformdirs import user_config_path
 
-from workbench.core.base.settings import SettingError, path_of, unknown_name
+from workbench.core.base.settings import SettingError, errors_of, path_of, unknown_name
 from workbench.core.base.text import read_yaml
 from workbench.mpi.clusters.base import Cluster, rebuilt
 from workbench.mpi.launch.reports import Finding, HostState, Status
@@ -111,7 +111,5 @@ def _read(path: Path) -> Cluster:
         raise SettingError(f"{path}: kind: is missing; write one, e.g. kind: ssh (there is {kinds})")
     if "name" in fields:
         raise SettingError(f"{path}: name = {fields['name']!r}: is the file's name; leave the key out")
-    try:
+    with errors_of(path):
         return rebuilt(fields | {"name": path.stem}).located(path.parent.resolve())
-    except SettingError as error:
-        raise SettingError(f"{path}: {error}") from None
