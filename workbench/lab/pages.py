@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from workbench.core.base.errors import MissingLayer
+from workbench.core.base.extras import needs
 
 TEMPLATE = Path(__file__).parent / "voila"
 CULL_S = 300  # s after which a kernel ends if no page is connected to it
@@ -23,9 +24,7 @@ CULL_S = 300  # s after which a kernel ends if no page is connected to it
 def check_voila(command: str) -> None:
     """Raise `MissingLayer` if Voila is not installed."""
     if find_spec("voila") is None:
-        raise MissingLayer(
-            f"{command}: needs voila, which is not installed; pip install 'straggler-workbench[lectures]'"
-        )
+        raise MissingLayer(needs(command, "voila", "lectures"))
 
 
 def free_port() -> int:

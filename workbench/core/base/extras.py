@@ -32,10 +32,16 @@ def not_installed(what: str, error: ImportError) -> ImportError:
     known = [name for name in EXTRAS if f"{importer}.".startswith(f"{name}.")]
     if not known or not missing or missing.startswith("workbench"):
         return error
-    extra = EXTRAS[max(known, key=len)]
-    return MissingLayer(
-        f"{what}: needs {missing}, which is not installed; pip install 'straggler-workbench[{extra}]'"
-    )
+    return MissingLayer(needs(what, missing, EXTRAS[max(known, key=len)]))
+
+
+def needs(what: str, package: str, extra: str) -> str:
+    """Return the sentence about a missing package, with the extra that installs it.
+
+    >>> needs("wb.watch", "six", "lab")
+    "wb.watch: needs six, which is not installed; pip install 'straggler-workbench[lab]'"
+    """
+    return f"{what}: needs {package}, which is not installed; pip install 'straggler-workbench[{extra}]'"
 
 
 def _importer(trace: TracebackType | None) -> str:

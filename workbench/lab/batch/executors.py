@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
+from workbench.core.base.extras import needs
 from workbench.core.base.settings import SettingError, Settings, setting
 from workbench.mpi import clusters
 
@@ -131,10 +132,7 @@ def _dask(given: ExecutorSettings, engines: int, stack: ExitStack, found: Connec
     try:
         from distributed import Client, LocalCluster
     except ImportError:
-        raise SettingError(
-            "executor.kind = 'dask': needs the package distributed, which is not installed; pip install"
-            " 'straggler-workbench[dask]' brings it"
-        ) from None
+        raise SettingError(needs("executor.kind = 'dask'", "the package distributed", "dask")) from None
     where: Any = given.address
     if not where:
         options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 
+from workbench.core.base.extras import needs
 from workbench.core.base.intervals import band
 from workbench.core.base.settings import SettingError, Settings, setting
 from workbench.core.base.text import plain
@@ -360,10 +361,7 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise SettingError(
-            "search.kind = 'optimum': needs the package optuna, which is not installed; pip install"
-            " 'straggler-workbench[search]' brings it"
-        ) from None
+        raise SettingError(needs("search.kind = 'optimum'", "the package optuna", "search")) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 
