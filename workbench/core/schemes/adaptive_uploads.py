@@ -44,6 +44,7 @@ from workbench.core.contract.protocol import (
 )
 from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
 from workbench.core.schemes.adaptive import MiniBatches
+from workbench.core.schemes.lazy import squared
 
 UNCHANGED = "unchanged"  # kind of the empty message of a worker whose last gradient is still used
 
@@ -80,7 +81,7 @@ class SnapshotRule(UploadRule):
             self.old = model
 
     def changed(self, new: Array, old: Array) -> float:
-        return _squared(new - old - self.kept)
+        return squared(new - old - self.kept)
 
     def sent(self, model: Any, new: Array, old: Array) -> None:
         self.kept = new - old
@@ -98,7 +99,7 @@ class LastSentRule(UploadRule):
             self.old = model
 
     def changed(self, new: Array, old: Array) -> float:
-        return _squared(new - old)
+        return squared(new - old)
 
     def sent(self, model: Any, new: Array, old: Array) -> None:
         self.old, self.age = model, 0
@@ -194,7 +195,7 @@ class _Steps:
     def to(self, model: Any) -> float:
         """Add the change to a new model. Return the sum of the last squared changes."""
         if self.model is not None:
-            self.squares.append(_squared(model - self.model))
+            self.squares.append(squared(model - self.model))
         self.model = model
         return sum(self.squares)
 
@@ -219,7 +220,3 @@ def _share(node: Node, model: Any, value: Array) -> Array:
     """Return the gradient of the worker's share of the objective, from a sum over its samples."""
     samples = node.plan.samples
     return np.asarray(value / samples + node.work.samples / samples * node.l2 * model)
-
-
-def _squared(difference: Array) -> float:
-    return float(np.vdot(difference, difference))

@@ -19,7 +19,7 @@ from workbench.core.base.settings import setting
 from workbench.core.codes import GradientCode, cyclic
 from workbench.core.codes.checks import groups_divide
 from workbench.core.contract.plan import MASTER, Plan, star_plan
-from workbench.core.contract.programs import Answers, decoder
+from workbench.core.contract.programs import decoder
 from workbench.core.contract.protocol import Node, Program
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 from workbench.core.contract.scheme import Coded, divisors, least_digits_field
@@ -80,11 +80,7 @@ class LAGC(Coded):
             return lazy_worker(node, groups)
         code = partial(self.build_code, node.plan.workers)
         combine = [decoder(code, groups.members(g)[0]) for g in range(self.groups)]
-
-        def decoded(group: int, got: Answers) -> Any:
-            return combine[group](0, got)[0]
-
-        return lazy_master(node, groups, self.c, self.max_age, decoded)
+        return lazy_master(node, groups, self.c, self.max_age, lambda group, got: combine[group](0, got)[0])
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Return the time of the slowest group's (M_G - s)-th answer, if all are selected."""

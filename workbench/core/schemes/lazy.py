@@ -70,7 +70,7 @@ class Laziness:
     def select(self, model: Any) -> list[int]:
         """Return the groups that compute at this model. Call it once per round."""
         if self._before is not None:
-            self._steps.appendleft(_squared(model - self._before))
+            self._steps.appendleft(squared(model - self._before))
         self._before = model
         limit = self.c * sum(self._steps)
         chosen = [g for g in range(len(self.ages)) if self._is_old(g, model, limit)]
@@ -83,7 +83,7 @@ class Laziness:
     def _is_old(self, group: int, model: Any, limit: float) -> bool:
         if self.ages[group] >= self.max_age:
             return True
-        return self.smoothness[group] ** 2 * _squared(model - self._seen[group]) > limit
+        return self.smoothness[group] ** 2 * squared(model - self._seen[group]) > limit
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,9 @@ def lazy_odds(draws: SampledTimes, groups: Groups) -> RoundTimes:
     first = apart[:, :, : groups.needed].reshape(len(arrivals), -1)
     transfer = draws.transfer(draws.floats)
     if isinstance(transfer, np.ndarray):
-        place = places(arrival_order(arrivals, draws.tie_order)).reshape(apart.shape)
-        taken = np.sort(place, axis=2)[:, :, : groups.needed].reshape(len(arrivals), -1)
         order = arrival_order(arrivals, draws.tie_order)
+        place = places(order).reshape(apart.shape)
+        taken = np.sort(place, axis=2)[:, :, : groups.needed].reshape(len(arrivals), -1)
         who = np.take_along_axis(order, np.sort(taken, axis=1), axis=1)
         first, transfer = np.take_along_axis(arrivals, who, axis=1), transfer[who]
     through = port_departures(first, transfer)
@@ -201,5 +201,6 @@ def kind_of(group: int) -> str:
     return f"{CODED} by group {group + 1}"
 
 
-def _squared(difference: Array) -> float:
+def squared(difference: Array) -> float:
+    """Return the squared length of a vector, in its own precision."""
     return float(np.vdot(difference, difference))
