@@ -134,6 +134,12 @@ def marks(x: Any, y: Any, name: str, marker: dict[str, Any], hover: str = "", **
     return go.Scatter(x=x, y=y, name=name, mode="markers", marker=marker, **hover_options, **more)
 
 
+def legend_square(name: str, color: str) -> go.Scatter:
+    """Return an entry of the legend without data: a coloured square."""
+    marker = {"color": color, "symbol": "square", "size": 13}
+    return go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker)
+
+
 def fade(color: str, opacity: float) -> str:
     """Make a colour transparent.
 

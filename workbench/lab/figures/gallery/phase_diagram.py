@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from workbench.analysis.planning.quantities import quantity, quantity_of
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures.scheme_grid import SchemeGrid
-from workbench.lab.figures.style import Theme, marks, new_figure, palette, scheme_style
+from workbench.lab.figures.style import Theme, legend_square, marks, new_figure, palette, scheme_style
 
 Words = NDArray[np.object_]
 TIE = "tie"
@@ -43,7 +43,7 @@ def phase_diagram(
     figure = new_figure(theme, "Fastest scheme", about, height=220 + 66 * rows)
     figure.add_trace(_cells(contest, theme))
     for name, color in _colors(contest, theme).items():
-        figure.add_trace(_entry(name, color))
+        figure.add_trace(legend_square(name, color))  # the legend is shown only on narrow pages
     if alpha is not None and latency is not None:
         figure.add_trace(_ring(contest, alpha, latency, theme))
     across, down = list(map(quantity_of, contest.latencies)), list(map(str, contest.alphas))
@@ -87,12 +87,6 @@ def _colors(contest: SchemeGrid, theme: Theme) -> dict[str, str]:
         name: mixed(scheme_style(name.split(" ")[0]).color, ground, _COLOR_SHARE) for name in contest.names
     }
     return {**names, TIE: palette(theme).grid}
-
-
-def _entry(name: str, color: str) -> go.Scatter:
-    """Return an entry of the legend. The legend is shown only on narrow pages."""
-    marker = {"color": color, "symbol": "square", "size": 13}
-    return go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker)
 
 
 def _texts(contest: SchemeGrid) -> Words:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from workbench.lab.figures.style import (
     SENDING,
     TOO_LATE,
     Theme,
+    legend_square,
     new_figure,
     palette,
 )
@@ -110,7 +111,7 @@ def _states(table: Stream, shown: NDArray[np.uint8], begin: int, theme: Theme) -
         customdata=np.array(STATES)[z], showscale=False,
         hovertemplate="worker %{y}, round %{x:.0f}: %{customdata}<extra></extra>",
     )  # fmt: skip
-    return [cells, *_legend({name: look[name] for name in STATES})]
+    return [cells, *(legend_square(name, look[name]) for name in STATES)]
 
 
 def _shares(table: Stream, there: slice, theme: Theme) -> list[Any]:
@@ -130,13 +131,4 @@ def _shares(table: Stream, there: slice, theme: Theme) -> list[Any]:
         hovertemplate=f"worker %{{y}}, %{{customdata}} rounds around %{{x:.0f}}: %{{z:.0%}} {words}<extra></extra>",
     )  # fmt: skip
     looks = {f"{share:.0%} {words}": mixed(ends[1], ends[0], share) for share in (0.0, 0.5, 1.0)}
-    return [cells, *_legend(looks)]
-
-
-def _legend(looks: Mapping[str, str]) -> list[Any]:
-    """Return legend entries: a coloured square for each name."""
-    squares = {name: {"color": color, "symbol": "square", "size": 13} for name, color in looks.items()}
-    return [
-        go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker)
-        for name, marker in squares.items()
-    ]
+    return [cells, *starmap(legend_square, looks.items())]
