@@ -272,4 +272,4 @@ def test_resnet18_under_many_schemes_without_room_is_refused_before_it_learns(
         SettingError, match=r"^experiments: 8 of them learn different models of 11173962 .* compare 5"
     ):
         wb.compare(different)
-    check_trajectories(11_173_962, ["same"] * 8, 0)
+    check_trajectories(11_173_962, ["same"] * 8, str, 0)

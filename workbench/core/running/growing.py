@@ -14,11 +14,10 @@ from threading import Event, Thread
 
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import key_of
-from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.engine.timeline import Timeline
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.problems.base import Problem
-from workbench.core.running.memory import LEARNING_VECTORS, check_trajectories, room_for
+from workbench.core.running.memory import check_trajectories
 from workbench.core.running.run import Run, failing
 from workbench.core.trace.learning import Commits, Learnt, Trajectories
 
@@ -114,7 +113,7 @@ def _together(members: Sequence[Simulation]) -> Iterator[bool]:
     """Simulate runs of one problem and compute their models. Yield True after each block of rounds."""
     going = dict(enumerate(members))
     try:
-        _check_room(members)
+        check_trajectories(members[0].problem.size, members, id, 0)  # all models may differ
         trajectories = Trajectories(members[0].problem, [each.commits for each in members])
         goal = step = 1
         while going:
@@ -154,10 +153,3 @@ def _leave(going: dict[int, Simulation], trajectories: Trajectories) -> None:
         if run.error is None:
             with failing(run):
                 run.conclude(each.problem)
-
-
-def _check_room(members: Sequence[Simulation]) -> None:
-    """Raise `SettingError` if the models do not fit into memory, even if all runs have different ones."""
-    size = members[0].problem.size
-    if room_for(LEARNING_VECTORS * BYTES_PER_FLOAT * size * len(members)) is not None:
-        check_trajectories(size, [i for i, _ in enumerate(members)], 0)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, TypeVar
 
 from workbench.core.base.reading import available_memory
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.experiment import Experiment
 
+T = TypeVar("T")
 LEARNING_VECTORS = 8  # vectors of the master: model, gradient, optimiser state, and temporary copies
 WORKER_VECTORS = 4  # vectors of a worker: model, gradient, and the buffers of a received and a sent message
 SMALL_BYTES = 2**30  # bytes of memory that are not checked, because every machine has them
@@ -49,14 +50,14 @@ def room_for(size: int) -> int | None:
     return free
 
 
-def check_trajectories(size: int, runs: Sequence[Hashable], old: int) -> None:
+def check_trajectories(size: int, runs: Sequence[T], key: Callable[[T], Hashable], old: int) -> None:
     """Raise `SettingError` if the models of runs that are computed together do not fit into this machine's memory.
 
-    `size`: parameters of a model. `runs`: a key of each run; runs with the same key have the same models. `old`: older
-    models that a run may need.
+    `size`: parameters of a model. `key`: returns a key of a run; runs with the same key have the same models. `old`:
+    older models that a run may need.
     """
     each = BYTES_PER_FLOAT * size * (LEARNING_VECTORS + old)
-    if (free := room_for(each * len(runs))) is None or each * (distinct := len(set(runs))) <= free:
+    if (free := room_for(each * len(runs))) is None or each * (distinct := len(set(map(key, runs)))) <= free:
         return
     raise SettingError(
         f"experiments: {distinct} of them learn different models of {size} numbers, which takes"

@@ -10,14 +10,13 @@ from workbench.core.base.types import Array
 from workbench.core.base.user_code import with_fault
 from workbench.core.contract.adaptive import Change
 from workbench.core.contract.batches import key_of
-from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.engine.timeline import SchemeChanged, Timeline
 from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.engine.virtual.sim import SimSetup, simulate
 from workbench.core.experiment import Experiment
 from workbench.core.problems.base import Evaluation, Problem, Request
 from workbench.core.running.growing import GrowingRun, Simulation, grow
-from workbench.core.running.memory import LEARNING_VECTORS, check_memory, check_trajectories, room_for
+from workbench.core.running.memory import check_memory, check_trajectories
 from workbench.core.running.run import (
     STOPPED_EARLY,
     Rows,
@@ -308,23 +307,17 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
             run.conclude(problem)
 
 
-def _check_room(problem: Problem, members: Sequence[tuple[SimulatedRun, Commits]]) -> None:
-    """Raise `SettingError` if the models of runs that are learned together do not fit into memory."""
-    old = max(run.experiment.plan.versions for run, _ in members) - 1
-    if room_for((LEARNING_VECTORS + old) * BYTES_PER_FLOAT * problem.size * len(members)) is not None:
-        check_trajectories(problem.size, [commits.key() for _, commits in members], old)
-
-
 def _learn_together(
     problem: Problem, members: Sequence[tuple[SimulatedRun, Commits]], progress: bool
 ) -> None:
     """Compute the models of some runs, round by round. A run ends after its last round, or when it is stopped."""
-    going = [run for run, _ in members]
+    going, together = [run for run, _ in members], [commits for _, commits in members]
     try:
-        _check_room(problem, members)
+        old = max(run.experiment.plan.versions for run in going) - 1
+        check_trajectories(problem.size, together, Commits.key, old)
         with Bar("learning", "round", max(run.experiment.rounds for run in going), progress) as bar:
             models = [problem.start()] * len(members)  # models after the last round whose loss is known
-            for t, learnt in enumerate(follow(problem, [commits for _, commits in members])):
+            for t, learnt in enumerate(follow(problem, together)):
                 for (run, _), known, model in zip(members, learnt, models, strict=True):
                     if run not in going:
                         continue
