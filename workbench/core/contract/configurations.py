@@ -160,10 +160,16 @@ def _fits(candidate: Configuration, current: Configuration, problem: str, width:
         return False
     if not scheme.is_exact and not np.array_equal(candidate.plan.sizes, current.plan.sizes):
         return False
-    kept = digits_of(width) - _stragglers_lost(scheme, candidate.workers, width)
-    return kept >= least_digits(getattr(scheme, "least_digits", MIN_DIGITS), width)
+    kept = digits_of(width) - max(digits_lost(scheme, candidate.workers, width), default=0.0)
+    return kept >= digits_needed(scheme, width)
+
+
+def digits_needed(scheme: Scheme, width: int) -> int:
+    """Return the digits that decoding must keep, in numbers of `width` bytes."""
+    return least_digits(getattr(scheme, "least_digits", MIN_DIGITS), width)
 
 
 @lru_cache(maxsize=256)
-def _stragglers_lost(scheme: Scheme, workers: int, width: int) -> float:
-    return max((lost(code, dtype=dtype_of(width)) for code in scheme.codes(workers)), default=0.0)
+def digits_lost(scheme: Scheme, workers: int, width: int) -> tuple[float, ...]:
+    """Return the digits that decoding may lose, for each code of a scheme, in numbers of `width` bytes."""
+    return tuple(lost(code, dtype=dtype_of(width)) for code in scheme.codes(workers))

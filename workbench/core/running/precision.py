@@ -2,13 +2,13 @@
 
 import ast
 from bisect import bisect_left
-from functools import lru_cache
 
 import numpy as np
 
 from workbench.core.base.settings import SettingError
 from workbench.core.codes.base import GradientCode
-from workbench.core.codes.quality import DOUBLE, digits_of, dtype_of, least_digits, loses, lost
+from workbench.core.codes.quality import DOUBLE, digits_of, least_digits, loses
+from workbench.core.contract.configurations import digits_lost, digits_needed
 from workbench.core.contract.scheme import MIN_DIGITS, Scheme
 
 MAX_LOST_DIGITS_SHARE = 0.5  # share of the digits that may be lost without a warning
@@ -21,8 +21,8 @@ def lost_digits(scheme: Scheme, workers: int, width: int = DOUBLE) -> tuple[str,
     Raises `SettingError` if a code keeps too few digits. The scheme's `least_digits` is the limit for 16 digits. For 7
     digits, the limit is the same share of them, rounded down.
     """
-    gone, digits = _lost(scheme, workers, width), digits_of(width)
-    if gone and digits - max(gone) < _least(scheme, width):
+    gone, digits = digits_lost(scheme, workers, width), digits_of(width)
+    if gone and digits - max(gone) < digits_needed(scheme, width):
         raise SettingError(_refusal(scheme, workers, width))
     pairs = [pair for pair in zip(scheme.codes(workers), gone, strict=True) if pair[1] > _few(digits)]
     return tuple(loses(code, n, digits, _better(scheme, workers, width, code)) for code, n in pairs)
@@ -32,23 +32,13 @@ def _few(digits: float) -> float:
     return MAX_LOST_DIGITS_SHARE * digits
 
 
-def _least(scheme: Scheme, width: int) -> int:
-    """Return the digits that must be kept."""
-    return least_digits(getattr(scheme, "least_digits", MIN_DIGITS), width)
-
-
-@lru_cache(maxsize=256)
-def _lost(scheme: Scheme, workers: int, width: int) -> tuple[float, ...]:
-    return tuple(lost(code, dtype=dtype_of(width)) for code in scheme.codes(workers))
-
-
 def _refusal(scheme: Scheme, workers: int, width: int) -> str:
-    gone, digits = _lost(scheme, workers, width), digits_of(width)
+    gone, digits = digits_lost(scheme, workers, width), digits_of(width)
     worst, kept = scheme.codes(workers)[int(np.argmax(gone))], int(digits - max(gone))
     better = _instead(scheme, workers, width, worst)
-    remedies = [worst.instead] if better and max(better) <= digits - _least(scheme, width) else []
+    remedies = [worst.instead] if better and max(better) <= digits - digits_needed(scheme, width) else []
     name = scheme.precision_knob[0] if scheme.precision_knob else "least_digits"
-    near = _nearest(scheme, workers, width, digits - _least(scheme, width))
+    near = _nearest(scheme, workers, width, digits - digits_needed(scheme, width))
     remedies += [f"{name} = {getattr(near, name)}"] if near else []
     enough = max(n for n in range(16) if least_digits(n, width) <= kept)
     remedies += [f"least_digits = {enough} to decode with so few"]
@@ -64,14 +54,14 @@ def _limit(scheme: Scheme, width: int) -> str:
     return (
         least
         if width >= DOUBLE
-        else f"the {_least(scheme, width)} that {least} of 16 are in messages of {width} bytes"
+        else f"the {digits_needed(scheme, width)} that {least} of 16 are in messages of {width} bytes"
     )
 
 
 def _better(scheme: Scheme, workers: int, width: int, code: GradientCode) -> str:
     """Return settings that lose fewer digits than a code, as text: its alternative, the nearest parameter, or ""."""
     better = _instead(scheme, workers, width, code)
-    if better and max(better) < max(_lost(scheme, workers, width)):
+    if better and max(better) < max(digits_lost(scheme, workers, width)):
         return code.instead
     near = _nearest(scheme, workers, width, _few(digits_of(width)))
     if near is None or scheme.precision_knob is None:
@@ -89,7 +79,7 @@ def _instead(scheme: Scheme, workers: int, width: int, code: GradientCode) -> tu
         other.check(workers)
     except SettingError:
         return ()
-    return _lost(other, workers, width)
+    return digits_lost(other, workers, width)
 
 
 def _nearest(scheme: Scheme, workers: int, width: int, most_lost: float) -> Scheme | None:
@@ -106,7 +96,7 @@ def _nearest(scheme: Scheme, workers: int, width: int, most_lost: float) -> Sche
                 other.check(workers)
             except SettingError:
                 continue
-            return other if max(_lost(other, workers, width), default=0.0) <= most_lost else None
+            return other if max(digits_lost(other, workers, width), default=0.0) <= most_lost else None
         return None
 
     most = now if sign < 0 else workers - now
