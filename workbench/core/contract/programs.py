@@ -133,7 +133,8 @@ def gather(
     _still_possible(node, round, rule, got, lost)
     while len(got) < rule.least or not rule.ready(got, start, now):
         message = yield ask
-        now = node.clock()
+        if message is None or len(got) + 1 >= rule.least:
+            now = node.clock()
         if message is None:
             ask = Recv(match, next((timer for timer in bells if timer > now), None))
             continue

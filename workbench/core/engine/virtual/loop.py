@@ -37,7 +37,8 @@ class EventLoop(ABC):
         near = REL_TOL if self.plan.parent.max() >= 0 else -1.0
         while self.open:
             if soon:
-                self._deliver(*soon.popleft())
+                to, message, sent, floats = soon.popleft()  # a call with * takes longer
+                self._deliver(to, message, sent, floats)
             elif heap:
                 event = heappop(heap)
                 self.now = now = event[0]

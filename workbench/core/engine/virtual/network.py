@@ -110,7 +110,7 @@ class Network(EventLoop):
             if delay:
                 self._at(self.now + delay, ARRIVED, self._arrive, args)
             elif self.due is None:
-                self._arrive(*args)
+                self._arrive(to, message, self.now, floats)  # a call with * takes longer
             else:
                 self.serial += 1
                 heappush(self.due, self.event_order((self.now, self.serial, ARRIVED, self._arrive, args)))

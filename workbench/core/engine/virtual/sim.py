@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from heapq import heappush
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,9 @@ class _Simulation(Network):
         end = self.compute_times.end(now, r, effect)
         if slowdown != 1.0:
             end = now + slowdown * (end - now)
-        self._at(end, COMPUTED, self._computed, (r, rank.ticket, effect, now, samples))
+        self.serial += 1
+        args = (r, rank.ticket, effect, now, samples)
+        heappush(self.heap, (end, self.serial, COMPUTED, self._computed, args))
         return BLOCKED
 
     def _computed(self, r: int, ticket: int, effect: Compute, start: float, samples: int) -> None:
