@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.support.strategies import experiments
 from workbench.core.contract.delays import DelayStream
+from workbench.core.engine.virtual import sim
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
 from workbench.core.schemes.coded_reduce import tree_parents
@@ -155,3 +157,20 @@ def test_simulate_download_time() -> None:
     both = wb.run(wb.Experiment(**spec, link={**link, "downloads": True})).rounds["time"].iloc[0]
     assert up == pytest.approx(0.5 + 4 * 1.0)
     assert both == pytest.approx(up + 1.5)
+
+
+def test_garbage_collection_skips_the_objects_of_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They count as old afterwards. If a process has frozen its objects, they stay frozen."""
+    monkeypatch.setattr(sim, "MANY_OBJECTS", 100)
+    gc.unfreeze()  # conftest.py has frozen the modules of the tests
+    try:
+        with sim._uncollected():
+            rows = [[k] for k in range(1000)]
+        assert gc.isenabled()
+        assert not gc.get_freeze_count()
+        assert any(row is rows for row in gc.get_objects(generation=2))
+    finally:
+        gc.freeze()
+    with sim._uncollected():
+        rows = [[k] for k in range(1000)]
+    assert gc.get_freeze_count()
