@@ -11,7 +11,7 @@ import pytest
 import workbench as wb
 from workbench.core.engine.timeline import Timeline
 from workbench.core.problems.base import Problem
-from workbench.core.running.growing import Simulation
+from workbench.core.running.simulated import Simulation
 
 PARETO = {"kind": "pareto", "shift": 5e-4, "shape": 1.3}
 SMALL = {"samples": 60, "features": 3}

@@ -1,8 +1,17 @@
-"""Runs on the virtual clock: runs are simulated, and models of runs with equal problems are computed together."""
+"""Runs on the virtual clock: runs are simulated, and models of runs with equal problems are computed together.
 
-from collections.abc import Callable, Sequence
+Models of watched runs are computed during the simulation, so that rows appear at once. Each simulation has its own
+thread, and only one of them runs at a time, up to a number of rounds. Then the models of these rounds are computed, for
+all runs together. The results are the same as if all rounds were simulated first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import copy_context
 from dataclasses import replace
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import Any
 
 from workbench.core.base.bar import Bar
@@ -15,7 +24,6 @@ from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.engine.virtual.sim import SimSetup, simulate
 from workbench.core.experiment import Experiment
 from workbench.core.problems.base import Evaluation, Problem, Request
-from workbench.core.running.growing import GrowingRun, Simulation, grow
 from workbench.core.running.memory import check_memory, check_trajectories
 from workbench.core.running.run import (
     STOPPED_EARLY,
@@ -30,12 +38,13 @@ from workbench.core.running.run import (
     without_rounds,
 )
 from workbench.core.trace.assembled import assemble, columns_of, diverged
-from workbench.core.trace.learning import Commits, Learnt, evaluated, follow
+from workbench.core.trace.learning import Commits, Learnt, Trajectories, evaluated, follow
 from workbench.core.trace.records import EVENTS_PER_BATCH
 from workbench.core.trace.trace import events_as_columns
 
 Arithmetic = Coefficients | Numbers
 Look = Callable[[Timeline], None]  # called after every simulated round
+TURN_S = 0.1  # target time in which all runs are simulated before their models are computed, s
 
 
 def start_simulated(
@@ -107,7 +116,7 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
             arithmetic.turn(plan)
 
 
-class SimulatedRun(GrowingRun):
+class SimulatedRun(Run):
     """Run of one experiment on the virtual clock. Its rows are the rounds whose loss is known."""
 
     def __init__(self, experiment: Experiment, numeric: bool, events: bool) -> None:
@@ -232,6 +241,59 @@ class SimulatedRun(GrowingRun):
             self._end(trace, "stopped", f"stopped after {k} of {rounds} rounds")
 
 
+class Simulation(Coefficients):
+    """Arithmetic of a run that is simulated in a thread, up to a requested round."""
+
+    def __init__(self, run: SimulatedRun, problem: Problem) -> None:
+        e = run.experiment
+        super().__init__(e.plan, e.sampler)
+        self.run, self.problem, self.over = run, problem, False
+        self.commits = Commits(
+            e.build_optimiser(), self.weights, e.plan.sizes, e.evaluation_interval, self.shares, e.rounds
+        )
+        self.model: Array = problem.start()  # model after the last round whose loss is known
+        self._goal, self._begun = 0, False
+        self._go, self._rests = Event(), Event()
+
+    def advance(self, rounds: int) -> None:
+        """Simulate up to that number of rounds, or to the end."""
+        if self.over or len(self.weights) >= rounds:
+            return
+        self._goal = rounds
+        self._rests.clear()
+        if self._begun:
+            self._go.set()
+        else:
+            self._begun = True
+            Thread(
+                target=copy_context().run, args=(self._work,), name="workbench-simulation", daemon=True
+            ).start()
+        self._rests.wait()
+
+    def pause(self, timeline: Timeline) -> None:
+        """Wait in the simulation's thread once the goal is reached."""
+        if len(timeline.times) < self._goal:
+            return
+        self._go.clear()
+        self._rests.set()
+        self._go.wait()
+
+    def close(self) -> None:
+        """End the thread of a run that was stopped, or has failed. The thread ends at its next round."""
+        if self.run.error is not None:
+            self.run.stop()
+        if self._begun:
+            self.advance(self.commits.total + 1)
+
+    def _work(self) -> None:
+        try:
+            with failing(self.run):
+                self.run.simulate(self)
+        finally:
+            self.over = True
+            self._rests.set()
+
+
 class _AwaitedRun(SimulatedRun):
     """Run whose caller waits: it is not watched during simulation, and errors are raised at once."""
 
@@ -283,7 +345,7 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
             with failing(run):
                 (growing if run.grows else together).append(run)
     if growing:
-        grow(growing)
+        _grow(growing)
     ready: list[tuple[SimulatedRun, Problem, Commits]] = []
     with Bar("simulating", "scheme", len(together), progress) as bar:
         for i, run in enumerate(together):
@@ -305,6 +367,64 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
             problem, e = run.prepare(), run.experiment
             run.simulate(_Evaluating(e, problem))
             run.conclude(problem)
+
+
+def _grow(runs: Sequence[SimulatedRun]) -> None:
+    """Simulate runs in turn and compute their models meanwhile, those with equal problems together."""
+    made: list[Simulation] = []
+    for run in runs:
+        with failing(run):
+            made.append(Simulation(run, run.prepare()))
+    keys = dict.fromkeys(key_of(each.problem) for each in made)
+    turns = [_together([each for each in made if key_of(each.problem) == key]) for key in keys]
+    while turns:
+        turns = [turn for turn in turns if next(turn, False)]
+
+
+def _together(members: Sequence[Simulation]) -> Iterator[bool]:
+    """Simulate runs of one problem and compute their models. Yield True after each block of rounds."""
+    going = dict(enumerate(members))
+    try:
+        check_trajectories(members[0].problem.size, members, id, 0)  # all models may differ
+        trajectories = Trajectories(members[0].problem, [each.commits for each in members])
+        goal = step = 1
+        while going:
+            began = time.monotonic()
+            for each in going.values():
+                each.advance(goal)
+            _leave(going, trajectories)
+            while going and trajectories.ready() and time.monotonic() - began < 2 * TURN_S:
+                _publish(going, trajectories)
+                _leave(going, trajectories)
+            step = max(1, step * 2 if time.monotonic() - began < TURN_S else step // 2)
+            goal = max(goal, trajectories.rounds_done + step)
+            yield True
+    except Exception as error:
+        for each in going.values():
+            each.run._fail(error)
+            each.close()
+
+
+def _publish(going: dict[int, Simulation], trajectories: Trajectories) -> None:
+    """Compute one round, and publish the rounds whose loss is known."""
+    for each, learnt in zip(going.values(), trajectories.step(), strict=True):
+        if done := len(learnt.loss):
+            each.run.publish(learnt, each.model, done)
+        each.model = learnt.model
+
+
+def _leave(going: dict[int, Simulation], trajectories: Trajectories) -> None:
+    """Conclude the runs that are done or stopped. Failed runs are left out."""
+    for i, each in list(going.items()):
+        run, done = each.run, trajectories.rounds_done > each.commits.total
+        if run.error is None and not done and run.wanted():
+            continue
+        del going[i]
+        trajectories.drop(i)
+        each.close()
+        if run.error is None:
+            with failing(run):
+                run.conclude(each.problem)
 
 
 def _learn_together(
