@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
+from itertools import count
 from typing import Any, ClassVar
 
 import numpy as np
@@ -161,8 +162,7 @@ class FedBuff(Asynchronous):
 
 def _worker(node: Node) -> Program:
     """Compute at the newest model received. The j-th answer takes the j-th drawn time."""
-    job = node.step
-    while True:
+    for job in count(node.step):
         model: Message = yield Recv({MODEL: 0}, latest=True)
         if model.round == node.rounds:
             return
@@ -170,7 +170,6 @@ def _worker(node: Node) -> Program:
         value = yield Compute(node.work, model.value, model.round, {MODEL: node.rounds}, draw=job, job=batch)
         if value is not None:
             yield Send(node.parent, CODED, model.round, value, draw=job)
-        job += 1
 
 
 def _residual(answers: Sequence[tuple[int, float, Any]], plan: Plan) -> float:

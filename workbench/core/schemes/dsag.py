@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from itertools import cycle
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -104,18 +105,15 @@ class DSAG(Scheme):
         return self._worker(node)
 
     def _worker(self, node: Node) -> Program:
-        pieces, turn = node.work.split(node.plan.sizes), 0
-        while True:
+        for number, piece in cycle(enumerate(node.work.split(node.plan.sizes))):
             job: Message = yield Recv({MODEL: 0}, latest=True)
             if job.round == node.rounds:
                 return
-            piece = pieces[turn % len(pieces)]
             batch = max(1, piece.samples)
             value = yield Compute(piece, job.value, job.round, {MODEL: node.rounds}, batch=batch)
             if value is None:
                 return
-            yield Send(node.parent, CODED, job.round, value, number=turn % len(pieces))
-            turn += 1
+            yield Send(node.parent, CODED, job.round, value, number=number)
 
     def _answers(
         self, node: Node, round: int, lost: LostChildren, newest: dict[int, Message]
