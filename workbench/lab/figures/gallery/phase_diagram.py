@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -66,18 +67,11 @@ def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
     colors = _colors(contest, theme)
     count = len(colors)
     steps = [[(i + side) / count, color] for i, color in enumerate(colors.values()) for side in (0, 1)]
-    fields = {
-        "zmin": -0.5,
-        "zmax": count - 0.5,
-        "colorscale": steps,
-        "showscale": False,
-        "xgap": 2,
-        "ygap": 2,
-    }
-    found_fields = {"text": _texts(contest), "texttemplate": "%{text}", "textfont": {"size": 13}}
-    found_fields |= {"customdata": _hovers(contest), "hovertemplate": "%{customdata}<extra></extra>"}
+    look: dict[str, Any] = {"zmin": -0.5, "zmax": count - 0.5, "colorscale": steps, "showscale": False}
+    look |= {"text": _texts(contest), "texttemplate": "%{text}", "textfont": {"size": 13}}
+    look |= {"customdata": _hovers(contest), "hovertemplate": "%{customdata}<extra></extra>"}
     tied = contest.equal.sum(axis=2) > 1
-    return go.Heatmap(z=np.where(tied, count - 1.0, contest.winner), name="winners", **fields, **found_fields)
+    return go.Heatmap(z=np.where(tied, count - 1.0, contest.winner), name="winners", xgap=2, ygap=2, **look)
 
 
 def _colors(contest: SchemeGrid, theme: Theme) -> dict[str, str]:
