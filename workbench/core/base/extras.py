@@ -1,5 +1,6 @@
 """Extras of the package, and the modules that need them."""
 
+from traceback import walk_tb
 from types import TracebackType
 
 from workbench.core.base.errors import MissingLayer
@@ -47,8 +48,7 @@ def needs(what: str, package: str, extra: str) -> str:
 def _importer(trace: TracebackType | None) -> str:
     """Return the name of the innermost workbench module in a traceback, or ""."""
     name = ""
-    while trace is not None:
-        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+    for frame, _ in walk_tb(trace):
+        module = str(frame.f_globals.get("__name__", ""))
         name = module if module.partition(".")[0].partition("_")[0] == "workbench" else name
-        trace = trace.tb_next
     return name

@@ -6,6 +6,7 @@ Python searches the folder of the script, or the current folder, first.
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from traceback import walk_tb
 
 
 def shadowed(error: BaseException) -> str:
@@ -39,10 +40,7 @@ def _involved(error: BaseException) -> Iterator[Path]:
     modules = [*sys.modules.items(), ("", getattr(error, "obj", None))]
     files = [getattr(module, "__file__", None) for name, module in modules if name != "__main__"]
     files.append(getattr(error, "path", None))
-    step = error.__traceback__
-    while step is not None:
-        files.append(step.tb_frame.f_code.co_filename)
-        step = step.tb_next
+    files += [frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)]
     for file in files:
         if isinstance(file, str) and file:
             yield Path(file).parent if Path(file).name == "__init__.py" else Path(file)

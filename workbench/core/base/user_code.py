@@ -331,14 +331,13 @@ class Fault(NamedTuple):
 
 def fault_of(error: BaseException) -> Fault | None:
     """Return the origin of an error in user-defined code, or None if there is none, or it is a workbench error."""
-    codes, line, trace = [], "", error.__traceback__
-    while trace is not None:
-        code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__", ""))
+    codes, line = [], ""
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        code, module = frame.f_code, str(frame.f_globals.get("__name__", ""))
         file = code.co_filename
         if not (_ours(module.partition(".")[0]) or _installed(file) or file.startswith("<frozen")):
             codes.append(code)
-            line = f"{file}, line {trace.tb_lineno}"
-        trace = trace.tb_next
+            line = f"{file}, line {number}"
     own = isinstance(error, WorkbenchError | SettingError) or _ours(type(error).__module__.partition(".")[0])
     if own or not codes:
         return None
