@@ -133,15 +133,10 @@ class Mirror:
     def _write_at(self, name: str, offset: int, text: bytes) -> None:
         path = _inside(self.home, name)
         path.parent.mkdir(exist_ok=True)
-        place = offset + self.bases.get(name, 0)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
-        try:
-            while text:
-                written = os.pwrite(handle, text, place)
-                text, place = text[written:], place + written
-        finally:
-            os.close(handle)
-        self.deltas.sizes[name] = place - self.bases.get(name, 0)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb") as file:
+            file.seek(offset + self.bases.get(name, 0))
+            file.write(text)
+        self.deltas.sizes[name] = offset + len(text)
 
 
 def _inside(home: Path, name: str) -> Path:
