@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
+from workbench.core.contract.plan import Plan
 from workbench.core.engine.timeline import EVENT_COLUMNS
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace, events_as_columns
@@ -36,174 +37,26 @@ class Kinds(NamedTuple):
     computed: NDArray[np.bool_]
 
 
-class Stream:
-    """States of workers 1 to n, round by round. `add` takes events in any order; `grid` has the states.
+class Painter:
+    """Draws events into tables of states and of seconds of computing; see `Stream`."""
 
-    A slice has the last state in this list that applies: waits, computes, queues, sends, late, dropped, dead. A worker
-    waits for a model, for the end of the round, or without work. Its message queues on the link or at the receiver's
-    port, and sends while it passes the port. It is late if its answer had not arrived when the round ended, and dropped
-    if its answer was refused. A round is complete when all committers have committed it. States are drawn at the time
-    at which they were, so work that lasts several rounds, as in asynchronous schemes, is in each of them.
-
-    >>> import workbench as wb
-    >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=3, rounds=4))
-    >>> stream = Stream.of(trace)
-    >>> stream.grid.shape, int((stream.late.sum(axis=1) == 1).sum())
-    ((4, 3, 8), 4)
-    """
-
-    def __init__(self, experiment: Experiment) -> None:
-        self.plan, self.rounds = experiment.plan, experiment.rounds
-        self.endless = experiment.built_scheme.self_paced  # whether work continues beyond the end of a round
-        self.workers = self.plan.ranks - 1
-        self.slices = max(2, min(SLICES_PER_ROUND, MAX_SLICES // experiment.rounds))  # slices of a round
-        self.redrawn = max(REDRAWN_ROUNDS, REDRAWN_ANSWERS * self.workers * self.endless)
-        # first round without each dead worker
-        self.dead = {f.worker: f.round for f in experiment.faults if f.for_good}
-        self.grid = np.zeros((0, self.workers, self.slices), np.uint8)  # states, (rounds, workers, slices)
-        # seconds of computing, interrupted computing included, (rounds, workers)
-        self.busy = np.zeros((0, self.workers), np.float32)
-        self.late = np.zeros((0, self.workers), bool)
-        self.asked = np.zeros((0, self.workers), bool)
-        # arrays with capacity for more rows, and sums over the first `rounds` rows
-        self._room = {name: getattr(self, name) for name in ("grid", "busy", "late", "asked")}
-        self._sums = {name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")}
-        self.starts, self.ends = np.zeros(0), np.zeros(0)  # times, s
-        # Rows of the newest rounds.
-        self._rows = {name: np.zeros(0, object if name == "kind" else float) for name in EVENT_COLUMNS}
-        self._undrawn = np.inf  # time of the first event that is not drawn yet, s
-        self._base = -1  # number of the first round; a resumed run has no events of earlier rounds
+    plan: Plan
+    workers: int
+    slices: int  # number of slices of a round
+    endless: bool
+    dead: dict[int, int]  # worker -> first round without it
+    grid: NDArray[np.uint8]  # (rounds, workers, slices)
+    busy: NDArray[np.float32]  # (rounds, workers), s
+    late: NDArray[np.bool_]
+    asked: NDArray[np.bool_]
+    starts: Array  # (rounds,), s
+    ends: Array
+    _rows: dict[str, NDArray[Any]]
+    _base: int
 
     def __len__(self) -> int:
         """Return the number of complete rounds, counted from the first one with events."""
         return len(self.grid)
-
-    @classmethod
-    def of(cls, trace: Trace) -> Stream:
-        """Return the stream of a finished run.
-
-        A worker that died unexpectedly counts as dead from the round after its last event on.
-        """
-        stream, events = cls(trace.experiment), events_as_columns(trace.event_rows)
-        for rank in map(int, trace.info.get("dead", ())):
-            mine = (events["rank"] == rank) | (events["to"] == rank)
-            stream.dead.setdefault(rank, int(np.max(events["round"][mine], initial=-1)) + 1)
-        stream.add(events)
-        return stream
-
-    @property
-    def first(self) -> int:
-        """Number of the first round."""
-        return max(self._base, 0)
-
-    def add(self, events: Events) -> int | None:
-        """Add events. Return the place of the first new or changed round, or None if nothing changed."""
-        if not len(events["round"]):
-            return None
-        for rank, at in _deaths(events):
-            self.dead[rank] = min(at, self.dead.get(rank, at))
-        self._rows = {name: np.concatenate([self._rows[name], events[name]]) for name in EVENT_COLUMNS}
-        before = len(self)
-        oldest = int(events["round"].min())
-        if self._base < 0:
-            self._base = oldest
-        closed = self._closed()
-        self._undrawn = min(self._undrawn, float(events["start"].min()))
-        if closed <= before and oldest - self._base >= before:
-            return None
-        begun = int(np.searchsorted(self.ends, self._undrawn, "right"))
-        # a rank may begin a round before the last one ends
-        ahead = self._rows["round"] >= self._base + closed
-        self._undrawn = float(self._rows["start"][ahead].min(initial=np.inf))
-        first = max(0, min(before, oldest - self._base, begun), before - self.redrawn)
-        self._grow(closed)
-        self._paint(first)
-        settled = max(len(self) - self.redrawn, 0)
-        keep = self._rows["round"] >= self._base + settled
-        if settled:
-            keep |= self._rows["end"].astype(float) > self.ends[settled - 1]
-        self._rows = {name: column[keep] for name, column in self._rows.items()}
-        return first
-
-    def under_way(self, now: float) -> NDArray[np.uint8] | None:
-        """Return the states in the current round at `now` (s since the start), shape (workers, slices).
-
-        The round is drawn as long as the median of recent rounds, or as its time so far if that is longer. Future
-        slices are `UNFINISHED`. No worker is late yet: a worker that was asked and has not answered computes or
-        sends. Returns None if no round has begun.
-        """
-        at, ends = len(self), self.ends
-        if self._base < 0 or self._base + at >= self.rounds:
-            return None
-        starts = self._rows["start"][self._rows["round"] == self._base].astype(float)
-        start = float(ends[-1] if at else starts.min(initial=now))
-        length = max(float(np.median(np.diff(ends[-REDRAWN_ROUNDS:]))) if at > 1 else 0.0, now - start, 1e-12)
-        try:
-            self.ends = np.append(ends, start + length)
-            self._grow(at + 1)
-            self._paint(at, over=False)
-            column = self.grid[at].copy()
-        finally:
-            self.ends = ends
-            self._grow(at)
-        column[:, max(1, math.ceil(self.slices * (now - start) / length)) :] = UNFINISHED
-        return column
-
-    def recent(self) -> tuple[Events, int]:
-        """Return events of the newest rounds, for a chart of one round, and the number of the first of these rounds."""
-        whole = {name: self._rows[name].astype(np.int64) for name in _INTEGER_COLUMNS}
-        return {**self._rows, **whole}, max(self.first, self.first + len(self) - self.redrawn)
-
-    def _closed(self) -> int:
-        """Store the times of the rounds that all committers have committed, and return the number of these rounds."""
-        commits = self._rows["kind"] == "commit"
-        rounds = self._rows["round"][commits].astype(int) - self._base
-        last = int(rounds.max(initial=-1)) + 1
-        counts = np.bincount(rounds[rounds >= 0], minlength=last)
-        when = np.full(max(last, len(self)), -np.inf)
-        when[: len(self)] = self.ends
-        np.maximum.at(when, rounds, self._rows["end"][commits].astype(float))
-        alive = sum(1 for rank in self.plan.committers if rank not in self.dead)
-        whole = counts >= max(alive, 1)
-        whole[: len(self)] = True
-        closed = int(np.argmin(whole)) if not whole.all() else last
-        self.ends = when[: max(closed, len(self))]
-        return max(closed, len(self))
-
-    def _grow(self, closed: int) -> None:
-        for name, table in self._room.items():
-            # the capacity is doubled, so that the tables of long runs are seldom copied
-            if closed > len(table):
-                spare = max(closed - len(table), len(table))
-                self._room[name] = np.concatenate([table, np.zeros((spare, *table.shape[1:]), table.dtype)])
-            setattr(self, name, self._room[name][:closed])
-        starts = np.concatenate([[np.nan], self.ends[:-1]]) if closed else np.zeros(0)
-        if closed:
-            mine = self._rows["round"] == self._base
-            first = self._rows["start"][mine].astype(float)
-            starts[0] = first.min() if len(first) else (self.starts[0] if len(self.starts) else 0.0)
-        self.starts = starts
-
-    # ------------------------------------------------------------------ sums over rounds
-
-    def utilisation(self) -> Array:
-        """Return the share of the time so far in which each worker computed, used or not."""
-        total = float(self.ends[-1] - self.starts[0]) if len(self) else 0.0
-        return self._sum("busy") / total if total > 0 else np.zeros(self.workers)
-
-    def lateness(self) -> Array:
-        """Return the share of rounds that ended without the answer of a worker that was asked, (workers,)."""
-        return self._sum("late") / np.maximum(self._sum("asked"), 1)
-
-    def _sum(self, name: str) -> Array:
-        """Return sums over the rounds for each worker. Rounds that can no longer change are added up once."""
-        table, (first, sums) = getattr(self, name), self._sums[name]
-        settled = max(len(self) - self.redrawn, first)
-        sums = sums + table[first:settled].sum(axis=0, dtype=float)
-        self._sums[name] = settled, sums
-        return np.asarray(sums + table[settled:].sum(axis=0, dtype=float))
-
-    # ------------------------------------------------------------------ drawing
 
     def _paint(self, first: int, over: bool = True) -> None:
         """Draw the rounds from index `first` on. `over`: whether all of them are complete."""
@@ -344,6 +197,172 @@ class Stream:
         for s in range(self.slices):
             here = inside & (low <= s) & (s < np.maximum(high, low + 1))
             self.grid[r[here], w[bar][here], s] = state
+
+
+class Stream(Painter):
+    """States of workers 1 to n, round by round. `add` takes events in any order; `grid` has the states.
+
+    A slice has the last state in this list that applies: waits, computes, queues, sends, late, dropped, dead. A worker
+    waits for a model, for the end of the round, or without work. Its message queues on the link or at the receiver's
+    port, and sends while it passes the port. It is late if its answer had not arrived when the round ended, and dropped
+    if its answer was refused. A round is complete when all committers have committed it. States are drawn at the time
+    at which they were, so work that lasts several rounds, as in asynchronous schemes, is in each of them.
+
+    >>> import workbench as wb
+    >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=3, rounds=4))
+    >>> stream = Stream.of(trace)
+    >>> stream.grid.shape, int((stream.late.sum(axis=1) == 1).sum())
+    ((4, 3, 8), 4)
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.plan, self.rounds = experiment.plan, experiment.rounds
+        self.endless = experiment.built_scheme.self_paced  # whether work continues beyond the end of a round
+        self.workers, self.slices = (
+            self.plan.ranks - 1,
+            max(2, min(SLICES_PER_ROUND, MAX_SLICES // experiment.rounds)),
+        )
+        self.redrawn = max(REDRAWN_ROUNDS, REDRAWN_ANSWERS * self.workers * self.endless)
+        # first round without each dead worker
+        self.dead = {f.worker: f.round for f in experiment.faults if f.for_good}
+        self.grid = np.zeros((0, self.workers, self.slices), np.uint8)
+        # seconds of computing, interrupted computing included
+        self.busy = np.zeros((0, self.workers), np.float32)
+        self.late = np.zeros((0, self.workers), bool)
+        self.asked = np.zeros((0, self.workers), bool)
+        # arrays with capacity for more rows, and sums over the first `rounds` rows
+        self._room = {name: getattr(self, name) for name in ("grid", "busy", "late", "asked")}
+        self._sums = {name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")}
+        self.starts, self.ends = np.zeros(0), np.zeros(0)  # times, s
+        # Rows of the newest rounds.
+        self._rows = {name: np.zeros(0, object if name == "kind" else float) for name in EVENT_COLUMNS}
+        self._undrawn = np.inf  # time of the first event that is not drawn yet, s
+        self._base = -1  # number of the first round; a resumed run has no events of earlier rounds
+
+    @classmethod
+    def of(cls, trace: Trace) -> Stream:
+        """Return the stream of a finished run.
+
+        A worker that died unexpectedly counts as dead from the round after its last event on.
+        """
+        stream, events = cls(trace.experiment), events_as_columns(trace.event_rows)
+        for rank in map(int, trace.info.get("dead", ())):
+            mine = (events["rank"] == rank) | (events["to"] == rank)
+            stream.dead.setdefault(rank, int(np.max(events["round"][mine], initial=-1)) + 1)
+        stream.add(events)
+        return stream
+
+    @property
+    def first(self) -> int:
+        """Number of the first round."""
+        return max(self._base, 0)
+
+    def add(self, events: Events) -> int | None:
+        """Add events. Return the place of the first new or changed round, or None if nothing changed."""
+        if not len(events["round"]):
+            return None
+        for rank, at in _deaths(events):
+            self.dead[rank] = min(at, self.dead.get(rank, at))
+        self._rows = {name: np.concatenate([self._rows[name], events[name]]) for name in EVENT_COLUMNS}
+        before = len(self)
+        oldest = int(events["round"].min())
+        if self._base < 0:
+            self._base = oldest
+        closed = self._closed()
+        self._undrawn = min(self._undrawn, float(events["start"].min()))
+        if closed <= before and oldest - self._base >= before:
+            return None
+        begun = int(np.searchsorted(self.ends, self._undrawn, "right"))
+        # a rank may begin a round before the last one ends
+        ahead = self._rows["round"] >= self._base + closed
+        self._undrawn = float(self._rows["start"][ahead].min(initial=np.inf))
+        first = max(0, min(before, oldest - self._base, begun), before - self.redrawn)
+        self._grow(closed)
+        self._paint(first)
+        settled = max(len(self) - self.redrawn, 0)
+        keep = self._rows["round"] >= self._base + settled
+        if settled:
+            keep |= self._rows["end"].astype(float) > self.ends[settled - 1]
+        self._rows = {name: column[keep] for name, column in self._rows.items()}
+        return first
+
+    def under_way(self, now: float) -> NDArray[np.uint8] | None:
+        """Return the states in the current round at `now` (s since the start), shape (workers, slices).
+
+        The round is drawn as long as the median of recent rounds, or as its time so far if that is longer. Future
+        slices are `UNFINISHED`. No worker is late yet: a worker that was asked and has not answered computes or
+        sends. Returns None if no round has begun.
+        """
+        at, ends = len(self), self.ends
+        if self._base < 0 or self._base + at >= self.rounds:
+            return None
+        starts = self._rows["start"][self._rows["round"] == self._base].astype(float)
+        start = float(ends[-1] if at else starts.min(initial=now))
+        length = max(float(np.median(np.diff(ends[-REDRAWN_ROUNDS:]))) if at > 1 else 0.0, now - start, 1e-12)
+        try:
+            self.ends = np.append(ends, start + length)
+            self._grow(at + 1)
+            self._paint(at, over=False)
+            column = self.grid[at].copy()
+        finally:
+            self.ends = ends
+            self._grow(at)
+        column[:, max(1, math.ceil(self.slices * (now - start) / length)) :] = UNFINISHED
+        return column
+
+    def recent(self) -> tuple[Events, int]:
+        """Return events of the newest rounds, for a chart of one round, and the number of the first of these rounds."""
+        whole = {name: self._rows[name].astype(np.int64) for name in _INTEGER_COLUMNS}
+        return {**self._rows, **whole}, max(self.first, self.first + len(self) - self.redrawn)
+
+    def _closed(self) -> int:
+        """Store the times of the rounds that all committers have committed, and return the number of these rounds."""
+        commits = self._rows["kind"] == "commit"
+        rounds = self._rows["round"][commits].astype(int) - self._base
+        last = int(rounds.max(initial=-1)) + 1
+        counts = np.bincount(rounds[rounds >= 0], minlength=last)
+        when = np.full(max(last, len(self)), -np.inf)
+        when[: len(self)] = self.ends
+        np.maximum.at(when, rounds, self._rows["end"][commits].astype(float))
+        alive = sum(1 for rank in self.plan.committers if rank not in self.dead)
+        whole = counts >= max(alive, 1)
+        whole[: len(self)] = True
+        closed = int(np.argmin(whole)) if not whole.all() else last
+        self.ends = when[: max(closed, len(self))]
+        return max(closed, len(self))
+
+    def _grow(self, closed: int) -> None:
+        for name, table in self._room.items():
+            # the capacity is doubled, so that the tables of long runs are seldom copied
+            if closed > len(table):
+                spare = max(closed - len(table), len(table))
+                self._room[name] = np.concatenate([table, np.zeros((spare, *table.shape[1:]), table.dtype)])
+            setattr(self, name, self._room[name][:closed])
+        starts = np.concatenate([[np.nan], self.ends[:-1]]) if closed else np.zeros(0)
+        if closed:
+            mine = self._rows["round"] == self._base
+            first = self._rows["start"][mine].astype(float)
+            starts[0] = first.min() if len(first) else (self.starts[0] if len(self.starts) else 0.0)
+        self.starts = starts
+
+    # ------------------------------------------------------------------ sums over rounds
+
+    def utilisation(self) -> Array:
+        """Return the share of the time so far in which each worker computed, used or not."""
+        total = float(self.ends[-1] - self.starts[0]) if len(self) else 0.0
+        return self._sum("busy") / total if total > 0 else np.zeros(self.workers)
+
+    def lateness(self) -> Array:
+        """Return the share of rounds that ended without the answer of a worker that was asked, (workers,)."""
+        return self._sum("late") / np.maximum(self._sum("asked"), 1)
+
+    def _sum(self, name: str) -> Array:
+        """Return sums over the rounds for each worker. Rounds that can no longer change are added up once."""
+        table, (first, sums) = getattr(self, name), self._sums[name]
+        settled = max(len(self) - self.redrawn, first)
+        sums = sums + table[first:settled].sum(axis=0, dtype=float)
+        self._sums[name] = settled, sums
+        return np.asarray(sums + table[settled:].sum(axis=0, dtype=float))
 
 
 def _deaths(events: Events) -> list[tuple[int, int]]:
