@@ -13,6 +13,7 @@ from playwright.sync_api import BrowserContext, Page
 
 from tests.support.browser import forked_kernels
 from tests.support.browser.jupyterlab import NOTEBOOKS, Noise, Server, chromium, jupyter, tab
+from workbench.lab.pages import TEMPLATE, templates
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +32,12 @@ def serving(root: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -
     """Serve JupyterLab with Voila from separate folders. Its kernels are forked, except those named `FRESH`."""
     home = tmp_path_factory.mktemp("jupyter")
     forked_kernels.offer(home / "data_dir")
-    with jupyter(root, home, module=forked_kernels.__name__, WORKBENCH_CACHE=str(cache)) as running:
+    with (
+        templates("explorer", TEMPLATE) as shared,
+        jupyter(
+            root, home, module=forked_kernels.__name__, WORKBENCH_CACHE=str(cache), JUPYTER_PATH=shared
+        ) as running,
+    ):
         yield running
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from plotly.offline import get_plotlyjs
 import workbench as wb
 from tests.support.browser.jupyterlab import Noise
 from tests.support.every_figure import EVERY
+from tests.support.lecture_settings import SCRIPTS, at_end
 from tests.support.sampled_cases import sampled_indices, sampled_test
 from workbench.analysis.tables.table import Runs
 from workbench.lab.figures import SchemeGrid
@@ -121,7 +122,13 @@ ODD: dict[str, Callable[[Any], go.Figure]] = {
         title_text="A title with more words than are in one line of any page " * 3
     ),
 }
-FIGURES = {**EVERY, **ODD}
+LECTURES: dict[str, Callable[[Any], go.Figure]] = {
+    f"{name} {part} {'high' if high else 'low'}": partial(drawn.draw, at_end(script, high))
+    for name, script in SCRIPTS.items()
+    for part, drawn in script.parts.items()
+    for high in (False, True)
+}
+FIGURES = {**EVERY, **ODD, **LECTURES}
 SOME = tuple(sorted(FIGURES)[i] for i in sorted(sampled_indices("fitted figures", len(FIGURES), 6)))
 
 

@@ -1,6 +1,8 @@
-"""The explorer's layout in windows of several sizes: no text is cut, covered or pale, and there is one background.
+"""The layout of pages in windows of several sizes: no text is cut, covered or pale, and there is one background.
 
-Tested as a notebook in JupyterLab with its file browser open, and as a separate page, light and dark.
+`tests/support/browser/viewed.py` lists the pages and their states: the explorer, the table of runs, live plots, the
+stream, sweeps and lectures, in JupyterLab with its file browser open and as pages of their own, light and dark.
+`make test` samples a few of them, and `make test-all` sees all.
 """
 
 from __future__ import annotations
@@ -10,24 +12,24 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
 from tests.support.browser.explorer_user import User
-from tests.support.browser.jupyterlab import CONNECTED, Lab, Noise, Server
+from tests.support.browser.jupyterlab import Lab, Noise, Server
 from tests.support.browser.layout import faults, grounds
-from tests.support.sampled_cases import rotated
+from tests.support.browser.viewed import DRAWN, EXPLORER, PHONE, SHOWN, WINDOWS, InLab
+from tests.support.sampled_cases import rotated, sampled_indices
 
 pytestmark = pytest.mark.browser
 
-WINDOWS = ((1280, 800), (1440, 900), (1920, 1080))
-PHONE = (390, 844)
+SOME = 6  # number of sampled states, windows and themes of a sampled page
 WIDTH = "() => document.querySelector('.wb-explorer').clientWidth"
-ALL_FIT = """() => [...document.querySelectorAll('.wb-plot')].filter(p => p.offsetParent && p._fullLayout)
-  .every(p => Math.abs(p._fullLayout.width - p.offsetWidth) < 2)"""
 LOOKS = """(dark) => { const shown = [...document.querySelectorAll('.wb-plot[data-drawn]')].filter(p => p.offsetParent);
   return shown.length && shown.every(p => (p.layout.template.layout.paper_bgcolor === '#111111') === dark); }"""
 DRAWER = (
@@ -38,12 +40,12 @@ SCROLL = """(y) => { const e = document.querySelector('.jp-WindowedPanel-outer')
   document.querySelector('.wb-explorer').scrollIntoView({ block: 'start' }); e.scrollBy(0, y); }"""
 
 
-def found(page: Page, about: str) -> list[str]:
-    """Return the layout faults of the shown tab, once its figures have the width of their containers."""
-    page.wait_for_function(ALL_FIT)
+def found(page: Page, about: str, selector: str = ".wb-explorer") -> list[str]:
+    """Return the layout faults of a part, once its figures have the width of their containers."""
+    page.wait_for_function(DRAWN)
     page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    several = grounds(page)
-    return [f"{about}: {each}" for each in (*faults(page), *(several if len(several) != 1 else ()))]
+    several = grounds(page, selector)
+    return [f"{about}: {each}" for each in (*faults(page, selector), *(several if len(several) != 1 else ()))]
 
 
 def resized(page: Page, size: tuple[int, int]) -> None:
@@ -51,49 +53,65 @@ def resized(page: Page, size: tuple[int, int]) -> None:
     page.wait_for_timeout(300)  # containers and figures need some time to be resized
 
 
-def test_layout_in_jupyterlab_beside_the_file_browser(
-    page: Page, noise: Noise, server: Server, write: object, root: Path, screens: Path, alone: None
+def cases() -> list[Any]:
+    """Return pages with the number of their views: a few of two sampled pages, and all of each page, which are slow."""
+    some = sampled_indices("layout", len(SHOWN), 2)
+    few = [pytest.param(name, SOME, id=f"{name}, some") for i, name in enumerate(SHOWN) if i in some]
+    return few + [pytest.param(name, None, id=f"{name}, every", marks=pytest.mark.slow) for name in SHOWN]
+
+
+@pytest.mark.parametrize(("name", "count"), cases())
+def test_layout_of_a_page(
+    name: str,
+    count: int | None,
+    page: Page,
+    noise: Noise,
+    server: Server,
+    write: Callable[..., str],
+    screens: Path,
+    alone: None,
 ) -> None:
-    assert callable(write)
-    name = write("import workbench as wb\nexplorer = wb.explore()\nexplorer")
-    page.goto(server.address(f"lab/tree/{name}?reset"))
-    page.wait_for_selector(".jp-NotebookPanel")
-    page.wait_for_function(CONNECTED)
-    lab, me = Lab.of(page, server, name), User(page)
-    resized(page, WINDOWS[0])
-    lab.run_all()
-    me.drawn("Time per round")
-    assert page.locator(".jp-FileBrowser").is_visible()
-    me.press("Run")
-    page.locator("table[aria-label='time to the target']").wait_for()
+    part, host = SHOWN[name]
+    shown = host(page, server, part.path or write(part.cell))
+    page.locator(part.selector).first.wait_for()
+    views = list(product((False, True), host.sizes, part.states))
+    chosen = sampled_indices(name, len(views), min(len(views), count or len(views)))
     bad: list[str] = []
-    for dark in (False, True):
-        lab.dark(dark)
-        # a change of theme may collapse the file browser
-        page.evaluate("() => window.jupyterapp.shell.expandLeft()")
-        for size in WINDOWS:
+    before: tuple[Any, ...] = ()
+    for dark, size, state in (view for i, view in enumerate(views) if i in chosen):
+        if dark not in before[:1]:
+            shown.dark(dark)
+        if before != (dark, size):
             resized(page, size)
-            wide = page.evaluate(WIDTH) >= 900
-            assert page.evaluate(DRAWER) == ("0" if wide else "1")
-            for tab in ("Before a run", "Run", "Save / export"):
-                me.tab(tab)
-                page.evaluate(SCROLL, 0)
-                bad += found(page, f"{size}, {'dark' if dark else 'light'}, {tab}")
-                page.screenshot(
-                    path=screens
-                    / f"layout-{size[0]}-{'dark' if dark else 'light'}-{tab.split()[0].lower()}.png"
-                )
+        before = (dark, size)
+        part.states[state](page)
+        about = f"{size[0]} px, {'dark' if dark else 'light'}, {state}"
+        bad += found(page, about, part.selector)
+        path = screens / f"{name}-{about}.png".replace(", ", "-").replace(" ", "-")
+        page.locator(part.selector).first.screenshot(path=path)
+    page.emulate_media(color_scheme="light")
     assert not bad, "\n".join(bad)
+    assert noise.ours() == []
+
+
+@rotated
+def test_settings_are_a_drawer_on_narrow_pages(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str], alone: None
+) -> None:
+    shown, me = InLab(page, server, write(EXPLORER)), User(page)
+    me.drawn("Time per round")
+    shown.dark(False)
+    for size in WINDOWS:
+        resized(page, size)
+        assert page.evaluate(DRAWER) == ("0" if page.evaluate(WIDTH) >= 900 else "1")
 
     # narrow page: one group of settings at a time, opened by its value, above the figure
     resized(page, WINDOWS[0])
-    me.tab("Before a run")
     page.get_by_role("button", name=re.compile("^Delays: pareto")).click()
     assert me.field("shape").is_visible()
     page.get_by_role("button", name=re.compile("^Links: 1 ms, 1 MB.s")).click()
     assert me.field("latency").is_visible()
     assert page.get_by_label("shape", exact=True).locator("visible=true").count() == 0
-    assert found(page, "drawer") == []
     me.field("latency").press("Escape")
     assert page.get_by_label("latency", exact=True).locator("visible=true").count() == 0
 
@@ -161,29 +179,13 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 
 @rotated
-def test_layout_of_the_explorer_as_a_page_on_a_phone(
+def test_explore_command_serves_a_page_for_phones(
     page: Page, noise: Noise, address: str, screens: Path, alone: None
 ) -> None:
     resized(page, PHONE)
     page.goto(address)
-    me = User(page)
-    me.drawn("Time per round")
-    me.press("Run")
-    page.locator("table[aria-label='time to the target']").wait_for()
-    bad: list[str] = []
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-        for size in (PHONE, WINDOWS[0]):
-            resized(page, size)
-            for tab in ("Before a run", "Run", "Who is late?", "Runs", "Save / export"):
-                me.tab(tab)
-                if tab == "Runs":
-                    page.locator(".wb-grid tbody td", has_text="CR").first.wait_for()
-                bad += found(page, f"{size}, {scheme}, {tab}")
-                page.screenshot(
-                    path=screens / f"page-{size[0]}-{scheme}-{tab.split()[0].lower()}.png", full_page=True
-                )
-    page.emulate_media(color_scheme="light")
-    assert not bad, "\n".join(bad)
+    User(page).drawn("Time per round")
+    assert found(page, "phone") == []
+    page.screenshot(path=screens / "page-phone.png", full_page=True)
     assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
     assert noise.ours() == []

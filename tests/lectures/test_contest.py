@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -122,13 +122,30 @@ def test_contest_codes_are_those_with_redundancy() -> None:
     assert tree.reached and coded.reached  # noqa: PT018
 
 
+@pytest.mark.parametrize("law", ["bursts", "tail"])
+def test_contest_slider_has_the_values_of_the_axis(law: Literal["bursts", "tail"]) -> None:
+    line = next(each for each in coding_or_not.CodingOrNot.entries() if each.name == "severity")
+    assert line.low is not None
+    assert line.high is not None
+    settings = [
+        coding_or_not.CodingOrNot(law=law, severity=value).fit()
+        for value in range(int(line.low), int(line.high) + 1)
+    ]
+    axis = coding_or_not.chart(settings[0], "light").layout.xaxis
+    on_axis = [name for name in axis.ticktext if name.startswith(law)]
+    assert list(dict.fromkeys(f"{law} {each.severity}" for each in settings)) == on_axis
+    for each in settings:
+        marked = coding_or_not.chart(each, "light").layout.shapes[0]
+        assert axis.ticktext[round((marked.x0 + marked.x1) / 2)] == f"{law} {each.severity}"
+
+
 @pytest.mark.parametrize("level", [1, 2])
 def test_contest_exercise_answer_is_correct(tmp_path: Path, level: int) -> None:
     """Of twelve recorded workers, `level` are slow. The forecast for UMW equals the round time of a code.
 
     At the answer of the exercise, both are equally fast.
     """
-    knobs = coding_or_not.CodingOrNot(level=level)
+    knobs = coding_or_not.CodingOrNot(severity=int(LEVELS["tail"][level - 1]))
     table = tmp_path / "times.csv"
     slow = coding_or_not.even(knobs)
     lines = [f"{w},0,{slow if w < level else 1.0}" for w in range(WORKERS)]

@@ -34,3 +34,16 @@ def settings_of(script: Script[Any]) -> st.SearchStrategy[Knobs]:
     return st.fixed_dictionaries({line.name: values(line) for line in lines}).map(
         lambda chosen: script.knobs(**chosen).fit()
     )
+
+
+def at_end(script: Script[Any], high: bool) -> Knobs:
+    """Return the setting with all sliders at their high or low end, and with the last or the first choices."""
+    chosen: dict[str, Any] = {}
+    for line in script.knobs.entries():
+        if line.kind == "choice":
+            chosen[line.name] = line.choices[-1 if high else 0]
+        else:
+            end = line.high if high else line.low
+            assert end is not None
+            chosen[line.name] = int(end) if line.kind == "whole" else end
+    return script.knobs(**chosen).fit()

@@ -14,6 +14,7 @@ from workbench.core import schemes, theory
 from workbench.core.base.settings import setting
 from workbench.core.base.text import parse
 from workbench.core.experiment import Experiment
+from workbench.lab.figures.labels import ratio_text
 from workbench.lab.figures.style import (
     BLUE,
     GREEN,
@@ -49,7 +50,7 @@ ACROSS = {
     "bursts": "factor by which a worker in a burst takes longer",
     "tail": "mean of what is added at random to a share",
 }
-MOST_LEVELS = max(map(len, LEVELS.values()))  # max number of levels of a delay model
+SEVERITIES = sorted({int(level) for levels in LEVELS.values() for level in levels})  # all values of the axis
 RACE = 40  # commits of the watched run; asynchronous schemes run for the same number of answers
 
 
@@ -62,7 +63,7 @@ class CodingOrNot(Knobs):
     labels: ClassVar = {
         "problem": "problem",
         "law": "stragglers",
-        "level": "severity",
+        "severity": "severity",
         "view": "map shows",
     }
     choice_labels: ClassVar = {
@@ -75,27 +76,32 @@ class CodingOrNot(Knobs):
 
     problem: Literal["logistic", "least squares", "network"] = setting("logistic", "what is learnt")
     law: Literal["bursts", "tail"] = setting("tail", "how workers are held up")
-    level: int = setting(1, "severity of the stragglers, mild to severe", ge=1, le=MOST_LEVELS)
+    severity: int = setting(
+        SEVERITIES[0],
+        "bursts: times as long; tail: mean of what is added",
+        ge=SEVERITIES[0],
+        le=SEVERITIES[-1],
+    )
     view: Literal["winner", "coding"] = setting("winner", "who is first, or what coding is worth")
 
     def fit(self) -> CodingOrNot:
-        """Limit the column to the levels that exist."""
-        return self.replace(level=min(self.level, len(columns(self.law))))
+        """Move the severity to the nearest one that the map has."""
+        return self.replace(severity=int(min(LEVELS[self.law], key=lambda each: abs(each - self.severity))))
 
     @property
     def column(self) -> str:
         """Column of the map."""
-        return columns(self.law)[self.level - 1]
+        return str(self.severity)
+
+    @property
+    def level(self) -> int:
+        """Number of the column among those of its kind, from 1."""
+        return columns(self.law).index(self.column) + 1
 
     @property
     def message(self) -> float:
         """Time of one message, divided by the time of an uncoded share."""
         return COSTS[0]
-
-    @property
-    def factor(self) -> float:
-        """Factor by which a worker is slower during a burst."""
-        return LEVELS["bursts"][self.level - 1]
 
 
 def columns(law: str) -> list[str]:
@@ -150,7 +156,7 @@ def winner(found: pd.DataFrame) -> tuple[str, str]:
     ties = [called(row) for _, row in found[found["tie"]].iloc[1:].iterrows()]
     more = f" +{len(ties) - 1}" if len(ties) > 1 else ""
     tied = f"≈ {ties[0]}{more}" if ties else ""
-    return str(first["family"]), f"<b>{called(first)}</b><br>{waits / first['mean']:.2g}×<br>{tied}"
+    return str(first["family"]), f"<b>{called(first)}</b><br>{ratio_text(waits / first['mean'])}<br>{tied}"
 
 
 def worth(found: pd.DataFrame) -> tuple[float, str]:
@@ -163,7 +169,7 @@ def worth(found: pd.DataFrame) -> tuple[float, str]:
     other = found[~found["family"].isin((*CODES, OWN))].iloc[0]
     ratio = float(other["mean"] / coded["mean"])
     late = other if ratio > 1 else coded
-    text = f"<b>{ratio:.2g}×</b><br>{called(coded)} : {called(other)}"
+    text = f"<b>{ratio_text(ratio)}</b><br>{called(coded)} : {called(other)}"
     return (0.0, f"{text}<br>a tie") if late["tie"] else (float(np.log2(ratio)), text)
 
 
@@ -380,11 +386,11 @@ lecture: Script[CodingOrNot] = Script(
     "7-coding-or-not",
     CodingOrNot,
     {
-        "map": Part(("problem", "law", "level", "view"), chart),
-        "bars": Part(("problem", "law", "level"), bars),
+        "map": Part(("problem", "law", "severity", "view"), chart),
+        "bars": Part(("problem", "law", "severity"), bars),
     },
     entries,
-    ("problem", "law", "level"),
+    ("problem", "law", "severity"),
     EXERCISES,
     about="Codes, fewer answers, local steps or no waiting: who trains the model first.",
 )

@@ -8,8 +8,9 @@ from __future__ import annotations
 from playwright.sync_api import Page
 
 LEAST_PX, LEAST_CONTRAST = 12, 4.5
+LONGEST_WORD = 24  # letters of a word that may not be broken
 
-FAULTS = """([selector, least, wanted]) => {
+FAULTS = """([selector, least, wanted, longest]) => {
   const root = document.querySelector(selector), frame = root.getBoundingClientRect(), found = new Set();
   const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   pen.canvas.width = pen.canvas.height = 1;
@@ -48,9 +49,11 @@ FAULTS = """([selector, least, wanted]) => {
     const node = walker.currentNode, e = node.parentElement, words = node.textContent.trim();
     if (!words || hidden(e)) continue;
     const style = getComputedStyle(e);
+    if (parseFloat(style.fontSize) < 2) continue; // plotly's hidden texts
     const about = `${words.slice(0, 40)} (${e.closest("[class]")?.getAttribute("class")})`;
-    if (parseFloat(style.fontSize) < least) found.add(`small, ${style.fontSize}: ${about}`);
-    if (!e.closest(":disabled, [aria-disabled=true], select, .pointtext, .slicetext, .bartext, .heatmap-label")) {
+    const raised = e.closest("sub, sup, [style*='font-size: 70%'], [style*='font-size:70%']");
+    if (parseFloat(style.fontSize) < least && !raised) found.add(`small, ${style.fontSize}: ${about}`);
+    if (!e.closest(":disabled, [aria-disabled=true], select, .textpoint, .slicetext, .bartext, .heatmap-label")) {
       const is = contrast(e, style);
       if (is < wanted) found.add(`pale, ${is.toFixed(2)}: ${about}`);
     }
@@ -67,21 +70,46 @@ FAULTS = """([selector, least, wanted]) => {
       }
       const plot = e.closest(".wb-plot")?.getBoundingClientRect();
       const above = plot && (box.top < plot.top - 1 || box.bottom > plot.bottom + 1);
+      if (/rotate\\(-46/.test(e.getAttribute("transform"))) continue; // beside one another, aslant
       if (plot && (beyond(box, plot) || above)) found.add(`cut by its figure: ${about}`);
       const top = document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
       const own = !top || !root.contains(top) || top.contains(e) || e.contains(top);
       const beside = own || (plot && top.closest(".wb-plot") === e.closest(".wb-plot")) || e.closest("label, select");
       if (!beside && !top.closest(".wb-sheet, .wb-menu")) found.add(`covered by ${top.className}: ${about}`);
-      if (!e.closest(".pointtext, .slicetext, .wb-sheet")) boxes.push({ box, words });
+      if (!e.closest(".textpoint, .slicetext, .wb-sheet")) boxes.push({ box, words, node });
+      const button = e.closest("button")?.getBoundingClientRect();
+      const high = button && (box.top < button.top - 1 || box.bottom > button.bottom + 1);
+      if (button && (high || beyond(box, button))) found.add(`beyond its button: ${about}`);
+    }
+    if (strip || e.namespaceURI.includes("svg") || e.closest("pre, code, .wb-note")) continue;
+    for (const { index, 0: word } of node.textContent.matchAll(/[^\\s\\u2013/-]+/gu)) {
+      range.setStart(node, index);
+      range.setEnd(node, index + word.length);
+      const lines = [...range.getClientRects()].filter(({ width }) => width > 0);
+      const tops = new Set(lines.map(({ top }) => Math.round(top)));
+      if (tops.size > 1 && word.length <= longest) found.add(`broken word: ${word} in ${about}`);
     }
   }
   boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b) => {
-    if (hit(a.box, b.box)) found.add(`overlap: ${a.words.slice(0, 30)} | ${b.words.slice(0, 30)}`);
+    if (a.node !== b.node && hit(a.box, b.box)) found.add(`overlap: ${a.words.slice(0, 30)} | ${b.words.slice(0, 30)}`);
   }));
   for (const e of root.querySelectorAll("input[type=text], input:not([type]), select")) {
     if (hidden(e) || e.closest(strips)) continue;
     if (e.matches("input") && e.scrollWidth > e.clientWidth + 1) found.add(`cut: ${e.value}`);
     if (beyond(e.getBoundingClientRect(), frame)) found.add(`outside: ${e.getAttribute("aria-label") ?? e.id}`);
+  }
+  for (const e of root.querySelectorAll("input, select, textarea, button, canvas, .wb-unit")) {
+    if (hidden(e) || e.closest(strips) || e.closest(".wb-sheet, .wb-menu, .modebar, .wb-present")) continue;
+    const box = e.getBoundingClientRect(), words = e.textContent.slice(0, 30);
+    const about = e.getAttribute("aria-label") || words || e.labels?.[0]?.textContent || e.className;
+    for (let p = e.parentElement; p !== root.parentElement; p = p.parentElement) {
+      const { display, position } = getComputedStyle(p);
+      if (display !== "contents" && display !== "inline" && beyond(box, p.getBoundingClientRect())) {
+        found.add(`control beyond its ${p.className || p.tagName}: ${about}`);
+        break;
+      }
+      if (position === "absolute") break;
+    }
   }
   return [...found];
 }"""
@@ -92,6 +120,7 @@ GROUNDS = """(selector) => {
   for (const e of [root, ...root.querySelectorAll("*")]) {
     const box = e.getBoundingClientRect(), style = getComputedStyle(e);
     if (!e.checkVisibility() || box.width * box.height < 0.05 * all.width * Math.min(all.height, innerHeight)) continue;
+    if (e.closest(".wb-sheet, .wb-menu")) continue; // menus are raised
     if (e.tagName === "svg" || e.namespaceURI.includes("xhtml")) add(style.backgroundColor);
     if (e.matches("rect.bg")) add(style.fill);
   }
@@ -105,7 +134,7 @@ GROUNDS = """(selector) => {
 
 def faults(page: Page, selector: str = ".wb-explorer") -> list[str]:
     """Return text that is cut, outside, covered by text, below 12 px or of a contrast below 4.5, with the reason."""
-    found: list[str] = page.evaluate(FAULTS, [selector, LEAST_PX, LEAST_CONTRAST])
+    found: list[str] = page.evaluate(FAULTS, [selector, LEAST_PX, LEAST_CONTRAST, LONGEST_WORD])
     return found
 
 

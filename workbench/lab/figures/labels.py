@@ -56,6 +56,15 @@ def upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def ratio_text(ratio: float, digits: int = 2) -> str:
+    """Return a ratio with its sign, rounded to significant digits, without an exponent.
+
+    >>> ratio_text(218.4), ratio_text(0.123), ratio_text(1.0449, 3), ratio_text(2.34e7)
+    ('220×', '0.12×', '1.04×', '23,000,000×')
+    """
+    return f"{float(f'{ratio:.{digits}g}'):,.15g}×"
+
+
 def setting(name: str) -> str:
     """Return the label of a setting in a title.
 

@@ -63,3 +63,8 @@ def test_phase_diagram_ties_are_nobodys() -> None:
     assert cells.text.tolist() == [["tie<br>of 2", "tie<br>of 3"]]
     np.testing.assert_array_equal(cells.z, [[3, 3]])  # a colour that no scheme has
     assert cells.colorscale[-1][1] == palette("light").grid
+
+
+def test_phase_diagram_writes_large_ratios_without_an_exponent() -> None:
+    grid = SchemeGrid(("UMW", "CR"), (Fraction(0),), (0.0,), np.array([[[218.4, 1.0]]]))
+    assert phase_diagram(grid).data[0].text.tolist() == [["CR<br>220×"]]

@@ -14,7 +14,16 @@ from workbench.core.base.settings import Settings, setting
 from workbench.core.contract.delays import delay_models
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import Optimiser
-from workbench.lab.widgets.forms.fields import Field, fields_of, menu, read, show, text_error, values_of
+from workbench.lab.widgets.forms.fields import (
+    Field,
+    fields_of,
+    lines_of,
+    menu,
+    read,
+    show,
+    text_error,
+    values_of,
+)
 
 CLASSES: list[type[Settings]] = [
     wb.Experiment,
@@ -135,3 +144,11 @@ def test_error_of_an_empty_required_field() -> None:
 def test_a_menu_has_labels() -> None:
     line = menu("preset", "Preset", {"": "choose", "fig8": "Figure 8"})
     assert (line.choices, line.labels) == (("", "fig8"), ("choose", "Figure 8"))
+
+
+def test_labels_are_words() -> None:
+    """Labels have no underscores, since a browser would break such a name in mid-word."""
+    texts = {"download_delays.kind": "markov"}
+    labels = [line.label for line in lines_of(Link, texts) if line.name.startswith("download_delays")]
+    assert labels[0] == "download delays"
+    assert "download delays p slow" in labels

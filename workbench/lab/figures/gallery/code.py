@@ -120,7 +120,7 @@ def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
     if limit < most:
         text[0] = f"≤ {text[0]}" if low else text[0]
         text[-1] = f"≥ {text[-1]}" if high else text[-1]
-    title = {"text": "coefficient<br>\u00a0", "font": {"size": 15}}
+    title = {"text": "coefficient", "side": "right", "font": {"size": 15}}
     bar = {"title": title, "tickvals": ticks, "ticktext": text}
     neutral, share = palette(theme).neutral, low / (low + high)
     ends = [*([[0.0, BLUE]] if low else []), [share, neutral], *([[1.0, VERMILLION]] if high else [])]

@@ -14,7 +14,7 @@ from workbench.core.contract.scheme import mark_note
 from workbench.core.trace.metrics import SMOOTHED_EVALUATIONS, rises
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import Series, named, shared
-from workbench.lab.figures.labels import metric_words, short, upper
+from workbench.lab.figures.labels import metric_words, ratio_text, short, upper
 from workbench.lab.figures.speedups import (
     AXES,
     abscissa,
@@ -191,7 +191,7 @@ def _word(x: str) -> str:
 def _entry(at: float, base: float, x: str) -> str:
     if at != at:
         return "never"
-    return f"{quantity(at, x)}  ({ratio(at, base):.3g}×)" if base > 0 else quantity(at, x)
+    return f"{quantity(at, x)}  ({ratio_text(ratio(at, base), 3)})" if base > 0 else quantity(at, x)
 
 
 def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme: str) -> None:

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from workbench.analysis.recordings.card import LATE_RATIO
 from workbench.analysis.recordings.recording import Recording
+from workbench.lab.figures.labels import ratio_text
 from workbench.lab.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
 
 MAX_CELLS = 2500  # max product of workers and columns; with more steps, a column is the mean of several
@@ -73,4 +74,4 @@ def _times(log_ratio: float) -> str:
     ('2×', '0.71×', '≥ 8×', '≤ 0.12×')
     """
     mark = "" if abs(log_ratio) < MAX_LOG_RATIO else "≥ " if log_ratio > 0 else "≤ "
-    return f"{mark}{2.0**log_ratio:.2g}×"
+    return f"{mark}{ratio_text(2.0**log_ratio)}"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from workbench.analysis.planning.quantities import quantity, quantity_of
 from workbench.core.base.settings import SettingError
+from workbench.lab.figures.labels import ratio_text
 from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.figures.style import Theme, legend_square, marks, new_figure, palette, scheme_style
 
@@ -90,13 +91,13 @@ def _texts(contest: SchemeGrid) -> Words:
             texts[place] = f"{TIE}<br>of {equal}"
         elif winner == winner:
             lead = float(contest.lead[place])
-            texts[place] = contest.names[int(winner)] + (f"<br>{_lead(lead)}×" if np.isfinite(lead) else "")
+            texts[place] = contest.names[int(winner)] + (f"<br>{_lead(lead)}" if np.isfinite(lead) else "")
     return texts
 
 
 def _lead(ratio: float) -> str:
     """Return a ratio with two digits, or with three if it is so close to 1 that two would look like a tie."""
-    return f"{ratio:.3g}" if ratio < 1.095 else f"{ratio:.2g}"
+    return ratio_text(ratio, 3 if ratio < 1.095 else 2)
 
 
 def _hovers(contest: SchemeGrid) -> Words:

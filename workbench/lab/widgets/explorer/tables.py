@@ -10,6 +10,7 @@ from workbench.analysis.planning.quantities import quantity, quantity_of
 from workbench.core.contract.scheme import ABSTRACT_MARK, ABSTRACT_NOTE
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast
+from workbench.lab.figures.labels import ratio_text
 from workbench.lab.figures.passes import data_share, pass_times, verdict
 from workbench.lab.widgets.callbacks import sentence
 from workbench.lab.widgets.explorer.ahead import Ahead
@@ -130,7 +131,7 @@ def speeds(found: pd.DataFrame, target: float) -> str:
 
 
 def _times(value: float) -> str:
-    return "–" if value != value else f"{value:.3g}×"
+    return "–" if value != value else ratio_text(value, 3)
 
 
 def _against(ratio: float) -> str:

@@ -101,7 +101,7 @@ def lines_of(
     >>> [line.name for line in lines_of(Nesterov, {"schedule.kind": "exponential"})][2:]
     ['schedule.kind', 'schedule.warmup', 'schedule.warmup_start', 'schedule.decay']
     """
-    label = f"{prefix}{{}}".replace(".", " ")
+    label = _words(f"{prefix}{{}}")
     lines = [
         replace(
             line,
@@ -113,13 +113,17 @@ def lines_of(
     ]
     for part in nested_of(cls, texts, prefix, default):
         words = {kind: kind for kind in part.default.catalogue}
-        head = menu(f"{part.name}.kind", part.name.replace(".", " "), words, _about(part.chosen))
+        head = menu(f"{part.name}.kind", _words(part.name), words, _about(part.chosen))
         own = part.default if type(part.default) is part.chosen else None
         lines += [
             replace(head, default=part.default.kind),
             *lines_of(part.chosen, texts, f"{part.name}.", own),
         ]
     return lines
+
+
+def _words(name: str) -> str:
+    return name.replace(".", " ").replace("_", " ")
 
 
 def _about(cls: type[Settings]) -> str:

@@ -47,7 +47,8 @@ function line(field, id, typed) {
     if (field.empty) input.placeholder = "not set";
     if (field.kind !== "text") input.className = "wb-value";
   }
-  const control = [input];
+  const amount = field.kind === "whole" || field.kind === "number", unit = element("span", { className: "wb-unit" }, field.unit);
+  const control = [amount ? element("span", { className: "wb-amount" }, input, unit) : input]; // a number and its unit are in one box
   if (field.kind === "text" && field.choices.length) {
     input.setAttribute("list", `${id}-list`);
     control.push(element("datalist", { id: `${id}-list` }, ...field.choices.map((value) => element("option", { value }))));
@@ -61,7 +62,7 @@ function line(field, id, typed) {
   const reason = element("div", { id: why, className: "wb-why", role: "alert" });
   const node = element("div", { className: `wb-line wb-${field.kind}`, title: field.help },
     element("label", { for: id }, field.label),
-    element("div", { className: "wb-control" }, ...control, element("span", { className: "wb-unit" }, field.unit)),
+    element("div", { className: "wb-control" }, ...control, ...(amount ? [] : [unit])),
     element("div", { id: help, className: "wb-help" }, field.help), reason);
   const show = (text) => {
     if (input.type === "checkbox") input.checked = text === "yes";

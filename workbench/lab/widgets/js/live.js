@@ -3,6 +3,7 @@
 const X = { time: "wall clock", round: "rounds", bytes: "bytes received", samples: "samples computed" };
 const MOST_POINTS = 2000;
 const RATIO = { x: 6, y: 20 }; // ratios of largest to smallest value above which an axis is logarithmic
+const TICK = 48; // px of a tick's label with a space beside it
 const NARROW_LIVE = 560; // px below which the legend is under the curves
 const MOST_MARKED = 200; // max number of points with markers, on a curve with few evaluated rounds
 
@@ -203,7 +204,8 @@ function render({ model, el }) {
     const ratio = spans[axis][1] / spans[axis][0];
     if (!(ratio >= 3)) return { nticks: 10, tickformat: "~g" }; // also if nothing is drawn
     if (ratio < 8) return { dtick: "D1", tickformat: "~g" };
-    return ratio < 1e4 ? { dtick: "D2", tickformat: "~g" } : { dtick: Math.ceil(Math.log10(ratio) / 10), exponentformat: "power" };
+    const fit = axis === "y" || 3 * Math.log10(ratio) * TICK < plot.box.offsetWidth - 100; // three labels a decade
+    return ratio < 1e4 && fit ? { dtick: "D2", tickformat: "~g" } : { dtick: Math.ceil(Math.log10(ratio) / 10), ...(ratio < 1e4 ? { tickformat: "~g" } : { exponentformat: "power" }) };
   };
 
   const absent = () => (!model.get("curves").length ? "no runs yet" : model.get("active") ? "no round has ended yet" : "no rounds");
@@ -221,7 +223,8 @@ function render({ model, el }) {
     types.y = model.get("rising").includes(y.split("_").at(-1)) && model.get("scale_y") === "auto" ? "linear" : scale(model.get("scale_y"), "y", some.map((d) => extent(d.y)), types.y);
     const first = !plot.box.data;
     const marked = marks(model.get("changes"), model.get("curves"), store.curves, x, y);
-    await plot.Plotly.react(plot.box, [...traces(model.get("curves"), drawn), marked], layout(!some.length), { ...CONFIG, edits: { shapePosition: true } });
+    const look = layout(!some.length), whole = { data: [...traces(model.get("curves"), drawn), marked], layout: look };
+    await plot.Plotly.react(plot.box, plot.Plotly.workbenchFit.worded(whole, plot.box.offsetWidth, letters()).data, look, { ...CONFIG, edits: { shapePosition: true } });
     if (first) plot.box.on("plotly_relayout", moved);
     plot.box.dataset.points = drawn.reduce((sum, d) => sum + d.x.length, 0);
     plot.box.dataset.frames = Number(plot.box.dataset.frames ?? 0) + 1;
