@@ -35,7 +35,7 @@ DEVICE_CYCLES_PER_S = 1.9e9  # clock of the device during a fault, about
 WARM = 6  # number of first steps, which are ignored
 PROBE_EVERY = 6  # steps between two probes of the links
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
-SLOW_LINK = "rate 400mbit burst 64kb latency 1s"  # a queue of the kernel that limits the bandwidth
+SLOW_LINK = "rate 400mbit burst 128kb latency 1s"  # a queue of the kernel that limits the bandwidth
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Job:
     fault: str = ""
     who: int = 2
     ranks: int = RANKS
-    blocks: int = 3
-    steps: int = 8
+    blocks: int = 12
+    steps: int = 3
     nap: float = NAP
     accumulate: int = 1
     overlap: bool = False
@@ -172,7 +172,7 @@ def loss_of(module: nn.Module, batch: Any, device: str) -> Tensor:
 
 
 def train(job: Job, rank: int, folder: Path) -> None:
-    """Train as one rank, and write when each step began."""
+    """Train as one rank, and write when each step began and ended, without the probes of links before it."""
     torch.set_num_threads(1)
     switch, mine = Switch(), rank == job.who or job.fault == "lengths"
     module = DistributedDataParallel(
@@ -184,7 +184,7 @@ def train(job: Job, rank: int, folder: Path) -> None:
         if job.fault == "lengths"
         else DataLoader(Samples(job, rank, switch, job.nap / job.accumulate if mine else 0.0), BATCH)
     )
-    batches, moments = iter(loader), []
+    batches, moments = iter(loader), list[tuple[float, float]]()
     for step in range(job.count):
         on = job.is_faulty(step) and bool(job.fault) and mine
         if on != switch.on:
@@ -193,7 +193,7 @@ def train(job: Job, rank: int, folder: Path) -> None:
                 limit_link(rank, on)
         if job.fault in ("", "link") and not job.profiler and (step - WARM) % PROBE_EVERY == 1:
             recorders[0].probe_links()
-        moments.append(time.monotonic())
+        begun = time.monotonic()
         for micro in range(job.accumulate):
             last = micro == job.accumulate - 1
             with nullcontext() if last else module.no_sync():
@@ -201,7 +201,7 @@ def train(job: Job, rank: int, folder: Path) -> None:
         optimiser.step()
         optimiser.zero_grad()
         yielded(step)
-    moments.append(time.monotonic())
+        moments.append((begun, time.monotonic()))
     (folder / f"moments-{rank}.json").write_text(json.dumps(moments))
 
 
@@ -296,7 +296,7 @@ class Measured:
 def measured(job: Job, folder: Path) -> Measured:
     """Read the files of a job. Without a fault, all blocks are diagnosed."""
     moments = np.array([json.loads(file.read_text()) for file in sorted(folder.glob("moments-*.json"))])
-    took = np.diff(moments, axis=1).mean(axis=0)
+    took = np.diff(moments, axis=2).mean(axis=(0, 2))
     on = np.array([job.is_settled(step) and job.is_faulty(step) for step in range(job.count)])
     off = np.array([job.is_settled(step) and not job.is_faulty(step) for step in range(job.count)])
     whole = wb.traces.load(folder / "record")

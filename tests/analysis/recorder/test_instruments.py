@@ -19,12 +19,16 @@ NAP_S = 0.02
 
 
 @pytest.fixture
-def timeline() -> Iterator[Timeline]:
-    found = Timeline()
-    instruments = Instruments(found, lambda batch: None, lambda optimiser: None)
-    instruments.install()
+def instruments() -> Iterator[Instruments]:
+    found = Instruments(Timeline(), lambda batch: None, lambda optimiser: None)
+    found.install()
     yield found
-    instruments.remove()
+    found.remove()
+
+
+@pytest.fixture
+def timeline(instruments: Instruments) -> Timeline:
+    return instruments._timeline
 
 
 @pytest.fixture
@@ -67,6 +71,24 @@ def test_instruments_see_gradients_before_the_exchange_of_ddp(timeline: Timeline
     seconds = timeline.step_ends().seconds()
     assert seconds["backward"] >= NAP_S
     assert seconds["exchange"] >= 2 * NAP_S
+
+
+def test_instruments_count_the_bytes_of_gradients_of_ddp(instruments: Instruments, group: None) -> None:
+    """Each module counts once. With a hook of the user, which may compress gradients, the bytes are unknown."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    assert instruments.gradient_bytes == 0
+    first, second = torch.nn.Linear(4, 2), torch.nn.Linear(4, 3).double()
+    first.bias.requires_grad_(False)
+    modules = [DistributedDataParallel(first), DistributedDataParallel(second)]
+    for module in modules:
+        for _ in range(2):
+            module(torch.ones(3, 4, dtype=module.module.weight.dtype)).sum().backward()
+    assert instruments.gradient_bytes == 8 * 4 + 15 * 8
+    hooked = DistributedDataParallel(torch.nn.Linear(4, 2))
+    hooked._comm_hooks.append((None, None))
+    hooked(torch.ones(3, 4))
+    assert instruments.gradient_bytes == 0
 
 
 @pytest.mark.parametrize("way", ["function", "work", "object"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -196,3 +197,33 @@ def test_record_names_its_files_by_rank(tmp_path: Path, monkeypatch: pytest.Monk
     place = place_of(file)
     assert place is not None
     assert place.rank == 11
+
+
+def test_record_leaves_the_time_of_a_probe_out_of_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Collective operations of a probe, such as its barriers, are not an exchange of the step."""
+    torch = pytest.importorskip("torch", reason="the recorder's instruments are for PyTorch")
+    nap = 0.3
+
+    def probe() -> tuple[float, float]:
+        torch.distributed.Work.wait(Napping())
+        return 0.1, 0.2
+
+    class Napping(torch.distributed.Work):
+        def wait(self, *_: Any) -> bool:
+            time.sleep(nap)
+            return True
+
+    monkeypatch.setattr(module, "probe", probe)
+    monkeypatch.setattr(torch.distributed.Work, "wait", lambda work: Napping.wait(work))
+    begun = time.perf_counter()
+    with wb.record(tmp_path / "steps") as recorder:
+        recorder.step()
+        recorder.probe_links()
+        recorder.step()
+    took = time.perf_counter() - begun
+    rows = steps_in(tmp_path / "steps")
+    assert sum(rows[phase].sum() for phase in PHASES) <= took - nap
+    (about,) = [json.loads(str(np.load(file)["about"])) for file in (tmp_path / "steps").glob("*.npz")]
+    assert about["probes"] == [[1, 0.1, 0.2]]

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import workbench as wb
 from tests.support.synthetic_recordings import healthy, recording
@@ -54,6 +56,33 @@ def test_mitigation_leaves_out_a_persistently_slow_worker() -> None:
     assert best[0].what == "leaving worker 4 out"
     left = np.delete(times, 4, axis=1).max(axis=1).mean() * 10 / 9
     assert abs(best[0].saving - (1 - left / times.max(axis=1).mean())) < 0.05
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    workers=st.integers(4, 8),
+    seconds=st.floats(15, 60),
+    spread=st.floats(0.1, 0.9),
+    seed=st.integers(0, 2**31),
+)
+def test_mitigation_promises_at_most_what_removing_the_fault_gives(
+    workers: int, seconds: float, spread: float, seed: int
+) -> None:
+    """A worker takes `seconds` longer than the others' median of 1 s, as if it slept in each step."""
+    even = np.random.default_rng(seed).lognormal(0, spread, (400, workers))
+    times = even + seconds * (np.arange(workers) == 1)
+    found = wb.diagnose(recording(times))
+    assert [one.who for one in found.culprits] == ["worker 1"]
+    removed = 1 - even.max(axis=1).sum() / times.max(axis=1).sum()
+    assert max(one.saving for one in found.mitigations or ()) <= removed + 0.025
+
+
+def test_mitigation_beyond_the_fault_needs_more_lateness_of_others() -> None:
+    """All workers are late in random steps, which a code tolerates. One of them is a little slower."""
+    even = 1 + 3.0 * (np.random.default_rng(3).random((300, 8)) < 0.15)
+    found = wb.diagnose(recording(even + 1.0 * (np.arange(8) == 1)))
+    assert [one.who for one in found.culprits] == ["worker 1"]
+    assert max(one.saving for one in found.mitigations or ()) > found.culprits[0].cost
 
 
 def test_mitigation_keeps_the_other_costs_of_rounds() -> None:

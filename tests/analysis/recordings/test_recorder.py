@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.analysis.recorder.steps import ROW, Place, write_steps
+from workbench.analysis.recorder.steps import PROBE_BYTES, ROW, Place, write_steps
 from workbench.analysis.recordings.sources import recorder as source
 from workbench.cli.diagnose import diagnose as command
 from workbench.core.base.settings import SettingError
@@ -52,6 +53,64 @@ def write(folder: Path, ranks: list[Array], attempt: int = 0, **about: Any) -> P
         mine = {name: value[rank] if isinstance(value, list) else value for name, value in about.items()}
         write_steps(folder, Place(rank, attempt, 0), rows, {**ABOUT, **mine})
     return folder
+
+
+def linked(
+    messages: float, more_ms: float, rest_ms: float, noisy: int | None = None
+) -> tuple[list[Array], dict[str, Any], float]:
+    """Return steps of four ranks, notes about probes, and the ratio of steps with and without the slow link 2 -> 3.
+
+    A message takes 1 ms, 2 ms both ways, and 1 ms + `more_ms` on the slow link. The exchange also takes `rest_ms`. At
+    probe `noisy`, all other messages take as long as that on the slow link.
+    """
+    found, usual, slow = job(), 2e-3, (1 + more_ms) / 1e3
+    for rows in found:
+        rows["exchange"] += messages * slow + rest_ms / 1e3 - EXCHANGE_S
+    lasted = sum(found[0][phase] for phase in (*OWN, "exchange"))[1:].sum()
+    repaired = lasted - (len(found[0]) - 1) * messages * (slow - usual)
+    probes = [
+        [
+            (at, slow if rank == 2 or at == noisy else 1e-3, slow if rank in (1, 2) else usual)
+            for at in range(5, 45, 10)
+        ]
+        for rank in range(4)
+    ]
+    about = {"probes": probes, "gradient_bytes": messages / 1.5 * PROBE_BYTES}
+    return found, about, lasted / repaired
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.floats(1, 20), st.floats(5, 40), st.floats(0, 30))
+def test_recorder_folder_gives_the_ratio_of_a_slow_link(
+    messages: float, more_ms: float, rest_ms: float
+) -> None:
+    ranks, about, ratio = linked(messages, more_ms, rest_ms)
+    with tempfile.TemporaryDirectory() as folder:
+        found = wb.diagnose(write(Path(folder) / "steps", ranks, **about))
+    assert [one.who for one in found.culprits] == ["the link from worker 2 to worker 3"]
+    assert found.slowdown == pytest.approx(ratio, rel=1e-6)
+
+
+def test_recorder_folder_names_a_slow_link_despite_a_disturbed_probe(tmp_path: Path) -> None:
+    ranks, about, _ = linked(5.0, 20.0, 5.0, noisy=25)
+    found = wb.diagnose(write(tmp_path / "steps", ranks, **about))
+    assert [one.who for one in found.culprits] == ["the link from worker 2 to worker 3"]
+
+
+def test_recorder_folder_is_diagnosed_if_a_rank_takes_over_300_times_as_long(tmp_path: Path) -> None:
+    found = wb.diagnose(write(tmp_path / "steps", job(backward={2: 30.0})))
+    assert [one.who for one in found.culprits] == ["worker 2"]
+    assert "worker 2: times are over 300 times" in str(found)
+
+
+def test_recorder_folder_of_an_older_version_takes_the_exchange_for_messages(tmp_path: Path) -> None:
+    ranks = job()
+    for rows in ranks:
+        rows["exchange"] += 0.05 - EXCHANGE_S
+    links = [[(at, 0.02 if rank == 1 else 0.002) for at in (5, 15, 25)] for rank in range(4)]
+    found = wb.diagnose(write(tmp_path / "steps", ranks, links=links))
+    assert [one.who for one in found.culprits] == ["the link from worker 1 to worker 2"]
+    assert found.culprits[0].cost == pytest.approx(0.05 * 0.9 / (0.05 + 0.0374), rel=0.02)
 
 
 def test_recorder_folder_is_read_by_phase(tmp_path: Path) -> None:

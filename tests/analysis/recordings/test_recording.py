@@ -77,6 +77,17 @@ def test_recording_detects_a_worker_in_other_units(worker: int, factor: float) -
         Recording.of_rows(rows, "mine")
 
 
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 4), st.sampled_from([1e3, 1e-3]))
+def test_recording_with_a_stated_unit_may_have_a_worker_that_is_far_apart(worker: int, factor: float) -> None:
+    rows = JOB.assign(seconds=JOB["seconds"] * np.where(JOB["worker"] == worker, factor, 1.0))
+    found = wb.diagnose(Recording.of_rows(rows, "mine", unit="s"))
+    notice = f"worker {worker}: times are over 300 times as long, or short, as others"
+    assert notice in str(found)
+    assert notice in found.card().split("<details>")[0]
+    assert "in one unit?" not in str(wb.diagnose(Recording.of_rows(JOB, "mine")))
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 11), st.sampled_from([1e3, 1e-3, 1e6, 1e-6]))
 def test_recording_detects_a_change_of_units(step: int, factor: float) -> None:

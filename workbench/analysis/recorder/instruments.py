@@ -12,8 +12,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from workbench.analysis.recorder.timeline import Timeline
+from workbench.analysis.recorder.timeline import PROBE, Timeline
 
 # functions of torch.distributed that wait for other ranks
 EXCHANGES = (
@@ -47,6 +48,12 @@ class Instruments:
         self._thread = threading.get_ident()
         self._inside = ""  # current phase; calls of other wrapped functions within it belong to it
         self._stack = ExitStack()
+        self._gradients: WeakKeyDictionary[Any, float] = WeakKeyDictionary()  # bytes of each module
+
+    @property
+    def gradient_bytes(self) -> float:
+        """Bytes of the gradients that DistributedDataParallel exchanges in a step; 0 if unknown, as with its hooks."""
+        return sum(self._gradients.values()) if all(self._gradients.values()) else 0.0
 
     def install(self) -> None:
         """Wrap the functions. Raises `ImportError` without PyTorch."""
@@ -62,6 +69,7 @@ class Instruments:
         ):
             self._stack.callback(hook(notice).remove)
         if torch.distributed.is_available():
+            self._wrap(torch.nn.parallel.DistributedDataParallel, "forward", self._forward)
             self._wrap(torch.distributed.Work, "wait", self._exchange)
             for module in (torch.distributed, torch.distributed.distributed_c10d):
                 for name in EXCHANGES:
@@ -87,12 +95,18 @@ class Instruments:
         self._stack.callback(_restore, owner, name, wrapped, given)
 
     def _counts(self, around: Any) -> bool:
-        """Return whether this is the training thread, outside of other wrapped functions.
+        """Return whether this is the training thread, outside of other wrapped functions and of probes.
 
         An exchange within a backward pass counts as well.
         """
         apart = not self._inside or (self._inside == "backward" and around == self._exchange)
-        return apart and threading.get_ident() == self._thread
+        return apart and self._timeline.phase != PROBE and threading.get_ident() == self._thread
+
+    def _forward(self, given: Any, args: Any, options: Any) -> Any:
+        if (module := args[0]) not in self._gradients:
+            sizes = [each.numel() * each.element_size() for each in module.parameters() if each.requires_grad]
+            self._gradients[module] = float(sum(sizes)) * (not module._comm_hooks)
+        return given(*args, **options)
 
     def _data(self, given: Any, args: Any, options: Any) -> Any:
         self._timeline.data_begins()

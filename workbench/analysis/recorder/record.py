@@ -33,7 +33,7 @@ from workbench.analysis.recorder.steps import (
     next_attempt,
     write_steps,
 )
-from workbench.analysis.recorder.timeline import Timeline
+from workbench.analysis.recorder.timeline import PROBE, Timeline
 from workbench.analysis.recorder.work import work_of
 from workbench.core.base.files import private_folder
 from workbench.core.base.settings import SettingError, check_kind, user_path
@@ -72,7 +72,7 @@ class Recorder:
         self._rows: list[tuple[float, ...]] = []  # steps that are not in a full segment yet
         self._processor = 0.0
         self._events: Events | None = None
-        self._links: deque[tuple[int, float]] = deque(maxlen=MAX_PROBES)  # step and seconds of each probe
+        self._links: deque[tuple[int, float, float]] = deque(maxlen=MAX_PROBES)  # step and times of a probe
         self.rank, self._segment = 0, 0
         self._attempt: int | None = None  # known when the first segment is written
         self._wake = threading.Event()
@@ -134,12 +134,11 @@ class Recorder:
     def probe_links(self) -> None:
         """Measure the link to the next rank.
 
-        All ranks must call it in the same step, for example in every thousandth step.
-
+        All ranks must call it in the same step, for example in every thousandth step. Its time is not part of the step.
         A step's exchange ends for all ranks at once, so its time does not show which link is slow.
         """
-        with self.phase("other"):
-            self._links.append((self.steps, probe()))
+        with self.phase(PROBE):
+            self._links.append((self.steps, *probe()))
 
     def lightning(self) -> Any:
         """Return a callback for Lightning: ``Trainer(callbacks=[wb.record(FOLDER).lightning()])``."""
@@ -166,7 +165,7 @@ class Recorder:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Record the time of the block as a phase: data, forward, backward, exchange, optimiser or other."""
-        if name not in PHASES:
+        if name not in (*PHASES, PROBE):
             raise SettingError(f"name = {name!r}: choose one of {', '.join(map(repr, PHASES))}")
         self._timeline.enter(name)
         try:
@@ -259,7 +258,8 @@ class Recorder:
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "clock": "device" if self._events is not None and self._events.are_used else "processor",
             "complete": self._closed,
-            "links": list(self._links),
+            "probes": list(self._links),
+            "gradient_bytes": self._instruments.gradient_bytes if self._instruments else 0.0,
         }
 
 

@@ -21,6 +21,7 @@ PHASES = ("data", "forward", "backward", "exchange", "optimiser", "other")
 EXCHANGE = "exchange"  # the phase in which a rank waits for others, or for a link
 FORWARD_EXCHANGE = "exchange: forward"  # an exchange in the forward pass, for example of BatchNorm's buffers
 WORK = ("samples", "tokens", "squares")  # amounts of work of a step; NaN if unknown
+PROBE_BYTES = 2**20  # bytes of a message that probes a link
 FIELDS = ("ended", *PHASES, FORWARD_EXCHANGE, "processor", *WORK)
 ROW = np.dtype([("step", np.int64), *((name, np.float64) for name in FIELDS)])
 StepRows = NDArray[np.void]  # rows of the type `ROW`

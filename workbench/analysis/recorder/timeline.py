@@ -9,6 +9,7 @@ from workbench.analysis.recorder.clock import Marks
 from workbench.analysis.recorder.steps import EXCHANGE, FORWARD_EXCHANGE
 
 DATA, FORWARD, BACKWARD, OPTIMISER, OTHER = "data", "forward", "backward", "optimiser", "other"
+PROBE = "probe"  # not a phase of the step: its time is not recorded
 
 
 class Timeline:

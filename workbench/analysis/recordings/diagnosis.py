@@ -27,7 +27,7 @@ from workbench.analysis.recordings.loading import load
 from workbench.analysis.recordings.mitigations import Candidate, Mitigation, Steps, mitigations
 from workbench.analysis.recordings.phases import STEP_PHASE_NAMES, Phases
 from workbench.analysis.recordings.pipeline import COMPUTING, OPTIMISER, TRANSFERS, Pipeline
-from workbench.analysis.recordings.recording import Recording
+from workbench.analysis.recordings.recording import MAX_RATIO, Recording
 from workbench.analysis.recordings.run_model import (
     COMPUTE,
     DECODING,
@@ -102,8 +102,8 @@ class Diagnosis:
     `slowdown`: ratio of the steps' time to the time if all workers were like `like`. `culprits`: the worst first.
     `costs`: the share of each worker, and of each other cause, in the steps' time. `left_out`: effects that the model
     of a step does not contain. `like`: whom all workers are compared with, as text. `harmless`: slow workers that cost
-    nothing, because the scheme tolerates them. `tried`: function that finds mitigations (None: not available). `last`:
-    number of the last step.
+    nothing, because the scheme tolerates them. `notice`: doubt about the times, or "". `tried`: function that finds
+    mitigations (None: not available). `last`: number of the last step.
     """
 
     name: str
@@ -113,6 +113,7 @@ class Diagnosis:
     left_out: str
     like: str = "the median"
     harmless: tuple[str, ...] = ()
+    notice: str = ""
     tried: Callable[[], tuple[Mitigation, ...]] | None = None
     last: int | None = None
 
@@ -146,6 +147,7 @@ class Diagnosis:
             yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{in_steps(one, self.last)}"
         if self.harmless:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
+        yield from filter(None, [self.notice])
         yield from map(str, self.mitigations or ())
         if self.mitigations == ():
             yield "a code, or leaving out a worker, would save nothing"
@@ -223,10 +225,11 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     players = {cause.name: list(cause.workers) for cause in causes if cause.name}
     gone = {i for who in players.values() for i in who}
     players |= {name: [i] for i, name in enumerate(parts.names) if i not in gone}
-    even, like = parts.even_without(causes), "the median"
-    if parts.exchange.any() and causes:
-        late = sorted({i for cause in causes for i in cause.workers})
-        even, like = parts.like_others(late, rng), "the other workers"
+    even, like, slow_links = parts.even_without(causes), "the median", parts.slow_links()
+    late = sorted({i for cause in causes for i in cause.workers})
+    alike = parts.like_others(late, rng.spawn(1)[0]) if causes or slow_links else even
+    if parts.exchange.any() and (causes or slow_links):
+        even, like = alike, f"the other {'workers' if causes else 'links'}"
     over = np.maximum(times - even[:, None], 0.0)
     share, *rest = parts.shares(np.stack([over[:, at].max(axis=1) for at in players.values()], axis=1), even)
     found, costs, usual = [], {}, []
@@ -240,17 +243,20 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
             spells = Spells.of(times, columns, parts.steps)
             found.append(_culprit(who, gain, now, rng, what, spells, _more(parts.computing, what, columns)))
             if what in FIX_TEXTS:
-                usual.append((found[-1], parts.without(shared_causes[what]).max(axis=1)))
+                usual.append((found[-1], np.maximum(parts.without(shared_causes[what]).max(axis=1), alike)))
         costs[_label(who, what if shared_causes else COMPUTE)] = gain
     parts_of_steps = zip((PORT, DECODING, UNEVEN), (*rest, parts.uneven), strict=True)
     others = {str(cause): gain for cause, gain in parts_of_steps if gain.any()}
     found += [_culprit(who, gain, now, rng, who) for who, gain in others.items()]
-    links = {_link(parts.names, i): parts.exchange * share for i, share in parts.slow_links().items()}
+    links = {_link(parts.names, i): gain for i, gain in slow_links.items()}
     found += [_culprit(who, gain, now, rng, LINK) for who, gain in links.items()]
     # an exchange passes all links at once, so that only the slowest of several makes it longer
-    repaired = parts.repaired(even) - np.max([np.zeros(len(now)), *links.values()], axis=0)
-    # with a mitigation, a step takes at least as long as if the named workers were like the others
-    least = parts.least if like == "the median" else repaired
+    slow = np.max([np.zeros(len(now)), *links.values()], axis=0)
+    repaired, without = (parts.repaired(each) - slow for each in (even, alike))
+    # With a mitigation, a step takes at least as long as if the named workers were like the others. Without recorded
+    # exchanges, a code may save more if the others' lateness costs more than that of the named workers.
+    beyond = 0.0 if parts.exchange.any() else (alike - np.median(times, axis=1)).sum()
+    least = without if (late or links) and (now - without).sum() >= beyond else parts.least
     steps = Steps(times, parts.names, besides=parts.besides, least=least)
     helped = _help(usual) + [Candidate(BALANCED, now - parts.uneven, "UMW", {})] * bool(parts.uneven.any())
     tried = partial(mitigations, steps, times.max(axis=1) + parts.besides, rng, helped)
@@ -261,9 +267,20 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
         costs | others | links,
         found,
         left_out=parts.left_out,
+        notice=_notice(parts.names, times),
         tried=tried,
         last=parts.steps[-1],
         like=like,
+    )
+
+
+def _notice(names: Sequence[str], times: Array) -> str:
+    """Return a notice about workers whose usual times are so far apart that their units may differ, or ""."""
+    own = np.median(times, axis=0)
+    far = np.maximum(own / np.median(own), np.median(own) / own) > MAX_RATIO
+    who = ", ".join(np.array(names)[far])
+    return f"{who}: times are over {MAX_RATIO:g} times as long, or short, as others'; in one unit?" * bool(
+        who
     )
 
 

@@ -20,6 +20,7 @@ from workbench.core.contract.recorded import COLUMNS
 from workbench.core.problems.data.cache import root
 from workbench.core.trace.trace import Trace
 
+NOTES = ("left_out", "cores", "messages", "unit", AVERAGED)
 ONE_STEP = "a test against chance, which needs several steps"
 
 
@@ -114,14 +115,15 @@ def load(
     facts = {"title": kind.title, "file": str(file)}
     if kind.name != "table" or _place(file.name, kind):  # other tables are files of the user
         facts |= {"where": kind.where, "licence": kind.licence}
-    facts |= _notes(rows)
+    facts |= _notes(rows, unit or ("" if kind.takes_columns else kind.units))
     name = (file.name or file.resolve().name).split(".")[0]  # name of the folder, if the path is "."
     return Recording.of_rows(rows, name, kind.units, **facts)
 
 
-def _notes(rows: pd.DataFrame) -> dict[str, str]:
-    """Return notes about the rows for the recording's source: what was left out, and whether rows are averages."""
-    notes = {name: str(rows.attrs[name]) for name in ("left_out", "cores", AVERAGED) if name in rows.attrs}
+def _notes(rows: pd.DataFrame, unit: str) -> dict[str, str]:
+    """Return notes about the rows for the recording's source, such as what was left out. `unit`: "" if not stated."""
+    known = {**rows.attrs, "unit": unit} if unit else rows.attrs
+    notes = {name: str(known[name]) for name in NOTES if name in known}
     if AVERAGED not in notes and rows["step"].nunique() == 1:
         notes["left_out"] = "; ".join(filter(None, [notes.get("left_out"), ONE_STEP]))
     return notes

@@ -23,13 +23,13 @@ from workbench.analysis.recordings.run_model import (
 from workbench.analysis.recordings.uneven_work import Work, amounts
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
-from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
+from workbench.core.contract.recorded import BOTH_WAYS_PHASE, LAYER_PREFIX, PROBE_PHASE
 
 PORT_PHASES = ("wait", "receive")
 # phases after an exchange in the forward pass
 AFTER_EXCHANGE = (f"{LAYER_PREFIX}forward", f"{LAYER_PREFIX}backward")
-# a link is slow if there are at least this many probes, and each takes this many times as long as usual
-MIN_PROBES, MIN_LINK_RATIO = 3, 3.0
+# a link is slow if there are at least this many probes, and of these this share take this many times as long as usual
+MIN_PROBES, MIN_SLOW_PROBES_SHARE, MIN_LINK_RATIO = 3, 0.75, 3.0
 # number of draws of an average worker's times, and max distance in steps from which they are taken
 LIKE_DRAWS, MAX_SHIFT_STEPS = 24, 5
 # phase of a training step -> its name in sentences
@@ -53,10 +53,11 @@ class Phases:
     `computing`: computing time by possible cause (see `split`). If it has causes, `phases` lists the excess of waiting
     over its usual value separately. If work differs between workers, times are those with the mean work of a step.
 
-    `probes` (probes, workers): seconds of a message to the next worker, if links were probed. `exchange` (steps,):
-    time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,): additional time because
-    work differs. `least` (steps,): min time that its processors need. `inner` (steps, workers): own seconds between an
-    exchange in the forward pass and the last exchange of the step.
+    `probes`, `both_ways` (probes, workers): seconds of a message to the next worker, if links were probed, and while
+    that worker sends as much. `messages`: how many such messages an exchange sends on each link, 0 if unknown.
+    `exchange` (steps,): time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
+    additional time because work differs. `least` (steps,): min time that its processors need. `inner` (steps, workers):
+    own seconds between an exchange in the forward pass and the last exchange of the step.
     """
 
     names: list[str]
@@ -71,6 +72,8 @@ class Phases:
     uneven: Array
     least: Array
     probes: Array
+    both_ways: Array
+    messages: float
     inner: Array
 
     @classmethod
@@ -116,7 +119,9 @@ class Phases:
             exchange=work.exchange,
             uneven=work.uneven,
             least=_least(job, full),
-            probes=_probes(job, full),
+            probes=_probes(job, full, PROBE_PHASE),
+            both_ways=_probes(job, full, BOTH_WAYS_PHASE, PROBE_PHASE),
+            messages=float(job.source.get("messages", 0.0)),
             inner=np.asarray(inner * work.factor if FORWARD_EXCHANGE in there else np.zeros_like(first)),
         )
 
@@ -180,13 +185,20 @@ class Phases:
             found[draw] = _in_parts(seconds, inner)
         return np.asarray(found.mean(axis=0) - now + slowest)
 
-    def slow_links(self) -> dict[int, float]:
-        """Return the workers whose message to the next worker takes much longer than usual, and by which share."""
+    def slow_links(self) -> dict[int, Array]:
+        """Return the workers whose message to the next worker takes much longer than usual, and what each link costs.
+
+        The cost (steps,) is the additional time of the messages of an exchange, which other links send both ways. If
+        their number is unknown, the whole exchange is taken to be messages. Both links of a slow worker are left out.
+        """
         found = {}
         for i in range(self.probes.shape[1] if len(self.probes) >= MIN_PROBES else 0):
-            usual = np.median(np.delete(self.probes, i, axis=1), axis=1)
-            if np.all(self.probes[:, i] > MIN_LINK_RATIO * usual):
-                found[i] = float(1 - usual.sum() / self.probes[:, i].sum())
+            others, both = np.delete(self.probes, i, axis=1), np.delete(self.both_ways, [i - 1, i], axis=1)
+            late = self.probes[:, i] > MIN_LINK_RATIO * np.median(others, axis=1)
+            if late.mean() >= MIN_SLOW_PROBES_SHARE:
+                slow, usual = np.median(self.probes[:, i]), np.median(both if both.size else others)
+                more = self.messages * (slow - usual) if self.messages else self.exchange * (1 - usual / slow)
+                found[i] = np.clip(more, 0.0, self.exchange)
         return found
 
     def repaired(self, even: Array) -> Array:
@@ -259,10 +271,10 @@ def _least(job: Recording, full: pd.DataFrame) -> Array:
     return spent.reindex(full.index).fillna(0.0).max(axis=1).to_numpy(float) / cores
 
 
-def _probes(job: Recording, full: pd.DataFrame) -> Array:
-    """Return the seconds of messages to the next worker, (probes, workers); empty if links were not probed."""
-    there = (job.job().frame["phase"] == PROBE_PHASE).any()
-    return job.table(PROBE_PHASE)[full.columns].dropna().to_numpy(float) if there else np.zeros((0, 0))
+def _probes(job: Recording, full: pd.DataFrame, *phases: str) -> Array:
+    """Return the seconds of messages to the next worker, (probes, workers), in the first phase that was recorded."""
+    there = [phase for phase in phases if (job.job().frame["phase"] == phase).any()]
+    return job.table(there[0])[full.columns].dropna().to_numpy(float) if there else np.zeros((0, 0))
 
 
 def _processor(job: Recording, full: pd.DataFrame) -> Array | None:

@@ -42,6 +42,7 @@ from workbench.core.problems.data.cache import stored
 MAX_RATIO = 300.0
 # times above both this multiple of a worker's median and this number of s are not computations
 MAX_JUMP, MIN_JUMP_S = 1e4, 60.0
+ONE_UNIT = "Bring all to one unit, or state it, e.g. unit = 's'"
 VALUES = ("seconds", "processor_seconds")
 How = Literal["recorded", "blocks", "fitted"]
 
@@ -81,7 +82,8 @@ class Recording:
     def of_rows(cls, rows: pd.DataFrame, name: str, units: str = "s", **source: str) -> Recording:
         """Build a recording, with defaults for missing columns. Raise `SettingError` for rows that are not times.
 
-        `rows`: at least worker, step and seconds; `name`: name of the recording, if rows have none.
+        `rows`: at least worker, step and seconds; `name`: name of the recording, if rows have none. `source`: see
+        `Recording`. With a `unit` that is stated there, times that are very far apart are accepted.
         """
         _check_frame("rows", rows, (), "its columns are worker, step and seconds at least")
         _check_text("name", name)
@@ -97,7 +99,7 @@ class Recording:
             rows = checked_times(rows)
             for column, value in defaults.items():
                 rows = rows if column in rows else rows.assign(**{column: [value] * len(rows)})
-            _refuse_other_units(rows)
+            _refuse_other_units(rows, "unit" in source)
         return cls(rows[list(COLUMNS)].reset_index(drop=True), units, {"name": name, **source})
 
     @cached_property
@@ -317,8 +319,8 @@ def _is_name(kind: type, numbers: bool) -> bool:
     return issubclass(kind, str) or (numbers and real)
 
 
-def _refuse_other_units(frame: pd.DataFrame) -> None:
-    """Raise `SettingError` for workers or steps in other units than the rest, and for clocks that were changed."""
+def _refuse_other_units(frame: pd.DataFrame, is_stated: bool) -> None:
+    """Raise `TableError` for workers or steps in other units, unless the unit is stated, and for changed clocks."""
     seconds, keys = frame["seconds"], ["recording", "phase"]
     plain = frame.assign(row=np.arange(len(frame)))
     own_medians = plain.groupby([*keys, "worker"], observed=True)["seconds"].transform("median").to_numpy()
@@ -326,16 +328,17 @@ def _refuse_other_units(frame: pd.DataFrame) -> None:
     every = each.groupby(keys, observed=True)["own"].median()
     others = plain[keys].merge(every.rename("all").reset_index(), on=keys, how="left")["all"].to_numpy()
     far = (own_medians > MAX_RATIO * others) | (own_medians * MAX_RATIO < others)
-    units = f"this worker's times and the others' are {MAX_RATIO:g} times apart, or more; in ms? Bring all to one unit"
+    units = f"this worker's times and the others' are {MAX_RATIO:g} times apart, or more; in ms? {ONE_UNIT}"
     mine = own_times(plain)  # own times, because waiting times depend on other workers
-    refuse(frame, far & (own_medians > 0) & (others > 0) & np.isin(plain["row"], mine["row"]), seconds, units)
+    known = (own_medians > 0) & (others > 0) & np.isin(plain["row"], mine["row"]) & (not is_stated)
+    refuse(frame, far & known, seconds, units)
     steps = mine.groupby([*keys, "step"], observed=True)["seconds"].median()
-    for _, medians in steps.groupby(level=keys, observed=True):
+    for _, medians in () if is_stated else steps.groupby(level=keys, observed=True):
         if change := _other_units(medians.to_numpy()):
             job, phase, step = medians.index[change]
             there = (plain["recording"] == job) & (plain["phase"] == phase) & (plain["step"] == step)
             why = f"from here on all times are {MAX_RATIO:g} times as long, or as short, as before; in ms?"
-            refuse(frame, there.to_numpy(), seconds, f"{why} Bring all to one unit")
+            refuse(frame, there.to_numpy(), seconds, f"{why} {ONE_UNIT}")
     jumps = (
         (seconds.to_numpy() > MAX_JUMP * own_medians) & (seconds.to_numpy() > MIN_JUMP_S) & (own_medians > 0)
     )

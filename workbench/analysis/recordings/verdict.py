@@ -67,6 +67,10 @@ class Found(Protocol):
         """Number of the last step."""
 
     @property
+    def notice(self) -> str:
+        """Doubt about the times, or ""."""
+
+    @property
     def mitigations(self) -> Sequence[Any] | None:
         """Mitigations, the best first; None: unknown."""
 
@@ -145,7 +149,8 @@ def advice(found: Found) -> str:
 def html(found: Found, lines: Sequence[str], cause: str = "", more: Sequence[tuple[str, str]] = ()) -> str:
     """Return the card. `lines`: the whole diagnosis. `more`: titles, and texts of several lines, folded below it."""
     folded = [("All that was found", "\n".join(lines)), *more]
-    return card(headline(found), facts(found, cause), advice(found), folded)
+    doubts = [Fact("Check", "the units of the times", found.notice)] * bool(found.notice)
+    return card(headline(found), [*facts(found, cause), *doubts], advice(found), folded)
 
 
 def card(head: str, shown: Sequence[Fact], to_do: str, folded: Sequence[tuple[str, str]]) -> str:

@@ -43,7 +43,8 @@ LOG_NAMES = {"worker": ("rank", "global_rank"), "host": ("hostname",)}
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
 # names of phases: all computing of a worker, and prefix for the computing of one layer
 COMPUTE_PHASE, LAYER_PREFIX = "compute", "compute: "
-PROBE_PHASE = "probe"  # time of a message to the next worker
+# time of a message to the next worker, alone, and while that worker sends as much
+PROBE_PHASE, BOTH_WAYS_PHASE = "probe", "probe: both ways"
 MIN_TIMESTAMP_S = 1e8  # s; larger values (over three years) are points in time, not durations
 MAX_STEP = 2**63 - 1
 _SPELLINGS = {

@@ -13,6 +13,7 @@ from workbench.analysis.recorder.steps import (
     FORMAT,
     FORWARD_EXCHANGE,
     PHASES,
+    PROBE_BYTES,
     ROW,
     WORK,
     Place,
@@ -22,7 +23,7 @@ from workbench.analysis.recorder.steps import (
 from workbench.analysis.recordings.sources import Source
 from workbench.core.base.reading import parse_json, read_npz
 from workbench.core.base.settings import SettingError
-from workbench.core.contract.recorded import LAYER_PREFIX, PROBE_PHASE
+from workbench.core.contract.recorded import BOTH_WAYS_PHASE, LAYER_PREFIX, PROBE_PHASE
 
 EXCHANGES = (EXCHANGE, FORWARD_EXCHANGE)
 MAX_ROWS = 2_000_000  # max number of rows that are read; of longer recordings, the newest steps are used
@@ -47,8 +48,9 @@ def read(path: Path) -> pd.DataFrame:
     """Return the seconds of every step by phase, of the newest attempt of the job.
 
     Phases are "exchange", that in the forward pass ("exchange: forward"), and those of a rank's own work: "compute:
-    data", "compute: forward" and so on. "probe" is the time of a message to the next rank, in steps in which links were
-    probed. The result's `attrs` contain the left-out steps, and the smallest number of cores of a host.
+    data", "compute: forward" and so on. "probe" and "probe: both ways" are times of a message to the next rank, in
+    steps in which links were probed. The result's `attrs` contain the left-out steps, the smallest number of cores of a
+    host, and how many such messages pass each link in a step, or 0 if a rank does not know its gradients (`messages`).
     """
     known = sorted(places(path)) if path.is_dir() else []
     if not known:
@@ -76,9 +78,12 @@ def read(path: Path) -> pd.DataFrame:
         if all(each is not one for one in ranks)
     ]
     skipped = ["earlier attempts"] * any(place.attempt for place in known) + [f"steps before {first}", *ended]
+    gradient_bytes = min(each.about["gradient_bytes"] for each in ranks)
+    # in a ring, each of n ranks sends 2 (n - 1) / n of its data (Patarasuk and Yuan, J. Parallel Distrib. Comput. 2009)
     frame.attrs |= {
         "left_out": " and ".join(skipped),
         "cores": str(min(each.about["cores"] for each in ranks)),
+        "messages": str(2 * (1 - 1 / len(ranks)) * gradient_bytes / PROBE_BYTES),
     }
     return frame
 
@@ -105,7 +110,9 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
         about, steps = parse_json(str(arrays["about"])), arrays["steps"]
         newer = int(about["format"]) > FORMAT
         whole = {"host": str(about["host"]), "cores": max(int(about["cores"] or 1), 1)}
-        whole["links"] = [(int(step), float(seconds)) for step, seconds in about.get("links", ())]
+        probes = about.get("probes") or about.get("links", ())  # older files have no times both ways
+        whole["probes"] = [(int(step), float(took), float([took, *both][-1])) for step, took, *both in probes]
+        whole["gradient_bytes"] = max(float(about.get("gradient_bytes", 0.0)), 0.0)
     except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise SettingError(f"path = {str(file)!r}: cannot be read as recorded steps ({error})") from None
     if newer:
@@ -140,9 +147,12 @@ def _rows(rank: _Rank, first: int) -> pd.DataFrame:
     for phase in EXCHANGES:
         exchange = {"phase": phase, "seconds": steps[phase], "processor_seconds": np.nan}
         parts.append(pd.DataFrame({**fixed, **exchange}))
-    if links := [(step, took) for step, took in rank.about["links"] if step >= first and took > 0]:
-        probes = pd.DataFrame(links, columns=["step", "seconds"]).drop_duplicates("step")
-        parts.append(probes.assign(worker=rank.rank, host=rank.about["host"], phase=PROBE_PHASE))
+    ways = [PROBE_PHASE, BOTH_WAYS_PHASE]
+    probes = pd.DataFrame(rank.about["probes"], columns=["step", *ways]).drop_duplicates("step")
+    probes = probes[(probes["step"] >= first) & (probes[PROBE_PHASE] > 0)]
+    if len(probes):
+        times = probes.melt("step", ways, var_name="phase", value_name="seconds")
+        parts.append(times.assign(worker=rank.rank, host=rank.about["host"]))
     return pd.concat(parts)
 
 
