@@ -12,11 +12,16 @@ from workbench.core.base.settings import SettingError
 from workbench.ddp.record import CHECKPOINT, TIMES, Recorder, State, saved_state
 
 
-def test_times_can_be_diagnosed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [1, 400])
+def test_times_can_be_diagnosed(more: int, tmp_path: Path) -> None:
+    """The times of a job are known to be in seconds, so one rank may take 400 times as long as the others."""
     recorder = Recorder(tmp_path)
     for event in range(1, 60):
         for rank in range(6):
-            times = {"seconds": 0.1 * (1 + (rank == 2)) + 0.001 * ((7 * event + rank) % 5), "samples": 8}
+            times = {
+                "seconds": 0.1 * (1 + more * (rank == 2)) + 0.001 * ((7 * event + rank) % 5),
+                "samples": 8,
+            }
             recorder.answer(rank, event, times, used=True)
     assert [culprit.who for culprit in wb.diagnose(tmp_path / TIMES).culprits] == ["worker 2"]
 

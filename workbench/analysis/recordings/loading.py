@@ -29,7 +29,7 @@ def known() -> dict[str, Source]:
     """Return all sources by name. The last one reads any table.
 
     >>> sorted(known())[:3]
-    ['alibaba', 'bytedance', 'ec2']
+    ['alibaba', 'bytedance', 'ddp']
     """
     modules = (import_module(f"{sources.__name__}.{found.name}") for found in iter_modules(sources.__path__))
     found = sorted((module.SOURCE for module in modules), key=lambda source: source.name == "table")

@@ -2,77 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from workbench.core.base.reading import read_text
 
-
-class Late(Protocol):
-    """Worker, host or component that costs time, as the card needs it; see `diagnosis.Culprit`."""
-
-    @property
-    def who(self) -> str:
-        """Name."""
-
-    @property
-    def cost(self) -> float:
-        """Share of the time; `low` and `high`: its band."""
-
-    @property
-    def low(self) -> float:
-        """Lower limit of the cost."""
-
-    @property
-    def high(self) -> float:
-        """Upper limit of the cost."""
-
-    @property
-    def chronic(self) -> bool:
-        """Whether it is late in most steps."""
-
-    @property
-    def since(self) -> Any:
-        """First step of its first spell; None: from the first step on."""
-
-    @property
-    def spells(self) -> Sequence[tuple[int, int]]:
-        """First and last step of each spell; empty: all steps."""
-
-
-class Found(Protocol):
-    """Diagnosis as the card needs it; see `diagnosis.Diagnosis`."""
-
-    @property
-    def culprits(self) -> Sequence[Late]:
-        """Workers, hosts and components that cost time, the worst first."""
-
-    @property
-    def costs(self) -> Mapping[str, float]:
-        """Share of each worker in the time."""
-
-    @property
-    def slowdown(self) -> float:
-        """Ratio of the steps' time to the time if all workers were alike."""
-
-    @property
-    def like(self) -> str:
-        """Whom all workers are compared with, as text."""
-
-    @property
-    def last(self) -> int | None:
-        """Number of the last step."""
-
-    @property
-    def notice(self) -> str:
-        """Doubt about the times, or ""."""
-
-    @property
-    def mitigations(self) -> Sequence[Any] | None:
-        """Mitigations, the best first; None: unknown."""
+if TYPE_CHECKING:
+    from workbench.analysis.recordings.diagnosis import Culprit, Diagnosis
 
 
 class Fact(NamedTuple):
@@ -89,7 +28,7 @@ def style() -> str:
     return read_text(Path(__file__).with_name("verdict.css"))
 
 
-def in_steps(one: Late, last: int | None) -> str:
+def in_steps(one: Culprit, last: int | None) -> str:
     """Return the steps in which a culprit is late as text; "" if it is late in all. `last`: number of the last step."""
     if not one.spells:
         return ""
@@ -102,7 +41,7 @@ def in_steps(one: Late, last: int | None) -> str:
     return f", in steps {' and '.join(spells)}"
 
 
-def headline(found: Found) -> str:
+def headline(found: Diagnosis) -> str:
     """Return the verdict in one sentence."""
     if not found.culprits:
         return "No worker stands out: lateness is by chance"
@@ -111,7 +50,7 @@ def headline(found: Found) -> str:
     return f"{_upper(worst.who)} costs {worst.cost:.0%} of the time{in_steps(worst, found.last)}{more}"
 
 
-def facts(found: Found, cause: str = "") -> list[Fact]:
+def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
     """Return the facts: culprit, cost, first step, and certainty. `cause`: cause of the worst culprit, as text."""
     even = f"the steps' time, divided by the time with all workers like {found.like}"
     if not found.culprits:
@@ -135,7 +74,7 @@ def facts(found: Found, cause: str = "") -> list[Fact]:
     ]
 
 
-def advice(found: Found) -> str:
+def advice(found: Diagnosis) -> str:
     """Return the advice in one sentence."""
     if found.mitigations is None:
         return "what would help was not computed: the full times of the work are not known"
@@ -146,7 +85,9 @@ def advice(found: Found) -> str:
     return text + "".join(f"; {other.what} {other.saving:.0%}" for other in others[:2])
 
 
-def html(found: Found, lines: Sequence[str], cause: str = "", more: Sequence[tuple[str, str]] = ()) -> str:
+def html(
+    found: Diagnosis, lines: Sequence[str], cause: str = "", more: Sequence[tuple[str, str]] = ()
+) -> str:
     """Return the card. `lines`: the whole diagnosis. `more`: titles, and texts of several lines, folded below it."""
     folded = [("All that was found", "\n".join(lines)), *more]
     doubts = [Fact("Check", "the units of the times", found.notice)] * bool(found.notice)
