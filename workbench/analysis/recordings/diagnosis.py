@@ -7,25 +7,24 @@ from the dependencies of operations (`pipeline`). All tests of workers, hosts an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from workbench.analysis.recordings.attribution import p_values
 from workbench.analysis.recordings.averages import AVERAGED, Averages
-from workbench.analysis.recordings.card import Change
 from workbench.analysis.recordings.hangs import dumps
 from workbench.analysis.recordings.hangs.hang import Hang
 from workbench.analysis.recordings.late_steps import Spells
 from workbench.analysis.recordings.loading import load
-from workbench.analysis.recordings.mitigations import Candidate, Mitigation, Steps, mitigations
-from workbench.analysis.recordings.phases import STEP_PHASE_NAMES, Phases
+from workbench.analysis.recordings.mitigations import Candidate, Steps, mitigations
+from workbench.analysis.recordings.phases import Phases
 from workbench.analysis.recordings.pipeline import COMPUTING, OPTIMISER, TRANSFERS, Pipeline
 from workbench.analysis.recordings.recording import MAX_RATIO, Recording
 from workbench.analysis.recordings.run_model import (
@@ -34,125 +33,28 @@ from workbench.analysis.recordings.run_model import (
     LINK,
     MAX_CAUSES,
     PORT,
-    SLOWER,
-    WAITING,
     Cause,
     Rounds,
 )
 from workbench.analysis.recordings.sources import bytedance, runs
 from workbench.analysis.recordings.suspects import MIN_COST_SHARE, late_causes, longer, suspects
-from workbench.analysis.recordings.verdict import html, in_steps
-from workbench.core.base.plugins import registered
+from workbench.analysis.recordings.verdict import FIX_TEXTS, UNEVEN, label_of
+
+# imported from here by other modules
+from workbench.analysis.recordings.verdict import Culprit as Culprit
+from workbench.analysis.recordings.verdict import Diagnosis as Diagnosis
 from workbench.core.base.settings import SettingError, check_kind, user_path
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import resampled
 from workbench.core.experiment import Description
 from workbench.core.trace.trace import Trace
 
-UNEVEN = Cause("imbalance", name="uneven work")
 BALANCED = "the same work for every worker"
 CODE_LEFT_OUT = "the scheme's rule, as the folder names code (trust=True, --trust)"
 BOOTSTRAP_DRAWS, BAND_QUANTILES = 400, (0.05, 0.95)
 FALSE_ALARM_LEVEL = 0.01  # probability of naming a culprit if all are equal
-CAUSE_TEXTS = {
-    COMPUTE: "by computing",
-    LINK: "on its way",
-    str(UNEVEN): "as its amount differs, for example the lengths of sequences",
-    WAITING: "waiting for a processor that another process keeps busy",
-    SLOWER: "its processor needs {more:.0%} longer for the same work",
-}  # other causes are described by their name
-FIX_TEXTS = {  # mitigations of a cause
-    WAITING: "ending what else keeps the processors of {} busy",
-    SLOWER: "a processor as quick as the others' for {}",
-}
 # a cost is chronic (present in most steps) if its median is at least this share of its mean
 CHRONIC_MEDIAN_SHARE = 0.5
-
-
-class Culprit(NamedTuple):
-    """Worker, host or component whose delays make steps longer."""
-
-    who: str
-    cost: float  # share of the step's time
-    low: float  # lower limit of its 90 % band, from the recorded steps
-    high: float
-    chronic: bool  # whether it is late in most steps (of its spells)
-    since: Change | None = None  # first step of its first spell; None if late from the first step on
-    what: str = COMPUTE  # cause: compute, link, waiting, slower core, a layer, or a component of that name
-    more: float = np.nan  # relative excess of its waiting or computing time over the other workers' median
-    spells: tuple[tuple[int, int], ...] = ()  # first and last step of each spell; empty: all steps
-
-    @property
-    def why(self) -> str:
-        """Cause as text, or "" without one."""
-        reason = CAUSE_TEXTS.get(self.what, "").format(more=self.more)
-        inside = self.what.startswith("layer ") or self.what in STEP_PHASE_NAMES.values()
-        return f"in {self.what}" if inside else reason
-
-    @property
-    def label(self) -> str:
-        """Name, with the component of its computing if it is known."""
-        return _label(self.who, self.what)
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """Result of a diagnosis: the slowdown of the steps, and the culprits.
-
-    `slowdown`: ratio of the steps' time to the time if all workers were like `like`. `culprits`: the worst first.
-    `costs`: the share of each worker, and of each other cause, in the steps' time. `left_out`: effects that the model
-    of a step does not contain. `like`: whom all workers are compared with, as text. `harmless`: slow workers that cost
-    nothing, because the scheme tolerates them. `notice`: doubt about the times, or "". `tried`: function that finds
-    mitigations (None: not available). `last`: number of the last step.
-    """
-
-    name: str
-    slowdown: float
-    culprits: tuple[Culprit, ...]
-    costs: dict[str, float]
-    left_out: str
-    like: str = "the median"
-    harmless: tuple[str, ...] = ()
-    notice: str = ""
-    tried: Callable[[], tuple[Mitigation, ...]] | None = None
-    last: int | None = None
-
-    @cached_property
-    def mitigations(self) -> tuple[Mitigation, ...] | None:
-        """Mitigations, the best first; None if they are not available."""
-        return None if self.tried is None else self.tried()
-
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _repr_html_(self) -> str:
-        return self.card()
-
-    def card(self, more: Sequence[tuple[str, str]] = ()) -> str:
-        """Return the verdict as HTML: culprit, cost, first step, advice. `more`: titles and folded texts."""
-        return html(self, list(self._lines()), self.culprits[0].why if self.culprits else "", more)
-
-    def figure(self, theme: str = "light") -> Any:
-        """Return bars of all costs, with bands for the culprits: see `culprits`."""
-        return registered("workbench.displays", "Diagnosis")(self, theme)
-
-    def _lines(self) -> Iterator[str]:
-        yield f"{self.name}: steps take {self.slowdown:.3f} times what they would if all were like {self.like}"
-        if not self.culprits:
-            yield "no worker stands out: lateness is by chance, and changes between workers"
-        for one in self.culprits:
-            when = "in most steps" if one.chronic else "now and then"
-            band = f"({one.low:.1%} to {one.high:.1%})"
-            why = one.why + ", " * bool(one.why)
-            yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{in_steps(one, self.last)}"
-        if self.harmless:
-            yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
-        yield from filter(None, [self.notice])
-        yield from map(str, self.mitigations or ())
-        if self.mitigations == ():
-            yield "a code, or leaving out a worker, would save nothing"
-        disk = any(one.what == WAITING for one in self.culprits)
-        yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
 
 
 def diagnose(
@@ -244,7 +146,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
             found.append(_culprit(who, gain, now, rng, what, spells, _more(parts.computing, what, columns)))
             if what in FIX_TEXTS:
                 usual.append((found[-1], np.maximum(parts.without(shared_causes[what]).max(axis=1), alike)))
-        costs[_label(who, what if shared_causes else COMPUTE)] = gain
+        costs[label_of(who, what if shared_causes else COMPUTE)] = gain
     parts_of_steps = zip((PORT, DECODING, UNEVEN), (*rest, parts.uneven), strict=True)
     others = {str(cause): gain for cause, gain in parts_of_steps if gain.any()}
     found += [_culprit(who, gain, now, rng, who) for who, gain in others.items()]
@@ -301,10 +203,6 @@ def _help(usual: Iterable[tuple[Culprit, Array]], scheme: str = "UMW", **args: A
     """
     known = [(FIX_TEXTS[one.what].format(one.who), seconds) for one, seconds in usual if _counts(one)]
     return [Candidate(text, seconds, scheme, args) for text, seconds in known]
-
-
-def _label(who: str, what: str) -> str:
-    return f"{who} ({what})" if what in FIX_TEXTS else who
 
 
 def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:

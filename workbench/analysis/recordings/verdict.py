@@ -1,17 +1,126 @@
-"""Verdict of a diagnosis as a card: culprit, cost, first step and advice. Further results are folded."""
+"""Result of a diagnosis, and its card: culprits, costs, first steps and advice. Further results are folded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from workbench.analysis.recordings.card import Change
+from workbench.analysis.recordings.mitigations import Mitigation
+from workbench.analysis.recordings.phases import STEP_PHASE_NAMES
+from workbench.analysis.recordings.run_model import COMPUTE, LINK, SLOWER, WAITING, Cause
+from workbench.core.base.plugins import registered
 from workbench.core.base.reading import read_text
 
-if TYPE_CHECKING:
-    from workbench.analysis.recordings.diagnosis import Culprit, Diagnosis
+UNEVEN = Cause("imbalance", name="uneven work")
+CAUSE_TEXTS = {
+    COMPUTE: "by computing",
+    LINK: "on its way",
+    str(UNEVEN): "as its amount differs, for example the lengths of sequences",
+    WAITING: "waiting for a processor that another process keeps busy",
+    SLOWER: "its processor needs {more:.0%} longer for the same work",
+}  # other causes are described by their name
+FIX_TEXTS = {  # mitigations of a cause
+    WAITING: "ending what else keeps the processors of {} busy",
+    SLOWER: "a processor as quick as the others' for {}",
+}
+
+
+class Culprit(NamedTuple):
+    """Worker, host or component whose delays make steps longer."""
+
+    who: str
+    cost: float  # share of the step's time
+    low: float  # lower limit of its 90 % band, from the recorded steps
+    high: float
+    chronic: bool  # whether it is late in most steps (of its spells)
+    since: Change | None = None  # first step of its first spell; None if late from the first step on
+    what: str = COMPUTE  # cause: compute, link, waiting, slower core, a layer, or a component of that name
+    more: float = np.nan  # relative excess of its waiting or computing time over the other workers' median
+    spells: tuple[tuple[int, int], ...] = ()  # first and last step of each spell; empty: all steps
+
+    @property
+    def why(self) -> str:
+        """Cause as text, or "" without one."""
+        reason = CAUSE_TEXTS.get(self.what, "").format(more=self.more)
+        inside = self.what.startswith("layer ") or self.what in STEP_PHASE_NAMES.values()
+        return f"in {self.what}" if inside else reason
+
+    @property
+    def label(self) -> str:
+        """Name, with the component of its computing if it is known."""
+        return label_of(self.who, self.what)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Result of a diagnosis: the slowdown of the steps, and the culprits.
+
+    `slowdown`: ratio of the steps' time to the time if all workers were like `like`. `culprits`: the worst first.
+    `costs`: the share of each worker, and of each other cause, in the steps' time. `left_out`: effects that the model
+    of a step does not contain. `like`: whom all workers are compared with, as text. `harmless`: slow workers that cost
+    nothing, because the scheme tolerates them. `notice`: doubt about the times, or "". `tried`: function that finds
+    mitigations (None: not available). `last`: number of the last step.
+    """
+
+    name: str
+    slowdown: float
+    culprits: tuple[Culprit, ...]
+    costs: dict[str, float]
+    left_out: str
+    like: str = "the median"
+    harmless: tuple[str, ...] = ()
+    notice: str = ""
+    tried: Callable[[], tuple[Mitigation, ...]] | None = None
+    last: int | None = None
+
+    @cached_property
+    def mitigations(self) -> tuple[Mitigation, ...] | None:
+        """Mitigations, the best first; None if they are not available."""
+        return None if self.tried is None else self.tried()
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        return self.card()
+
+    def card(self, more: Sequence[tuple[str, str]] = ()) -> str:
+        """Return the verdict as HTML: culprit, cost, first step, advice. `more`: titles and folded texts."""
+        return html(self, list(self._lines()), self.culprits[0].why if self.culprits else "", more)
+
+    def figure(self, theme: str = "light") -> Any:
+        """Return bars of all costs, with bands for the culprits: see `culprits`."""
+        return registered("workbench.displays", "Diagnosis")(self, theme)
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.name}: steps take {self.slowdown:.3f} times what they would if all were like {self.like}"
+        if not self.culprits:
+            yield "no worker stands out: lateness is by chance, and changes between workers"
+        for one in self.culprits:
+            when = "in most steps" if one.chronic else "now and then"
+            band = f"({one.low:.1%} to {one.high:.1%})"
+            why = one.why + ", " * bool(one.why)
+            yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{in_steps(one, self.last)}"
+        if self.harmless:
+            yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
+        yield from filter(None, [self.notice])
+        yield from map(str, self.mitigations or ())
+        if self.mitigations == ():
+            yield "a code, or leaving out a worker, would save nothing"
+        disk = any(one.what == WAITING for one in self.culprits)
+        yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
+
+
+def label_of(who: str, what: str) -> str:
+    """Return the name of a culprit, with the component of its computing if it is known."""
+    return f"{who} ({what})" if what in FIX_TEXTS else who
 
 
 class Fact(NamedTuple):

@@ -49,8 +49,8 @@ def read(path: Path) -> pd.DataFrame:
 
     Phases are "exchange", that in the forward pass ("exchange: forward"), and those of a rank's own work: "compute:
     data", "compute: forward" and so on. "probe" and "probe: both ways" are times of a message to the next rank, in
-    steps in which links were probed. The result's `attrs` contain the left-out steps, the smallest number of cores of a
-    host, and how many such messages pass each link in a step, or 0 if a rank does not know its gradients (`messages`).
+    steps in which links were probed. The result's `attrs` contain the left-out steps, and the smallest number of cores
+    of a host. `messages` is how many such messages pass each link in a step, 0 if a rank does not know its gradients.
     """
     known = sorted(places(path)) if path.is_dir() else []
     if not known:
