@@ -227,11 +227,12 @@ def test_profile_save_and_load_accept_file_names(known: ClusterProfile, tmp_path
 
 def test_profile_replays_times_that_fit_no_law(known: ClusterProfile) -> None:
     """For any recording, UMW has the recorded round times, since all workers start at the same recorded round."""
-    worse = known.fitted.replace(delay_models=(None,) * len(known.recorded))
-    e = grid(12, None, 40)[3].replace(rounds=40)
-    replayed = wb.forecast(known.experiment(e, worse), 40)
     recorded = known.recorded[3]
-    assert known.experiment(e, worse).delays.kind == "replay"
+    worse = known.fitted.replace(delay_models=(None,), typical=(recorded.typical,))
+    alone = known.replace(recorded=(recorded,), delay_models=known.delay_models[3:4], fitted=worse)
+    e = grid(12, None, 40)[3].replace(rounds=40)
+    replayed = wb.forecast(alone.experiment(e), 40)
+    assert alone.experiment(e).delays.kind == "replay"
     assert replayed.mean == pytest.approx(np.mean(recorded.rounds), rel=0.02)
     np.testing.assert_allclose(np.sort(replayed.seconds), np.sort(recorded.rounds), rtol=0.03)
 
@@ -240,14 +241,16 @@ def test_profile_replays_times_that_fit_no_law(known: ClusterProfile) -> None:
 def test_profile_resampled_includes_the_uncertainty_of_a_recording(known: ClusterProfile) -> None:
     """All workers of a round are delayed together, and no delay model fits.
 
-    The mean has the sampling error of 60 rounds.
+    The mean has the sampling error of the 60 rounds of each of six loads.
     """
-    luck = np.exp(np.random.default_rng(0).normal(0.0, 0.6, (60, 1)) * np.ones(12))
-    rows = (each.typical * luck / np.median(luck) for each in known.recorded)
+    luck = np.exp(np.random.default_rng(0).normal(0.0, 0.6, (6, 60, 1)) * np.ones(12))
+    rows = (typical * own for typical, own in zip(known.fitted.typical, luck, strict=True))
     recorded = tuple(
         each.replace(seconds=tuple(map(tuple, new))) for each, new in zip(known.recorded, rows, strict=True)
     )
     bare = known.replace(recorded=recorded).replayed()
+    whole = bare.relative[0][:, 0]
+    assert len(whole) == 360
 
     def spread(fits: Sequence[Fitted]) -> float:
         means = [drawn(bare.delays(64, 1024, fit), 2000, 1).mean() for fit in fits]
@@ -255,7 +258,7 @@ def test_profile_resampled_includes_the_uncertainty_of_a_recording(known: Cluste
 
     again = [bare.fitted.replace(drawn=seed) for seed in range(24)]
     rng = np.random.default_rng(1)
-    expected = float(np.std([np.log(luck[resampled(60, rng), 0].mean()) for _ in range(4000)]))
+    expected = float(np.std([np.log(whole[resampled(360, rng)].mean()) for _ in range(4000)]))
     assert spread(again) == pytest.approx(expected, rel=0.35)
     assert spread([bare.fitted] * 3) < 1e-12
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from workbench.analysis.planning.delay_fits import FittedModel, slow_for_good
+from workbench.analysis.planning.delay_fits import REDRAWS, FittedModel, distance, slow_for_good
 from workbench.analysis.planning.linkfit import PortFit, Work
 from workbench.core.base.files import atomic_write
 from workbench.core.base.older import renamed
@@ -23,13 +23,14 @@ from workbench.core.base.text import dump, read_text, read_yaml
 from workbench.core.base.trust import limited
 from workbench.core.base.type_checks import there_are
 from workbench.core.base.types import Array
-from workbench.core.contract.delays import Delays, Heterogeneous, Replay
+from workbench.core.contract.delays import Delays, Heterogeneous, Replay, resampled
 from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.problems.data.cache import stored
 
 Row = tuple[float, ...]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 FORMAT_VERSION = 1
+QUIET_LAGS = 5  # number of successive small autocorrelations after which rounds count as independent
 
 
 def short(row: Array | Sequence[float]) -> Row:
@@ -113,6 +114,52 @@ class Fitted(Settings):
     drawn: int | None = setting(None, "seed of the resampling of recorded rounds that are replayed", ge=0)
 
 
+@lru_cache(maxsize=16)
+def pooled(recorded: Sequence[Recorded], typical: Row) -> tuple[Array, ...]:
+    """Return the times of each load relative to its typical time, (rounds, workers), with those of similar loads.
+
+    Loads are similar if the distance of their distributions is not above that of bootstrap samples of both together.
+    """
+    each = [one.times / usual for one, usual in zip(recorded, typical, strict=True)]
+    return tuple(np.concatenate([a, *(b for b in each if b is not a and _similar(a, b))]) for a in each)
+
+
+@lru_cache(maxsize=16)
+def _table(recorded: Sequence[Recorded], typical: Row) -> bytes:
+    out = io.StringIO()
+    out.write("recording,worker,step,seconds\n")
+    for place, times in enumerate(pooled(recorded, typical)):
+        for r, row in enumerate(times):
+            out.writelines(f"{place},{i},{r},{x:.6g}\n" for i, x in enumerate(row))
+    return out.getvalue().encode()
+
+
+def _similar(a: Array, b: Array) -> bool:
+    """Return whether two loads' relative times may have the same distribution."""
+    rng, block = np.random.default_rng(0), max(block_rounds(a), block_rounds(b))
+    both, n = np.concatenate([a, b]), len(a)
+    again = (both[resampled(len(both), rng, block)] for _ in range(REDRAWS))
+    return distance(a, b) <= max(distance(each[:n], each[n:]) for each in again)
+
+
+def block_rounds(times: Array) -> int:
+    """Return the number of rounds in a block of a bootstrap sample, from the autocorrelation of the rounds.
+
+    It is that of Politis and White (Econometric Reviews 23, 2004), with the correction of Patton et al. (2009), but at
+    least the root of the number of rounds.
+    """
+    x = np.log(times).mean(axis=1)
+    n, x = len(x), x - x.mean()
+    covariance = np.array([x[: n - k] @ x[k:] / n for k in range(n)])
+    small = np.abs(covariance) <= 2 * np.sqrt(np.log10(n) / n) * covariance[0]
+    quiet = [k for k in range(1, n - QUIET_LAGS) if small[k : k + QUIET_LAGS].all()]
+    lags = np.arange(1, min(2 * (quiet[0] if quiet else n), n))
+    weights = np.clip(2 * (1 - lags / (lags[-1] + 1)), 0, 1) * covariance[lags]
+    density, slope = covariance[0] + 2 * weights.sum(), 2 * weights @ lags
+    best = (1.5 * n) ** (1 / 3) * abs(slope / density) ** (2 / 3) if density > 0 else 0.0
+    return max(round(n**0.5), min(round(best), -(-n // 3)))
+
+
 class Measurements(Settings):
     """Measured cluster. `fitted`: the delay models of computing and of messages that forecasts use."""
 
@@ -169,8 +216,8 @@ class Measurements(Settings):
         `drawn`: seed of the resampling of rounds. Each run then takes other blocks of rounds, like a fresh run.
         """
         here = self.recorded[place]
-        scale = here.typical / here.samples if per_sample is None else per_sample
-        block = None if drawn is None else max(1, round(len(here.seconds) ** 0.5))
+        scale = self.fitted.typical[place] / here.samples if per_sample is None else per_sample
+        block = None if drawn is None else block_rounds(self.relative[place])
         return Replay(
             path=str(self.table()),
             experiment=str(place),
@@ -229,14 +276,14 @@ class Measurements(Settings):
         clocks = "the hosts' clocks differ: times up and down are half of the round trip each"
         return found if self.one_clock else [*found, clocks]
 
+    @property
+    def relative(self) -> tuple[Array, ...]:
+        """Times of each load, and of the loads with the same distribution, relative to the typical time."""
+        return pooled(self.recorded, self.fitted.typical)
+
     def table(self) -> Path:
-        """Return the file of recorded times relative to each load's median, for `Replay`. Write it at the first use."""
-        out = io.StringIO()
-        out.write("recording,worker,step,seconds\n")
-        for place, each in enumerate(self.recorded):
-            for r, row in enumerate(each.times / each.typical):
-                out.writelines(f"{place},{i},{r},{x:.6g}\n" for i, x in enumerate(row))
-        return stored("profiles", out.getvalue().encode(), ".csv")
+        """Return the file of the recorded times in `relative`, for `Replay`. Write it at the first use."""
+        return stored("profiles", _table(self.recorded, self.fitted.typical), ".csv")
 
     # ---------------------------------------------------------------- files
 

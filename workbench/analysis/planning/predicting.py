@@ -219,8 +219,8 @@ def _beyond(found: Sequence[Forecast]) -> float:
 
 def recorded_rounds(cluster: ClusterProfile, c: Candidate) -> Array:
     """Return the times of a candidate's rounds if workers take the recorded times, in their order, (rounds,), s."""
-    e, times = c.experiment, cluster.recorded[cluster.main].times
-    own = times[:, cluster.places(e.workers)] * cluster.seconds(c.task.load, c.task.floats) / np.median(times)
+    e, times = c.experiment, cluster.relative[cluster.main] * cluster.seconds(c.task.load, c.task.floats)
+    own = times[:, cluster.places(e.workers)]
     samples, floats = e.shape()
     draws = SampledTimes.measured(own, lambda length: 0.0, e.line, floats, samples, e.decode_rate)
     try:

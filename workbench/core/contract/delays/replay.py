@@ -97,10 +97,13 @@ class Replay(PerSample):
             number, round = divmod(round, self.block)
             share = keyed.rng(-1, number + 1).random(workers)
         start = np.floor((share[0] if self.common_start else share) * lengths[row]).astype(int)
-        place = (start + round) % lengths[row]
-        if self.resample_seed is not None:
-            place = resampled_indices(times.shape[1], self.resample_seed)[place] % lengths[row]
-        return times[row, place][None]
+        if self.resample_seed is None:
+            return times[row, (start + round) % lengths[row]][None]
+        start -= start % (self.block or 1)  # so that a block of the run is a block of the bootstrap sample
+        place = resampled_indices(times.shape[1], self.resample_seed, self.block)[
+            (start + round) % lengths[row]
+        ]
+        return times[row, place % lengths[row]][None]
 
     def _times(self) -> Times:
         """Return the recorded times.
@@ -149,17 +152,17 @@ class Replay(PerSample):
         return 1.0 if found is None else found
 
 
-def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw rounds with replacement, (rounds,), in blocks of consecutive rounds, which keeps the correlation in time."""
-    block = max(1, round(rounds**0.5))
+def resampled(rounds: int, rng: np.random.Generator, block: int | None = None) -> NDArray[np.int64]:
+    """Draw rounds with replacement, (rounds,), in blocks of consecutive rounds (default: the root of their number)."""
+    block = block or max(1, round(rounds**0.5))
     starts = rng.integers(0, rounds, -(-rounds // block))
     return np.asarray((starts[:, None] + np.arange(block)).ravel()[:rounds] % rounds)
 
 
 @lru_cache(maxsize=64)
-def resampled_indices(rounds: int, seed: int) -> NDArray[np.int64]:
+def resampled_indices(rounds: int, seed: int, block: int | None) -> NDArray[np.int64]:
     """Return the recorded steps that are replayed in steps 0 to `rounds` - 1, drawn by `resampled`."""
-    return resampled(rounds, np.random.default_rng(seed))
+    return resampled(rounds, np.random.default_rng(seed), block)
 
 
 class Times(NamedTuple):

@@ -1,0 +1,57 @@
+"""Recorded times that are replayed: which loads are replayed together, and in which blocks of rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.analysis.planning.measurements import Recorded, block_rounds, pooled
+from workbench.analysis.planning.measuring import simulated
+from workbench.core.base.types import Array
+
+
+def spells(rounds: int, seed: int, leave: float = 0.1) -> Array:
+    """Return times of six workers that are slow together, for ten rounds on average, (rounds, workers)."""
+    rng, slow, rows = np.random.default_rng(seed), False, []
+    for _ in range(rounds):
+        slow = rng.random() > leave if slow else rng.random() < 0.04
+        rows.append((4.0 if slow else 1.0) * rng.lognormal(0.0, 0.1, 6))
+    return np.array(rows)
+
+
+@pytest.fixture(scope="module")
+def first() -> Recorded:
+    return simulated(wb.Experiment(scheme="UMW", workers=6), rounds=8).recorded[0]
+
+
+def load(first: Recorded, times: Array) -> Recorded:
+    return first.replace(seconds=tuple(map(tuple, times)))
+
+
+def test_loads_are_replayed_together_if_only_their_spells_differ(first: Recorded) -> None:
+    """Sixty rounds have few spells. Most loads with more or fewer of them, by chance, count as similar."""
+    found = list[Array]()
+    for seed in range(4):
+        times = [spells(60, 4 * seed + k) for k in range(4)]
+        found += pooled(tuple(load(first, t) for t in times), (1.0,) * 4)
+        np.testing.assert_array_equal(found[-2][:60], times[2])
+    assert np.mean([len(each) for each in found]) > 0.8 * 240
+
+
+def test_loads_of_other_distributions_are_replayed_apart(first: Recorded) -> None:
+    """Times relative to each load's typical time are compared, so a longer load alone is no difference."""
+    rng = np.random.default_rng(0)
+    alike = [rng.lognormal(0.0, 0.1, (60, 6)), 7 * rng.lognormal(0.0, 0.1, (60, 6))]
+    other = rng.lognormal(0.0, 0.6, (60, 6))
+    found = pooled(tuple(load(first, t) for t in [*alike, other]), (1.0, 7.0, 1.0))
+    assert [len(each) for each in found] == [120, 120, 60]
+
+
+def test_blocks_are_as_long_as_rounds_are_correlated() -> None:
+    """Independent rounds have blocks of the root of their number, and long spells have longer ones."""
+    rng = np.random.default_rng(1)
+    assert block_rounds(rng.lognormal(0.0, 0.5, (400, 6))) == 20
+    assert block_rounds(np.ones((9, 2))) == 3
+    lengths = [block_rounds(spells(400, 1, leave)) for leave in (0.1, 0.03)]
+    assert 20 < lengths[0] < lengths[1] <= 134
