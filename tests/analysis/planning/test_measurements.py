@@ -52,6 +52,16 @@ def test_blocks_are_as_long_as_rounds_are_correlated() -> None:
     """Independent rounds have blocks of the root of their number, and long spells have longer ones."""
     rng = np.random.default_rng(1)
     assert block_rounds(rng.lognormal(0.0, 0.5, (400, 6))) == 20
-    assert block_rounds(np.ones((9, 2))) == 3
+    assert (block_rounds(np.ones((9, 2))), block_rounds(np.ones((1, 2)))) == (3, 1)
     lengths = [block_rounds(spells(400, 1, leave)) for leave in (0.1, 0.03)]
     assert 20 < lengths[0] < lengths[1] <= 134
+
+
+def test_a_note_states_how_many_independent_blocks_are_replayed() -> None:
+    """Forty rounds of six loads with independent rounds are blocks of about the root of 240."""
+    found = simulated(wb.Experiment(scheme="UMW", workers=6), rounds=40)
+    assert found.notes() == []
+    unfit = tuple((one.replace(distance=0.5), *rest) for one, *rest in found.delay_models)
+    (note,) = found.replace(delay_models=unfit).notes()
+    rounds = len(found.relative[found.main])
+    assert f"{rounds} rounds in about {rounds // round(rounds**0.5)} independent blocks" in note

@@ -154,7 +154,7 @@ def block_rounds(times: Array) -> int:
     small = np.abs(covariance) <= 2 * np.sqrt(np.log10(n) / n) * covariance[0]
     quiet = [k for k in range(1, n - QUIET_LAGS) if small[k : k + QUIET_LAGS].all()]
     lags = np.arange(1, min(2 * (quiet[0] if quiet else n), n))
-    weights = np.clip(2 * (1 - lags / (lags[-1] + 1)), 0, 1) * covariance[lags]
+    weights = np.clip(2 * (1 - lags / (len(lags) + 1)), 0, 1) * covariance[lags]
     density, slope = covariance[0] + 2 * weights.sum(), 2 * weights @ lags
     best = (1.5 * n) ** (1 / 3) * abs(slope / density) ** (2 / 3) if density > 0 else 0.0
     return max(round(n**0.5), min(round(best), -(-n // 3)))
@@ -267,11 +267,13 @@ class Measurements(Settings):
             for host in self.hosts
             if host.crowded
         ]
-        best = self.delay_models[self.main][0]
+        best, rounds = self.delay_models[self.main][0], self.relative[self.main]
         if not best.fits:
+            blocks = len(rounds) // block_rounds(rounds)
             found.append(
                 f"no delay model fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
-                f" {best.complaint}): recorded times are replayed"
+                f" {best.complaint}): recorded times are replayed, {len(rounds)} rounds in about {blocks} independent"
+                " blocks; intervals are narrower if more rounds are measured"
             )
         clocks = "the hosts' clocks differ: times up and down are half of the round trip each"
         return found if self.one_clock else [*found, clocks]
