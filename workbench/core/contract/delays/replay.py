@@ -100,10 +100,8 @@ class Replay(PerSample):
         if self.resample_seed is None:
             return times[row, (start + round) % lengths[row]][None]
         start -= start % (self.block or 1)  # so that a block of the run is a block of the bootstrap sample
-        place = resampled_indices(times.shape[1], self.resample_seed, self.block)[
-            (start + round) % lengths[row]
-        ]
-        return times[row, place % lengths[row]][None]
+        drawn = resampled_indices(times.shape[1], self.resample_seed, self.block)
+        return times[row, drawn[(start + round) % lengths[row]] % lengths[row]][None]
 
     def _times(self) -> Times:
         """Return the recorded times.
