@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.analysis.planning.delay_fits import judged
 from workbench.analysis.planning.measurements import Recorded, block_rounds, pooled
 from workbench.analysis.planning.measuring import simulated
 from workbench.core.base.types import Array
@@ -46,6 +47,18 @@ def test_loads_of_other_distributions_are_replayed_apart(first: Recorded) -> Non
     other = rng.lognormal(0.0, 0.6, (60, 6))
     found = pooled(tuple(load(first, t) for t in [*alike, other]), (1.0, 7.0, 1.0))
     assert [len(each) for each in found] == [120, 120, 60]
+
+
+def test_a_model_that_fits_few_of_the_loads_is_not_used() -> None:
+    """A model can fit sixty rounds of long spells by chance. If most loads have no fit, all are replayed."""
+    rng = np.random.default_rng(0)
+    plain = [1 + rng.exponential(0.5, (60, 12)) for _ in range(3)]
+    odd = [np.hstack([spells(60, k), rng.lognormal(0, 0.3, 6) * spells(60, k + 9)]) for k in range(3)]
+    found, kinds = judged([plain[0], *odd])
+    assert [best.fits for best, *_ in found] == [True, False, False, False]
+    assert kinds == [None] * 4
+    assert judged([*plain, odd[0]])[1][3] is None
+    assert None not in judged([*plain, odd[0]])[1][:3]
 
 
 def test_blocks_are_as_long_as_rounds_are_correlated() -> None:

@@ -482,7 +482,9 @@ def judged(times: Sequence[Array]) -> tuple[tuple[tuple[FittedModel, ...], ...],
         if delay_model.fits and all(one.fits for one in each):
             return tuple((one,) for one in each), delay_model.delays.kind
     alone = tuple(tuple(fitted_models(t)) for t in relative)
-    return alone, [best.delays.kind if best.fits else None for best, *_ in alone]
+    kinds = [best.delays.kind if best.fits else None for best, *_ in alone]
+    # if most loads have no fit, the models of the others fit their few rounds by chance
+    return alone, kinds if 2 * kinds.count(None) <= len(kinds) else [None] * len(kinds)
 
 
 def errors_of(times: Sequence[Array]) -> Array:

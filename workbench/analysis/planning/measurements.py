@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property, lru_cache
@@ -126,12 +125,10 @@ def pooled(recorded: Sequence[Recorded], typical: Row) -> tuple[Array, ...]:
 
 @lru_cache(maxsize=16)
 def _table(recorded: Sequence[Recorded], typical: Row) -> bytes:
-    out = io.StringIO()
-    out.write("recording,worker,step,seconds\n")
+    rows = ["recording,worker,step,seconds\n"]
     for place, times in enumerate(pooled(recorded, typical)):
-        for r, row in enumerate(times):
-            out.writelines(f"{place},{i},{r},{x:.6g}\n" for i, x in enumerate(row))
-    return out.getvalue().encode()
+        rows += [f"{place},{i},{r},{x:.6g}\n" for (r, i), x in np.ndenumerate(times)]
+    return "".join(rows).encode()
 
 
 def _similar(a: Array, b: Array) -> bool:
