@@ -2,6 +2,7 @@
 
 python benchmarks/planner.py [real] [devices] [truth] [speed] [coverage] [size] [unfitted]
                              [--repeat 3] [--rounds 48] [--measured 60] [--profiles markov pareto] [--keep FOLDER]
+                             [--first 0] [--intervals]
 
 ========== ==========================================================================================================
 real       measured round times divided by predicted ones, on this machine, whose cores all workers share
@@ -17,6 +18,7 @@ unfitted   coverage, and regret against an exhaustive search, if no fitted delay
 The regret of a choice is its time divided by that of the best choice, minus 1. `planner_oracle.py` computes a lower
 bound.
 `--keep` saves finished measurements of coverage and size. A later call with the same folder continues from there.
+`--intervals`: coverage and unfitted without the regret, which takes most of their time. `--first`: their first seed.
 """
 
 from __future__ import annotations
@@ -203,9 +205,9 @@ def coverage(repeat: int, rounds: int) -> None:
         for kind, delays in clusters(Path(folder)).items():
             if PROFILES and kind not in PROFILES:
                 continue
-            name = f"covered-{kind}-{rounds}-{FIRST_LOOK_SEEDS}-{REGRET_SEEDS}-{REFITS}"
+            name = f"covered-{kind}-{rounds}-{FIRST_LOOK_SEEDS}-{REGRET_SEEDS}-{REFITS}{'-intervals' * INTERVALS[0]}"
             found = np.array(
-                [saved(f"{name}-{seed}", covered, kind, delays, seed, rounds) for seed in range(repeat)]
+                [saved(f"{name}-{seed}", covered, kind, delays, seed, rounds) for seed in seeds_of(repeat)]
             )
             low, high = found[:, 0].min(), found[:, 0].max()
             offs = ", ".join(
@@ -214,6 +216,11 @@ def coverage(repeat: int, rounds: int) -> None:
             allowed = ", ".join(f"{off:.1%} (± {error:.1%})" for *_, off, error in found)
             print(f"  {kind}: {found[:, 0].mean():.0%} ({low:.0%} to {high:.0%}) within; regret {offs};")
             print(f"    on clusters that are consistent with the measurement {allowed}", flush=True)
+
+
+def seeds_of(repeat: int) -> range:
+    """Return the seeds of the measurements in coverage and unfitted."""
+    return range(FIRST[0], FIRST[0] + repeat)
 
 
 def saved(name: str, measure: Callable[..., Any], *args: Any) -> Any:
@@ -246,7 +253,7 @@ def covered(
 
     advice = wb.plan(profile, **TRAINED, **asked, schemes=SCHEMES)
     alike: bool | str = "not asked"
-    if not seed:
+    if not seed and not INTERVALS[0]:
         few = wb.plan(profile, **TRAINED, **asked, schemes=[c.scheme for c in advice.schemes[:3]])
         alike = (few.best.name, few.best.seconds) == (advice.best.name, advice.best.seconds)
     shares = []
@@ -259,6 +266,8 @@ def covered(
         print(
             f"    {choice.marked:38s} {choice.step:18s} {choice.rounds:4.0f} rounds {shares[-1]:5.0%}, {off:.2f}"
         )
+    if INTERVALS[0]:
+        return float(np.mean(shares)), np.nan, np.nan, advice.runner_up is not None, np.nan, np.nan
     allowed = simulated(measured, 60, REFITS, REFIT_SEED)
     allowed = allowed.here(WORKERS) if same else allowed
 
@@ -348,7 +357,7 @@ def unfitted(repeat: int, rounds: int, measured: int = 60) -> None:
     print("unfitted: speeds and correlated slow spells; goals 85 to 97 % within, regret 3 % on average")
     offs, shares = [], []
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(repeat):
+        for seed in seeds_of(repeat):
             truth: dict[str, Any] = {"delays": spells(Path(folder), seed), "link": LINK}
             profile = simulated(
                 wb.Experiment(scheme="UMW", workers=WORKERS, seed=seed, **truth), measured, 40, seed
@@ -361,6 +370,10 @@ def unfitted(repeat: int, rounds: int, measured: int = 60) -> None:
             for choice in advice.schemes:
                 seconds = fresh(choice, there, advice, rounds, range(5000, 5000 + FRESH))
                 shares.append(float(np.mean((choice.low <= seconds) & (seconds <= choice.high))))
+            own = f"{np.mean(shares[-len(advice.schemes) :]):.0%} within"
+            if INTERVALS[0]:
+                print(f"  {seed}: {own}", flush=True)
+                continue
             searched, name = exhaustive_search(advice, there, rounds)
             # on new seeds, because the search has chosen the luckiest configuration on its own seeds
             took, best = (
@@ -374,12 +387,11 @@ def unfitted(repeat: int, rounds: int, measured: int = 60) -> None:
                 else "one fits"
             )
             print(
-                f"  {seed}: {advice.best.name} {took:.3f} s, search {name} {best:.3f} s; {fits}",
+                f"  {seed}: {advice.best.name} {took:.3f} s, search {name} {best:.3f} s; {own}; {fits}",
                 flush=True,
             )
-    print(
-        f"  mean regret {np.mean(offs):.1%} (most {max(offs):.1%}); {np.mean(shares):.0%} within", flush=True
-    )
+    off = f"mean regret {np.mean(offs):.1%} (most {max(offs):.1%}); " if offs else ""
+    print(f"  {off}{np.mean(shares):.0%} within", flush=True)
 
 
 def size(repeat: int, rounds: int) -> None:
@@ -441,6 +453,7 @@ def expected(delays: dict[str, Any], scheme: str, args: dict[str, Any]) -> float
 
 
 PROFILES: list[str] = []
+FIRST, INTERVALS = [0], [False]  # first seed of coverage and unfitted; whether they leave out the regret
 SAVED_IN: list[Path] = []  # the folder of --keep, if any
 SIZES = [("workers", 1), ("workers", 4), ("workers", 8), ("rounds", 8)]
 EXACT = ["UMW", "GC", "CR", "CEGC"]  # exact schemes, whose runs are fast
@@ -462,7 +475,10 @@ def main() -> None:
     parser.add_argument("--profiles", nargs="*", default=[])
     parser.add_argument("--measured", type=int, default=60, help="rounds of a measurement in unfitted")
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--first", type=int, default=0, help="first seed of coverage and unfitted")
+    parser.add_argument("--intervals", action="store_true", help="coverage and unfitted without the regret")
     args = parser.parse_args()
+    FIRST[0], INTERVALS[0] = args.first, args.intervals
     PROFILES.extend(args.profiles)
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)

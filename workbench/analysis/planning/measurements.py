@@ -114,19 +114,19 @@ class Fitted(Settings):
 
 
 @lru_cache(maxsize=16)
-def pooled(recorded: Sequence[Recorded], typical: Row) -> tuple[Array, ...]:
+def pooled(seconds: Sequence[Sequence[Row]], typical: Row) -> tuple[Array, ...]:
     """Return the times of each load relative to its typical time, (rounds, workers), with those of similar loads.
 
     Loads are similar if the distance of their distributions is not above that of bootstrap samples of both together.
     """
-    each = [one.times / usual for one, usual in zip(recorded, typical, strict=True)]
+    each = [np.array(one) / usual for one, usual in zip(seconds, typical, strict=True)]
     return tuple(np.concatenate([a, *(b for b in each if b is not a and _similar(a, b))]) for a in each)
 
 
 @lru_cache(maxsize=16)
-def _table(recorded: Sequence[Recorded], typical: Row) -> bytes:
+def _table(seconds: Sequence[Sequence[Row]], typical: Row) -> bytes:
     rows = ["recording,worker,step,seconds\n"]
-    for place, times in enumerate(pooled(recorded, typical)):
+    for place, times in enumerate(pooled(seconds, typical)):
         rows += [f"{place},{i},{r},{x:.6g}\n" for (r, i), x in np.ndenumerate(times)]
     return "".join(rows).encode()
 
@@ -278,11 +278,12 @@ class Measurements(Settings):
     @property
     def relative(self) -> tuple[Array, ...]:
         """Times of each load, and of the loads with the same distribution, relative to the typical time."""
-        return pooled(self.recorded, self.fitted.typical)
+        return pooled(tuple(each.seconds for each in self.recorded), self.fitted.typical)
 
     def table(self) -> Path:
         """Return the file of the recorded times in `relative`, for `Replay`. Write it at the first use."""
-        return stored("profiles", _table(self.recorded, self.fitted.typical), ".csv")
+        rows = _table(tuple(each.seconds for each in self.recorded), self.fitted.typical)
+        return stored("profiles", rows, ".csv")
 
     # ---------------------------------------------------------------- files
 
