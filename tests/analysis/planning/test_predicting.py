@@ -28,6 +28,7 @@ from workbench.analysis.planning.predicting import (
     recorded_rounds,
     screened,
     sharpened,
+    told_apart,
 )
 from workbench.analysis.planning.targets import SCREENING_SEEDS, Trials, reference
 
@@ -88,6 +89,21 @@ def test_best_of_a_scheme_has_all_predictions() -> None:
     known = sharpened(all_, [*lucky, *found[len(lucky) :]], progress=False)
     assert len(lucky) == 4
     assert len(min(known, key=lambda c: c.mean).seconds) == PREDICTION_SEEDS
+
+
+def test_first_choice_has_all_predictions_after_the_means_of_others_change() -> None:
+    """A mean over many draws is longer than the 24 predictions, so a candidate with five predictions becomes first."""
+    all_ = resampling("heterogeneous")
+    every = [replace(candidate(all_, "SGD", {"stragglers": s}), seeds=24) for s in (1, 2)]
+    first, second = (
+        all_.predicted(all_.tried(c), count) for c, count in zip(every, (PREDICTION_SEEDS, 5), strict=True)
+    )
+    first = replace(first, seconds=first.seconds / 100)
+    second = replace(second, seconds=second.seconds / second.seconds.mean() * first.mean * 1.5)
+    known = told_apart(all_, [first, second])
+    best = min(known, key=lambda c: c.mean)
+    assert len(best.seconds) == PREDICTION_SEEDS
+    assert best.table.size
 
 
 def test_step_sizes_are_chosen_on_other_seeds_than_rounds_are_counted_on() -> None:

@@ -212,14 +212,13 @@ class Measurements(Settings):
         All workers begin at the same recorded round, so a delay of all workers at once is replayed for all at once.
         `drawn`: seed of the resampling of rounds. Each run then takes other blocks of rounds, like a fresh run.
         """
-        here = self.recorded[place]
-        scale = self.fitted.typical[place] / here.samples if per_sample is None else per_sample
+        usual = self.fitted.typical[place] / self.recorded[place].samples
         block = None if drawn is None else block_rounds(self.relative[place])
         return Replay(
             path=str(self.table()),
             experiment=str(place),
             samples=1.0,
-            scale=scale,
+            scale=usual if per_sample is None else per_sample,
             block=block,
             resample_seed=drawn,
             common_start=True,
@@ -266,11 +265,10 @@ class Measurements(Settings):
         ]
         best, rounds = self.delay_models[self.main][0], self.relative[self.main]
         if not best.fits:
-            blocks = len(rounds) // block_rounds(rounds)
             found.append(
                 f"no delay model fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
-                f" {best.complaint}): recorded times are replayed, {len(rounds)} rounds in about {blocks} independent"
-                " blocks; intervals are narrower if more rounds are measured"
+                f" {best.complaint}): recorded times are replayed, {len(rounds)} rounds in about"
+                f" {len(rounds) // block_rounds(rounds)} independent blocks; measure more for narrower intervals"
             )
         clocks = "the hosts' clocks differ: times up and down are half of the round trip each"
         return found if self.one_clock else [*found, clocks]

@@ -213,7 +213,7 @@ class _Search:
             found += replace(self, base=other, simulable={}).with_batch(schemes, chosen, aim)
         found = self.reaching(found, aim)
         found = self.reaching(sharpened(all_, found, self.progress, self.deadline), aim)
-        found = told_apart(all_, found) if not self.over else found
+        found = self.reaching(told_apart(all_, found), aim) if not self.over else found
         doubt = doubted(all_, found) if not self.over else None
         found = [replace(c, misfit=misfit(self.cluster, c)) for c in found]
         found_notes = (*notes(self.cluster, self.base, aim), *step_notes(self.base, self.effort))

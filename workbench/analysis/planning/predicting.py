@@ -152,6 +152,12 @@ class Resampling:
         each = [self._round(c, self.again(c, k), int(rounds[k])) for k in range(count)]
         return replace(c, seconds=np.array(each) * rounds * pace)
 
+    def sharpened(self, c: Candidate, front: float = float("inf")) -> Candidate:
+        """Return the candidate with all predictions. If its mean is above `front`, it gets fewer seeds."""
+        seeds = c.seeds if c.mean <= front else min(c.seeds, FAR_BEHIND_SEEDS)
+        c = c if c.trials is None else self.learnt(c, seeds)
+        return c if missed(c) else self.predicted(c, PREDICTION_SEEDS)
+
     def tabled(self, c: Candidate) -> Candidate:
         """Return the candidate with first-round times on every cluster, under many seeds."""
         clusters = len(self.cluster.resampled) or 1
@@ -201,10 +207,9 @@ def misfit(cluster: ClusterProfile, c: Candidate) -> float:
     blocks = [Forecast(piece, 1.0, 0.0, 0.0) for piece in pieces]
     tail = 1 - (1 - NOMINAL_COVERAGE) / 2
     beyond = _beyond([c.forecast, there]) * 2
-    if len(blocks) > 2:
-        beyond += _beyond(blocks) / len(blocks) * float(student.ppf(tail, count - 1) / norm.ppf(tail)) ** 2
-    elif blocks:
-        beyond += _beyond(blocks) / 2
+    if blocks:
+        few = float(student.ppf(tail, count - 1) / norm.ppf(tail)) ** 2 if count > 2 else 1.0
+        beyond += _beyond(blocks) / len(blocks) * few
     return float(beyond**0.5)
 
 
@@ -254,8 +259,7 @@ def sharpened(
         while new := [i for i in _leaders(known, front, most, time.monotonic() > deadline) if i not in done]:
             # one candidate after the other, so that its gradient code is built once
             for i in new:
-                c = known[i] if known[i].trials is None else all_.learnt(known[i], _seeds(known[i], front))
-                known[i] = c if missed(c) else all_.predicted(c, PREDICTION_SEEDS)
+                known[i] = all_.sharpened(known[i], front)
                 done.add(i)
                 bar.update(len(done))
                 if time.monotonic() > deadline:
@@ -284,19 +288,24 @@ def _leaders(known: Sequence[Candidate], front: float, most: int, alone: bool) -
 
 
 def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates, with means over many more draws for the fastest and those close behind it."""
+    """Return the candidates, with means over many more draws for the fastest and those close behind it.
+
+    If a candidate with few predictions becomes the fastest, it gets all of them first.
+    """
     known = list(found)
     while open_ := [i for i in _front(known) if not known[i].table.size]:
         for i in open_:
-            known[i] = all_.tabled(known[i])
+            few = len(known[i].seconds) < PREDICTION_SEEDS
+            known[i] = all_.sharpened(known[i]) if few else all_.tabled(known[i])
     return known
 
 
 def _front(known: Sequence[Candidate]) -> list[int]:
     """Return the indices of the fastest candidate, and of candidates so close behind it that the order is uncertain."""
-    ready = sorted(
-        (i for i, c in enumerate(known) if len(c.seconds) >= PREDICTION_SEEDS), key=lambda i: known[i].mean
-    )
+    order = sorted((i for i, c in enumerate(known) if not missed(c)), key=lambda i: known[i].mean)
+    ready = [i for i in order if len(known[i].seconds) >= PREDICTION_SEEDS]
+    if order[:1] != ready[:1]:
+        return order[:1]
     return [i for i in ready[:MAX_COMPARED_CHOICES] if known[i].mean <= COMPARED_RATIO * known[ready[0]].mean]
 
 
@@ -355,8 +364,3 @@ def _saved(first: Candidate, other: Candidate) -> Array:
     luck, between = float(saved.var(axis=1, ddof=1).mean()) / saved.shape[1], float(rows.var(ddof=1))
     effect = (rows - rows.mean()) * (max(1 - luck / between, 0.0) ** 0.5 if between else 0.0)
     return np.asarray(1 - other.mean / first.mean + effect - float(effect @ means / means.sum()))
-
-
-def _seeds(c: Candidate, front: float) -> int:
-    """Return the number of seeds: fewer for candidates far behind."""
-    return min(c.seeds, FAR_BEHIND_SEEDS) if c.mean > front else c.seeds
