@@ -125,7 +125,7 @@ def asked(page: Page) -> None:
 
 FORECASTS = {
     "forecast": figure("Time per round"), "tree": figure("Who holds what"), "code": figure("Code"),
-    "map": figure("Shortest rounds"), **{name.split(" ")[0].strip(",").lower(): group(name) for name in GROUPS},
+    "map": figure("Fastest scheme"), **{name.split(" ")[0].strip(",").lower(): group(name) for name in GROUPS},
 }  # fmt: skip
 RESULTS = {
     "run": ran("Run"), "axes": axes, "rounds": ran("Rounds"), "one-round": ran("One round"),
