@@ -138,7 +138,9 @@ class Recorder:
         A step's exchange ends for all ranks at once, so its time does not show which link is slow.
         """
         with self.phase(PROBE):
+            before = time.process_time()
             self._links.append((self.steps, *probe()))
+            self._processor += time.process_time() - before
 
     def lightning(self) -> Any:
         """Return a callback for Lightning: ``Trainer(callbacks=[wb.record(FOLDER).lightning()])``."""
