@@ -6,9 +6,9 @@ import secrets
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
@@ -39,6 +39,7 @@ from workbench.lab.batch.sharded import Tally, restored, run_chunks, wanted
 from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep
 from workbench.lab.batch.task import Order
 from workbench.lab.notebooks import grammar_put_off, shipped
+from workbench.mpi.launch.mpiexec import system_limit
 
 # numbers of open files in this process: for each active run (sockets of its kernel), and for everything else
 FILES_PER_RUN, SPARE_FILES = 28, 40
@@ -142,16 +143,18 @@ def sweep(
         use = executor_of(chosen.executor if executor is None else executor)
         if use is not None and fresh:
             raise SettingError("fresh = True: kernels of an executor are forked; drop one of the two")
-        options = Options(names, notebook, jobs, timeout, fresh, progress, pictures, walltime)
+        batch = Batch(chosen, target, names, notebook, jobs, timeout, fresh, progress, pictures, walltime)
         if not chosen.notebooks:
-            return _sharded(chosen, target, options, use or ExecutorSettings(kind="processes"))
-        return _swept(chosen, target, options) if use is None else _dispatched(chosen, target, options, use)
+            return _sharded(batch, use or ExecutorSettings(kind="processes"))
+        return _swept(batch) if use is None else _dispatched(batch, use)
 
 
 @dataclass(frozen=True)
-class Options:
-    """Options of `sweep`, checked."""
+class Batch:
+    """Sweep with its folder and the options of `sweep`, checked."""
 
+    plan: Sweep
+    folder: Path
     only: Sequence[str]
     notebook: Path
     jobs: int
@@ -161,71 +164,75 @@ class Options:
     pictures: bool
     walltime: float | None
 
+    def items(self) -> tuple[list[Item], list[Item]]:
+        """Return all runs, and those that `only` selects."""
+        items = named(self.plan.items(), self.folder)
+        return items, _chosen(items, self.only)
 
-def _swept(plan: Sweep, target: Path, options: Options) -> Summary:
+    def order(self, own: list[Item]) -> Order:
+        """Return the fields that all tasks of the sweep share. `own`: runs with user-defined code."""
+        until = None if self.walltime is None else time.time() + self.walltime
+        where = (str(self.folder.resolve()), secrets.token_hex(16), str(Path.cwd()))
+        limits: dict[str, Any] = {"cores": self.plan.cores, "timeout": self.timeout, "until": until}
+        return Order(*where, own=own_of(own), allowed=allowed(), **limits)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Lock the folder against a second sweep. A request to stop an earlier one is removed."""
+        check_writable(self.folder, "folder", self.folder)
+        with alone(self.folder):
+            if not _meant(self.folder / STOP):
+                (self.folder / STOP).unlink(missing_ok=True)
+            yield
+
+
+def _swept(batch: Batch) -> Summary:
     """Run a sweep in kernels of this process."""
-    if plan.cores is not None:
-        check_cores(plan.cores)
-    getting_ready, jobs = room(options.jobs), options.jobs
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    items, chosen = _items(plan, target, options)
-    with Kernels(threads, options.fresh, own_of(chosen), allowed()) as kernels:
-        if not all(_done(target, item) for item in chosen):
+    if batch.plan.cores is not None:
+        check_cores(batch.plan.cores)
+    getting_ready, limit = room(batch.jobs), Semaphore(batch.jobs)
+    threads = max(1, (os.cpu_count() or 1) // batch.jobs)
+    items, chosen = batch.items()
+    with Kernels(threads, batch.fresh, own_of(chosen), allowed()) as kernels:
+        if not all(_done(batch.folder, item) for item in chosen):
             kernels.warm()
-            _check(options.notebook, {name for item in chosen for name in item.spec})
-        runner = NotebookRunner(
-            options.notebook.resolve(),
-            target.resolve(),
-            kernels,
-            Semaphore(jobs),
-            options.timeout,
-            plan.cores,
-        )
-        work = partial(_work, runner, getting_ready=getting_ready, progress=options.progress)
-        return _at_work(plan, target, options, items, chosen, work)
+            _check(batch.notebook, {name for item in chosen for name in item.spec})
+        where = batch.notebook.resolve(), batch.folder.resolve()
+        runner = NotebookRunner(*where, kernels, limit, batch.timeout, batch.plan.cores)
+        work = partial(_work, runner, getting_ready=getting_ready, progress=batch.progress)
+        return _at_work(batch, items, chosen, work)
 
 
-def _dispatched(plan: Sweep, target: Path, options: Options, executor: Given | ExecutorSettings) -> Summary:
+def _dispatched(batch: Batch, executor: Given | ExecutorSettings) -> Summary:
     """Run a sweep on an executor."""
-    items, chosen = _items(plan, target, options)
-    _check(options.notebook, {name for item in chosen for name in item.spec})
-    order = _order(plan, target, options, chosen)
-    order = replace(order, notebook=read_text(options.notebook), path=str(options.notebook.resolve()))
-    with connected(executor, options.jobs) as connection:
-        dispatcher = Dispatcher(order, connection, options.progress)
+    items, chosen = batch.items()
+    _check(batch.notebook, {name for item in chosen for name in item.spec})
+    order = replace(
+        batch.order(chosen), notebook=read_text(batch.notebook), path=str(batch.notebook.resolve())
+    )
+    with connected(executor, batch.jobs) as connection:
+        dispatcher = Dispatcher(order, connection, batch.progress)
 
         def work(todo: list[Item], total: int) -> dict[str, Status]:
             try:
                 return run_notebooks(dispatcher, todo, total) if todo else {}
             except KeyboardInterrupt as stopped:
-                print(Summary(target, total - len(todo), getattr(stopped, "states", {})))
+                print(Summary(batch.folder, total - len(todo), getattr(stopped, "states", {})))
                 raise
 
-        options = replace(options, jobs=connection.engines or options.jobs)
-        return _at_work(plan, target, options, items, chosen, work)
+        return _at_work(replace(batch, jobs=connection.engines or batch.jobs), items, chosen, work)
 
 
-def _order(plan: Sweep, target: Path, options: Options, own: list[Item]) -> Order:
-    """Return the fields that all tasks of a sweep share. `own`: runs with user-defined code."""
-    until = None if options.walltime is None else time.time() + options.walltime
-    where = (str(target.resolve()), secrets.token_hex(16), str(Path.cwd()))
-    return Order(
-        *where, own=own_of(own), allowed=allowed(), cores=plan.cores, timeout=options.timeout, until=until
-    )
-
-
-def _sharded(plan: Sweep, target: Path, options: Options, executor: Given | ExecutorSettings) -> Summary:
+def _sharded(batch: Batch, executor: Given | ExecutorSettings) -> Summary:
     """Run a sweep without notebooks."""
-    if options.timeout is not None or options.pictures:
-        name = "timeout" if options.timeout is not None else "pictures"
+    if batch.timeout is not None or batch.pictures:
+        name = "timeout" if batch.timeout is not None else "pictures"
         raise SettingError(f"{name}: is of notebooks, and notebooks = False; drop one of the two")
-    check_writable(target, "folder", target)
-    with alone(target), connected(executor, options.jobs) as connection:
-        if not _meant(target / STOP):
-            (target / STOP).unlink(missing_ok=True)
-        runs = wanted(plan, target, options.only)
-        note(plan, target, [], connection.engines or options.jobs, runs.before, runs.total)
-        dispatcher = Dispatcher(_order(plan, target, options, runs.own), connection, options.progress)
+    plan, target = batch.plan, batch.folder
+    with batch.alone(), connected(executor, batch.jobs) as connection:
+        runs = wanted(plan, target, batch.only)
+        note(plan, target, [], connection.engines or batch.jobs, runs.before, runs.total)
+        dispatcher = Dispatcher(batch.order(runs.own), connection, batch.progress)
         try:
             tally = run_chunks(dispatcher, plan, runs, connection.engines) if runs.todo else Tally()
         except KeyboardInterrupt as stopped:
@@ -257,25 +264,17 @@ def restore(run: str | Path, trust: bool = False) -> Path:
         return restored(path, NOTEBOOK, own_of, allowed())
 
 
-def _items(plan: Sweep, target: Path, options: Options) -> tuple[list[Item], list[Item]]:
-    """Return all runs of a sweep, and those that `only` selects."""
-    items = named(plan.items(), target)
-    return items, _chosen(items, options.only)
-
-
-def _at_work(
-    plan: Sweep, target: Path, options: Options, items: list[Item], chosen: list[Item], work: Work
-) -> Summary:
+def _at_work(batch: Batch, items: list[Item], chosen: list[Item], work: Work) -> Summary:
     """Run all runs that are not done, while no other sweep uses the folder."""
-    check_writable(target, "folder", target)
-    with alone(target):
-        if not _meant(target / STOP):
-            (target / STOP).unlink(missing_ok=True)
-        if plan.search is not None and not options.only:
-            summary = _searched(plan, target, options.jobs, work)
+    with batch.alone():
+        if batch.plan.search is not None and not batch.only:
+            summary = _searched(batch, work)
         else:
-            summary = _all_at_once(plan, target, options.jobs, items, chosen, work)
-        return _illustrated(summary) if options.pictures else summary
+            todo = [item for item in chosen if not _done(batch.folder, item)]
+            before = len(chosen) - len(todo)
+            note(batch.plan, batch.folder, items, batch.jobs, before, len(items))
+            summary = Summary(batch.folder, before, work(todo, len(chosen)))
+        return _illustrated(summary) if batch.pictures else summary
 
 
 def _illustrated(summary: Summary) -> Summary:
@@ -306,16 +305,9 @@ def note(
     sign_code("sweep", target, fields, needed=bool(fields["cluster_file"]))
 
 
-def _all_at_once(
-    plan: Sweep, target: Path, jobs: int, items: list[Item], chosen: list[Item], work: Work
-) -> Summary:
-    todo = [item for item in chosen if not _done(target, item)]
-    note(plan, target, items, jobs, len(chosen) - len(todo), len(items))
-    return Summary(target, len(chosen) - len(todo), work(todo, len(chosen)))
-
-
-def _searched(plan: Sweep, target: Path, jobs: int, work: Work) -> Summary:
+def _searched(batch: Batch, work: Work) -> Summary:
     """Run the requests of a search, until it is complete, or a run that it needs has failed."""
+    plan, target = batch.plan, batch.folder
     assert plan.search is not None
     values, states, before = Values(plan, target), dict[str, Status](), None
     while True:
@@ -323,7 +315,7 @@ def _searched(plan: Sweep, target: Path, jobs: int, work: Work) -> Summary:
         items = [plan.item(changes) for changes in step.runs]
         todo = [item for item in items if not _done(target, item)]
         before = len(items) - len(todo) if before is None else before
-        note(plan, target, items, jobs, before, plan.search.budget)
+        note(plan, target, items, batch.jobs, before, plan.search.budget)
         fields = {"text": step.text, "over": step.over, **step.numbers}
         write_json(target / SEARCH_STATE, fields)
         if step.over or not todo:
@@ -376,10 +368,7 @@ def room(jobs: int) -> int:
     One kernel starts while another computes. Raises `SettingError` if even `jobs` runs need more files than allowed,
     because libzmq would end this process.
     """
-    import resource
-
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
+    if (limit := system_limit()) is None:
         return 2 * jobs
     there = sum(1 for _ in Path("/dev/fd").iterdir())
     most = (limit - there - SPARE_FILES) // FILES_PER_RUN

@@ -146,7 +146,7 @@ def check_room(ranks: int, each: int | None = None, files: int = 0) -> None:
             )
     check_open_files(ranks, files)
     limit = _process_limit()
-    if limit is not None and 2 * ranks > limit:  # each rank has a stub, or a process that watches its engine
+    if 2 * ranks > limit:  # each rank has a stub, or a process that watches its engine
         raise ClusterError(
             f"workers = {ranks - 1}: this machine lets you start {limit} processes, two for each; take fewer workers,"
             " engine = 'sim', or a larger cluster"
@@ -158,13 +158,13 @@ def files_needed(ranks: int, daemons: int = 0) -> int:
     return FILES_OF_MPIEXEC + FILES_PER_RANK * (ranks + daemons)
 
 
-def open_file_limit() -> int | None:
-    """Return the max number of open files of a process (ulimit -n), or None if there is no known limit."""
+def system_limit(name: str = "RLIMIT_NOFILE") -> int | None:
+    """Return a limit of this process, or None if there is no known one. Default: number of open files (ulimit -n)."""
     try:
         import resource
     except ImportError:
         return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, _ = resource.getrlimit(getattr(resource, name))
     return None if soft == resource.RLIM_INFINITY else soft
 
 
@@ -173,7 +173,7 @@ def check_open_files(ranks: int, least: int = 0) -> None:
 
     `least`: number of files that another process than mpiexec opens. Raises `ClusterError` if the system forbids it.
     """
-    need, limit = max(files_needed(ranks), least), open_file_limit()
+    need, limit = max(files_needed(ranks), least), system_limit()
     if limit is None or need <= limit:
         return
     import resource
@@ -188,12 +188,7 @@ def check_open_files(ranks: int, least: int = 0) -> None:
     )
 
 
-def _process_limit() -> int | None:
-    try:
-        import resource
-    except ImportError:
-        return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    pid_max = Path("/proc/sys/kernel/pid_max")
+def _process_limit() -> int:
+    pid_max, limit = Path("/proc/sys/kernel/pid_max"), system_limit("RLIMIT_NPROC")
     most = int(pid_max.read_text()) // 2 if pid_max.is_file() else 10**6
-    return most if soft == resource.RLIM_INFINITY else min(soft, most)
+    return most if limit is None else min(limit, most)

@@ -24,7 +24,7 @@ from workbench.core.base.errors import ClusterError, sentence_of
 from workbench.core.base.files import cache_folder
 from workbench.core.base.settings import SettingError
 from workbench.mpi.launch.gateway import read_message, write_message
-from workbench.mpi.launch.mpiexec import find_mpiexec, open_file_limit
+from workbench.mpi.launch.mpiexec import find_mpiexec, system_limit
 from workbench.mpi.launch.prepared import has, receive
 from workbench.mpi.launch.processes import is_alive, kill_processes, ours
 from workbench.mpi.launch.reports import ProgressCallback, no_progress
@@ -79,7 +79,7 @@ class Host:
             "mpiexec": find_mpiexec(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "free": psutil.virtual_memory().available / 2**30,
-            "files": open_file_limit(),
+            "files": system_limit(),
             "networks": _networks(),
             "came": os.environ.get("SSH_CONNECTION", ""),
         }
