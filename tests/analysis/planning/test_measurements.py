@@ -35,7 +35,7 @@ def test_loads_are_replayed_together_if_only_their_spells_differ() -> None:
 
 
 def test_loads_of_other_distributions_are_replayed_apart() -> None:
-    """Times relative to each load's typical time are compared, so a longer load alone is no difference."""
+    """Times relative to each load's typical time are compared, so a longer load alone is not a difference."""
     rng = np.random.default_rng(0)
     alike = [rng.lognormal(0.0, 0.1, (60, 6)), 7 * rng.lognormal(0.0, 0.1, (60, 6))]
     other = rng.lognormal(0.0, 0.6, (60, 6))
