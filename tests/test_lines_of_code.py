@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tools import lines_of_code
 
-MAX_LINES = 41_900  # max lines of code of the package
-MAX_CORE_LINES = 16_250
+MAX_LINES = 41_850  # max lines of code of the package
+MAX_CORE_LINES = 16_150
 
 
 def test_functions_classes_and_files_are_short() -> None:
