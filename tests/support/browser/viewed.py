@@ -139,11 +139,13 @@ EXPLORER = "import workbench as wb\nwb.explore('', 'explored')"
 
 # ---------------------------------------------------------------- other parts
 
-RUNS = """import workbench as wb
+RUNS = """import tempfile
+import workbench as wb
 from workbench.analysis.tables.about import keep
+folder = tempfile.mkdtemp()
 for trace in wb.compare(wb.baselines(4, 3, 1, rounds=5)):
-    keep(trace, "kept", f"{trace.label} with a name that is long", "a note of some words", ["tag", "second tag"])
-wb.runs("kept")"""
+    keep(trace, folder, f"{trace.label} with a name that is long", "a note of some words", ["tag", "second tag"])
+wb.runs(folder)"""
 LIVE = """import workbench as wb
 runs = wb.start_all(wb.baselines(4, 3, 1, rounds=50))
 [run.result() for run in runs]
@@ -155,12 +157,13 @@ e = wb.Experiment(scheme="CR", workers=156, scheme_args=tree, rounds=60, delays=
 run = wb.start(e)
 run.result()
 wb.stream(run)"""
-SWEEP = """import workbench as wb
+SWEEP = """import tempfile
+import workbench as wb
 plan = {"base": {"workers": 12, "rounds": 20, "delays": {"kind": "shifted_exponential"}}, "seeds": 2,
         "cases": [{"scheme": "UMW"}, {"scheme": "GC", "scheme_args": {"stragglers": 2}},
                   {"scheme": "UMW", "faults": [{"worker": 1, "round": 1}]}],
         "grid": {"delays.rate": [1e3, 1e4], "link.latency": [1e-4, 1e-2]}}
-sweep = wb.batch.start(plan, "swept", pictures=False)
+sweep = wb.batch.start(plan, tempfile.mkdtemp() + "/swept", pictures=False)
 sweep"""
 
 
