@@ -65,10 +65,12 @@ def of_problem(form: ChoiceForm) -> str:
 
 
 def of_run(form: Form) -> str:
-    """Return the number of rounds, the size of mini-batches, and whether there are faults."""
+    """Return the number of rounds, in millions if it is large, the size of batches, and whether there are faults."""
     rounds, batch = form.values.get("rounds", ""), form.values.get("batch", "")
     faults = form.values.get("faults", "") not in ("", "[]", "()")
-    count = f"{int(rounds):,}" if rounds.isdecimal() else _text(rounds or None)
+    count = _text(rounds or None)
+    if rounds.isdecimal():
+        count = f"{int(rounds):,}" if int(rounds) < 10**6 else quantity(int(rounds), "rounds")
     parts = [f"{count} {'round' if rounds == '1' else 'rounds'}"]
     return ", ".join([*parts, *[f"batch {batch}"] * bool(batch), *["faults"] * faults])
 
