@@ -39,6 +39,26 @@ def test_verdict_of_even_workers_is_that_nobody_stands_out() -> None:
     assert facts(found)[0].value == "Nobody"
 
 
+def test_headline_puts_lateness_by_chance_before_a_small_cost_of_the_port() -> None:
+    """Steps take many times as long because of heavy tails. The port's few percent are not the main cause."""
+    e = wb.Experiment(
+        scheme="UMW",
+        workers=84,
+        rounds=100,
+        delays={"kind": "pareto", "shift": 5e-4, "shape": 1.3},
+        link={"latency": 1e-3, "bandwidth": 1e6},
+        problem="softmax",
+        problem_args={"data": "digits"},
+    )
+    found = wb.diagnose(wb.run(e))
+    assert [one.who for one in found.culprits] == ["the port"]
+    assert found.culprits[0].cost < 0.5 * (1 - 1 / found.slowdown)
+    assert re.fullmatch(
+        r"No worker stands out: lateness is by chance; the port costs \d+% of the time", headline(found)
+    )
+    assert "no worker stands out" in str(found)
+
+
 def test_verdict_without_mitigations_says_so() -> None:
     none = Diagnosis("none", 1.0, (), {}, "links")
     assert "was not computed" in advice(none)

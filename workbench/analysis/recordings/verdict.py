@@ -101,7 +101,7 @@ class Diagnosis:
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.name}: steps take {self.slowdown:.3f} times what they would if all were like {self.like}"
-        if not self.culprits:
+        if by_chance(self):
             yield "no worker stands out: lateness is by chance, and changes between workers"
         for one in self.culprits:
             when = "in most steps" if one.chronic else "now and then"
@@ -150,13 +150,22 @@ def in_steps(one: Culprit, last: int | None) -> str:
     return f", in steps {' and '.join(spells)}"
 
 
+def by_chance(found: Diagnosis) -> bool:
+    """Return whether nothing is named, or no worker, and what is named costs less than half of the lateness."""
+    named = any(one.who.startswith("worker") for one in found.culprits)
+    small = 2 * sum(one.cost for one in found.culprits) <= 1 - 1 / found.slowdown
+    return not found.culprits or (small and not named)
+
+
 def headline(found: Diagnosis) -> str:
     """Return the verdict in one sentence."""
+    nobody = "No worker stands out: lateness is by chance" if by_chance(found) else ""
     if not found.culprits:
-        return "No worker stands out: lateness is by chance"
+        return nobody
     worst, *others = found.culprits
+    who = f"{nobody}; {worst.who}" if nobody else _upper(worst.who)
     more = f", and {len(others)} more stand out" if others else ""
-    return f"{_upper(worst.who)} costs {worst.cost:.0%} of the time{in_steps(worst, found.last)}{more}"
+    return f"{who} costs {worst.cost:.0%} of the time{in_steps(worst, found.last)}{more}"
 
 
 def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
