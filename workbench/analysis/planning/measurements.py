@@ -143,7 +143,7 @@ def block_rounds(times: Array) -> int:
     """Return the number of rounds in a block of a bootstrap sample, from the autocorrelation of the rounds.
 
     It is that of Politis and White (Econometric Reviews 23, 2004), with the correction of Patton et al. (2009), but at
-    least the root of the number of rounds.
+    least the root of the number of rounds, and at most a third of them.
     """
     x = np.log(times).mean(axis=1)
     n, x = len(x), x - x.mean()
@@ -252,8 +252,7 @@ class Measurements(Settings):
 
     def delay_model(self, place: int) -> FittedModel | None:
         """Return the delay model of one load's times, None if recorded times are replayed."""
-        best = self.delay_models[place][0]
-        return best if best.fits else None
+        return self.delay_models[place][0] if self.fitted.delay_models[place] is not None else None
 
     def notes(self) -> list[str]:
         """Return notes for readers: shared cores, delay models that do not fit, clocks that differ."""
@@ -264,10 +263,11 @@ class Measurements(Settings):
             if host.crowded
         ]
         best, rounds = self.delay_models[self.main][0], self.relative[self.main]
-        if not best.fits:
+        if self.delay_model(self.main) is None:
+            why = "it fits, but none fits most other loads" if best.fits else best.complaint
             found.append(
                 f"no delay model fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
-                f" {best.complaint}): recorded times are replayed, {len(rounds)} rounds in about"
+                f" {why}): recorded times are replayed, {len(rounds)} rounds in about"
                 f" {len(rounds) // block_rounds(rounds)} independent blocks; measure more for narrower intervals"
             )
         clocks = "the hosts' clocks differ: times up and down are half of the round trip each"

@@ -29,7 +29,7 @@ def quantity_of(seconds: float) -> str:
     for least, size, unit in LONG_UNITS:
         if seconds >= least:
             value = seconds / size
-            digits = ".3g" if value < 1000.0 else ",.0f" if value < 1e6 else ".0e"
+            digits = ".3g" if value < 999.5 else ",.0f" if value < 1e6 else ".0e"
             return f"{value:{digits}} {unit}"
     for scale, unit in ((1.0, "s"), (1e3, "ms")):
         if float(f"{seconds * scale:.3g}") >= 1.0:  # so that 0.9999 ms is written as 1 ms

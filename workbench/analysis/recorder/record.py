@@ -166,9 +166,12 @@ class Recorder:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Record the time of the block as a phase: data, forward, backward, exchange, optimiser or other."""
-        if name not in (*PHASES, PROBE):
-            raise SettingError(f"name = {name!r}: choose one of {', '.join(map(repr, PHASES))}")
+        """Record the time of the block as a phase: data, forward, backward, exchange, optimiser or other.
+
+        The block of "probe" is not part of the step. Raises `SettingError` for another name.
+        """
+        if name not in (known := (*PHASES, PROBE)):
+            raise SettingError(f"name = {name!r}: choose one of {', '.join(map(repr, known))}")
         self._timeline.enter(name)
         try:
             yield

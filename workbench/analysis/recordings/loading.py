@@ -90,7 +90,7 @@ def load(
     Recording(mine: 2 workers, 1 steps)
     """
     if isinstance(path, Trace):
-        return Recording.of_rows(runs.of_trace(path), path.label, title="a run")
+        return Recording.of_rows(runs.of_trace(path), path.label, title="a run", unit="s")
     if wrong := sorted(set(columns) - set(COLUMNS)):
         raise SettingError(f"{wrong[0]} = {columns[wrong[0]]!r}: columns are {', '.join(COLUMNS)}")
     file = _found(path_of(path, "path"))

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from workbench.analysis.tables.rows import Place, Row, places, reached, read
+from workbench.analysis.tables.rows import Place, Row, has_rounds, places, reached, read
 from workbench.core.base.files import cache_folder, is_own, private_folder
 from workbench.core.base.settings import SettingError
 from workbench.core.base.version import __version__
@@ -45,7 +45,7 @@ def rows(
         for place, key in keys.items():
             stamp = place.stamp()
             row = plain.to(place, key, stamp, partial(read, place), Row)
-            if target is not None and row.results:
+            if target is not None and has_rounds(row.results):
                 ask = partial(reached, place, target, metric)
                 try:
                     when: dict[str, float] = aimed.to(place, key, stamp, ask, dict)

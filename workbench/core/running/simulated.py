@@ -401,7 +401,8 @@ def _together(members: Sequence[Simulation]) -> Iterator[bool]:
             yield True
     except Exception as error:
         for each in going.values():
-            each.run._fail(error)
+            if not each.run.wait(0):
+                each.run._fail(error)
             each.close()
 
 

@@ -20,6 +20,7 @@ from workbench.core.base.errors import ClusterError
 from workbench.core.base.locks import Lock
 from workbench.core.base.text import read_json
 from workbench.core.contract.adaptive import Change
+from workbench.core.contract.plan import MASTER
 from workbench.core.experiment import Experiment
 from workbench.core.problems import Problem, Request
 from workbench.core.problems.base import Evaluation
@@ -120,15 +121,20 @@ class FollowedRun(Run):
 
     def _write_unstarted(self) -> None:
         """End a run that was stopped before the ranks received it, and keep its earlier rounds."""
-        if self._problem is None and not len(records.read_next(self.home, 0)):
+        early = self._problem is None and not len(records.read_next(self.home, 0))
+        if ended(self.home) is None:
+            # the plan needs the data
+            task, committers = (
+                read_json(self.home / TASK),
+                [MASTER] if early else self.experiment.plan.committers,
+            )
+            ledgers = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]
+            records.write_unstarted(self.home, task["emulate"], task["first"], committers, ledgers)
+        if early:
             trace = without_rounds(self.experiment, "mpi")
             self._keep(trace)
             self._end(trace, "stopped", STOPPED_EARLY)
             return
-        if ended(self.home) is None:
-            task, committers = read_json(self.home / TASK), self.experiment.plan.committers
-            ledgers = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]
-            records.write_unstarted(self.home, task["emulate"], task["first"], committers, ledgers)
         self._problem = self.experiment.build_problem()
         self._read()
         self._conclude()

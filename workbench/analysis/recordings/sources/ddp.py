@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from workbench.analysis.recordings.sources import Source
+from workbench.core.base.reading import head_of
 from workbench.core.contract.recorded import read_times
 
 FILE, HEADER = "times.csv", "worker,step,seconds,cpu,samples,used"
@@ -10,10 +11,7 @@ FILE, HEADER = "times.csv", "worker,step,seconds,cpu,samples,used"
 
 def tells(path: Path) -> bool:
     """Return whether the file has the name and the columns of such a table."""
-    if path.name != FILE or not path.is_file():
-        return False
-    with path.open(errors="replace") as file:
-        return file.readline().strip() == HEADER
+    return path.name == FILE and head_of(path).partition(b"\n")[0].strip() == HEADER.encode()
 
 
 SOURCE = Source(name="ddp", title="times of workbench.ddp", tells=tells, read=read_times)

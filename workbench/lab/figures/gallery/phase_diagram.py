@@ -41,7 +41,7 @@ def phase_diagram(
     if not contest.names or not contest.seconds.size:
         raise SettingError("contest: is empty; give at least one scheme, one alpha and one latency")
     rows, columns = contest.winner.shape
-    about = "scheme with the shortest time per pass over the data, and the second best's time over it"
+    about = "scheme with the shortest time per pass over the data, and the second best's time divided by it"
     figure = new_figure(theme, "Fastest scheme", about, height=220 + 66 * rows)
     figure.add_trace(_cells(contest, theme))
     for name, color in _colors(contest, theme).items():

@@ -49,7 +49,8 @@ def round_times(
     "CR forecast") has the scheme's colour. `theme`: "light" or "dark". `skip`: number of first rounds of each trace to
     leave out, since in a real run they may take longer, until caches are filled.
 
-    A row says which share of the data its rounds use, if not all: such rounds are shorter because they do less.
+    A row states which share of the data its rounds use, if it is less than all. Such rounds are
+    shorter because they do less.
 
     Raises `SettingError` if there is nothing to draw, an item is neither trace nor forecast, or a trace has no rounds
     after those that are left out.
