@@ -81,7 +81,13 @@ def test_verdict_card_escapes_and_folds() -> None:
 
 def test_verdict_of_a_run_in_memory_with_one_very_slow_worker_is_not_refused() -> None:
     """A trace is in seconds, so times may be 400 times as long as others'."""
-    slow = {"kind": "heterogeneous", "shift": 1e-3, "slow_workers": [1], "slow_straggles": 1.0, "factor": 400.0}
+    slow = {
+        "kind": "heterogeneous",
+        "shift": 1e-3,
+        "slow_workers": [1],
+        "slow_straggles": 1.0,
+        "factor": 400.0,
+    }
     slow |= {"active_straggles": 0.0}
     trace = wb.run(wb.Experiment(scheme="UMW", workers=6, rounds=60, delays=slow))
     found = wb.diagnose(trace)

@@ -189,7 +189,9 @@ def test_runs_table_lists_unfinished_runs_without_results(tmp_path: Path, traces
     assert (table.loc[table["state"] == "damaged", "error"] != "").all()
     assert len(wb.runs(tmp_path).traces()) == 0
     aimed = wb.runs(tmp_path, target=0.1).table.set_index("run")
-    assert aimed["error"].to_dict() == table["error"].to_dict()  # runs without rounds are not searched for the target
+    assert (
+        aimed["error"].to_dict() == table["error"].to_dict()
+    )  # runs without rounds are not searched for the target
 
 
 ODD = {

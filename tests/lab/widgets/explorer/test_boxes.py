@@ -19,6 +19,7 @@ from workbench.lab.widgets.explorer.boxes import (
     MIN_TICK_DISTANCE,
     Axis,
     box,
+    scale,
     table_of_boxes,
 )
 
@@ -71,6 +72,13 @@ def test_box_is_labelled_with_its_numbers() -> None:
     )
     (rect,) = picture.iter("rect")
     assert float(str(rect.get("width")).rstrip("%")) > 0
+
+
+@pytest.mark.parametrize(("seconds", "inside"), [(2.7e7, True), (2.0, False)])
+def test_label_at_the_end_of_the_axis_is_moved_inside(seconds: float, inside: bool) -> None:
+    """At 93 % of a phone's axis, half of "300 days" would be outside. A short label has room."""
+    labels = ElementTree.fromstring(scale(Axis(seconds / 20, seconds)))
+    assert (labels[-1].get("style") == "text-anchor: end", labels[-1].get("x") == "100%") == (inside, inside)
 
 
 @pytest.mark.parametrize("missing", [False, True])

@@ -101,8 +101,15 @@ def box(name: str, seconds: Array, axis: Axis) -> str:
 
 def scale(axis: Axis) -> str:
     """Return the labels of the axis as SVG."""
-    texts = (f'<text x="{axis.place(t)}%" y="14">{quantity_of(t)}</text>' for t in axis.ticks)
+    texts = (_tick(axis.place(t), quantity_of(t)) for t in axis.ticks)
     return f'<svg class="wb-box" aria-hidden="true">{"".join(texts)}</svg>'
+
+
+def _tick(x: float, text: str) -> str:
+    """Return a label as SVG. Near the end of the axis, it is moved inside."""
+    cut = x + CHARACTER_WIDTH * len(text) / 2 > 100
+    look = ' style="text-anchor: end"' * cut
+    return f'<text x="{100 if cut else x}%" y="14"{look}>{text}</text>'
 
 
 def _grid(axis: Axis) -> str:
