@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools import lines_of_code
 
-MAX_LINES = 41_850  # max lines of code of the package
+MAX_LINES = 41_870  # max lines of code of the package
 MAX_CORE_LINES = 16_150
 
 

@@ -33,6 +33,9 @@ class Forecast:
     load: float  # largest share of the data set that one worker processes per round
     messages: float  # mean number of gradient messages received per round
     bytes: float  # mean size of these messages per round, bytes
+    mean_load: float | None = (
+        None  # mean share of the data set that a worker processes per round; None: `load`
+    )
 
     @property
     def mean(self) -> float:
@@ -162,7 +165,12 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
     names = ("seconds", "messages", "bytes")
     seconds, messages, size = (np.concatenate([getattr(b, name) for b in batches]) for name in names)
     seconds[np.isnan(seconds)] = np.inf  # NaN is the difference of two times that overflowed
-    return Forecast(seconds, e.load, float(messages.mean()), float(size.mean()))
+    return Forecast(seconds, e.load, float(messages.mean()), float(size.mean()), _mean_load(e))
+
+
+def _mean_load(e: Experiment) -> float:
+    samples, scheme = e.problem_spec.count(), e.built_scheme
+    return float(scheme.loads(e.workers, samples).mean()) * scheme.epochs_per_round * e.share / samples
 
 
 def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], SampledTimes]:

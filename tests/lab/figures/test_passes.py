@@ -41,3 +41,12 @@ def test_verdict_compares_passes_if_some_rounds_use_less_data() -> None:
     head, notes = verdict(known)
     assert head == "CR is the fastest over the data: 500 ms a pass"
     assert notes == ["ASGD has shorter rounds, 100 ms", "ASGD uses 10 % of the data in a round"]
+
+
+@pytest.mark.parametrize("workers", [84, 156])
+def test_data_share_uses_the_mean_load(workers: int) -> None:
+    """1000 samples on 156 workers: some have 7, most have 6. Answers of S fewer workers are the rest of the data."""
+    e = wb.Experiment(scheme="SGD", workers=workers, rounds=6, scheme_args={"stragglers": workers // 12})
+    expected = 1 - (workers // 12) / workers
+    assert data_share(wb.forecast(e)) == pytest.approx(expected)
+    assert data_share(wb.run(e)) == pytest.approx(expected)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from workbench.analysis.planning.quantities import quantity_of
 from workbench.analysis.tables.rows import row_of
 from workbench.core.forecasting import Forecast
 from workbench.core.trace.trace import Trace
 
+MAX_PART = 1 - 1e-9  # larger shares are all of the data, apart from rounding
 MAX_EXACT_RESIDUAL = 1e-9  # mean residual up to which every round commits the gradient of all data
 
 
@@ -22,12 +24,22 @@ def data_share(run: Trace | Forecast) -> float:
     0.25
     """
     if isinstance(run, Forecast):
-        answers = run.messages * run.load
+        answers = run.messages * (run.load if run.mean_load is None else run.mean_load)
     else:
         found = row_of(run).results
         inexact = found.get("residual", 0.0) > MAX_EXACT_RESIDUAL
-        answers = found["messages"] / found["rounds_done"] * found.get("load", 0.0) if inexact else 1.0
-    return min(1.0, answers) if answers > 0 else 1.0
+        answers = found["messages"] / found["rounds_done"] * _mean_load(run, found) if inexact else 1.0
+    return answers if 0 < answers < MAX_PART else 1.0
+
+
+def _mean_load(trace: Trace, found: Mapping[str, float]) -> float:
+    """Return the mean share of the data that a worker processes per round, or the largest if it is unknown."""
+    e, load = trace.experiment, found.get("load", 0.0)
+    with suppress(Exception):  # a user-defined scheme may fail
+        if (samples := e.problem_spec.declared_samples()) is not None:
+            loads = e.built_scheme.loads(e.workers, samples)
+            return load * float(loads.mean() / loads.max())
+    return load
 
 
 def pass_times(forecasts: Mapping[str, Forecast]) -> dict[str, float]:

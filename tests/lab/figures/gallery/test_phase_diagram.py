@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
+from workbench.core import schemes
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import SchemeGrid, phase_diagram, scheme_style
 from workbench.lab.figures.gallery.phase_diagram import mixed
@@ -34,7 +36,7 @@ def test_phase_diagram_cells_have_the_winners_name_and_colour(theme: str) -> Non
     colors = [color for _, color in cells.colorscale][::2]
     ground = palette(theme).background
     assert colors[:-1] == [
-        mixed(scheme_style(name.split(" ")[0]).color, ground, 0.75) for name in CONTEST.names
+        mixed(scheme_style(name.split(" ")[0]).color, ground, 0.5) for name in CONTEST.names
     ]
     assert (here.x, here.y) == ((1.0,), (0.5,))
 
@@ -68,3 +70,21 @@ def test_phase_diagram_ties_are_nobodys() -> None:
 def test_phase_diagram_writes_large_ratios_without_an_exponent() -> None:
     grid = SchemeGrid(("UMW", "CR"), (Fraction(0),), (0.0,), np.array([[[218.4, 1.0]]]))
     assert phase_diagram(grid).data[0].text.tolist() == [["CR<br>220×"]]
+
+
+def _luminance(color: str) -> float:
+    """Return the relative luminance of a colour, as in WCAG 2."""
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_phase_diagram_texts_have_contrast_in_cells_of_every_scheme(theme: Any) -> None:
+    names = tuple(schemes.names())
+    contest = SchemeGrid(names, (Fraction(0),), (0.0,), np.ones((1, 1, len(names))))
+    cells = phase_diagram(contest, theme=theme).data[0]
+    text = _luminance(cells.textfont.color)
+    for _, color in cells.colorscale:
+        high, low = sorted((text, _luminance(color)), reverse=True)
+        assert (high + 0.05) / (low + 0.05) >= 4.5, color

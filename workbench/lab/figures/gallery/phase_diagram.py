@@ -18,7 +18,7 @@ from workbench.lab.figures.style import Theme, legend_square, marks, new_figure,
 Words = NDArray[np.object_]
 TIE = "tie"
 # share of the scheme's colour in a cell; the rest is the background's, so that text is readable
-_COLOR_SHARE = 0.75
+_COLOR_SHARE = 0.5
 
 
 def phase_diagram(
@@ -69,7 +69,11 @@ def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
     count = len(colors)
     steps = [[(i + side) / count, color] for i, color in enumerate(colors.values()) for side in (0, 1)]
     look: dict[str, Any] = {"zmin": -0.5, "zmax": count - 0.5, "colorscale": steps, "showscale": False}
-    look |= {"text": _texts(contest), "texttemplate": "%{text}", "textfont": {"size": 13}}
+    look |= {
+        "text": _texts(contest),
+        "texttemplate": "%{text}",
+        "textfont": {"size": 13, "color": palette(theme).text},
+    }
     look |= {"customdata": _hovers(contest), "hovertemplate": "%{customdata}<extra></extra>"}
     tied = contest.equal.sum(axis=2) > 1
     return go.Heatmap(z=np.where(tied, count - 1.0, contest.winner), name="winners", xgap=2, ygap=2, **look)

@@ -106,6 +106,8 @@ class Preview(Tab):
         """Draw the chosen picture of the chosen scheme, or the phase diagram."""
         who_wins, chosen = self._picture == CONTEST, self._chosen()
         seen(not who_wins, self.entry)
+        if who_wins and CONTEST not in self.picture.label:
+            seen(False, self.picture)  # until the diagram is there
         self._map.wanted(self._situation if who_wins else None)
         if not who_wins and chosen is not None:
             draw = VIEWS[self._picture]
