@@ -374,7 +374,7 @@ def test_replay_resampled_in_blocks(tmp_path: Path) -> None:
     assert len(set(times())) == 100 > len(set(once))
     assert np.isin(np.diff(once), (1.0, -99.0)).sum() >= 100 - 2 * 10
     for seed in range(5):  # a run in blocks of the same length does not cut the blocks of the sample
-        steps = np.diff(times(resample_seed=seed, block=10))
+        steps = np.diff(times(resample_seed=seed, block=10, resample_block=10))
         assert np.isin(steps[np.arange(1, 100) % 10 > 0], (1.0, -99.0)).all()
 
 

@@ -221,6 +221,7 @@ class Measurements(Settings):
             scale=usual if per_sample is None else per_sample,
             block=block,
             resample_seed=drawn,
+            resample_block=block,
             common_start=True,
             same_workers=self.same_machines,
         )
@@ -252,7 +253,8 @@ class Measurements(Settings):
 
     def delay_model(self, place: int) -> FittedModel | None:
         """Return the delay model of one load's times, None if recorded times are replayed."""
-        return self.delay_models[place][0] if self.fitted.delay_models[place] is not None else None
+        best = self.delay_models[place][0]
+        return best if best.fits and self.fitted.delay_models[place] is not None else None
 
     def notes(self) -> list[str]:
         """Return notes for readers: shared cores, delay models that do not fit, clocks that differ."""

@@ -185,7 +185,7 @@ def test_explorer_real_runs_stopped_early_have_not_failed(explorer: Explorer) ->
     explorer.running.plot.stop()
     assert explorer.running.plot.wait(120)
     assert [row["state"] for row in explorer.running.plot.status] == ["stopped"] * 5
-    assert explorer.running.plot.status[-1]["note"] == "stopped after 0 of 12 rounds"
+    assert explorer.running.plot.status[-1]["note"] == "stopped before the first round"
     assert explorer.running.note.value == ""
 
 

@@ -66,6 +66,11 @@ class Replay(PerSample):
         "seed of a bootstrap sample of the recorded steps, which represents another recording; empty = as recorded",
         ge=0,
     )
+    resample_block: int | None = setting(
+        None,
+        "number of consecutive recorded steps in a block of the bootstrap sample; empty = the root of their number",
+        ge=1,
+    )
     common_start: bool = setting(
         False, "all workers begin at the same recorded step, so that delays of all workers stay simultaneous"
     )
@@ -99,8 +104,10 @@ class Replay(PerSample):
         start = np.floor((share[0] if self.common_start else share) * lengths[row]).astype(int)
         if self.resample_seed is None:
             return times[row, (start + round) % lengths[row]][None]
-        start -= start % (self.block or 1)  # so that a block of the run is a block of the bootstrap sample
-        drawn = resampled_indices(times.shape[1], self.resample_seed, self.block)
+        start -= start % (
+            self.resample_block or 1
+        )  # so that blocks of the run do not cut those of the sample
+        drawn = resampled_indices(times.shape[1], self.resample_seed, self.resample_block)
         return times[row, drawn[(start + round) % lengths[row]] % lengths[row]][None]
 
     def _times(self) -> Times:
