@@ -165,11 +165,14 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
     names = ("seconds", "messages", "bytes")
     seconds, messages, size = (np.concatenate([getattr(b, name) for b in batches]) for name in names)
     seconds[np.isnan(seconds)] = np.inf  # NaN is the difference of two times that overflowed
-    return Forecast(seconds, e.load, float(messages.mean()), float(size.mean()), _mean_load(e))
+    return Forecast(
+        seconds, e.load, float(messages.mean()), float(size.mean()), mean_load(e, e.problem_spec.count())
+    )
 
 
-def _mean_load(e: Experiment) -> float:
-    samples, scheme = e.problem_spec.count(), e.built_scheme
+def mean_load(e: Experiment, samples: int) -> float:
+    """Return the mean share of the data set that a worker processes per round. `samples`: size of the data set."""
+    scheme = e.built_scheme
     return float(scheme.loads(e.workers, samples).mean()) * scheme.epochs_per_round * e.share / samples
 
 

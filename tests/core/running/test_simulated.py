@@ -9,12 +9,18 @@ from threading import Event
 import pytest
 
 import workbench as wb
+from tests.support.held_opening import held_opening
 from workbench.core.engine.timeline import Timeline
-from workbench.core.problems.base import Problem
 from workbench.core.running.simulated import Simulation
 
 PARETO = {"kind": "pareto", "shift": 5e-4, "shape": 1.3}
 SMALL = {"samples": 60, "features": 3}
+
+
+def join_simulations() -> None:
+    """Wait for the threads of all simulations."""
+    while threads := [t for t in threading.enumerate() if t.name == "workbench-simulation"]:
+        threads[0].join()
 
 
 def test_growing_runs_have_the_results_of_awaited_ones() -> None:
@@ -71,15 +77,7 @@ def test_growing_runs_that_are_stopped_while_data_are_opened_end_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, numeric: bool
 ) -> None:
     """Runs end although the data are still being opened, and also those that wait for their turn."""
-    gate, opening = Event(), Event()
-    build = wb.Experiment.build_problem
-
-    def slowly(self: wb.Experiment) -> Problem:
-        opening.set()
-        assert gate.wait(60)
-        return build(self)
-
-    monkeypatch.setattr(wb.Experiment, "build_problem", slowly)
+    opening, gate = held_opening(monkeypatch)
     runs = wb.start_all(wb.baselines(3, 2, 1, rounds=500, problem_args=SMALL), numeric=numeric)
     assert opening.wait(60)
     assert [run.state for run in runs].count("waiting") == len(runs) - 1
@@ -87,8 +85,7 @@ def test_growing_runs_that_are_stopped_while_data_are_opened_end_at_once(
         run.stop()
     assert [run.state for run in runs] == ["stopped"] * len(runs)
     gate.set()
-    while threads := [t for t in threading.enumerate() if t.name == "workbench-simulation"]:
-        threads[0].join()
+    join_simulations()
     for i, run in enumerate(runs):
         assert (run.state, run.error, run.note) == ("stopped", None, "stopped before the first round")
         assert not len(wb.Trace.load(run.result().save(tmp_path / str(i))).rounds)
@@ -97,18 +94,10 @@ def test_growing_runs_that_are_stopped_while_data_are_opened_end_at_once(
 def test_growing_run_whose_data_fail_after_it_was_stopped_stays_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gate, opening = Event(), Event()
-
-    def fails(self: wb.Experiment) -> Problem:
-        opening.set()
-        assert gate.wait(60)
-        raise OSError("no data")
-
-    monkeypatch.setattr(wb.Experiment, "build_problem", fails)
+    opening, gate = held_opening(monkeypatch, OSError("no data"))
     run = wb.start(wb.Experiment(rounds=5))
     assert opening.wait(60)
     run.stop()
     gate.set()
-    while threads := [t for t in threading.enumerate() if t.name == "workbench-simulation"]:
-        threads[0].join()
+    join_simulations()
     assert (run.state, run.error) == ("stopped", None)

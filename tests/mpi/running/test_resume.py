@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,11 @@ import pytest
 
 import workbench as wb
 from tests.support.foreign_folders import forged
+from tests.support.held_opening import held_opening
 from tests.support.sampled_cases import sampled_cases
 from tests.support.specs import quick
 from workbench.core.base.arrays import from_bytes, to_bytes
 from workbench.core.contract.problem import gradient_of_rows
-from workbench.core.problems.base import Problem
 from workbench.core.trace import records
 from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.layout import GRADIENTS
@@ -194,16 +193,8 @@ def test_resume_a_run_stopped_while_its_data_are_opened(
 ) -> None:
     """The run ends although the data are still being opened. Its folder is complete, and the run can be resumed."""
     e, home = experiment(table(tmp_path / "own.npy", 1.0), rounds=4), tmp_path / "run"
-    gate, opening = Event(), Event()
-    build = wb.Experiment.build_problem
-
-    def slowly(self: wb.Experiment) -> Problem:
-        opening.set()
-        assert gate.wait(60)
-        return build(self)
-
     with monkeypatch.context() as patched:
-        patched.setattr(wb.Experiment, "build_problem", slowly)
+        opening, gate = held_opening(patched)
         run = start_real(e, folder=home)
         assert opening.wait(60)
         run.stop()

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from workbench.analysis.planning.quantities import quantity_of
 from workbench.analysis.tables.rows import row_of
-from workbench.core.forecasting import Forecast
+from workbench.core.forecasting import Forecast, mean_load
 from workbench.core.trace.trace import Trace
 
 MAX_PART = 1 - 1e-9  # larger shares are all of the data, apart from rounding
@@ -34,12 +34,11 @@ def data_share(run: Trace | Forecast) -> float:
 
 def _mean_load(trace: Trace, found: Mapping[str, float]) -> float:
     """Return the mean share of the data that a worker processes per round, or the largest if it is unknown."""
-    e, load = trace.experiment, found.get("load", 0.0)
+    e = trace.experiment
     with suppress(Exception):  # a user-defined scheme may fail
         if (samples := e.problem_spec.declared_samples()) is not None:
-            loads = e.built_scheme.loads(e.workers, samples)
-            return load * float(loads.mean() / loads.max())
-    return load
+            return mean_load(e, samples)
+    return found.get("load", 0.0)
 
 
 def pass_times(forecasts: Mapping[str, Forecast]) -> dict[str, float]:

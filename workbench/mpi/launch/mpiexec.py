@@ -159,7 +159,7 @@ def files_needed(ranks: int, daemons: int = 0) -> int:
 
 
 def system_limit(name: str = "RLIMIT_NOFILE") -> int | None:
-    """Return a limit of this process, or None if there is no known one. Default: number of open files (ulimit -n)."""
+    """Return a limit of this process, or None if it is unknown. Default: number of open files (ulimit -n)."""
     try:
         import resource
     except ImportError:
