@@ -33,9 +33,8 @@ class Forecast:
     load: float  # largest share of the data set that one worker processes per round
     messages: float  # mean number of gradient messages received per round
     bytes: float  # mean size of these messages per round, bytes
-    mean_load: float | None = (
-        None  # mean share of the data set that a worker processes per round; None: `load`
-    )
+    # mean share of the data set that a worker processes per round; None: `load`
+    mean_load: float | None = None
 
     @property
     def mean(self) -> float:
@@ -165,9 +164,8 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
     names = ("seconds", "messages", "bytes")
     seconds, messages, size = (np.concatenate([getattr(b, name) for b in batches]) for name in names)
     seconds[np.isnan(seconds)] = np.inf  # NaN is the difference of two times that overflowed
-    return Forecast(
-        seconds, e.load, float(messages.mean()), float(size.mean()), mean_load(e, e.problem_spec.count())
-    )
+    most, mean = e.load, mean_load(e, e.problem_spec.count())
+    return Forecast(seconds, most, float(messages.mean()), float(size.mean()), mean)
 
 
 def mean_load(e: Experiment, samples: int) -> float:
