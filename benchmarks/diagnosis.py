@@ -52,8 +52,9 @@ from tests.support.injected_faults import (
     traced,
 )
 from workbench.analysis.recordings.attribution import p_values
-from workbench.analysis.recordings.diagnosis import FALSE_ALARM_LEVEL, Culprit
+from workbench.analysis.recordings.diagnosis import FALSE_ALARM_LEVEL
 from workbench.analysis.recordings.run_model import SLOWER, WAITING
+from workbench.analysis.recordings.verdict import Culprit
 from workbench.core.base.text import read_json
 from workbench.core.base.types import Array
 

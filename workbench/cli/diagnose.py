@@ -5,11 +5,11 @@ from pathlib import Path
 import click
 from click import option
 
-from workbench.analysis.recordings.diagnosis import Diagnosis
 from workbench.analysis.recordings.diagnosis import diagnose as examine
 from workbench.analysis.recordings.hangs import dumps
 from workbench.analysis.recordings.loading import load
 from workbench.analysis.recordings.sources import runs
+from workbench.analysis.recordings.verdict import Diagnosis
 from workbench.core.base.settings import SettingError
 
 

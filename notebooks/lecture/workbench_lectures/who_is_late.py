@@ -11,7 +11,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.analysis.recordings import Recording
-from workbench.analysis.recordings.diagnosis import Diagnosis, diagnose
+from workbench.analysis.recordings.diagnosis import diagnose
+from workbench.analysis.recordings.verdict import Diagnosis
 from workbench.core.base.settings import setting
 from workbench.core.experiment import Experiment
 from workbench.lab.figures.gallery.culprits import culprits

@@ -12,6 +12,7 @@ from workbench.analysis.planning.quantities import quantity, quantity_of
     [
         (0.0, "0"),
         (2.5e-6, "2.5 µs"),
+        (1e-9, "1 ns"),
         (1e-3, "1 ms"),
         (9.996e-4, "1 ms"),
         (90.0, "90 s"),

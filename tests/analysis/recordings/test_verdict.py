@@ -8,9 +8,8 @@ from dataclasses import replace
 import pandas as pd
 
 import workbench as wb
-from workbench.analysis.recordings.diagnosis import Diagnosis
 from workbench.analysis.recordings.mitigations import Mitigation
-from workbench.analysis.recordings.verdict import advice, facts, headline
+from workbench.analysis.recordings.verdict import Diagnosis, advice, facts, headline
 
 
 def recorded(slow: int | None, since: int = 0) -> wb.traces.Recording:

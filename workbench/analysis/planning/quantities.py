@@ -31,10 +31,10 @@ def quantity_of(seconds: float) -> str:
             value = seconds / size
             digits = ".3g" if value < 999.5 else ",.0f" if value < 1e6 else ".0e"
             return f"{value:{digits}} {unit}"
-    for scale, unit in ((1.0, "s"), (1e3, "ms")):
+    for scale, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
         if float(f"{seconds * scale:.3g}") >= 1.0:  # so that 0.9999 ms is written as 1 ms
             return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
+    return f"{seconds * 1e9:.3g} ns"
 
 
 def quantity(value: float, x: str) -> str:

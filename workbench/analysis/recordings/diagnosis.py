@@ -38,11 +38,7 @@ from workbench.analysis.recordings.run_model import (
 )
 from workbench.analysis.recordings.sources import bytedance, runs
 from workbench.analysis.recordings.suspects import MIN_COST_SHARE, late_causes, longer, suspects
-from workbench.analysis.recordings.verdict import FIX_TEXTS, UNEVEN, label_of
-
-# imported from here by other modules
-from workbench.analysis.recordings.verdict import Culprit as Culprit
-from workbench.analysis.recordings.verdict import Diagnosis as Diagnosis
+from workbench.analysis.recordings.verdict import FIX_TEXTS, UNEVEN, Culprit, Diagnosis, label_of
 from workbench.core.base.settings import SettingError, check_kind, user_path
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import resampled

@@ -6,7 +6,7 @@ import numpy as np
 
 import workbench as wb
 from tests.support.synthetic_recordings import healthy, recording
-from workbench.analysis.recordings.diagnosis import Diagnosis
+from workbench.analysis.recordings.verdict import Diagnosis
 from workbench.lab.figures.gallery.culprits import MAX_BARS
 from workbench.lab.figures.style import GREY, VERMILLION
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.analysis.recordings.diagnosis import Diagnosis
+from workbench.analysis.recordings.verdict import Diagnosis
 from workbench.lab.figures.style import GREY, VERMILLION, Theme, error_bars, new_figure, palette
 
 MAX_BARS = 24  # max number of bars

@@ -26,7 +26,7 @@ from workbench.lab.widgets.explorer.tabs.running import Running
 from workbench.lab.widgets.plots.plot import Plot
 
 if TYPE_CHECKING:
-    from workbench.analysis.recordings.diagnosis import Diagnosis
+    from workbench.analysis.recordings.verdict import Diagnosis
 
 
 class Lateness(Tab):
@@ -84,8 +84,9 @@ class Lateness(Tab):
     def look(self) -> None:
         """Show card, culprits and mitigations of the chosen file, or else of the chosen run."""
         from workbench.analysis import recordings  # loads pandas and SciPy's statistics, which take a second
-        from workbench.analysis.recordings.diagnosis import Diagnosis, diagnose
+        from workbench.analysis.recordings.diagnosis import diagnose
         from workbench.analysis.recordings.hangs.hang import Hang
+        from workbench.analysis.recordings.verdict import Diagnosis
 
         self.report("")
         seen(False, self.map, self.costs)
