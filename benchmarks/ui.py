@@ -160,7 +160,7 @@ def lecture_slider_times(page: Page, name: str, tries: int) -> list[float]:
     plot = ".wb-lecture-view [role=figure] .wb-plot[data-drawn]"
     page.locator(plot).first.wait_for()
     page.locator(plot).first.scroll_into_view_if_needed()  # figures outside the window are drawn last
-    low, high = {"3-why-a-tree": (5, 4), "6-asking-less": (6, 12), "7-coding-or-not": (1, 2)}.get(
+    low, high = {"3-why-a-tree": (5, 4), "6-asking-less": (6, 12), "7-coding-or-not": (5, 1)}.get(
         name, (6, 8)
     )
     return move_times(page, f"{first[name]}, slider", alternating(low, high, tries), plot)
