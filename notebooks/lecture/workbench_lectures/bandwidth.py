@@ -112,7 +112,7 @@ def one_round(knobs: Bandwidth, theme: Theme) -> go.Figure:
     # Only arrival times are shown, so a code that loses digits is acceptable.
     args = {**e.scheme_args, "least_digits": 0} if knobs.scheme == "GC" else e.scheme_args
     e = e.replace(link=link, scheme_args=args)
-    return low(gantt(run(e), 0, theme=theme), 620)
+    return low(gantt(run(e), 0, theme=theme), 600)
 
 
 # ---------------------------------------------------------------- the run to watch
