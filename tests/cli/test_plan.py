@@ -38,7 +38,8 @@ def test_plan_command_prints_table_sentence_and_figure(file: Path, tmp_path: Pat
     lines = done.stdout.splitlines()
     assert lines[0].split()[:2] == ["scheme", "time"]
     assert any(line.startswith("not ranked: ") for line in lines)
-    assert any("resampled predictions" in line for line in lines)
+    assert "fastest: share of the resampled predictions" in lines
+    assert "fastest" in lines[0].split()
     assert "plotly" in picture.read_text()
     chosen = wb.Experiment.read(best)
     assert (chosen.workers, chosen.rounds, chosen.optimiser_args) == (6, 15, {"step": 0.5})

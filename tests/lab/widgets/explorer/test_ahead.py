@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import workbench as wb
@@ -17,6 +18,7 @@ from workbench.lab.widgets.explorer.ahead import (
     look_ahead,
     names_of,
 )
+from workbench.lab.widgets.explorer.tables import speeds
 from workbench.lab.widgets.forms.setup import Entry, Setup, Shape, setup_of
 
 LINK = {"latency": 1e-3, "bandwidth": 8e5}
@@ -117,3 +119,17 @@ def test_contest_compares_passes_over_the_data() -> None:
     assert found.seconds[0, 0, 1] == pytest.approx(
         12 * wb.forecast(asgd, rounds=CONTEST_ROUNDS).mean, rel=0.01
     )
+
+
+def test_table_of_times_to_target_names_the_reference_and_not_a_run_of_a_similar_time() -> None:
+    found = pd.DataFrame(
+        {
+            "scheme": ["GC", "CR"],
+            "seconds": [1.0004, 1.0],
+            "times_as_long": [1.0004, 1.0],
+            "follows": "paper",
+            "reference": "CR",
+        }
+    )
+    assert "times as long as CR" in speeds(found, 0.1)
+    assert "times as long as GC" not in speeds(found, 0.1)

@@ -124,8 +124,8 @@ def speeds(found: pd.DataFrame, target: float) -> str:
         ]
         for name, seconds, ratio, follows in found[columns].itertuples(index=False)
     ]
-    bases = [f"times as long as {name}" for name, _, ratio in rows if ratio == "1×"]
-    reference = bases[0] if bases else "no run reaches the target"
+    name = next(iter(found["reference"]), "")
+    reference = f"times as long as {name}" if name else "no run reaches the target"
     note = f'<div class="wb">{ABSTRACT_NOTE}</div>' if "abstract" in set(found["follows"]) else ""
     return table(["run", f"time to {target:.4g}", reference], rows, "time to the target") + note
 
