@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -14,12 +15,9 @@ from workbench_book.catalogue import Entry
 from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Result
 
-WORKERS, TASK, BATCH, TARGET = (
-    12,
-    1.0,
-    256,
-    0.5,
-)  # TASK: s for one part of the data, which the paper does not state
+WORKERS, BATCH, TARGET = 12, 256, 0.5
+TASKS = (0.25, 0.5, 1.0, 2.0, 4.0)  # s for one part of a batch, which the paper does not state
+DRAWN_TASK = 1.0  # s for one part, in the listed seconds and in the runs that count steps to the loss
 # max relative difference of equal times: parts differ by a sample, and decoding takes no time here
 SAME = 1e-3
 NO_SPREAD = 1e9  # samples/s, so high that computing takes the same time in every step
@@ -27,7 +25,9 @@ DELAYS, LATE = (1.0, 2.0), (1, 2, 3)  # means of the additional delay, s; number
 FASTEST_FIRST = ("IS-SGD", "PGC", "IS-GC", "DGD", "GC")
 
 
-def experiment(label: str, late: int, delay: float, rounds: int, seed: int) -> Experiment:
+def experiment(
+    label: str, late: int, delay: float, rounds: int, seed: int, task: float = DRAWN_TASK
+) -> Experiment:
     """Return an experiment on the bundled digits with mini-batches of 256, and softmax in place of ResNet-18."""
     schemes = {
         "IS-SGD": ("Backup", {"stragglers": late}),
@@ -49,7 +49,7 @@ def experiment(label: str, late: int, delay: float, rounds: int, seed: int) -> E
         optimiser="gd",
         optimiser_args={"step": 0.01},
         delays={
-            "kind": "two_part", "t1": TASK * WORKERS / BATCH, "lambda1": NO_SPREAD, "t2": 0.0, "lambda2": 1 / delay,
+            "kind": "two_part", "t1": task * WORKERS / BATCH, "lambda1": NO_SPREAD, "t2": 0.0, "lambda2": 1 / delay,
         },
     )  # fmt: skip
 
@@ -60,11 +60,35 @@ def steps_to(trace: Trace) -> float:
     return float(met[0] + 1) if len(met) else float("nan")
 
 
-def seconds(late: int, delay: float, rounds: int, seed: int) -> dict[str, float]:
+def seconds(late: int, delay: float, rounds: int, seed: int, task: float) -> dict[str, float]:
     """Return the mean seconds of a step, by label."""
-    each = {label: forecast(experiment(label, late, delay, rounds, seed)) for label in FASTEST_FIRST}
+    each = {label: forecast(experiment(label, late, delay, rounds, seed, task)) for label in FASTEST_FIRST}
     # the first step of PGC is pre-training
     return {label: float(found.seconds[1:].mean()) for label, found in each.items()}
+
+
+def order_claim(name: str, found: Mapping[float, Mapping[str, float]]) -> Claim:
+    """Judge the order of seconds per step for all values of the time of a part.
+
+    The claim is undecided if the order holds for some of them.
+    """
+    holds = [task for task, each in found.items() if ordered(each)]
+    fails = [task for task in found if task not in holds]
+    texts = [", ".join(f"{k} {v:.3g} s" for k, v in found[task].items()) for task in found]
+    text = "; ".join(f"a part takes {task:g} s: {text}" for task, text in zip(found, texts, strict=True))
+    if holds and fails:
+        text = f"holds if a part takes {_seconds(holds)}, fails for {_seconds(fails)}. {text}"
+    result = None if holds and fails else bool(holds)
+    return Claim(f"seconds a step: {' ≤ '.join(FASTEST_FIRST)} ({name})", result, text, "wb.forecast")
+
+
+def ordered(seconds: Mapping[str, float]) -> bool:
+    """Return whether the schemes have the published order. Equal times count as ordered."""
+    return all(seconds[a] <= seconds[b] * (1 + SAME) for a, b in pairwise(FASTEST_FIRST))
+
+
+def _seconds(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values) + " s"
 
 
 def find(setting: Setting) -> Result:
@@ -73,16 +97,11 @@ def find(setting: Setting) -> Result:
     lines, claims = list[Line](), list[Claim]()
     for delay in DELAYS:
         for late in LATE:
-            found = seconds(late, delay, rounds, setting.seed)
+            found = {task: seconds(late, delay, rounds, setting.seed, task) for task in TASKS}
             name = f"delay Exp({delay:g} s), s = {late}"
-            lines += [
-                Line(f"{name}: {k}", None, {"ours": v}, "s a step", "wb.forecast") for k, v in found.items()
-            ]
-            text = ", ".join(f"{k} {v:.3g} s" for k, v in found.items())
-            ordered = all(found[a] <= found[b] * (1 + SAME) for a, b in pairwise(FASTEST_FIRST))
-            claims.append(
-                Claim(f"seconds a step: {' < '.join(FASTEST_FIRST)} ({name})", ordered, text, "wb.forecast")
-            )
+            drawn = found[DRAWN_TASK].items()
+            lines += [Line(f"{name}: {k}", None, {"ours": v}, "s a step", "wb.forecast") for k, v in drawn]
+            claims.append(order_claim(name, found))
     most = setting.pick(600, 900)
     specs = {label: experiment(label, 1, 1.0, most, setting.seed) for label in FASTEST_FIRST}
     steps: dict[str, list[float]] = {label: [] for label in FASTEST_FIRST}
@@ -111,8 +130,9 @@ def find(setting: Setting) -> Result:
         text=[
             f"{WORKERS} workers, batch {BATCH}, rate 0.01, an additional delay of each worker in each step, as in the"
             " authors' description. Smaller here: softmax regression on the bundled digits (1797 samples) takes the"
-            " place of ResNet-18 on CIFAR-10 and on down-sampled ImageNet. One part of a batch takes"
-            f" about {TASK:g} s, which they do not state. Their figures have no printed numbers, so orders are judged."
+            " place of ResNet-18 on CIFAR-10 and on down-sampled ImageNet. They do not state how long one part of a"
+            f" batch takes, so {_seconds(TASKS)} are tried. An order that holds for some of them only is undecided."
+            " Their figures have no printed numbers, so orders are judged. IS-SGD and PGC take equally long here."
             " IS-SGD is scaled to all parts (`Backup`).",
         ],
         baseline=1.0,

@@ -225,13 +225,15 @@ def marked(label: str, scheme: str) -> str:
     return label + ABSTRACT_MARK * (follows(scheme) == "abstract")
 
 
-def mark_note(schemes: Iterable[str]) -> str:
-    """Return the footnote of a ranking of these schemes, or empty if none of them is marked.
+def mark_note(names: Iterable[str]) -> str:
+    """Return the footnote of a ranking of these schemes or marked labels, or empty if none of them is marked.
 
     >>> mark_note(["GC", "LAGC"])
     '†: written after the abstract of its paper, not after the whole paper'
+    >>> mark_note(["LAGC groups 3†"]) == ABSTRACT_NOTE, mark_note(["GC"])
+    (True, '')
     """
-    return ABSTRACT_NOTE if any(marked("", scheme) for scheme in schemes) else ""
+    return ABSTRACT_NOTE if any(marked(name, name).endswith(ABSTRACT_MARK) for name in names) else ""
 
 
 class Coded(Scheme):

@@ -17,6 +17,7 @@ from workbench.core.base.arguments import kinds_checked
 from workbench.core.base.settings import unknown_name
 from workbench.core.base.text import read_yaml
 from workbench.core.base.types import Array
+from workbench.core.contract.scheme import ABSTRACT_MARK
 from workbench.lab.figures.page import PALETTES, Figure, Palette
 
 Theme = Literal["light", "dark"]
@@ -63,7 +64,7 @@ _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", 
 def scheme_style(name: str, variant: int = 0) -> Style:
     """Return the style of a scheme, the same in all figures and themes. Unknown names get a style by their hash.
 
-    `name`: the scheme's name as users write it. `variant`: number of the experiment among those of one scheme in a
+    `name`: the scheme's name as users write it, with or without the mark of schemes that follow an abstract. `variant`: number of the experiment among those of one scheme in a
     figure. Variants have the same colour, and different dashes and markers.
 
     >>> scheme_style("CR")
@@ -71,6 +72,7 @@ def scheme_style(name: str, variant: int = 0) -> Style:
     >>> scheme_style("CR", 1)
     Style(color='#0072B2', dash='dash', symbol='star-open')
     """
+    name = name.removesuffix(ABSTRACT_MARK)
     style = _KNOWN.get(name) or _from_hash(name)
     dash = DASHES[(DASHES.index(style.dash) + variant) % len(DASHES)]
     others = [symbol for symbol in _OTHER_SYMBOLS if symbol != style.symbol]

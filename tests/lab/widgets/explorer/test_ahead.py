@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,11 @@ import pandas as pd
 import pytest
 
 import workbench as wb
+from workbench.core.contract.scheme import ABSTRACT_NOTE
+from workbench.lab.figures import phase_diagram, round_times
 from workbench.lab.figures.passes import pass_times
+from workbench.lab.figures.scheme_grid import SchemeGrid
+from workbench.lab.figures.style import scheme_style
 from workbench.lab.widgets.explorer.ahead import (
     CONTEST_ROUNDS,
     LATENCIES,
@@ -18,7 +23,7 @@ from workbench.lab.widgets.explorer.ahead import (
     look_ahead,
     names_of,
 )
-from workbench.lab.widgets.explorer.tables import speeds
+from workbench.lab.widgets.explorer.tables import costs, finding, speeds
 from workbench.lab.widgets.forms.setup import Entry, Setup, Shape, setup_of
 
 LINK = {"latency": 1e-3, "bandwidth": 8e5}
@@ -133,3 +138,20 @@ def test_table_of_times_to_target_names_the_reference_and_not_a_run_of_a_similar
     )
     assert "times as long as CR" in speeds(found, 0.1)
     assert "times as long as GC" not in speeds(found, 0.1)
+
+
+def test_forecasts_phase_diagram_and_boxes_mark_schemes_that_follow_an_abstract() -> None:
+    entries = [wb.Experiment(scheme="UMW", workers=6), wb.Experiment(scheme="DBW", workers=6)]
+    ahead = look_ahead(entries, rounds=20)
+    assert "DBW†" in costs(ahead)
+    assert ABSTRACT_NOTE in finding(ahead)
+    known = {a.name: a.forecast for a in ahead}
+    for figure in (
+        round_times(known),
+        round_times([wb.run(e.replace(rounds=3)) for e in entries]),
+        phase_diagram(SchemeGrid(tuple(known), (Fraction(1, 4),), (0.0,), np.array([[[2.0, 1.0]]]))),
+    ):
+        assert ABSTRACT_NOTE in figure.layout.title.subtitle.text.replace("<br>", " ")
+        assert "DBW†" in str(figure.to_dict())
+    assert scheme_style("DBW†") == scheme_style("DBW")
+    assert ABSTRACT_NOTE not in finding(ahead[:1])

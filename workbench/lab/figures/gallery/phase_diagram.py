@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from workbench.analysis.planning.quantities import quantity, quantity_of
 from workbench.core.base.settings import SettingError
+from workbench.core.contract.scheme import mark_note
 from workbench.lab.figures.labels import ratio_text
 from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.figures.style import Theme, legend_square, marks, new_figure, palette, scheme_style
@@ -42,6 +43,7 @@ def phase_diagram(
         raise SettingError("contest: is empty; give at least one scheme, one alpha and one latency")
     rows, columns = contest.winner.shape
     about = "scheme with the shortest time per pass over the data, and the second best's time divided by it"
+    about = " · ".join(filter(None, [about, mark_note(contest.names)]))
     figure = new_figure(theme, "Fastest scheme", about, height=220 + 66 * rows)
     figure.add_trace(_cells(contest, theme))
     for name, color in _colors(contest, theme).items():

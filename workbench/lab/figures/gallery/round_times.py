@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.analysis.planning.quantities import quantity_of
 from workbench.core.base.settings import SettingError, short
+from workbench.core.contract.scheme import mark_note, marked
 from workbench.core.base.types import Array
 from workbench.core.forecasting import Forecast
 from workbench.core.trace.trace import Trace
@@ -66,6 +67,7 @@ def round_times(
     about = "box: middle half and median · whiskers: 5 to 95 % · diamond: mean"
     if skip:
         about += f" · runs without {'their first round' if skip == 1 else f'their first {skip} rounds'}"
+    about = " · ".join(filter(None, [about, mark_note(row.label for row in rows)]))
     figure = new_figure(theme, "Time per round", about, height=max(300, 180 + 76 * len(rows)))
     figure.add_traces([_box(row, unit) for row in rows])
     figure.add_traces([_mean(row, unit, theme) for row in rows])
@@ -106,7 +108,8 @@ def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], ski
 
 
 def _name(runs: list[Trace | Forecast]) -> list[tuple[str, Trace | Forecast]]:
-    found = iter(labels([r for r in runs if isinstance(r, Trace)]))
+    traces = [r for r in runs if isinstance(r, Trace)]
+    found = (marked(label, r.experiment.scheme) for label, r in zip(labels(traces), traces, strict=True))
     return [(next(found) if isinstance(r, Trace) else f"forecast {i}", r) for i, r in enumerate(runs, 1)]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from workbench.core.base.settings import SettingError
+from workbench.core.contract.scheme import marked
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, forecast
 from workbench.lab.figures.inputs import labels
@@ -47,10 +48,15 @@ class Ahead:
 def names_of(experiments: Sequence[Experiment]) -> list[str]:
     """Return names for legends; experiments of one scheme are distinguished by their settings.
 
+    Schemes that follow only the abstract of their paper are marked.
+
     >>> names_of([Experiment(scheme="GC", scheme_args={"stragglers": s}) for s in (1, 2)])
     ['GC stragglers=1', 'GC stragglers=2']
+    >>> names_of([Experiment(scheme="DBW")])
+    ['DBW†']
     """
-    return labels([Planned(e) for e in experiments])
+    found = labels([Planned(e) for e in experiments])
+    return [marked(label, e.scheme) for label, e in zip(found, experiments, strict=True)]
 
 
 def look_ahead(

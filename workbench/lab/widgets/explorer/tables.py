@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from workbench.analysis.planning.quantities import quantity, quantity_of
-from workbench.core.contract.scheme import ABSTRACT_MARK, ABSTRACT_NOTE
+from workbench.core.contract.scheme import ABSTRACT_MARK, ABSTRACT_NOTE, mark_note
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast
 from workbench.lab.figures.labels import ratio_text
@@ -79,7 +79,7 @@ def finding(ahead: Sequence[Ahead]) -> str:
     if not known:
         return ""
     head, notes = verdict(known)
-    below = "; ".join(notes)
+    below = "; ".join(filter(None, [*notes, mark_note(known)]))
     return f'<div class="wb"><div class="wb-finding">{escape(head)}</div>{sentence(below)}</div>'
 
 
@@ -115,10 +115,10 @@ def may_be_late(e: Experiment) -> str:
 
 def speeds(found: pd.DataFrame, target: float) -> str:
     """Return a table of seconds to the target, and of how many times as long as the reference each run takes."""
-    columns, mark = ["scheme", "seconds", "times_as_long", "follows"], ABSTRACT_MARK
+    columns = ["scheme", "seconds", "times_as_long", "follows"]
     rows = [
         [
-            f"{name}{mark * (follows == 'abstract')}",
+            f"{name}{ABSTRACT_MARK * (follows == 'abstract')}",
             "never" if seconds != seconds else quantity_of(seconds),
             _times(ratio),
         ]
