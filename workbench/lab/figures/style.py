@@ -64,8 +64,9 @@ _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", 
 def scheme_style(name: str, variant: int = 0) -> Style:
     """Return the style of a scheme, the same in all figures and themes. Unknown names get a style by their hash.
 
-    `name`: the scheme's name as users write it, with or without the mark of schemes that follow an abstract. `variant`: number of the experiment among those of one scheme in a
-    figure. Variants have the same colour, and different dashes and markers.
+    `name`: the scheme's name as users write it, with or without the mark of schemes that follow an abstract.
+    `variant`: number of the experiment among those of one scheme in a figure. Variants have the same colour, and
+    different dashes and markers.
 
     >>> scheme_style("CR")
     Style(color='#0072B2', dash='solid', symbol='star')

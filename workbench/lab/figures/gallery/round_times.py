@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 
 from workbench.analysis.planning.quantities import quantity_of
 from workbench.core.base.settings import SettingError, short
-from workbench.core.contract.scheme import mark_note, marked
 from workbench.core.base.types import Array
+from workbench.core.contract.scheme import mark_note, marked
 from workbench.core.forecasting import Forecast
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import labels
