@@ -32,6 +32,7 @@ from workbench.mpi.engine.wire import Envelope
 
 pytest.importorskip("mpi4py")
 
+from workbench.mpi.engine.mailbox import MAX_DEFERRED
 from workbench.mpi.engine.rank import RankEngine
 from workbench.mpi.engine.setup import Emulate, Setup
 
@@ -211,15 +212,24 @@ def test_rank_inbox_runs_deferred_actions_before_the_model_changes() -> None:
     transport = GivenMessages([(1, 0), (2, 0)], [], [(3, 0)])
     engine, done = master(transport), list[str]()
     taken(engine, 0)
-    engine.mailbox.deferred += [lambda: done.append("first"), lambda: done.append("second")]
+    for word in ("first", "second"):
+        engine.mailbox.defer(done.append, word)
     assert taken(engine, 0) == (2, 0)
     assert not done
     assert taken(engine, 0) == (3, 0)
     assert done == ["first", "second"]
     before = engine.learner.model
-    engine.mailbox.deferred.append(lambda: done.append(str(engine.learner.model is before)))
+    engine.mailbox.defer(lambda: done.append(str(engine.learner.model is before)))
     engine.handlers[Commit](Commit(0.0, 0))
     assert done[2:] == ["True"]
+
+
+def test_rank_inbox_runs_deferred_actions_of_a_node_that_never_waits() -> None:
+    engine, done = master(GivenMessages()), list[int]()
+    for number in range(MAX_DEFERRED + 1):
+        assert not done
+        engine.mailbox.defer(done.append, number)
+    assert done == list(range(MAX_DEFERRED + 1))
 
 
 def test_rank_inbox_records_a_commit_after_the_next_model_is_sent() -> None:

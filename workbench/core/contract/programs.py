@@ -235,7 +235,8 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
     """
     if isinstance(values[0], SparseWeights):
         return cast(Array, SparseWeights.total(weights, cast(Sequence[SparseWeights], values)))
-    if len(values) <= MIN_BLOCK_VALUES and values[0].nbytes > MAX_BLOCK_BYTES // MIN_BLOCK_VALUES:
+    long = values[0].nbytes > MAX_BLOCK_BYTES // MIN_BLOCK_VALUES
+    if len(values) == 1 or (long and len(values) <= MIN_BLOCK_VALUES):
         return _one_by_one(weights, values)
     few = max(MIN_BLOCK_VALUES, MAX_BLOCK_BYTES // max(values[0].nbytes, 1))
     with one_thread(values[0].size * min(few, len(values))):
@@ -249,8 +250,8 @@ def _one_by_one(weights: Array, values: Sequence[Array]) -> Array:
     """Return the weighted sum without copies of the values. For long values, copies take longer than the products."""
     total = weights[0] * values[0]
     term = np.empty_like(total) if len(values) > 1 else total
-    for weight, value in zip(weights[1:], values[1:], strict=True):
-        total += np.multiply(value, weight, out=term)
+    for k in range(1, len(values)):
+        total += np.multiply(values[k], weights[k], out=term)
     return np.asarray(total)
 
 

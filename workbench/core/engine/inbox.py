@@ -32,9 +32,7 @@ class Inbox(list[tuple[Any, ...]]):
         """Close the rounds before `round` for messages of a kind. Remove and return the messages of these rounds."""
         if round > self.floor.get(kind, 0):
             self.floor[kind] = round
-        gone = (
-            [message for message in self if message[0][1] == kind and message[0][2] < round] if self else []
-        )
+        gone = [message for message in self if message[0][1] == kind and message[0][2] < round]
         if gone:
             self[:] = [message for message in self if message[0][1] != kind or message[0][2] >= round]
         return gone

@@ -50,7 +50,7 @@ class Computing:
             ledger.add("abandoned", effect.round)
             return None
         clock.advance(end)
-        ledger.computed(effect.round, samples, loaded(effect), start, clock.now)
+        self.mailbox.defer(ledger.computed, effect.round, samples, loaded(effect), start, clock.now)
         return value
 
     def _look_ahead(self, work: LookaheadWork, effect: Compute, count: int, start: float, end: float) -> Any:
@@ -91,7 +91,8 @@ class Computing:
             if self._given_up(effect.unless):
                 value = None
                 break
-        self.ledger.spent(effect.round, used)
+        now = time.process_time()
+        self.mailbox.defer(self.ledger.spent, effect.round, now, now - used)
         return value
 
     def _given_up(self, unless: Match | None) -> bool:

@@ -32,7 +32,7 @@ class Learner(Numbers):
         self.plan, self.problem, self.optimiser = plan, problem, optimiser
         self.sampler = getattr(problem, "sampler", None)
         self.model, self.state = model, state
-        self.gradient: Array | None = None  # newest committed gradient
+        self.gradient: Array | None = None  # newest committed gradient, until the program changes it
         # Newest work of this rank: round, job, model, result.
         self.latest: tuple[int, Any, Array, Array] | None = None
         self._keyed = CounterRNG(seed, BATCHES_STREAM)
@@ -95,8 +95,9 @@ class Learner(Numbers):
 
     def commit(self, round: int, gradient: Any, residual: float, share: float = 1.0) -> tuple[Array, float]:
         """Update the model. `gradient` may be 0 if the scheme has received no answer."""
-        estimate = np.empty(self.model.shape)
-        estimate[...] = gradient
+        estimate = np.asarray(gradient, dtype=float)
+        if estimate.shape != self.model.shape:
+            estimate = np.full(self.model.shape, estimate)
         problem = regularised(self.problem, share)
         self.model, self.state = self.optimiser.update(self.state, self.model, estimate, problem, round)
         self.gradient = estimate

@@ -3,8 +3,6 @@
 Ledgers are sent as arrays, never pickled. Counts mean the same as on the virtual clock (see `timeline`).
 """
 
-import math
-import time
 from array import array
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -44,11 +42,11 @@ class Ledger:
         """Increase a count of a round."""
         self.counts[name][self._place(round, self.rounds)] += amount
 
-    def spent(self, round: int, worked_from: float = math.inf) -> None:
-        """Add the processor time since the last call, and its share after `worked_from`, to a round's counts."""
-        used, self.used = self.used, time.process_time()
-        self.add("busy", round, int(1e6 * (self.used - used)))
-        self.add("worked", round, int(1e6 * max(self.used - worked_from, 0.0)))
+    def spent(self, round: int, used: float, worked: float = 0.0) -> None:
+        """Add processor time to a round's counts. `used`: s up to now. `worked`: s of it that this round computed."""
+        self.add("busy", round, int(1e6 * (used - self.used)))
+        self.add("worked", round, int(1e6 * worked))
+        self.used = used
 
     def _place(self, round: int, last: int) -> int:
         """Return the index of a round in the counts.

@@ -19,6 +19,7 @@ from workbench.mpi.engine.ports import Port
 from workbench.mpi.engine.setup import NodeClock, RankContext, Setup
 from workbench.mpi.engine.wire import named
 
+MAX_DEFERRED = 100  # max number of deferred calls, which a node without waits makes at once
 INTERVAL_GROWTH = 1.6  # growth of successive sleeps while no message arrives
 # reasons for which a rejected message is only a copy, so that the answer itself may still arrive
 LATE_COPIES = ("sent twice", "of another run", "of another sender")
@@ -43,15 +44,22 @@ class Mailbox:
         self.broken: QuorumLost | None = None  # why the run cannot continue
         self.known_dead: set[int] = set()
         # Work to be done while this node waits, so that it delays no other node
-        self.deferred: list[Callable[[], None]] = []
+        self.deferred: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self.wakeable = self.transport.wakeup.enabled
         self.idle_interval = polling.IDLE_EMULATED if clock.emulated else polling.IDLE
         self.timer_interval = polling.TIMER_EMULATED if clock.emulated else polling.TIMER
 
+    def defer(self, work: Callable[..., object], *arguments: Any) -> None:
+        """Call a function while this node waits. It is called at once if this node has not waited for long."""
+        self.deferred.append((work, arguments))
+        if len(self.deferred) > MAX_DEFERRED:
+            self.run_deferred()
+
     def run_deferred(self) -> None:
         """Run the deferred work, in order."""
         while self.deferred:
-            self.deferred.pop(0)()
+            work, arguments = self.deferred.pop(0)
+            work(*arguments)
 
     def wait(self, check: Callable[[], Any], interval: polling.PollInterval, until: float = math.inf) -> Any:
         """Poll until `check` returns something other than None, and return it. Return None at time `until`."""
@@ -69,7 +77,8 @@ class Mailbox:
                 return answer
             if self.deferred:
                 self.run_deferred()
-                continue
+                if not eager:
+                    continue
             now = time.monotonic() if awake else self.polled_at
             if now >= until:
                 return None

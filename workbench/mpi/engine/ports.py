@@ -53,12 +53,8 @@ class Port:
         ties: Callable[[int], Array],
         model_arrivals: ModelArrivals | None = None,
     ) -> None:
-        self.link, self.late, self.ties, self.model_arrivals = (
-            link,
-            late,
-            ties,
-            model_arrivals or ModelArrivals(()),
-        )
+        self.link, self.late, self.ties = link, late, ties
+        self.model_arrivals = model_arrivals or ModelArrivals(())
         self.free = 0.0
         self.queue: list[PendingMessage] = []  # messages from the children
         self.downlink: list[PendingMessage] = []  # models, and reports of lost peers

@@ -149,6 +149,7 @@ class Transport:
         self.dead: set[int] = set()
         self.sent_goodbye: set[int] = set()
         self.sent_serial = 0
+        self.prepared: Buffer | None = None  # buffer of the next message, see `_spun`
         self.next_progress = 0.0  # time of the next test of the pending sends
         # pending sends: request, the memory that it reads, receiver
         self.outputs: list[tuple[MPI.Request, Words, int]] = []
@@ -162,7 +163,7 @@ class Transport:
         `newest`: a later model replaces this one if it is not on its way yet.
         """
         self.sent_serial += 1
-        buffer = self.buffers.take()
+        buffer, self.prepared = self.prepared or self.buffers.take(), None
         length = encode_message(buffer, envelope, value, self.run, self.sent_serial)
         if newest and self.outputs:
             # most previous models have been sent by now, so that their buffers are free
@@ -231,20 +232,38 @@ class Transport:
             if self.open[i]:
                 self.receives[i] = self.slots[i].post()
         self.taken.clear()
-        receives = self.receives
-        # a Testsome without a result lets MPI make progress; a message may become visible only after two of them
         try:
-            done = _testsome(receives) or _testsome(receives) or _testsome(receives) if receives else []
-            while not done and time.monotonic() < awake:
-                if self.outputs:  # pending sends are tested, so that the next model is not delayed
-                    self._progress_sends()
-                _yield()  # give up the core, which the other rank may need
-                done = _testsome(receives)
+            done = self._tested() or self._spun(awake)
         except MPI.Exception:
             return self._one_by_one()
-        if not done:
-            return []
         return [message for i in done if (message := self._taken(i)) is not None]
+
+    def _tested(self) -> Sequence[int]:
+        """Let MPI make progress. Return the indices of receives that have completed.
+
+        A call without a result lets MPI make progress, and a message may become visible only after two of them. With
+        one receive, `Test` is three times as fast as `Testsome`.
+        """
+        receives = self.receives
+        if len(receives) != 1:
+            return _testsome(receives) or _testsome(receives) or _testsome(receives) or ()
+        test = receives[0].Test
+        return (0,) if self.open[0] and (test() or test() or test()) else ()
+
+    def _spun(self, awake: float) -> Sequence[int]:
+        """Test the receives until one has completed, or until the time `awake`. Return as `_tested`."""
+        while time.monotonic() < awake:
+            if done := self._tested():
+                return done
+            if self.outputs:  # pending sends are tested, so that the next model is not delayed
+                self._progress_sends()
+            if self.prepared is None:
+                # a receiver has read the buffer, so its cache has a copy; once this rank has written into the buffer,
+                # the next message is written in half the time
+                self.prepared = self.buffers.take()
+                self.prepared.words.fill(0)
+            _yield()  # give up the core, which the other rank may need
+        return ()
 
     def _one_by_one(self) -> list[tuple[Envelope, Any]]:
         """Test the receives one by one after an error, to find the failed ones.

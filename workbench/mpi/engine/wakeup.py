@@ -72,8 +72,6 @@ class WakeupPipe:
         if self._read_fd is None:
             time.sleep(seconds)
         elif select.select((self._read_fd,), (), (), seconds)[0]:
-            self.control_pending = (
-                CONTROL in os.read(self._read_fd, MAX_BYTES_PER_READ) or self.control_pending
-            )
+            self.control_pending |= CONTROL in os.read(self._read_fd, MAX_BYTES_PER_READ)
             return True
         return False

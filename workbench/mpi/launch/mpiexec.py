@@ -134,10 +134,8 @@ def check_room(ranks: int, each: int | None = None, files: int = 0) -> None:
         )
     # with less shared memory, ranks would wait for each other until the start fails
     if SHARED_MEMORY_FOLDER.is_dir():
-        free, megabytes = (
-            shutil.disk_usage(SHARED_MEMORY_FOLDER).free / 2**20,
-            SHARED_MEGABYTES + SHARED_MEGABYTES_PER_RANK * ranks,
-        )
+        free = shutil.disk_usage(SHARED_MEMORY_FOLDER).free / 2**20
+        megabytes = SHARED_MEGABYTES + SHARED_MEGABYTES_PER_RANK * ranks
         if megabytes > free:
             raise ClusterError(
                 f"{SHARED_MEMORY_FOLDER}: {free:.0f} MB of shared memory are free and {ranks} processes"

@@ -123,11 +123,8 @@ class FollowedRun(Run):
         """End a run that was stopped before the ranks received it, and keep its earlier rounds."""
         early = self._problem is None and not len(records.read_next(self.home, 0))
         if ended(self.home) is None:
-            # the plan needs the data
-            task, committers = (
-                read_json(self.home / TASK),
-                [MASTER] if early else self.experiment.plan.committers,
-            )
+            task = read_json(self.home / TASK)
+            committers = [MASTER] if early else self.experiment.plan.committers  # the plan needs the data
             ledgers = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]
             records.write_unstarted(self.home, task["emulate"], task["first"], committers, ledgers)
         if early:
@@ -223,9 +220,8 @@ class FollowedRun(Run):
         if len(models):
             # The other threads of a BLAS call would keep spinning for a while, and disturb the ranks.
             with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-                self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False, test=True)])[
-                    0
-                ]
+                request = Request(models[0], gradient=False, test=True)
+                (self.losses[newest],) = self._problem.evaluate([request])
         self._spent += time.monotonic() - began
 
     def _conclude(self) -> None:

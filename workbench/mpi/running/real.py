@@ -199,10 +199,8 @@ class RealRun(FollowedRun):
         # raises if the run was stopped in the meantime, for example while its job waited in a queue
         self._still_wanted()
         # with the stage None, the bar is animated without a length, even before any process has started
-        self.note, self.stage = (
-            f"{what}: {done} of {total}" if total else what,
-            done / total if done else None,
-        )
+        self.note = f"{what}: {done} of {total}" if total else what
+        self.stage = done / total if done else None
 
 
 def start_real(

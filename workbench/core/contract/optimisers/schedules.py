@@ -122,7 +122,7 @@ class StepSchedule(Schedule):
 
 def stepwise(decay: float, t: int, milestones: tuple[int, ...]) -> float:
     """Return the factor on the step size after the milestones up to round `t`."""
-    return decay ** sum(t >= m for m in milestones)
+    return decay ** sum(t >= m for m in milestones) if milestones else 1.0
 
 
 class ExponentialSchedule(Schedule):

@@ -5,7 +5,6 @@ Rank 0 evaluates rounds while others compute, and changes the scheme between rou
 
 import time
 from collections.abc import Callable
-from functools import partial
 
 from workbench.core.contract.adaptive import AdaptiveController, Change
 from workbench.core.contract.plan import MASTER
@@ -46,7 +45,7 @@ class Adaptation:
             self.mailbox.run_deferred()
             raise SchemeChanged(self.change._replace(round=round + 1, time=time + offset))
         if complete():
-            self.mailbox.deferred.append(partial(self._judge, round, time))
+            self.mailbox.defer(self._judge, round, time)
 
     def _judge(self, round: int, time: float) -> None:
         if round + 2 < self.rounds:

@@ -78,9 +78,8 @@ class RankForkServer:
             os.kill(key.data, signal.SIGKILL)
 
     def _fork(self, stub: socket.socket) -> None:
-        peer = PEER_CREDENTIALS.unpack(
-            stub.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER_CREDENTIALS.size)
-        )[0]
+        credentials = stub.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER_CREDENTIALS.size)
+        peer, _, _ = PEER_CREDENTIALS.unpack(credentials)
         try:
             variables = Path(f"/proc/{peer}/environ").read_bytes().split(b"\0")
         except OSError:
@@ -95,9 +94,8 @@ class RankForkServer:
             say("failed", json.dumps(f"a rank cannot be forked ({error})"))
             raise
         if not pid:
-            self._leave(
-                dict(variable.split(b"=", 1) for variable in variables if b"=" in variable), stub, forkserver
-            )
+            environment = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
+            self._leave(environment, stub, forkserver)
             self.run_rank()
         self.stubs[pid] = stub
         self.waiting.register(stub, selectors.EVENT_READ, pid)

@@ -8,13 +8,11 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from workbench.core.base.errors import ClusterError, Deadlock, Diverged, RunError
 from workbench.core.contract.plan import MASTER, Plan
@@ -214,8 +212,9 @@ class RankRun:
         """Record a committed round after the next model was sent. In a ring, the first committer sends it to rank 0."""
         if self.record is not None:
             self.progress = time.monotonic()
+            gradient = np.array(self.learner.gradient) if self.task.gradients else None
             steps = self.engine.steps.copy()
-            self.engine.mailbox.deferred.append(partial(self._write, round, residual, self.progress, steps))
+            self.engine.mailbox.defer(self._write, round, residual, self.progress, gradient, steps)
             if self.adaptation is not None and self.zero is not None:
                 elapsed, offset = self.progress - self.zero, self.record.offset
                 self.adaptation.committed(round, elapsed, offset, self._complete)
@@ -230,21 +229,15 @@ class RankRun:
         if self.arrivals is not None:
             self.arrived = record.answers.extend
 
-    def _write(
-        self, round: int, residual: float, when: float, steps: NDArray[np.int64] | None = None
-    ) -> None:
+    def _write(self, round: int, residual: float, when: float, gradient: Any, steps: Any = None) -> None:
         assert self.record is not None
         assert self.zero is not None
         counts, learner = self.ledger.counts, self.learner
-        row = {
-            "round": round,
-            "time": when - self.zero,
-            "residual": residual,
-            "dead": len(self.transport.dead),
-        }
+        row = {"round": round, "time": when - self.zero, "residual": residual}
+        row["dead"] = len(self.transport.dead)
         row |= {name: counts[name][round] for name in ("messages", "bytes", "stale", "rejected")}
         self.record.steps = steps
-        self.record.add(row, learner.model, learner.gradient, learner.state)
+        self.record.add(row, learner.model, gradient, learner.state)
         if not learner.finite:  # no rank could use the model, so the run would wait for answers forever
             raise Diverged(round)
 
@@ -287,7 +280,7 @@ class RankRun:
             message = engine.handlers[Recv](Recv({COMMITTED: round}))
             self.learner.commit(message.round, message.value, 0.0)
             self.progress = time.monotonic()
-            self._write(message.round, 0.0, self.progress)
+            self._write(message.round, 0.0, self.progress, self.learner.gradient)
         self._await(lambda: self.finished.issuperset(setup.plan.committers))
 
     def leave(self) -> bool:

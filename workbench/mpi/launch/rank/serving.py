@@ -84,9 +84,8 @@ def serve_master(pool: PoolFolder, control: Control) -> None:
         if pool.quitting or alone or time.monotonic() - last > settings["keep"]:
             break
         control.poll()
-        control.wakeup.sleep(
-            POLL_INTERVAL_S if time.monotonic() - last < LONG_POLL_AFTER_S else LONG_POLL_INTERVAL_S
-        )
+        soon = time.monotonic() - last < LONG_POLL_AFTER_S
+        control.wakeup.sleep(POLL_INTERVAL_S if soon else LONG_POLL_INTERVAL_S)
     control.send(range(1, control.size), {"what": "quit"})
     awaited(lambda: control.drained, 1.0, 1e-3)
 
