@@ -149,7 +149,7 @@ class Transport:
         self.dead: set[int] = set()
         self.sent_goodbye: set[int] = set()
         self.sent_serial = 0
-        self.prepared: Buffer | None = None  # buffer of the next message, see `_spun`
+        self.prepared: Buffer | None = None  # buffer of the next message, see `prepare`
         self.next_progress = 0.0  # time of the next test of the pending sends
         # pending sends: request, the memory that it reads, receiver
         self.outputs: list[tuple[MPI.Request, Words, int]] = []
@@ -176,6 +176,18 @@ class Transport:
             else:
                 self._isend(peer, buffer, length, newest)
         self.wakeup.notify(to)
+
+    def prepare(self) -> None:
+        """Write into the buffer of the next message, while this rank waits.
+
+        A receiver has read the buffer, so the cache of its core has a copy. Once this rank has written into the buffer,
+        the next message is written in half the time. Pending sends are tested, so that the next model is not delayed.
+        """
+        if self.outputs:
+            self._progress_sends()
+        if self.prepared is None:
+            self.prepared = self.buffers.take()
+            self.prepared.words.fill(0)
 
     def _isend(self, peer: int, buffer: Buffer, length: int, newest: bool) -> None:
         try:
@@ -255,13 +267,7 @@ class Transport:
         while time.monotonic() < awake:
             if done := self._tested():
                 return done
-            if self.outputs:  # pending sends are tested, so that the next model is not delayed
-                self._progress_sends()
-            if self.prepared is None:
-                # a receiver has read the buffer, so its cache has a copy; once this rank has written into the buffer,
-                # the next message is written in half the time
-                self.prepared = self.buffers.take()
-                self.prepared.words.fill(0)
+            self.prepare()
             _yield()  # give up the core, which the other rank may need
         return ()
 

@@ -68,8 +68,7 @@ class GradientDescent(Stepping):
         step = state["step"] * stepwise(self.decay, t, self.milestones) * self.factor_at(t)
         move = mean_gradient(model, gradient, problem)
         move *= step
-        out = move if move.dtype == model.dtype else None  # an array in the cache
-        return np.subtract(model, move, out=out), state
+        return np.subtract(model, move, out=move if move.dtype == model.dtype else None), state
 
 
 class Nesterov(Stepping):
