@@ -7,6 +7,7 @@ every few seconds, and the reason for the end of the run last. `layout` has the 
 import os
 import shutil
 import time
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -69,9 +70,8 @@ class RunRecorder:
     ) -> None:
         self.folder, self.first, self.every, self.offset = folder, first, every, offset
         self.begun = begun or {}  # fields that describe the start of the run
-        self.files = {name: (folder / name).open("ab", buffering=0) for name in (ROWS, MODELS)}
-        if gradients:
-            self.files[GRADIENTS] = (folder / GRADIENTS).open("ab", buffering=0)
+        names = (ROWS, MODELS, GRADIENTS) if gradients else (ROWS, MODELS)
+        self.files = {name: (folder / name).open("ab", buffering=0) for name in names}
         self.lock = Lock(folder / RANKS_LOCK)
         self.lock.take()  # the lock is held until the run ends, even without its client
         self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
@@ -89,7 +89,8 @@ class RunRecorder:
             self._append(GRADIENTS, gradient)
         if model.nbytes > LONG_MODEL_BYTES:
             self._drain(MODELS, GRADIENTS)
-        self._append(ROWS, np.array([row[name] + self.offset * (name == "time") for name in LIVE_COLUMNS]))
+        values = [row[name] + self.offset * (name == "time") for name in LIVE_COLUMNS]
+        self.waiting[ROWS].append(array("d", values).tobytes())
         self.round = int(row["round"]) + 1
         now = time.monotonic()
         self.keep_up(now)
@@ -115,14 +116,15 @@ class RunRecorder:
         self.written = time.monotonic()
 
     def _drain(self, *names: str) -> None:
-        with _writing(self.folder):
-            for name in names:
-                rest = b"".join(self.waiting.get(name, ()))
+        try:
+            for name in filter(self.waiting.get, names):
+                rest = b"".join(self.waiting[name])
                 while rest:
                     rest = rest[self.files[name].write(rest) :]
-                    self.waiting[name] = [rest]  # after a full disk, only the rest is written again
-                if name in self.waiting:
-                    self.waiting[name] = []
+                    self.waiting[name] = [rest] if rest else []  # written again after a full disk
+        except OSError as error:
+            with _writing(self.folder):
+                raise error
 
     def save(self, model: Array, state: State) -> None:
         """Write all rounds and sync them to disk, then a checkpoint. Raise `RunError` if that fails."""
@@ -202,9 +204,8 @@ def check_kept(folder: Path, rounds: int, floats: int) -> None:
     for name, width in _widths(floats):
         size = (folder / name).stat().st_size if (folder / name).is_file() else 0
         if size > 8 * width * rounds:
-            raise SettingError(
-                f"folder = {str(folder)!r}: {name} is longer than {rounds} rounds; run it again"
-            )
+            why = f"{name} is longer than {rounds} rounds; run it again"
+            raise SettingError(f"folder = {str(folder)!r}: {why}")
     listed = [name for name in read_sums(folder) or () if name in _SAVED or name.startswith(f"{ARRIVALS}/")]
     if listed or ((folder / RUN).is_file() and (folder / ENDED).exists()):
         for name in dict.fromkeys([*listed, *kept(folder)]):
@@ -232,10 +233,9 @@ def check_rounds(folder: Path, floats: int | None = None) -> None:
     there = int(wrong[0]) if len(wrong) else len(numbers)
     there = there if floats is None else min(there, models_kept(folder, floats))
     if there < done:
+        found = f"{there} of the {done} rounds that were done are there"
         why = f"as {ROWS} or {MODELS} was cut or replaced while the run went on; run it again"
-        raise SettingError(
-            f"folder = {str(folder)!r}: {there} of the {done} rounds that were done are there, {why}"
-        )
+        raise SettingError(f"folder = {str(folder)!r}: {found}, {why}")
 
 
 def read_changes(folder: Path) -> list[dict[str, Any]]:
