@@ -33,6 +33,7 @@ from workbench.mpi.engine.wire import (
 TAG = 1
 SEND_PROGRESS_INTERVAL_S = 2e-2  # s between tests of the pending sends
 GOODBYE = "bye"
+MAX_PREPARED_FLOATS = 2**17  # longer buffers do not fit into the cache of a core, see `Transport.prepare`
 
 
 class BufferPool:
@@ -185,7 +186,7 @@ class Transport:
         """
         if self.outputs:
             self._progress_sends()
-        if self.prepared is None:
+        if self.prepared is None and self.buffers.floats <= MAX_PREPARED_FLOATS:
             self.prepared = self.buffers.take()
             self.prepared.words.fill(0)
 
