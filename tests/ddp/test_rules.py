@@ -13,7 +13,7 @@ from tests.support.ddp.ranks import exchange, started
 from workbench.core import schemes
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.protocol import Node, Program
-from workbench.ddp.rules import has_rule, rule
+from workbench.ddp.rules import rule
 
 ALL = (0, 0)
 EXACT: dict[str, tuple[str, dict[str, Any]]] = {
@@ -138,6 +138,6 @@ def test_rule_of_a_base_is_not_used_for_another_program() -> None:
         def program(self, node: Node) -> Program:
             return super().program(node)
 
-    assert not has_rule(Other)
+    assert not Other.has_rule()
     with pytest.raises(SettingError, match="scheme = 'OtherProgram': has no exchange_rule"):
         rule("OtherProgram", {}, 6)

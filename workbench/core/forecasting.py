@@ -99,7 +99,7 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
     e, scheme = _forecastable(e, None, None), e.built_scheme
     if scheme.self_paced or scheme.delayed:
         return np.array([_forecast(e, 1, seed, None).mean for seed in seeds])
-    each = [_draws(e, 1, seed)(range(1), None) for seed in seeds]
+    each = [draws_of(e, 1, seed)(range(1), None) for seed in seeds]
 
     def all_of(what: str, *floats: float) -> Array | float:
         rows = [getattr(draws, what)(*floats) for draws in each]
@@ -137,7 +137,7 @@ def settled(experiment: Experiment, rounds: int = MEASURED_ROUNDS) -> Experiment
     True
     """
     e = _forecastable(experiment, rounds, None)
-    found = e.built_scheme.measured(lambda: _draws(e, rounds, e.seed)(range(rounds), None), e.workers)
+    found = e.built_scheme.measured(lambda: draws_of(e, rounds, e.seed)(range(rounds), None), e.workers)
     return e.replace(scheme_args={**e.scheme_args, **found}) if found else experiment
 
 
@@ -145,7 +145,7 @@ def settled(experiment: Experiment, rounds: int = MEASURED_ROUNDS) -> Experiment
 def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Sharing | None) -> Forecast:
     workers, scheme = e.workers, e.built_scheme
     total = e.rounds if rounds is None else rounds
-    drawn = _draws(e, total, e.seed if seed is None else seed)
+    drawn = draws_of(e, total, e.seed if seed is None else seed)
     at_once = max(1, MAX_TIMES_PER_BATCH // workers)
     if scheme.self_paced or scheme.delayed:
         sharing = None
@@ -174,7 +174,7 @@ def mean_load(e: Experiment, samples: int) -> float:
     return float(scheme.loads(e.workers, samples).mean()) * scheme.epochs_per_round * e.share / samples
 
 
-def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], SampledTimes]:
+def draws_of(e: Experiment, total: int, seed: int) -> Callable[[range, Any], SampledTimes]:
     """Return a function that draws some of the `total` rounds of a run, given the state of the rounds before."""
     samples, floats = e.shape()
     workers, scheme = e.workers, e.built_scheme

@@ -13,7 +13,6 @@ from typing import Any
 from workbench.core import schemes
 from workbench.core.base.settings import SettingError, within
 from workbench.core.contract.exchanges import ExchangeRule
-from workbench.core.contract.scheme import Scheme
 
 
 def rule(name: str, args: Mapping[str, Any], ranks: int) -> ExchangeRule:
@@ -27,8 +26,8 @@ def rule(name: str, args: Mapping[str, Any], ranks: int) -> ExchangeRule:
     (0, 1)
     """
     kind = schemes.get(name)
-    if not has_rule(kind):
-        usable = ", ".join(other for other in schemes.names() if has_rule(schemes.get(other)))
+    if not kind.has_rule():
+        usable = ", ".join(other for other in schemes.names() if schemes.get(other).has_rule())
         raise SettingError(
             f"scheme = {name!r}: has no exchange_rule for training scripts; take one of {usable}"
         )
@@ -36,19 +35,3 @@ def rule(name: str, args: Mapping[str, Any], ranks: int) -> ExchangeRule:
         scheme = kind(**args)
     scheme.check(ranks)
     return scheme.exchange_rule(ranks)
-
-
-def has_rule(scheme: type[Scheme]) -> bool:
-    """Return whether scripts can use a scheme.
-
-    A rule that is inherited does not fit a scheme that replaces the inherited program.
-
-    >>> [has_rule(schemes.get(name)) for name in ("Backup", "PGC", "CR")]
-    [True, False, False]
-    """
-    order = scheme.__mro__
-    rule, program = (
-        next(place for place, base in enumerate(order) if name in vars(base))
-        for name in ("exchange_rule", "program")
-    )
-    return order[rule] is not Scheme and rule <= program

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from workbench.analysis.planning.predicting import MAX_SHARPENED, PREDICTION_SEEDS, Candidate
-from workbench.analysis.planning.targets import Target, price
+from workbench.analysis.planning.prices import price
+from workbench.analysis.planning.targets import Target
 
 SETTINGS_PER_SCHEME = 4  # max configurations of an inexact scheme that are simulated at first
 # max configurations near the best ones that are tried afterwards: of an inexact scheme in all, of an exact one per pass
@@ -53,12 +55,12 @@ def affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[l
     the step size, and the best ones with all seeds.
     """
     most = 1 if len(every) == 1 else SETTINGS_PER_SCHEME + FINER_SETTINGS
+    price_of = cache(lambda k: price(every[k].experiment, aim))
     for count in range(most, 0, -1):
         first = min(-(-count // 2), len(every))
         places = sorted({round(k * (len(every) - 1) / max(first - 1, 1)) for k in range(first)})
-        some = [every[k] for k in places]
-        choosing, each = np.mean([price(c.experiment, aim) for c in some], axis=0)
+        choosing, each = np.mean([price_of(k) for k in places], axis=0)
         seeds = int(min((share - count * choosing) / (min(count, MAX_SHARPENED) * each), PREDICTION_SEEDS))
         if seeds >= (MIN_SEEDS if count > 1 else 1):
-            return some, count - first, seeds
+            return [every[k] for k in places], count - first, seeds
     return [], 0, 0

@@ -213,9 +213,9 @@ class Measurements(Settings):
         `drawn`: seed of the resampling of rounds. Each run then takes other blocks of rounds, like a fresh run.
         """
         usual = self.fitted.typical[place] / self.recorded[place].samples
-        block = None if drawn is None else block_rounds(self.relative[place])
+        block = None if drawn is None else self.blocks[place]
         return Replay(
-            path=str(self.table()),
+            path=str(self.table),
             experiment=str(place),
             samples=1.0,
             scale=usual if per_sample is None else per_sample,
@@ -270,16 +270,22 @@ class Measurements(Settings):
             found.append(
                 f"no delay model fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
                 f" {why}): recorded times are replayed, {len(rounds)} rounds in about"
-                f" {len(rounds) // block_rounds(rounds)} independent blocks; measure more for narrower intervals"
+                f" {len(rounds) // self.blocks[self.main]} independent blocks; measure more for narrower intervals"
             )
         clocks = "the hosts' clocks differ: times up and down are half of the round trip each"
         return found if self.one_clock else [*found, clocks]
 
-    @property
+    @cached_property
+    def blocks(self) -> tuple[int, ...]:
+        """Number of rounds in a block of a bootstrap sample of `relative`, by load."""
+        return tuple(map(block_rounds, self.relative))
+
+    @cached_property
     def relative(self) -> tuple[Array, ...]:
         """Times of each load, and of the loads with the same distribution, relative to the typical time."""
         return pooled(tuple(each.seconds for each in self.recorded), self.fitted.typical)
 
+    @cached_property
     def table(self) -> Path:
         """Return the file of the recorded times in `relative`, for `Replay`. Write it at the first use."""
         rows = _table(tuple(each.seconds for each in self.recorded), self.fitted.typical)

@@ -20,7 +20,7 @@ from workbench.analysis.planning.advice import Advice, Refusal
 from workbench.analysis.planning.finer import FINER_PASSES, FINER_SETTINGS, MIN_SEEDS, affordable, finer
 from workbench.analysis.planning.plan_notes import notes, step_notes
 from workbench.analysis.planning.predicting import (
-    FAR_BEHIND_RATIO,
+    COMPARED_RATIO,
     Candidate,
     Resampling,
     by_scheme,
@@ -261,7 +261,7 @@ class _Search:
         Schemes whose best candidate is far behind get no further ones.
         """
         known_ones = list(found)
-        front = FAR_BEHIND_RATIO * min((c.mean for c in found if not missed(c)), default=float("inf"))
+        front = COMPARED_RATIO * min((c.mean for c in found if not missed(c)), default=float("inf"))
         for simulated in (False, True):
             for some in by_scheme([c for c in found if (c.trials is not None) == simulated]).values():
                 if min((c.mean for c in some if not missed(c)), default=0.0) <= front:
@@ -348,10 +348,8 @@ class _Search:
         share = self.effort / (1 + sum(not _follows(known.get(name)) for name in known.names()))
         tuned = bool(self.effort) and leaves_step_open(self.base)
         try:
-            if loss is None and not self.effort:
-                raise _NotSimulated("effort = 0: nothing is simulated")
-            if loss is None and self.base.problem == "unit":
-                raise _NotSimulated("unit has no loss")
+            if loss is None and not (self.effort and self.base.problem != "unit"):
+                raise _NotSimulated("unit has no loss" if self.effort else "effort = 0: nothing is simulated")
             effort, rounds = share or MAX_NUMBERS, self.base.rounds
             aim = reference(self.base, rounds, loss, tolerance, effort, tuned, self.metric, samples)
         except (DataError, OSError, ImportError, _NotSimulated) as error:
@@ -361,6 +359,8 @@ class _Search:
                 self.refuse(name, f"its rounds cannot be simulated: {error}")
             return Target(self.base.rounds), exact
         exact = [replace(c, optimiser=stepped(c.optimiser, aim.times, aim.smoothness)) for c in exact]
+        fastest = min((c.forecast.mean for c in exact), default=float("inf"))
+        aim = replace(aim, seconds=aim.rounds * fastest)
         return aim, exact + self.with_trials(self.worth(self.tried(others, aim, share), exact), aim)
 
     # ------------------------------------------------------------ rounds to the target
@@ -418,7 +418,7 @@ class _Search:
                     self.refuse(c.name, _too_far(aim))
                     continue
                 around = best * portion(c.experiment)
-            ready.append(replace(c, trials=Trials(stretched(aim, c.experiment), around)))
+            ready.append(replace(c, trials=Trials(stretched(aim, c.experiment, c.forecast.mean), around)))
         return ready
 
     def reaching(self, found: Sequence[Candidate], aim: Target) -> list[Candidate]:

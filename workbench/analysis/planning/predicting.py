@@ -32,6 +32,7 @@ PREDICTION_SEEDS = 24  # number of resampled predictions
 FAR_BEHIND_SEEDS = SCREENING_SEEDS  # number of resampled predictions for candidates far behind
 MAX_SHARPENED = 3  # max number of simulated configurations per scheme that get all predictions at first
 FAR_BEHIND_RATIO = 2.0  # max ratio of a choice's time to the best one's, so that it gets all predictions
+MAX_ERRORS = 4.0  # max difference of such a choice from the best one, in standard errors of this difference
 MAX_FORECAST_ROUNDS = 300  # max rounds of a forecast; rounds of longer runs take equally long on average
 FORECAST_ERROR_RATIO = 1.02  # a ratio of times up to this is within the error of a forecast
 MISFIT_ROUNDS = 64  # rounds of a forecast by recorded times
@@ -152,10 +153,9 @@ class Resampling:
         each = [self._round(c, self.again(c, k), int(rounds[k])) for k in range(count)]
         return replace(c, seconds=np.array(each) * rounds * pace)
 
-    def sharpened(self, c: Candidate, front: float = float("inf")) -> Candidate:
-        """Return the candidate with all predictions. If its mean is above `front`, it gets fewer seeds."""
-        seeds = c.seeds if c.mean <= front else min(c.seeds, FAR_BEHIND_SEEDS)
-        c = c if c.trials is None else self.learnt(c, seeds)
+    def sharpened(self, c: Candidate, most: int = PREDICTION_SEEDS) -> Candidate:
+        """Return the candidate with all predictions, simulated under at most `most` seeds."""
+        c = c if c.trials is None else self.learnt(c, min(c.seeds, most))
         return c if missed(c) else self.predicted(c, PREDICTION_SEEDS)
 
     def tabled(self, c: Candidate) -> Candidate:
@@ -163,9 +163,13 @@ class Resampling:
         clusters = len(self.cluster.resampled) or 1
         rows = []
         for k in range(clusters):
-            e = self.cluster.crowded(self.again(c, k), c.task)
+            e = self.again(c, k)
+            if not (e.delays.per_run or e.delays.markovian):  # rounds of a run vary as first rounds of runs
+                rows.append(self.cluster.forecast_of(e, c.task, COMPARED_SEEDS).seconds)
+                continue
             seeds = range(e.seed, e.seed + clusters * COMPARED_SEEDS, clusters)
-            rows.append(first_rounds(e, seeds, self.cluster.sharing(e.workers, c.task)))
+            sharing = self.cluster.sharing(e.workers, c.task)
+            rows.append(first_rounds(self.cluster.crowded(e, c.task), seeds, sharing))
         return replace(c, table=np.array(rows) * float(c.rounds(self.aim).mean() * c.pace.mean()))
 
     def _round(self, c: Candidate, e: Experiment, rounds: int) -> float:
@@ -199,8 +203,9 @@ def misfit(cluster: ClusterProfile, c: Candidate) -> float:
     subtracted, because predictions contain them already. With more than two blocks, the second variance is scaled from
     the normal to Student's quantile, because few blocks hardly determine it.
     """
-    bare = cluster.replayed()
-    there = bare.forecast_of(bare.placed(c.experiment, c.task), c.task, MISFIT_ROUNDS, c.experiment.seed)
+    bare = cluster.fitted.replace(delay_models=(None,) * len(cluster.recorded))
+    placed = cluster.placed(c.experiment, c.task, bare)
+    there = cluster.forecast_of(placed, c.task, MISFIT_ROUNDS, c.experiment.seed)
     rounds = recorded_rounds(cluster, c)
     count = MISFIT_BLOCKS if len(rounds) >= MISFIT_BLOCKS * MIN_BLOCK_ROUNDS else 2
     pieces = np.array_split(rounds, count) if len(rounds) > 1 else []
@@ -254,12 +259,12 @@ def sharpened(
     of every scheme has all predictions. After `deadline` (on the monotonic clock, s) only the first choice gets them.
     """
     known, done, most = list(found), set[int](), MAX_SHARPENED
-    front = FAR_BEHIND_RATIO * min(c.mean for c in found)
+    far = {i for i, c in enumerate(found) if is_behind(c, min(found, key=lambda c: c.mean))}
     with Bar("resampling", "candidate", len(found), progress) as bar:
-        while new := [i for i in _leaders(known, front, most, time.monotonic() > deadline) if i not in done]:
+        while new := [i for i in _leaders(known, far, most, time.monotonic() > deadline) if i not in done]:
             # one candidate after the other, so that its gradient code is built once
             for i in new:
-                known[i] = all_.sharpened(known[i], front)
+                known[i] = all_.sharpened(known[i], FAR_BEHIND_SEEDS if i in far else PREDICTION_SEEDS)
                 done.add(i)
                 bar.update(len(done))
                 if time.monotonic() > deadline:
@@ -269,10 +274,21 @@ def sharpened(
     return known
 
 
-def _leaders(known: Sequence[Candidate], front: float, most: int, alone: bool) -> list[int]:
-    """Return the indices of the best candidate of every scheme and of those near the front, in order.
+def is_behind(c: Candidate, best: Candidate) -> bool:
+    """Return whether a candidate is far slower than the best, or certainly slower, under the same seeds.
 
-    `front`: their greatest mean, s. `most`: max number of simulated ones per scheme. `alone`: only the best of all.
+    It is certain if the mean difference of the logarithms is above `MAX_ERRORS` of its standard errors.
+    """
+    count = min(len(c.seconds), len(best.seconds))
+    later = np.log(c.seconds[:count] / best.seconds[:count])
+    certain = later.mean() > MAX_ERRORS * later.std(ddof=1) / count**0.5
+    return bool(certain or c.mean > FAR_BEHIND_RATIO * best.mean)
+
+
+def _leaders(known: Sequence[Candidate], far: set[int], most: int, alone: bool) -> list[int]:
+    """Return the indices of the best candidate of every scheme and of those that may be the best of all, in order.
+
+    `far`: those that are behind. `most`: max number of simulated ones per scheme. `alone`: only the best of all.
     """
     ready = [i for i, c in enumerate(known) if not missed(c)]
     if alone:
@@ -282,9 +298,9 @@ def _leaders(known: Sequence[Candidate], front: float, most: int, alone: bool) -
         order = sorted(
             (i for i in ready if known[i].experiment.scheme == scheme), key=lambda i: known[i].mean
         )
-        close = [i for i in order if known[i].mean <= front]
-        near += order[:1] + [i for k, i in enumerate(close[1:], 1) if known[i].trials is None or k < most]
-    return sorted(near)
+        close = [i for i in order if i not in far]
+        near += order[:1] + [i for k, i in enumerate(close) if known[i].trials is None or k < most]
+    return sorted(set(near))
 
 
 def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:

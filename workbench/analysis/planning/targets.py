@@ -25,6 +25,7 @@ import numpy as np
 
 from workbench.analysis.planning.profile import scaled
 from workbench.analysis.planning.race import Race, values_of
+from workbench.analysis.planning.star_commits import star_commits
 from workbench.core.base.settings import SettingError, unknown_name
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler, key_of
@@ -42,11 +43,11 @@ from workbench.core.trace.metrics import SMOOTHED_EVALUATIONS, at_target, first_
 
 MAX_ROUNDS_RATIO = 3  # max ratio of an inexact scheme's rounds to those of an exact one
 USUAL_ROUNDS_RATIO = 1.5  # ratio of rounds that most inexact schemes do not exceed
-MAX_NUMBERS = 3e10  # max number of data matrix entries that all simulations together process
-# number of matrix entries that could be processed in the time that setting up one worker's gradient takes
-NUMBERS_PER_CALL = 5e4
-# number of matrix entries that could be processed in the time of a worker's round on the virtual clock
-NUMBERS_PER_EVENT = 1.5e4
+# max ratio of rounds under most seeds to the most rounds under some seeds
+SPARE_ROUNDS_RATIO = 1.2
+# max ratio of an inexact scheme's time to that of the fastest exact one, up to which it is simulated
+MAX_BEHIND_RATIO = 3.0
+MAX_NUMBERS = 1.2e10  # max number of data matrix entries that all simulations together process
 # step sizes of exact schemes, as multiples of the automatic one
 EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))
 # step sizes of inexact schemes, as multiples of the one that makes their estimate unbiased
@@ -77,6 +78,7 @@ class Target:
     times: float | None = None
     smoothness: float = 1.0  # smoothness of the simulated problem; its inverse is the automatic step size
     metric: str = "loss"  # metric of the value in `loss`
+    seconds: float = float("inf")  # time in which the fastest exact scheme reaches the target
 
 
 @dataclass(frozen=True)
@@ -235,35 +237,11 @@ def reduced(e: Experiment, samples: int) -> Experiment:
     return e.replace(delays=delays, batch=batch, problem_args={**e.problem_args, **fewer})
 
 
-def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
-    """Estimate the number of matrix entries that simulating an experiment with `steps` step sizes processes."""
-    scheme, floats = e.built_scheme, e.shape()[1]
-    if scheme.numeric:
-        each = scheme.loads(e.workers, samples).sum() * _gone_through(e, samples) / samples * floats
-        each += e.workers * NUMBERS_PER_CALL
-        return float(steps * rounds * scheme.epochs_per_round * each)
-    return float(rounds * (steps * _gone_through(e, samples) * floats + e.workers * NUMBERS_PER_EVENT))
-
-
-def _gone_through(e: Experiment, samples: int) -> float:
-    """Return the number of samples that are processed per round.
-
-    With mini-batches, these are one batch and a share of an evaluation.
-    """
-    return float(samples if e.batch is None else min(e.batch, samples) + samples / e.evaluation_interval)
-
-
-def price(e: Experiment, aim: Target) -> tuple[float, float]:
-    """Return the effort (matrix entries) of choosing an inexact scheme's step size, and of one simulation of it."""
-    rounds, aim, (seeds, few) = USUAL_ROUNDS_RATIO * aim.rounds, stretched(aim, e), seeds_tried(e)
-    steps = len(tried_by(e)) if e.built_scheme.numeric else len(INEXACT_STEPS) * (1 + (e.plan.versions > 1))
-    each = cost(e, aim.samples, rounds)
-    return seeds * cost(e, aim.samples, rounds, steps) + few * each, each
-
-
 def seeds_tried(e: Experiment) -> tuple[int, int]:
     """Return the number of seeds on which a step size is chosen, and that of seeds on which its rounds are counted."""
-    return (1, STEP_SEEDS) if e.built_scheme.numeric else (STEP_SEEDS, SCREENING_SEEDS)
+    if e.built_scheme.numeric:
+        return 1, STEP_SEEDS
+    return (1 if e.plan.versions > 1 else STEP_SEEDS), SCREENING_SEEDS
 
 
 def tried_by(e: Experiment) -> tuple[float, ...]:
@@ -278,9 +256,15 @@ def portion(e: Experiment) -> float:
     return min(1.0, forecast(e, 4 * e.workers).messages / e.workers)
 
 
-def stretched(aim: Target, e: Experiment) -> Target:
-    """Return the target with as many rounds as give the same number of answers: more if a commit has fewer answers."""
+def stretched(aim: Target, e: Experiment, per_round: float = 0.0) -> Target:
+    """Return the target with as many rounds as give the same number of answers: more if a commit has fewer answers.
+
+    `per_round`: seconds of a round. In `longest` rounds, a scheme takes at most `MAX_BEHIND_RATIO` times as long as the
+    fastest exact one. The rounds of data-dependent schemes are not limited, because their forecast is an upper bound.
+    """
     rounds, longest = (round(count / portion(e)) for count in (aim.rounds, aim.longest))
+    if per_round and not e.built_scheme.data_dependent:
+        longest = min(longest, max(rounds, int(min(MAX_BEHIND_RATIO * aim.seconds / per_round, longest))))
     return replace(aim, rounds=rounds, longest=longest)
 
 
@@ -294,9 +278,9 @@ class Trials:
 
     aim: Target
     centre: float | None = None
-    # Cached results: (seed, rounds) -> simulated commits and times; (seed, step size) -> rounds to the target, and
+    # Cached results: (seed, rounds) -> commits and ends of the rounds; (seed, step size) -> rounds to the target, and
     # their seconds.
-    played: dict[tuple[int, int], tuple[Coefficients, Timeline]] = field(
+    played: dict[tuple[int, int], tuple[Coefficients, Array]] = field(
         default_factory=dict, repr=False, compare=False
     )
     found: dict[tuple[int, float | None], tuple[float, float]] = field(
@@ -310,7 +294,9 @@ class Trials:
         """
         small = [reduced(e, self.aim.samples) for e in experiments]
         step = times or (None if self.centre is None else self._chosen(small[:STEP_SEEDS], self.centre))
-        for _ in range(MAX_RETRIES):
+        rounds = pace = missed = np.full(len(small), np.nan)
+        # without a step size that reaches the target, no further simulations are needed
+        for _ in range(MAX_RETRIES if times or step is None or self.found else 0):
             rounds, pace = self._followed(small, step)
             missed = np.isnan(rounds)
             if step is None or np.mean(missed) <= MAX_MISSED_SHARE:
@@ -345,40 +331,32 @@ class Trials:
         else:
             tried, seconds = self._tried(small, self._soon(small[0]))
             if np.isnan(seconds).all():
-                tried, seconds = self._tried(small, self.aim.longest)
+                tried, seconds = self._tried(small[:1], self.aim.longest)
         return min(tried) if np.isnan(seconds).all() else tried[int(np.nanargmin(seconds))]
 
-    def _soon(self, e: Experiment) -> int:
-        """Return the number of rounds that are simulated at first. The loss is evaluated after the last of them."""
+    def _soon(self, e: Experiment, times: float | None = None) -> int:
+        """Return the number of rounds that are simulated at first. The loss is evaluated after the last of them.
+
+        `times`: a step size. If its rounds to the target are known under some seeds, hardly more are simulated.
+        """
+        seen = [r for (_, step), (r, _) in self.found.items() if times is not None and step == times]
+        wanted = SPARE_ROUNDS_RATIO * max(seen) if seen else USUAL_ROUNDS_RATIO * self.aim.rounds
         every = e.evaluation_interval
-        return min(-(-round(USUAL_ROUNDS_RATIO * self.aim.rounds) // every) * every, self.aim.longest)
+        return min(-(-round(wanted) // every) * every, self.aim.longest)
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
         """Return step sizes around the unbiased one, and mean seconds to the target (NaN if missed or given up)."""
         played = [self._played(e, longest) for e in small]
-        times = [np.array(timeline.times) for _, timeline in played]
-        tried, rounds = self._steps(small, [c for c, _ in played], times)
-        ends = [[_end(timeline, r) for r, (_, timeline) in zip(row, played, strict=True)] for row in rounds]
+        tried, rounds = self._steps(small, [c for c, _ in played], [times for _, times in played])
+        ends = [[_end(times, r) for r, (_, times) in zip(row, played, strict=True)] for row in rounds]
         return tried, np.mean(ends, axis=1)
 
-    def _played(self, e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
+    def _played(self, e: Experiment, rounds: int) -> tuple[Coefficients, Array]:
         """Return the commits of a scheme in `rounds` rounds, and their times. They do not depend on the step size."""
         key = e.seed, rounds
         if key not in self.played:
-            self.played[key] = _timeline(e, rounds)
+            self.played[key] = played(e.model_copy(update={"rounds": rounds}))
         return self.played[key]
-
-    def tried(self, experiments: Sequence[Experiment]) -> tuple[list[float], Array]:
-        """Return step sizes around the unbiased one, and the rounds to the target for each, (step sizes, seeds).
-
-        It is for schemes that are not numeric. Rounds are NaN if the target is missed.
-        """
-        small = [reduced(e, self.aim.samples) for e in experiments]
-        for longest in (self._soon(small[0]), self.aim.longest):
-            steps, rounds = self._steps(small, [self._played(e, longest)[0] for e in small])
-            if not np.isnan(rounds).any(axis=1).all():
-                break
-        return steps, rounds
 
     def _steps(
         self, small: Sequence[Experiment], commits: Sequence[Coefficients], times: Sequence[Array] = ()
@@ -426,7 +404,7 @@ class Trials:
             found = [self._numeric(e, times) for e in small]
             pace = [_pace(e, r, seconds) for e, (r, seconds) in zip(small, found, strict=True)]
             return np.array([r for r, _ in found]), np.array(pace)
-        soon = self._soon(small[0])
+        soon = self._soon(small[0], times)
         rounds = self._linear(small, times, soon)
         late = np.flatnonzero(np.isnan(rounds)).tolist()
         if late and self.aim.longest > soon:
@@ -475,15 +453,15 @@ class _Over(Exception):
     """Signal that a simulation can end before its last round."""
 
 
-def _timeline(e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
-    """Return the commits of a scheme in `rounds` rounds, and their times."""
+def played(e: Experiment) -> tuple[Coefficients, Array]:
+    """Return the commits of a scheme in all rounds, and their times, (rounds,), s."""
     commits = Coefficients(e.plan, e.sampler)
-    return commits, timeline(e.model_copy(update={"rounds": rounds}), commits, events=False)
+    return star_commits(e) or (commits, np.array(timeline(e, commits, events=False).times))
 
 
-def _end(timeline: Timeline, rounds: float) -> float:
+def _end(times: Array, rounds: float) -> float:
     """Return the time at the end of a round, or NaN for NaN."""
-    return float("nan") if np.isnan(rounds) else timeline.times[int(rounds) - 1]
+    return float("nan") if np.isnan(rounds) else float(times[int(rounds) - 1])
 
 
 def _unbiasing(e: Experiment, runs: Sequence[Coefficients]) -> float:

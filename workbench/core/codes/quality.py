@@ -115,8 +115,9 @@ def lost(
     drawn = list(survivors(code, min(sets, limit) if isinstance(sets, int) else sets, rng))
     scale = wanted / len(drawn)
     ordered = [*runs(code, limit), *strides(code, limit)]
-    size = max(scale * amplification(code, drawn), amplification(code, ordered))
-    gone = max(missed(code, set_) for set_ in [*drawn, *ordered])
+    # small codes have few different sets
+    size = max(scale * amplification(code, set(drawn)), amplification(code, ordered))
+    gone = max(missed(code, set_) for set_ in {*drawn, *ordered})
     eps = np.finfo(np.dtype(dtype).type).eps
     return float(np.clip(np.log10(max(size, gone / eps, 1.0)), 0, -np.log10(eps)))
 

@@ -76,6 +76,8 @@ class GradientSum(ExchangeRule):
         If True, fewer answers than `needed` give no commit. If False, the master does not wait for dead ranks.
     group_size
         Ranks per group, if an exchange also ends once every group has sent one answer. 0: no groups.
+    shrinks
+        Whether a step has only the commit's mean weight of the regularisation (see `programs.parent_program`).
 
     >>> mean = GradientSum(np.eye(4), 3, lambda answered, event: (np.full(len(answered), 4 / len(answered)), 0.0))
     >>> mean.ready((0, 0), answered={0, 1}, possible=range(4)), mean.ready((0, 0), answered={0, 1}, possible={0, 1})
@@ -87,16 +89,14 @@ class GradientSum(ExchangeRule):
     weigh: Weigh
     strict: bool = False
     group_size: int = 0
+    shrinks: bool = False
 
     @override
     def ready(self, group: Group, answered: Collection[int], possible: Collection[int]) -> bool:
         enough = self.needed if self.strict else min(self.needed, len(possible))
-        return bool(answered) and (len(answered) >= enough or self._covers(answered))
-
-    def _covers(self, answered: Collection[int]) -> bool:
-        """Return whether each group has answered."""
         size = self.group_size
-        return bool(size) and len({rank // size for rank in answered}) == self.ranks // size
+        covered = size and len({rank // size for rank in answered}) == self.ranks // size
+        return bool(answered) and bool(len(answered) >= enough or covered)
 
     @override
     def weights(self, answered: tuple[int, ...], event: int) -> tuple[Array, float]:

@@ -153,6 +153,18 @@ class Scheme(Family):
         """
         raise SettingError(f"scheme = {self.name!r}: has no exchange_rule for training scripts")
 
+    @classmethod
+    def has_rule(cls) -> bool:
+        """Return whether `exchange_rule` is its own. An inherited rule does not fit a scheme with another program.
+
+        >>> import workbench as wb
+        >>> [wb.schemes.get(name).has_rule() for name in ("Backup", "PGC", "CR")]
+        [True, False, False]
+        """
+        names = ("exchange_rule", "program")
+        rule, program = (next(base for base in cls.__mro__ if name in vars(base)) for name in names)
+        return rule is not Scheme and issubclass(rule, program)
+
     def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
         """Return for each worker, (workers,), the worker of the plan whose parts it computes in a round.
 

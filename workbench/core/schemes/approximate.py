@@ -97,7 +97,7 @@ class Approximate(Coded):
     def exchange_rule(self, workers: int) -> GradientSum:
         refuse_unless("deadline", self.deadline, None, f"{COUNTED}; leave it empty")
         weigh, matrix = self.weigher(workers), self.build_code(workers).matrix
-        return GradientSum(matrix, self.waits_for(workers), weigh)
+        return GradientSum(matrix, self.waits_for(workers), weigh, shrinks=self.shrinks)
 
     @property
     def shrinks(self) -> bool:

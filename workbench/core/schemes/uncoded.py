@@ -47,7 +47,7 @@ class UMW(Scheme):
 
     def exchange_rule(self, workers: int) -> GradientSum:
         return GradientSum(
-            np.eye(workers), self.waits_for(workers), equal_weights(workers), strict=self.exact
+            np.eye(workers), self.waits_for(workers), equal_weights(workers), self.exact, shrinks=True
         )
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:

@@ -222,7 +222,8 @@ class DelayStream:
 
     def sending(self, round: int, share: float) -> Array | None:
         """Return the seconds that sending `share` of a model adds to the latency, (workers,). None: it adds nothing."""
-        own = self.model.sending(self.draw(round), share)
+        instant = type(self.model).sending is DelayModel.sending  # then nothing needs to be drawn
+        own = None if instant else self.model.sending(self.draw(round), share)
         if self.transit is None:
             return own
         return self.transit(round, share) if own is None else own + self.transit(round, share)

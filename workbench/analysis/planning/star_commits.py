@@ -1,0 +1,43 @@
+"""Commits of a master that combines the first answers of a star: by order statistics, without an event loop."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.contract.exchanges import GradientSum
+from workbench.core.contract.round_times import arrival_order
+from workbench.core.engine.virtual.arithmetic import Coefficients
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import draws_of
+
+
+def star_commits(e: Experiment) -> tuple[Coefficients, Array] | None:
+    """Return the commits of all rounds and the ends of the rounds, (rounds,), s. Return None for other masters.
+
+    They equal those of the event engine with the same seed, because late workers drop their work.
+    """
+    rule, all_ = combines(e), (0, 0)
+    if rule is None:
+        return None
+    draws = draws_of(e, e.rounds, e.seed)(range(e.rounds), None)
+    commits = Coefficients(e.plan, e.sampler)
+    order = arrival_order(draws.arrival_times(draws.floats), draws.tie_order)
+    for r, row in enumerate(order.tolist()):
+        count = next(k for k in range(1, len(row) + 1) if rule.ready(all_, row[:k], row))
+        answered = sorted(row[:count])
+        weights, residual = rule.weights(tuple(answered), r)
+        gradient = weights @ rule.matrix[answered]
+        commits.commit(r, gradient, residual, float(gradient.mean()) if rule.shrinks else 1.0)
+    return commits, np.cumsum(e.built_scheme.round_times(draws, e.workers).seconds)
+
+
+def combines(e: Experiment) -> GradientSum | None:
+    """Return the rule by which a master combines its first answers, or None for other schemes and parameters."""
+    with suppress(SettingError):
+        rule = e.built_scheme.exchange_rule(e.workers) if e.built_scheme.has_rule() else None
+        return rule if isinstance(rule, GradientSum) else None
+    return None
