@@ -40,7 +40,6 @@ from benchmarks.planner_clusters import OTHERS, PERMANENTLY_SLOW, WORKERS, clust
 from workbench.analysis.planning.advice import Advice, Choice
 from workbench.analysis.planning.measuring import simulated
 from workbench.core.base.types import Array
-from workbench.core.forecasting import first_rounds
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import start_real
 
@@ -442,14 +441,15 @@ def sized(
 
 
 def expected(delays: dict[str, Any], scheme: str, args: dict[str, Any]) -> float:
-    """Return the expected seconds of a round on the cluster: the mean over the first rounds of many runs.
+    """Return the expected seconds of a round on the cluster: the mean over the second rounds of many runs.
 
     In one run of ten, all workers with some part are permanently slow, and the round takes ten times as long. A hundred
     runs are therefore too few.
     """
     problem = {name: value for name, value in TRAINED.items() if name != "tolerance"}
     e = wb.Experiment(scheme=scheme, scheme_args=args, workers=WORKERS, delays=delays, link=LINK, **problem)
-    return float(first_rounds(e, range(9000, 9000 + EXPECTATION_RUNS)).mean())
+    runs = (wb.forecast(e, 2, seed).seconds[1] for seed in range(9000, 9000 + EXPECTATION_RUNS))
+    return float(np.mean(list(runs)))
 
 
 PROFILES: list[str] = []

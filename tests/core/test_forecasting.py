@@ -6,14 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 import workbench as wb
-from tests.support.strategies import CASES, experiments
 from workbench.core import schemes
 from workbench.core.base.settings import SettingError
 from workbench.core.engine.virtual.arithmetic import Coefficients
-from workbench.core.forecasting import first_rounds
 from workbench.core.running.simulated import timeline
 
 COMMON: dict[str, Any] = {
@@ -113,15 +110,6 @@ def test_forecast_refuses_too_many_rounds(fields: dict[str, int]) -> None:
     asked = fields.pop("asked", None)
     with pytest.raises(wb.SettingError, match=r"rounds = 10+: a forecast draws each .* take 1000000 or less"):
         wb.forecast(wb.Experiment(scheme="UMW", **fields), asked)
-
-
-# the first round of PGC differs from all others
-@given(experiments([name for name in CASES if name != "PGC"]))
-@settings(max_examples=40, deadline=None)
-def test_forecast_first_rounds_equal_those_of_single_runs(spec: dict[str, Any]) -> None:
-    e = wb.Experiment(**spec)
-    wanted = [wb.forecast(e, 1, seed).mean for seed in range(3)]
-    np.testing.assert_allclose(first_rounds(e, range(3)), wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize("bandwidth", [1e-320, 1e-300])

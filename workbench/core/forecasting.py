@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -86,46 +86,6 @@ def forecast(
         raise error from error.__cause__
 
 
-def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = None) -> Array:
-    """Return the time of the first round for each seed, (seeds,), s. This shows the sampling error at little cost.
-
-    Each time is that of `forecast` with one round. Exception: for PGC, it is that of an ordinary round, in place of the
-    pre-training round.
-
-    >>> e = Experiment(scheme="UMW", workers=4)
-    >>> bool((first_rounds(e, [1, 2]) == [forecast(e, 1, seed).mean for seed in (1, 2)]).all())
-    True
-    """
-    e, scheme = _forecastable(e, None, None), e.built_scheme
-    if scheme.self_paced or scheme.delayed:
-        return np.array([_forecast(e, 1, seed, None).mean for seed in seeds])
-    each = [draws_of(e, 1, seed)(range(1), None) for seed in seeds]
-
-    def all_of(what: str, *floats: float) -> Array | float:
-        rows = [getattr(draws, what)(*floats) for draws in each]
-        return 0.0 if isinstance(rows[0], float) else np.concatenate([np.asarray(row) for row in rows])
-
-    draws = replace(
-        each[0],
-        first_round=1,  # not round 0, which PGC treats differently
-        seconds=np.concatenate([draws.seconds for draws in each]),
-        send=partial(all_of, "send"),
-        links=partial(all_of, "links"),
-        models=partial(all_of, "models"),
-        tie_order=lambda which: np.concatenate(
-            [each[k].tie_order(np.zeros(1, dtype=np.int64)) for k in which]
-        ),
-        progress=lambda portions, which: np.concatenate(
-            [draws.progress(portions, slice(1)) for draws in each[which]]
-        ),
-    )
-    found = scheme.round_times(draws if sharing is None else sharing.shared(draws), e.workers)
-    # a scheme with a state needs successive rounds, but these rounds belong to different runs
-    if found.state is not None:
-        return np.array([_forecast(e, 1, seed, sharing).mean for seed in seeds])
-    return found.seconds if sharing is None else sharing.ended(found, draws).seconds
-
-
 def settled(experiment: Experiment, rounds: int = MEASURED_ROUNDS) -> Experiment:
     """Return the experiment with the parameters that its scheme chooses from measured times (`Scheme.measured`).
 
@@ -147,8 +107,7 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
     total = e.rounds if rounds is None else rounds
     drawn = draws_of(e, total, e.seed if seed is None else seed)
     at_once = max(1, MAX_TIMES_PER_BATCH // workers)
-    if scheme.self_paced or scheme.delayed:
-        sharing = None
+    sharing = None if scheme.self_paced or scheme.delayed else sharing
     batches, carry = list[RoundTimes](), None
     for start in range(0, total, at_once):
         draws = drawn(range(start, min(start + at_once, total)), carry)

@@ -17,12 +17,14 @@ from tests.support.sampled_cases import rotated, sampled_cases
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import plan
 from workbench.analysis.planning.predicting import (
+    COMPARED_SEEDS,
     FAR_BEHIND_SEEDS,
     PREDICTION_SEEDS,
     Candidate,
     Resampling,
     doubted,
     enough,
+    is_behind,
     misfit,
     missed,
     recorded_rounds,
@@ -89,6 +91,46 @@ def test_best_of_a_scheme_has_all_predictions() -> None:
     known = sharpened(all_, [*lucky, *found[len(lucky) :]], progress=False)
     assert len(lucky) == 4
     assert len(min(known, key=lambda c: c.mean).seconds) == PREDICTION_SEEDS
+
+
+def times(*seconds: float) -> Candidate:
+    """Return a candidate with these predictions, s."""
+    blank = vars(candidate(resampling("shifted_exponential"), "UMW", {}))
+    return Candidate(**{**blank, "seconds": np.array(seconds)})
+
+
+def test_candidate_is_behind_if_it_is_far_or_certainly_slower() -> None:
+    best = times(1.0, 3.0, 2.0, 5.0, 4.0)
+    assert not is_behind(best, best)
+    assert is_behind(times(1.1, 3.3, 2.2, 5.5, 4.4), best)  # always slower by a tenth, whatever the seed
+    assert not is_behind(
+        times(3.3, 1.1, 5.5, 2.2, 4.4), best
+    )  # by a tenth on average, but not under each seed
+    assert is_behind(times(9.0, 3.0, 8.0, 2.0, 9.0), best)  # twice as slow on average
+    assert not is_behind(times(0.9, 2.9, 1.9, 4.9, 3.9), best)
+
+
+def test_candidates_behind_get_few_seeds() -> None:
+    """SGD without four of six workers has longer runs than without one, under every seed."""
+    all_ = resampling("shifted_exponential")
+    every = [replace(candidate(all_, "SGD", {"stragglers": s}), seeds=24) for s in (1, 2)]
+    first, second = screened(all_, every, progress=False)
+    slow = replace(second, seconds=first.seconds * 1.3)
+    near, far = sharpened(all_, [first, slow], progress=False)
+    assert len(near.seconds) == PREDICTION_SEEDS
+    assert far is slow
+
+
+def test_single_rounds_are_those_of_runs_with_the_same_seed() -> None:
+    """If workers are slow for a whole run, each entry of the table is the second round of a run of its own."""
+    all_ = resampling("heterogeneous")
+    clusters = len(all_.cluster.resampled)
+    c = all_.tabled(candidate(all_, "UMW", {}))
+    assert c.table.shape == (clusters, COMPARED_SEEDS)
+    for k, j in ((0, 0), (1, 3)):
+        e = all_.again(c, k)
+        found = all_.cluster.forecast_of(e, c.task, 2, e.seed + j * clusters).seconds[1]
+        assert c.table[k, j] == pytest.approx(found * all_.aim.rounds)
 
 
 def test_first_choice_has_all_predictions_after_the_means_of_others_change() -> None:
@@ -184,7 +226,7 @@ def known(table: np.ndarray, seconds: np.ndarray | None = None) -> Candidate:
     return Candidate(**{**blank, "seconds": runs, "table": table})
 
 
-def test_predicted_mean_is_of_first_rounds_unless_runs_differ() -> None:
+def test_predicted_mean_is_of_single_rounds_unless_runs_differ() -> None:
     rng = np.random.default_rng(0)
     table = rng.exponential(1.0, (40, 48)) + 1.0
     first = table.ravel("F")[:PREDICTION_SEEDS]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.analysis.planning.prices import cost
+from workbench.analysis.planning.prices import NUMBERS_PER_EVENT, STAR_SHARE, cost
 from workbench.analysis.planning.targets import (
     EXACT_STEPS,
     LAZY_STEPS,
@@ -136,6 +137,37 @@ def test_trials_stretch_rounds_and_steps_for_commits_of_few_answers(
     assert own.rounds == round(target.rounds / share)
     need = Trials(own, target.times * share).need(seeds(e))
     assert (need.rounds * share < MAX_ROUNDS_RATIO * target.rounds).all()
+
+
+def test_slow_schemes_are_not_simulated_for_long() -> None:
+    """`longest` is the number of rounds in three times the time of the fastest exact scheme, at least its rounds."""
+    aim = Target(rounds=20, longest=60, loss=0.1, seconds=20.0)
+    e = experiment("SGD", {"stragglers": 2})
+    found = [stretched(aim, e, per_round).longest for per_round in (0.0, 0.5, 1.0, 2.0, 9.0)]
+    assert found == [60, 60, 60, 30, 20]
+    assert stretched(aim, experiment("CADA1"), 9.0).longest == 60  # its forecast is an upper bound
+
+
+@pytest.mark.parametrize("scheme", ["SGD", "DSAG", "ASGD"])
+def test_price_counts_gradients_at_older_models(scheme: str) -> None:
+    """Stale gradients are computed for every step size. Rounds of a star are cheaper than those of other schemes."""
+    e = experiment(scheme)
+    one, twelve = (cost(e, 240, 30.0, steps) for steps in (1, 12))
+    events = 30 * 6 * NUMBERS_PER_EVENT
+    if scheme == "SGD":
+        assert one == pytest.approx(STAR_SHARE * events + 30 * 240 * 20)
+        assert twelve - one == pytest.approx(11 * 30 * 240 * 20)
+    else:
+        assert twelve - one == pytest.approx(11 * (events + 30 * 240 * 20 / portion(e)))
+
+
+def test_step_size_that_no_seed_reaches_the_target_with_is_not_tried_further() -> None:
+    e = experiment("SGD", {"stragglers": 5})
+    target = replace(reference(e, 30, None, 0.0, MAX_NUMBERS), rounds=2, longest=2)
+    trials = Trials(target, 1e-6)
+    assert np.isnan(trials.need(seeds(e)).rounds).all()
+    assert not trials.found
+    assert {rounds for _, rounds in trials.played} == {2}
 
 
 @pytest.mark.parametrize(

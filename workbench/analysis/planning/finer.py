@@ -10,12 +10,14 @@ import numpy as np
 
 from workbench.analysis.planning.predicting import MAX_SHARPENED, PREDICTION_SEEDS, Candidate
 from workbench.analysis.planning.prices import price
+from workbench.analysis.planning.star_commits import combines
 from workbench.analysis.planning.targets import Target
 
 SETTINGS_PER_SCHEME = 4  # max configurations of an inexact scheme that are simulated at first
 # max configurations near the best ones that are tried afterwards: of an inexact scheme in all, of an exact one per pass
 FINER_SETTINGS = 4
 FINER_PASSES = 3  # number of passes near the best, each of which begins at the best of the pass before
+EVENTS_SHARE = 0.3  # share of its effort that a scheme gets if its rounds need the event engine
 MIN_SEEDS = 8  # min seeds of the best configurations, unless only one configuration is left
 Args = Mapping[str, Any]
 
@@ -56,6 +58,7 @@ def affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[l
     """
     most = 1 if len(every) == 1 else SETTINGS_PER_SCHEME + FINER_SETTINGS
     price_of = cache(lambda k: price(every[k].experiment, aim))
+    share *= 1.0 if combines(every[0].experiment) else EVENTS_SHARE
     for count in range(most, 0, -1):
         first = min(-(-count // 2), len(every))
         places = sorted({round(k * (len(every) - 1) / max(first - 1, 1)) for k in range(first)})

@@ -459,10 +459,8 @@ def _follows(scheme: type[Scheme]) -> bool:
 
 def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:
     """Return the forecast over several seeds. Permanently slow workers are drawn once per seed."""
-    found = [
-        cluster.forecast_of(e, task, FORECAST_ROUNDS // FORECAST_SEEDS, e.seed + k)
-        for k in range(FORECAST_SEEDS)
-    ]
+    seeds = FORECAST_SEEDS if e.delays.per_run or e.delays.markovian else 1
+    found = [cluster.forecast_of(e, task, FORECAST_ROUNDS // seeds, e.seed + k) for k in range(seeds)]
     messages, size = (float(np.mean([getattr(f, name) for f in found])) for name in ("messages", "bytes"))
     return Forecast(np.concatenate([f.seconds for f in found]), found[0].load, messages, size)
 

@@ -26,7 +26,7 @@ from workbench.core.base.types import Array
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.round_times import SampledTimes
 from workbench.core.experiment import Experiment
-from workbench.core.forecasting import Forecast, first_rounds
+from workbench.core.forecasting import Forecast
 
 PREDICTION_SEEDS = 24  # number of resampled predictions
 FAR_BEHIND_SEEDS = SCREENING_SEEDS  # number of resampled predictions for candidates far behind
@@ -39,7 +39,7 @@ MISFIT_ROUNDS = 64  # rounds of a forecast by recorded times
 # number of blocks of recorded rounds that are compared, and min rounds of a block; shorter records are halved
 MISFIT_BLOCKS, MIN_BLOCK_ROUNDS = 4, 8
 NOMINAL_COVERAGE = 0.9  # nominal coverage of the intervals
-COMPARED_SEEDS = 48  # number of seeds on each cluster for the difference of two choices
+COMPARED_SEEDS = 24  # number of seeds on each cluster for the difference of two choices
 # max number of choices that are compared under `COMPARED_SEEDS`, and max ratio of their time to the first
 MAX_COMPARED_CHOICES, COMPARED_RATIO = 8, 1.5
 MIN_CONFIDENCE = 0.95  # min probability that no choice is faster, for advice without a runner-up
@@ -61,7 +61,7 @@ class Candidate:
     more: int | None = None
     need: RoundsNeeded | None = None
     seconds: Array = field(default_factory=lambda: np.zeros(0))  # seconds to the target, (resamples,)
-    # seconds to the target if every round takes as long as the first one, (clusters, seeds)
+    # seconds to the target if every round takes as long as a single one, (clusters, seeds)
     table: Array = field(default_factory=lambda: np.zeros((0, 0)))
     misfit: float = 0.0  # standard error of the time's logarithm, due to the fitted delay model
 
@@ -74,9 +74,9 @@ class Candidate:
     def mean(self) -> float:
         """Expected seconds to the target.
 
-        If workers are permanently slow, the mean of a few predictions is imprecise. The mean of many first rounds
-        (`table`) is then used. Later rounds may differ from first rounds. So the mean difference between predictions
-        and first rounds under the same seeds is added, shrunk by its sampling error (James and Stein).
+        If workers are permanently slow, the mean of a few predictions is imprecise. The mean of many single rounds
+        (`table`) is then used. Other rounds may differ from these. So the mean difference between predictions and
+        single rounds under the same seeds is added, shrunk by its sampling error (James and Stein).
         """
         if not (self.table.size and self.experiment.delays.per_run):
             return float(self.seconds.mean())
@@ -159,17 +159,20 @@ class Resampling:
         return c if missed(c) else self.predicted(c, PREDICTION_SEEDS)
 
     def tabled(self, c: Candidate) -> Candidate:
-        """Return the candidate with first-round times on every cluster, under many seeds."""
+        """Return the candidate with times of single rounds on every cluster, under many seeds.
+
+        Each is the second round of a run, because the first round of some schemes differs from later ones. If rounds
+        are independent, those of one run are enough.
+        """
         clusters = len(self.cluster.resampled) or 1
         rows = []
         for k in range(clusters):
             e = self.again(c, k)
-            if not (e.delays.per_run or e.delays.markovian):  # rounds of a run vary as first rounds of runs
+            if not (e.delays.per_run or e.delays.markovian):
                 rows.append(self.cluster.forecast_of(e, c.task, COMPARED_SEEDS).seconds)
                 continue
             seeds = range(e.seed, e.seed + clusters * COMPARED_SEEDS, clusters)
-            sharing = self.cluster.sharing(e.workers, c.task)
-            rows.append(first_rounds(self.cluster.crowded(e, c.task), seeds, sharing))
+            rows.append([self.cluster.forecast_of(e, c.task, 2, seed).seconds[1] for seed in seeds])
         return replace(c, table=np.array(rows) * float(c.rounds(self.aim).mean() * c.pace.mean()))
 
     def _round(self, c: Candidate, e: Experiment, rounds: int) -> float:
@@ -290,14 +293,12 @@ def _leaders(known: Sequence[Candidate], far: set[int], most: int, alone: bool) 
 
     `far`: those that are behind. `most`: max number of simulated ones per scheme. `alone`: only the best of all.
     """
-    ready = [i for i, c in enumerate(known) if not missed(c)]
+    ready = sorted((i for i, c in enumerate(known) if not missed(c)), key=lambda i: known[i].mean)
     if alone:
-        return ready and [min(ready, key=lambda i: known[i].mean)]
+        return ready[:1]
     near = list[int]()
     for scheme in {known[i].experiment.scheme for i in ready}:
-        order = sorted(
-            (i for i in ready if known[i].experiment.scheme == scheme), key=lambda i: known[i].mean
-        )
+        order = [i for i in ready if known[i].experiment.scheme == scheme]
         close = [i for i in order if i not in far]
         near += order[:1] + [i for k, i in enumerate(close) if known[i].trials is None or k < most]
     return sorted(set(near))

@@ -58,13 +58,8 @@ def _wins(found: Sequence[Candidate]) -> list[float]:
     The winner is the first in the ranking that takes at most `MAX_EQUAL_RATIO` times as long as the fastest. Similar
     candidates thus do not split the share. A candidate with fewer predictions never wins.
     """
-    times = np.array(
-        [
-            c.seconds[:PREDICTION_SEEDS]
-            if len(c.seconds) >= PREDICTION_SEEDS
-            else np.full(PREDICTION_SEEDS, np.inf)
-            for c in found
-        ]
-    )
+    never = np.full(PREDICTION_SEEDS, np.inf)
+    each = [c.seconds[:PREDICTION_SEEDS] for c in found]
+    times = np.array([seconds if len(seconds) == PREDICTION_SEEDS else never for seconds in each])
     first = np.argmax(times <= MAX_EQUAL_RATIO * times.min(axis=0), axis=0)
     return [float(share) for share in np.bincount(first, minlength=len(found)) / PREDICTION_SEEDS]

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from workbench.analysis.planning.targets import played
 from workbench.core.base.bar import Bar
 from workbench.core.base.settings import SettingError, check_kind, short, within
 from workbench.core.contract.batches import key_of
 from workbench.core.contract.optimisers import Optimiser, Schedule, Scheduled, smoothness_of
 from workbench.core.contract.optimisers.schedules import schedule_from
 from workbench.core.contract.weights import Decoding
-from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
+from workbench.core.engine.virtual.arithmetic import Numbers
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
 from workbench.core.problems.base import Problem, Request
@@ -248,9 +249,8 @@ def _run(e: Experiment) -> Commits | Experiment:
     weights: Sequence[Decoding] = [None] * e.rounds
     shares: Sequence[float] = ()
     if not e.built_scheme.is_exact or e.built_scheme.delayed:
-        arithmetic = Coefficients(e.plan, e.sampler)
-        timeline(e, arithmetic, events=False)
-        weights, shares = arithmetic.weights, arithmetic.shares
+        commits, _ = played(e)
+        weights, shares = commits.weights, commits.shares
     # evaluated only after the last round, because only the last loss is used
     return Commits(e.build_optimiser(), weights, e.plan.sizes, e.rounds, shares)
 

@@ -47,7 +47,7 @@ USUAL_ROUNDS_RATIO = 1.5  # ratio of rounds that most inexact schemes do not exc
 SPARE_ROUNDS_RATIO = 1.2
 # max ratio of an inexact scheme's time to that of the fastest exact one, up to which it is simulated
 MAX_BEHIND_RATIO = 3.0
-MAX_NUMBERS = 1.2e10  # max number of data matrix entries that all simulations together process
+MAX_NUMBERS = 3e10  # max number of data matrix entries that all simulations together process
 # step sizes of exact schemes, as multiples of the automatic one
 EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))
 # step sizes of inexact schemes, as multiples of the one that makes their estimate unbiased
@@ -239,9 +239,9 @@ def reduced(e: Experiment, samples: int) -> Experiment:
 
 def seeds_tried(e: Experiment) -> tuple[int, int]:
     """Return the number of seeds on which a step size is chosen, and that of seeds on which its rounds are counted."""
-    if e.built_scheme.numeric:
-        return 1, STEP_SEEDS
-    return (1 if e.plan.versions > 1 else STEP_SEEDS), SCREENING_SEEDS
+    numeric = e.built_scheme.numeric
+    choosing = 1 if numeric or e.plan.versions > 1 else STEP_SEEDS
+    return choosing, STEP_SEEDS if numeric else SCREENING_SEEDS
 
 
 def tried_by(e: Experiment) -> tuple[float, ...]:
@@ -324,7 +324,7 @@ class Trials:
             for steps in (tried_by(small[0]), SMALL_STEPS):
                 tried, seconds = [centre * k for k in steps], np.zeros(0)
                 for k in tried:  # those that take longer than an earlier one are not simulated to the end
-                    limit = float(np.nanmin([*seconds, np.inf]))
+                    limit = float(np.nanmin([*seconds, MAX_BEHIND_RATIO * self.aim.seconds]))
                     seconds = np.append(seconds, self._numeric(small[0], k, limit)[1])
                 if not np.isnan(seconds).all():
                     break
@@ -413,11 +413,9 @@ class Trials:
 
     def _linear(self, small: Sequence[Experiment], times: float | None, longest: int) -> Array:
         """Return rounds to the target under every seed."""
-        new = [e for e in small if (e.seed, times) not in self.found]
-        if new:
-            rounds = self._reached(new, [times], [self._played(e, longest)[0] for e in new])[0].tolist()
-        fresh = {e.seed: r for e, r in zip(new, rounds if new else [], strict=True)}
-        return np.array([fresh[e.seed] if e.seed in fresh else self.found[e.seed, times][0] for e in small])
+        if new := [e for e in small if (e.seed, times) not in self.found]:
+            self._reached(new, [times], [self._played(e, longest)[0] for e in new])
+        return np.array([self.found.get((e.seed, times), (np.nan, np.nan))[0] for e in small])
 
     def _numeric(self, e: Experiment, times: float | None, limit: float = np.inf) -> tuple[float, float]:
         """Return rounds and seconds of a numeric scheme, NaN if it misses the target.
