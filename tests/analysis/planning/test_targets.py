@@ -158,7 +158,7 @@ def test_price_counts_gradients_at_older_models(scheme: str) -> None:
         assert one == pytest.approx(STAR_SHARE * events + 30 * 240 * 20)
         assert twelve - one == pytest.approx(11 * 30 * 240 * 20)
     else:
-        assert twelve - one == pytest.approx(11 * (events + 30 * 240 * 20 / portion(e)))
+        assert twelve - one == pytest.approx(11 * (events + 30 * 240 * 20))
 
 
 def test_step_size_that_no_seed_reaches_the_target_with_is_not_tried_further() -> None:

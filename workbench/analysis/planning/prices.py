@@ -7,7 +7,6 @@ from workbench.analysis.planning.targets import (
     INEXACT_STEPS,
     USUAL_ROUNDS_RATIO,
     Target,
-    portion,
     seeds_tried,
     tried_by,
 )
@@ -29,7 +28,7 @@ def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
         return float(steps * rounds * scheme.epochs_per_round * each)
     passes, events = _gone_through(e, samples) * floats, e.workers * NUMBERS_PER_EVENT
     if e.plan.versions > 1:  # gradients at older models are computed worker by worker, for each step size
-        return float(rounds * (steps * (passes / portion(e) + events) + events))
+        return float(rounds * (steps * (passes + events) + events))
     return float(rounds * (steps * passes + events * (STAR_SHARE if combines(e) else 1.0)))
 
 
