@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -73,6 +75,13 @@ def test_star_commits_equal_the_event_engines(name: str, data: st.DataObject) ->
 )
 def test_no_star_commits_of_masters_that_do_not_count_answers(scheme: str, args: dict[str, object]) -> None:
     assert star_commits(wb.Experiment(scheme=scheme, scheme_args=args)) is None
+
+
+@pytest.mark.parametrize(
+    "fields", [{"faults": ({"kind": "kill", "worker": 2, "round": 3},)}, {"adaptive": True, "scheme": "GC"}]
+)
+def test_no_star_commits_of_runs_with_faults_or_changes_of_scheme(fields: dict[str, Any]) -> None:
+    assert star_commits(wb.Experiment(**{"scheme": "SGD", **fields})) is None
 
 
 def test_no_star_commits_by_the_rule_of_a_base_with_another_program() -> None:

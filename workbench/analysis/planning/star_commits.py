@@ -20,14 +20,13 @@ def star_commits(e: Experiment) -> tuple[Coefficients, Array] | None:
 
     They equal those of the event engine with the same seed, because late workers drop their work.
     """
-    rule, all_ = combines(e), (0, 0)
-    if rule is None:
+    if (rule := combines(e)) is None:
         return None
     draws = draws_of(e, e.rounds, e.seed)(range(e.rounds), None)
     commits = Coefficients(e.plan, e.sampler)
     order = arrival_order(draws.arrival_times(draws.floats), draws.tie_order)
     for r, row in enumerate(order.tolist()):
-        count = next(k for k in range(1, len(row) + 1) if rule.ready(all_, row[:k], row))
+        count = next(k for k in range(1, len(row) + 1) if rule.ready((0, 0), row[:k], row))
         answered = sorted(row[:count])
         weights, residual = rule.weights(tuple(answered), r)
         gradient = weights @ rule.matrix[answered]
@@ -36,8 +35,9 @@ def star_commits(e: Experiment) -> tuple[Coefficients, Array] | None:
 
 
 def combines(e: Experiment) -> GradientSum | None:
-    """Return the rule by which a master combines its first answers, or None for other schemes and parameters."""
+    """Return the rule by which a master combines its first answers, or None for other schemes, parameters and runs."""
     with suppress(SettingError):
-        rule = e.built_scheme.exchange_rule(e.workers) if e.built_scheme.has_rule() else None
+        usual = e.built_scheme.has_rule() and not (e.faults or e.adaptive)
+        rule = e.built_scheme.exchange_rule(e.workers) if usual else None
         return rule if isinstance(rule, GradientSum) else None
     return None
