@@ -20,7 +20,7 @@ from workbench.analysis.planning.advice import Advice, Refusal
 from workbench.analysis.planning.finer import FINER_PASSES, FINER_SETTINGS, MIN_SEEDS, affordable, finer
 from workbench.analysis.planning.plan_notes import notes, step_notes
 from workbench.analysis.planning.predicting import (
-    COMPARED_RATIO,
+    FAR_BEHIND_RATIO,
     Candidate,
     Resampling,
     by_scheme,
@@ -262,7 +262,7 @@ class _Search:
         Schemes whose best candidate is far behind get no further ones.
         """
         known_ones = list(found)
-        front = COMPARED_RATIO * min((c.mean for c in found if not missed(c)), default=float("inf"))
+        front = FAR_BEHIND_RATIO * min((c.mean for c in found if not missed(c)), default=float("inf"))
         for simulated in (False, True):
             for some in by_scheme([c for c in found if (c.trials is not None) == simulated]).values():
                 if min((c.mean for c in some if not missed(c)), default=0.0) <= front:
