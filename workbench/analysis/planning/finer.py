@@ -17,7 +17,7 @@ SETTINGS_PER_SCHEME = 4  # max configurations of an inexact scheme that are simu
 # max configurations near the best ones that are tried afterwards: of an inexact scheme in all, of an exact one per pass
 FINER_SETTINGS = 4
 FINER_PASSES = 3  # number of passes near the best, each of which begins at the best of the pass before
-EVENTS_SHARE = 0.3  # share of its effort that a scheme gets if its rounds need the event engine
+EVENTS_SHARE = 0.6  # share of its effort that a scheme gets if its rounds need the event engine
 MIN_SEEDS = 8  # min seeds of the best configurations, unless only one configuration is left
 Args = Mapping[str, Any]
 

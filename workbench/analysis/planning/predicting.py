@@ -172,7 +172,8 @@ class Resampling:
                 rows.append(self.cluster.forecast_of(e, c.task, COMPARED_SEEDS).seconds)
                 continue
             seeds = range(e.seed, e.seed + clusters * COMPARED_SEEDS, clusters)
-            rows.append([self.cluster.forecast_of(e, c.task, 2, seed).seconds[1] for seed in seeds])
+            each = [self.cluster.forecast_of(e, c.task, 2, seed).seconds[1] for seed in seeds]
+            rows.append(np.array(each))
         return replace(c, table=np.array(rows) * float(c.rounds(self.aim).mean() * c.pace.mean()))
 
     def _round(self, c: Candidate, e: Experiment, rounds: int) -> float:
