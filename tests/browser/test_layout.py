@@ -36,6 +36,7 @@ DRAWER = (
     "() => getComputedStyle(document.querySelector('.wb-controls')).getPropertyValue('--wb-drawer').trim()"
 )
 TOP = "(selector) => document.querySelector(selector).getBoundingClientRect().top"
+HEIGHT = "(selector) => Math.ceil(document.querySelector(selector).scrollHeight) + 200"
 SCROLL = """(y) => { const e = document.querySelector('.jp-WindowedPanel-outer') ?? document.scrollingElement;
   document.querySelector('.wb-explorer').scrollIntoView({ block: 'start' }); e.scrollBy(0, y); }"""
 
@@ -51,6 +52,16 @@ def found(page: Page, about: str, selector: str = ".wb-explorer") -> list[str]:
 def resized(page: Page, size: tuple[int, int]) -> None:
     page.set_viewport_size({"width": size[0], "height": size[1]})
     page.wait_for_timeout(300)  # containers and figures need some time to be resized
+
+
+def picture_of_all(page: Page, selector: str, path: Path) -> None:
+    """Take a screenshot of a part in a window that is as high as the part. On a phone, nothing is below the window."""
+    before = page.viewport_size
+    assert before is not None
+    high = page.evaluate(HEIGHT, selector)
+    page.set_viewport_size({**before, "height": max(before["height"], high)})
+    page.locator(selector).first.screenshot(path=path)
+    page.set_viewport_size(before)
 
 
 def cases() -> list[Any]:
@@ -88,7 +99,7 @@ def test_layout_of_a_page(
         about = f"{size[0]} px, {'dark' if dark else 'light'}, {state}"
         bad += found(page, about, part.selector)
         path = screens / f"{name}-{about}.png".replace(", ", "-").replace(" ", "-")
-        page.locator(part.selector).first.screenshot(path=path)
+        picture_of_all(page, part.selector, path)
     page.emulate_media(color_scheme="light")
     assert not bad, "\n".join(bad)
     assert noise.ours() == []

@@ -165,8 +165,10 @@ def test_figure_table_is_table_3() -> None:
     heat = figure.data[0]
     assert heat.z[2][3] == pytest.approx(21.3697, abs=1e-4)
     assert heat.z[0][0] == pytest.approx(36.1138, abs=1e-4)
-    star = next(trace for trace in figure.data if trace.name == "the best")
-    assert (round(star.x[0]), star.y[0]) == (4, 3)
+    best, sliders = figure.layout.shapes
+    assert (best.x0, best.x1, best.y0, best.y1) == (3.5, 4.5, 2.5, 3.5)
+    assert (best.line.dash, sliders.line.dash) == ("solid", "dot")
+    assert len(figure.data) == 1  # no marker covers a number
 
 
 @pytest.mark.parametrize("code", ["FRC", "CRC"])

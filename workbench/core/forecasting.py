@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from workbench.core.base.arguments import kinds_checked
 from workbench.core.base.settings import SettingError
-from workbench.core.base.types import Array
+from workbench.core.base.types import Array, chop
 from workbench.core.base.user_code import with_fault
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.plan import Plan
@@ -50,7 +50,7 @@ class Forecast:
         """
         with np.errstate(over="ignore", invalid="ignore"):  # squares of round times may overflow
             found = float(self.seconds.std())
-        return found if found > 1e-12 * self.mean else 0.0
+        return float(chop(found, self.mean))
 
     @property
     def error(self) -> float:

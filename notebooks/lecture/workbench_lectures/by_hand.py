@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.core import theory
 from workbench.core.base.settings import setting
-from workbench.core.base.types import Array
+from workbench.core.base.types import Array, chop
 from workbench.core.codes import GradientCode
 from workbench.core.codes.cyclic import textbook
 from workbench.core.experiment import Experiment
@@ -70,7 +70,8 @@ class ByHand(Knobs):
 
         The products are added from the left, as on a page without a server, and not by BLAS.
         """
-        return np.asarray((self.code.matrix * self.gradients).sum(axis=1))
+        products = self.code.matrix * self.gradients
+        return chop(products.sum(axis=1), np.abs(products).sum(axis=1))
 
     @property
     def answered(self) -> tuple[int, ...]:
@@ -83,6 +84,12 @@ def code_of(draw: int) -> GradientCode:
     """Return the paper's matrix, or a random one by Tandon's algorithm 2."""
     matrix = np.array(PAPER) if draw == 0 else textbook(WORKERS, STRAGGLERS, draw)
     return GradientCode(matrix, STRAGGLERS)
+
+
+def weights_of(code: GradientCode, answered: tuple[int, ...]) -> tuple[Array, float]:
+    """Return the decode weights of answers, and the residual, both without rounding errors."""
+    weights, residual = code.decode(answered)
+    return chop(weights, np.abs(weights).max()), float(chop(residual, WORKERS))
 
 
 # ---------------------------------------------------------------- figures
@@ -116,12 +123,14 @@ def matrix(knobs: ByHand, theme: Theme) -> go.Figure:
 def decoding(knobs: ByHand, theme: Theme) -> go.Figure:
     """Draw the messages that arrive, their weights, and the resulting weight of each part."""
     code, g = knobs.code, knobs.gradients
-    weights, residual = code.decode(knobs.answered)
+    whole = float(chop(g.sum(), np.abs(g).sum()))
+    weights, residual = weights_of(code, knobs.answered)
     messages = knobs.messages
-    total = float((weights * messages[list(knobs.answered)]).sum())
+    terms = weights * messages[list(knobs.answered)]
+    total = float(chop(terms.sum(), np.abs(terms).sum()))
     pairs = zip(weights, knobs.answered, strict=True)
     sum_of = " + ".join(f"({_round(a)})·({_round(messages[i])})" for a, i in pairs)
-    good = "the full gradient" if residual < 1e-9 else f"the full gradient would be {_round(g.sum())}"
+    good = "the full gradient" if not residual else f"the full gradient would be {_round(whole)}"
     figure = new_figure(
         theme, "What the master makes of the answers", f"{sum_of} = {_round(total)}: {good}", HEIGHT
     )
@@ -132,7 +141,7 @@ def decoding(knobs: ByHand, theme: Theme) -> go.Figure:
             y=a * code.matrix[i],
             name=name,
             marker={"color": COLORS[i], "line": {"width": 0}},
-            text=[_round(v) if abs(v) > 1e-9 else "" for v in a * code.matrix[i]],
+            text=[_round(v) if v else "" for v in a * code.matrix[i]],
             hovertemplate=f"worker {i + 1}<br>%{{y:.3g}} times the gradient of %{{x}}<extra></extra>",
         )
     figure.add_hline(y=1, line={"color": palette(theme).text, "width": 2, "dash": "dot"})
@@ -202,7 +211,7 @@ def _first(knobs: ByHand) -> int:
 
 def _weights(knobs: ByHand) -> Array:
     others = tuple(i for i in range(WORKERS) if i != _late(knobs))
-    return knobs.code.decode(others).weights
+    return weights_of(knobs.code, others)[0]
 
 
 def break_even() -> float:

@@ -78,7 +78,7 @@ class CodingOrNot(Knobs):
     law: Literal["bursts", "tail"] = setting("tail", "how workers are held up")
     severity: int = setting(
         SEVERITIES[0],
-        "bursts: times as long; tail: mean of what is added",
+        "bursts: factor on the time of a share; tail: mean time that is added to a share, in shares",
         ge=SEVERITIES[0],
         le=SEVERITIES[-1],
     )

@@ -12,7 +12,7 @@ from workbench.core import theory
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.experiment import Experiment
-from workbench.lab.figures.style import BLUE, ORANGE, Theme, new_figure, palette
+from workbench.lab.figures.style import BLUE, GREY, ORANGE, PALE, Theme, fade, new_figure, palette
 from workbench_lectures.drawing import HEIGHT
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
@@ -98,7 +98,7 @@ def table(knobs: Communication, theme: Theme) -> go.Figure:
     figure = new_figure(
         theme,
         "Mean round time (s) of every code",
-        f"best: d = {d}, m = {m} · square: the sliders’ d, m",
+        f"solid frame: the best, d = {d}, m = {m} · dotted frame: the sliders’",
         HEIGHT,
     )
     axis = list(range(1, n + 1))
@@ -106,34 +106,24 @@ def table(knobs: Communication, theme: Theme) -> go.Figure:
         z=knobs.table,
         x=axis,
         y=axis,
-        colorscale=[[0.0, BLUE], [0.5, palette(theme).neutral], [1.0, ORANGE]],
+        colorscale=[[0.0, fade(BLUE, PALE)], [0.5, fade(GREY, PALE / 2)], [1.0, fade(ORANGE, PALE)]],
         xgap=2,
         ygap=2,
         text=[["" if seconds != seconds else f"{seconds:.1f}" for seconds in row] for row in knobs.table],
         texttemplate="%{text}",
-        textfont={"size": 14},
+        textfont={"size": 14, "color": palette(theme).text},
         hoverongaps=False,
         hovertemplate="load d = %{x}, reduction m = %{y}<br>%{z:.2f} s<extra></extra>",
         colorbar={"title": {"text": "s"}, "thickness": 16, "outlinewidth": 0},
     )
-    figure.add_trace(_mark(d, m, "star", "the best", theme))
-    figure.add_trace(_mark(knobs.load, knobs.reduction, "square-open", "the sliders’", theme))
+    frame = {"width": 3, "color": palette(theme).text}
+    for x, y, dash in ((d, m, "solid"), (knobs.load, knobs.reduction, "dot")):
+        figure.add_shape(
+            type="rect", x0=x - 0.5, x1=x + 0.5, y0=y - 0.5, y1=y + 0.5, line={**frame, "dash": dash}
+        )
     figure.update_xaxes(title_text="load d (parts a worker)", dtick=1, showgrid=False)
     figure.update_yaxes(title_text="reduction m", dtick=1, showgrid=False, range=[n + 0.5, 0.5])
     return figure.update_layout(showlegend=False)
-
-
-def _mark(d: int, m: int, symbol: str, name: str, theme: Theme) -> go.Scatter:
-    size = 38 if symbol == "square-open" else 15
-    line = {"width": 3, "color": palette(theme).text}
-    return go.Scatter(
-        x=[d if symbol == "square-open" else d + 0.35],
-        y=[m],
-        mode="markers",
-        name=name,
-        hoverinfo="skip",
-        marker={"symbol": symbol, "size": size, "color": palette(theme).text, "line": line},
-    )
 
 
 def codes(knobs: Communication) -> dict[str, tuple[int, int]]:
@@ -298,7 +288,7 @@ EXERCISES: tuple[Exercise[Communication], ...] = (
         why=lambda k: (
             f"<p><i>m</i> = {free(k)}: whole messages. Shorter ones bring nothing then, and the same load buys more"
             " stragglers. That is gradient coding, the case <i>m</i> = 1. Set both sending sliders low and see the"
-            " star of the first figure move up.</p>"
+            " solid frame of the first figure move up.</p>"
         ),
     ),
 )

@@ -34,13 +34,13 @@ def points(
 
 def here(figure: go.Figure, x: float, text: str, theme: str) -> None:
     """Draw a line at the value of a slider."""
-    muted = palette(theme).muted
+    muted, ground = palette(theme).muted, palette(theme).background
     figure.add_vline(x=x, line={"color": muted, "width": 2, "dash": "dot"})
     # annotations on a logarithmic axis use the exponent
     place = log10(x) if figure.layout.xaxis.type == "log" else x
     figure.add_annotation(
         x=place, y=1.0, yref="paper", text=text, showarrow=False, xanchor="left", yanchor="top",
-        xshift=6, font={"size": 15, "color": muted},
+        xshift=6, font={"size": 15, "color": muted}, bgcolor=ground,
     )  # fmt: skip
 
 

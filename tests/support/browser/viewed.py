@@ -86,6 +86,12 @@ def listed(page: Page) -> None:
     page.locator(".wb-grid tbody td", has_text="CR").first.wait_for()
 
 
+def columns(page: Page) -> None:
+    """Open the menu of the columns of the runs that were made in the explorer."""
+    listed(page)
+    sheet("Columns")(page)
+
+
 def looked(page: Page) -> None:
     """Show the diagnosis of the last run."""
     ran("Who is late?")(page)
@@ -129,7 +135,7 @@ FORECASTS = {
 }  # fmt: skip
 RESULTS = {
     "run": ran("Run"), "axes": axes, "rounds": ran("Rounds"), "one-round": ran("One round"),
-    "late": ran("Who is late?"), "look": looked, "runs": listed, "save": ran("Save / export"),
+    "late": ran("Who is late?"), "look": looked, "runs": listed, "columns": columns, "save": ran("Save / export"),
 }  # fmt: skip
 EXTREME = """import workbench as wb
 link = {"bandwidth": 1e12, "latency": 1e-9, "downloads": True, "delays": {"kind": "pareto", "shape": 1.3},
@@ -169,7 +175,7 @@ sweep"""
 
 def all_selected(page: Page) -> None:
     """Select all runs of the table, whose curves are then drawn."""
-    page.evaluate(CLOSE_SHEETS)
+    nothing(page)
     box = page.locator(".wb-grid :is(td, th).wb-c-tick input")
     for each in box.all():
         if each.is_visible() and not each.is_checked():
@@ -187,7 +193,14 @@ def sheet(name: str) -> State:
     return state
 
 
+def row_menu(page: Page) -> None:
+    """Open the menu of the last row of the table."""
+    page.evaluate(CLOSE_SHEETS)
+    page.locator(".wb-grid .wb-c-menu button").last.click()
+
+
 def nothing(page: Page) -> None:
+    page.keyboard.press("Escape")  # a menu of a row
     page.evaluate(CLOSE_SHEETS)
 
 
@@ -260,7 +273,17 @@ PARTS = {
     "extreme": Part(
         ".wb-explorer", EXTREME, states={**FORECASTS, "question": asked, "save": opened("Save / export")}
     ),
-    "runs": Part(".wb-pane", RUNS, states={"": nothing, "all": all_selected, "columns": sheet("Columns")}),
+    "runs": Part(
+        ".wb-pane",
+        RUNS,
+        states={
+            "": nothing,
+            "all": all_selected,
+            "columns": sheet("Columns"),
+            "filter": sheet("Filter"),
+            "row": row_menu,
+        },
+    ),
     "live": Part(".wb-live", LIVE, states={"": nothing, "axes": sheet("Axes")}),
     "stream": Part(".wb-pane", STREAM, states={"": nothing, "round": one_round}),
     "sweep": Part(".wb-pane", SWEEP, states={name: swept(name) for name in SWEEP_FIGURES}),

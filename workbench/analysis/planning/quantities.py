@@ -14,6 +14,23 @@ LONG_UNITS = (
 )
 
 
+def number_text(value: float, digits: int = 17) -> str:
+    """Return a number as fields, tables and axes show it: with a short exponent if it is large and round, or small.
+
+    `digits`: max number of significant digits. 17 keep the number as it is.
+
+    >>> number_text(1e5), number_text(123_456.0, 4), number_text(5e-5), number_text(250.0), number_text(0.3333, 2)
+    ('1e5', '123500', '5e-5', '250', '0.33')
+    """
+    value = float(f"{value:.{digits}g}")
+    if not value.is_integer():
+        return str(value).replace("e-0", "e-")
+    whole = str(int(value))
+    bare = whole.rstrip("0")
+    power = len(whole) - len(bare)
+    return f"{bare}e{power}" if power > 4 else whole
+
+
 def quantity_of(seconds: float) -> str:
     """Return a time as text in a suitable unit.
 

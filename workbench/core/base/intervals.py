@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from workbench.core.base.settings import SettingError, short
-from workbench.core.base.types import Array
+from workbench.core.base.types import Array, chop
 
 
 class Band(NamedTuple):
@@ -39,7 +39,7 @@ def band(values: ArrayLike, level: float = 0.95) -> Band:
         raise SettingError("values = []: there is nothing to take a mean of")
     mean = np.asarray(rows.mean(axis=0))
     if len(rows) == 1:
-        nothing = np.full(mean.shape, np.nan)
-        return Band(mean, nothing, nothing)
-    half = t.ppf(0.5 + level / 2, len(rows) - 1) * rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
+        return Band(mean, *np.full((2, *mean.shape), np.nan))
+    error = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
+    half = chop(t.ppf(0.5 + level / 2, len(rows) - 1) * error, mean)
     return Band(mean, np.asarray(mean - half), np.asarray(mean + half))

@@ -1,14 +1,14 @@
 """Least-squares decoding errors of a cyclic code over all survivor sets, in batches."""
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError, short
-from workbench.core.base.types import Array
+from workbench.core.base.types import Array, chop
 from workbench.core.theory._checks import numbers, whole
 from workbench.core.theory.necklaces import necklaces
 
@@ -33,10 +33,7 @@ def mean_errors(n: int, s: int, coefficients: object) -> Array:
             )
         return _plain_sums(n, s).copy()
     matrix = _checked(n, s, coefficients)
-
-    def errors(rows: Integers) -> Array:
-        return _by_svd(matrix, rows)
-
+    errors = partial(_by_svd, matrix)
     if all(np.allclose(matrix[i], np.roll(matrix[0], i)) for i in range(n)):
         whole(
             "n", n, 1, MAX_WORKERS_CIRCULANT, "a circulant code takes 2^n / n singular value decompositions"
@@ -100,7 +97,7 @@ def _by_gram(gram: Array, rows: Integers) -> Array:
     sums = gram[rows, rows]  # a 0/1 row times the all-ones vector is its number of ones
     x = np.linalg.solve(inner + RIDGE * np.eye(rows.shape[1]), sums[:, :, None])[:, :, 0]
     left = len(gram) - 2 * (x * sums).sum(1) + np.einsum("bi,bij,bj->b", x, inner, x)
-    return np.maximum(left, 0.0)
+    return np.maximum(chop(left, len(gram)), 0.0)
 
 
 def _by_svd(matrix: Array, rows: Integers) -> Array:
@@ -108,4 +105,4 @@ def _by_svd(matrix: Array, rows: Integers) -> Array:
     _, sigma, vt = np.linalg.svd(matrix[rows], full_matrices=False)
     spanning = sigma > RELATIVE_ZERO * sigma[:, :1]
     inside = vt.sum(2) ** 2  # squared projections of the all-ones vector
-    return np.maximum(matrix.shape[1] - (inside * spanning).sum(1), 0.0)
+    return np.maximum(chop(matrix.shape[1] - (inside * spanning).sum(1), matrix.shape[1]), 0.0)

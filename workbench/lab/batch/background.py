@@ -209,12 +209,24 @@ class SweepRun:
         lines = [f"{self.folder}: {p}", *([p.found] if p.found else [])]
         lines += [f"  {text}" for text in host_lines(p)]
         lines += [f"  dashboard of the executor: {p.link}"] if p.link else []
-        return "\n".join(lines + [f"  {name}: {why}" for name, why in p.failures.items()])
+        return "\n".join(lines + [f"  {text}" for text in reasons(p.failures)])
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
         display(registered("workbench.displays", "SweepRun")(self))  # type: ignore[no-untyped-call]
+
+
+def reasons(failures: Mapping[str, str]) -> list[str]:
+    """Return why runs failed, each reason once: with its run, or with the number of its runs.
+
+    >>> reasons({"a": "QuorumLost", "b": "Diverged", "c": "Diverged"})
+    ['a: QuorumLost', '2 runs, such as b: Diverged']
+    """
+    names: dict[str, list[str]] = {}
+    for name, why in failures.items():
+        names.setdefault(why, []).append(name)
+    return [f"{f'{len(n):,} runs, such as ' * (len(n) > 1)}{n[0]}: {why}" for why, n in names.items()]
 
 
 def host_lines(progress: Progress) -> list[str]:

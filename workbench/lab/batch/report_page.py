@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.analysis.planning.quantities import quantity, quantity_of
+from workbench.analysis.planning.quantities import number_text, quantity, quantity_of
 from workbench.analysis.tables.rows import settings_of
 from workbench.analysis.tables.status import is_run
 from workbench.analysis.tables.table import Runs, runs
@@ -332,7 +332,7 @@ def _with_plan(made: Report, table: Runs) -> Report:
 
 
 def _plain(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
+    return number_text(float(value), 6) if isinstance(value, (float, np.floating)) else str(value)
 
 
 def _here() -> dict[str, Any]:

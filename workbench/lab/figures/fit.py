@@ -32,7 +32,7 @@ def fit_script() -> str:
 def page_script() -> str:
     """Return JavaScript that defines `workbenchFit`; its `keep` fits a drawn figure to its box."""
     text = re.sub(r"^\s*//[^\n]*\n|/\*\*.*?\*/\n", "", fit_script(), flags=re.MULTILINE | re.DOTALL)
-    names = "fitted, redraw, grown, worded, PHONE, keep: (plot) => keepFitted(Plotly, plot)"
+    names = "fitted, freed, redraw, grown, worded, PHONE, keep: (plot) => keepFitted(Plotly, plot)"
     return f"globalThis.{FIT} ??= (() => {{\n{text}\nreturn {{ {names} }};\n}})();"
 
 

@@ -3,12 +3,14 @@
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from workbench.analysis.planning.quantities import number_text
 from workbench.analysis.tables.rows import settings_of
 from workbench.core.base.settings import SettingError, short
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.scheme import marked
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
+from workbench.lab.figures.labels import value_text
 from workbench.lab.figures.style import Style, styles
 
 _MAX_FACTS = 3  # max number of settings in a legend entry
@@ -89,7 +91,7 @@ def _distinguished(traces: Sequence[Labelled]) -> list[str]:
     facts = [_facts(trace) for trace in traces]
     keys = {key: None for fact in facts for key in fact}
     differing = [key for key in keys if len({repr(fact.get(key)) for fact in facts}) > 1]
-    texts = [", ".join(f"{k}={f[k]}" for k in differing[:_MAX_FACTS] if k in f) for f in facts]
+    texts = [", ".join(f"{k}={value_text(k, f[k])}" for k in differing[:_MAX_FACTS] if k in f) for f in facts]
     if len(set(texts)) == len(texts):
         return texts
     return [f"{text} #{i}".strip() for i, text in enumerate(texts, 1)]
@@ -125,7 +127,7 @@ def plural(number: int, noun: str) -> str:
 
 def signed(number: float, digits: int = 3) -> str:
     """Format a number with a minus sign that has the width of a plus."""
-    return f"{number:.{digits}g}".replace("-", "−")
+    return number_text(number, digits).replace("-", "−")
 
 
 def plan_of(source: Plan | Experiment) -> tuple[Plan, str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.analysis.planning.profile import unit_of
+from workbench.analysis.planning.quantities import number_text
 from workbench.core import problems, schemes
 from workbench.core.base.settings import Settings
 from workbench.core.base.text import read_yaml
@@ -19,6 +20,7 @@ METRICS: dict[str, str] = _LABELS["metrics"]
 RESULTS: dict[str, list[str]] = _LABELS["results"]
 # columns of rounds that are times or counts, and not metrics
 _COSTS = frozenset({*COUNTS, "round", "time", "overrun", "rejected", "abandoned"})
+NAMED = frozenset({"optimiser", "problem", "kind", "schedule"})  # settings whose values are names of classes
 _WHOSE: dict[str, str] = _LABELS["settings"]
 
 
@@ -63,6 +65,17 @@ def ratio_text(ratio: float, digits: int = 2) -> str:
     ('220×', '0.12×', '1.04×', '23,000,000×')
     """
     return f"{float(f'{ratio:.{digits}g}'):,.15g}×"
+
+
+def value_text(name: str, value: Any) -> str:
+    """Return the value of a setting as text. Names of classes have no underscores.
+
+    >>> value_text("optimiser", "inverse_time"), value_text("delays.shift", 1e5), value_text("note", "my_run")
+    ('inverse time', '1e5', 'my_run')
+    """
+    if isinstance(value, float):
+        return number_text(value, 6)
+    return str(value).replace("_", " ") if name.rpartition(".")[2] in NAMED else str(value)
 
 
 def setting(name: str) -> str:

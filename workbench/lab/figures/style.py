@@ -35,6 +35,7 @@ COLORS = {
     "blue": BLUE, "vermillion": VERMILLION, "sky": SKY, "orange": ORANGE, "green": GREEN, "pink": PINK, "grey": GREY
 }  # fmt: skip
 HUES = tuple(COLORS.values())
+PALE = 0.5  # opacity of colours behind text, with which its contrast is at least 4.5 in both themes
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.analysis.planning.quantities import number_text
 from workbench.core.base.intervals import Band
 from workbench.core.base.settings import SettingError, unknown_name
 from workbench.lab.figures.labels import axis, result, setting, upper
@@ -105,7 +106,7 @@ def _everywhere(group: pd.DataFrame, x: str, values: pd.Series[Any]) -> pd.DataF
 
 
 def _short(value: Any) -> str:
-    return f"{value:g}" if _is_number(value) else str(value)
+    return number_text(value, 6) if _is_number(value) else str(value)
 
 
 def _is_number(value: Any) -> bool:

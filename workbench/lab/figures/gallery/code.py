@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,7 +12,7 @@ from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
 from workbench.core.experiment import Experiment
 from workbench.lab.figures.inputs import plan_of, plural, signed
-from workbench.lab.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
+from workbench.lab.figures.style import BLUE, PALE, VERMILLION, Theme, fade, new_figure, palette
 
 MAX_WORKERS, MAX_COLUMNS = 400, 1024
 _MAX_PRINTED_CELLS = 16  # max number of workers and of parts for which coefficients are printed
@@ -48,7 +48,11 @@ def code(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     title = f"Encoding matrix of {name}" if name else "Encoding matrix"
     figure = new_figure(theme, title, _subtitle(plan, cells), height=int(210 + np.clip(rows * 34, 240, 620)))
     figure.add_trace(_heat_map(cells))
-    figure.update_layout(coloraxis=coefficient_scale(cells.values, theme))
+    scale = coefficient_scale(cells.values, theme)
+    if figure.data[0].texttemplate:
+        scale["colorscale"] = [[at, fade(color, PALE)] for at, color in scale["colorscale"]]
+        figure.update_traces(textfont_color=palette(theme).text)
+    figure.update_layout(coloraxis=scale)
     figure.update_xaxes(title_text="part", dtick=1 if columns <= _MAX_LABELLED_ROWS else None)
     figure.update_yaxes(
         title_text="worker", dtick=1 if rows <= _MAX_LABELLED_ROWS else None, range=[rows + 0.5, 0.5]
@@ -105,7 +109,7 @@ def only_coefficient(coefficients: Array) -> float | None:
     )
 
 
-def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
+def coefficient_scale(coefficients: Array, theme: str) -> dict[str, Any]:
     """Return a diverging colour scale around zero, or one half of it for coefficients of one sign.
 
     A code may have a few huge coefficients, beside which all others would look like zero. The scale then ends below

@@ -65,10 +65,12 @@ def convergence(
     figure = new_figure(theme, title(metric, x), facts, height=640)
     names = [s.marked for s in series]
     if target is not None:
-        names = _with_target(figure, series, metric, x, target, log, theme)
+        names = _with_target(figure, series, metric, x, target, theme)
     figure.add_traces(_curves(series, names, metric, x, log))
     figure.update_xaxes(title_text=AXES[x], **_scale_x(series, x, log))
     figure.update_yaxes(title_text=metric_words(metric), **_scale_y(series, metric))
+    if target is not None:
+        _target_line(figure, metric, target, theme)
     return figure.update_layout(legend_itemwidth=44)
 
 
@@ -164,13 +166,12 @@ def log_x(traces: Sequence[Trace], x: str) -> bool:
 
 
 def _with_target(
-    figure: go.Figure, series: Sequence[Series], metric: str, x: str, target: float, log: bool, theme: str
+    figure: go.Figure, series: Sequence[Series], metric: str, x: str, target: float, theme: str
 ) -> list[str]:
-    """Draw the target and where each run reaches it. Return legend entries with these times."""
+    """Draw where each run reaches the target. Return legend entries with these times."""
     check_target(target)
     found = [crossing(s.trace, metric, target, x) for s in series]
     base = reference_of(series, found)
-    _target_line(figure, metric, target, log, theme)
     places = [reached(s.trace, metric, target) for s in series]
     hits = [(s, place) for s, place in zip(series, places, strict=True) if place is not None]
     figure.add_traces([_met(s, metric, place, x, theme) for s, place in hits])
@@ -194,19 +195,19 @@ def _entry(at: float, base: float, x: str) -> str:
     return f"{quantity(at, x)}  ({ratio_text(ratio(at, base), 3)})" if base > 0 else quantity(at, x)
 
 
-def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme: str) -> None:
-    stroke = {"color": palette(theme).muted, "width": 2, "dash": "dot"}
+def _target_line(figure: go.Figure, metric: str, target: float, theme: str) -> None:
+    """Draw the target. In a page, js/fit.js moves its label to a side where no curve crosses it."""
+    colors, log, up = palette(theme), figure.layout.yaxis.type == "log", rises(metric)
+    stroke = {"color": colors.muted, "width": 2, "dash": "dot"}
+    figure.add_shape(type="line", xref="paper", x0=0, x1=1, y0=target, y1=target, line=stroke)
     # At the right end, decreasing curves are below the target and increasing ones above. On a
     # logarithmic axis, the slowest curve is still close to it. At the left, decreasing ones are far above.
-    side = "top" if rises(metric) else "bottom"
-    end = "start" if log and not rises(metric) else "end"
-    label = {
-        "text": f"{short(metric)} {target:.4g}",
-        "textposition": end,
-        "yanchor": side,
-        "font": {"size": 15},
-    }
-    figure.add_shape(type="line", xref="paper", x0=0, x1=1, y0=target, y1=target, line=stroke, label=label)
+    left = figure.layout.xaxis.type == "log" and not up
+    label = {"text": f"{short(metric)} {target:.4g}", "font": {"size": 15}, "bgcolor": colors.background}
+    place = {"x": 1 - left, "xref": "paper", "xanchor": "left" if left else "right"}
+    place |= {"y": np.log10(target) if log else target, "yanchor": "bottom" if left or not up else "top"}
+    if not log or target > 0:  # a logarithmic axis has no other place
+        figure.add_annotation(name="target", showarrow=False, **label, **place)
 
 
 def _met(s: Series, metric: str, place: int, x: str, theme: str) -> go.Scatter:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.analysis.planning.quantities import number_text
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
@@ -73,9 +74,13 @@ def _numbers(values: Array, log: bool) -> dict[str, Any]:
     places = np.log10(few) if log else few
     apart = len(few) < 2 or np.diff(places).min() * _MAX_LABELLED_VALUES * 2 >= np.ptp(places)
     if len(few) <= _MAX_LABELLED_VALUES and apart:
-        return {"values": shown, "tickvals": places, "ticktext": [f"{value:.4g}" for value in few]}
+        return {"values": shown, "tickvals": places, "ticktext": [number_text(value, 4) for value in few]}
     if not log:
         return {"values": shown}
     low, high = int(np.floor(places.min())), int(np.ceil(places.max()))
     powers = np.arange(low, high + 1, max(1, -(-(high - low) // _MAX_LABELLED_VALUES)))
-    return {"values": shown, "tickvals": powers, "ticktext": [f"{10.0**power:.4g}" for power in powers]}
+    return {
+        "values": shown,
+        "tickvals": powers,
+        "ticktext": [number_text(10.0**power, 4) for power in powers],
+    }

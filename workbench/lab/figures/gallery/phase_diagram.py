@@ -14,12 +14,10 @@ from workbench.core.base.settings import SettingError
 from workbench.core.contract.scheme import mark_note
 from workbench.lab.figures.labels import ratio_text
 from workbench.lab.figures.scheme_grid import SchemeGrid
-from workbench.lab.figures.style import Theme, legend_square, marks, new_figure, palette, scheme_style
+from workbench.lab.figures.style import PALE, Theme, legend_square, marks, new_figure, palette, scheme_style
 
 Words = NDArray[np.object_]
 TIE = "tie"
-# share of the scheme's colour in a cell; the rest is the background's, so that text is readable
-_COLOR_SHARE = 0.5
 
 
 def phase_diagram(
@@ -84,9 +82,7 @@ def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
 def _colors(contest: SchemeGrid, theme: Theme) -> dict[str, str]:
     """Return the colour of the cells of each name. The last one is the colour of ties."""
     ground = palette(theme).background
-    names = {
-        name: mixed(scheme_style(name.split(" ")[0]).color, ground, _COLOR_SHARE) for name in contest.names
-    }
+    names = {name: mixed(scheme_style(name.split(" ")[0]).color, ground, PALE) for name in contest.names}
     return {**names, TIE: palette(theme).grid}
 
 

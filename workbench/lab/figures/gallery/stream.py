@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError
 from workbench.core.base.type_checks import span
+from workbench.core.base.types import Array
 from workbench.core.trace.stream import COMPUTES, STATES, Stream
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.gallery.phase_diagram import mixed
-from workbench.lab.figures.inputs import check_traces, plural
+from workbench.lab.figures.inputs import check_traces, plural, runs
 from workbench.lab.figures.style import (
     COMPUTING,
     QUEUED,
@@ -30,7 +31,9 @@ from workbench.lab.figures.style import (
 MAX_ROUNDS = 400  # max number of drawn rounds; of more rounds, the newest are drawn
 MAX_NUMBERED_ROWS = 12  # max number of rows, or of rounds, up to which each one has a number
 MAX_CELLS = 2500  # max product of workers and rounds up to which single rounds are drawn
-MAX_BLOCKS = 25  # max number of drawn blocks of rounds, if single rounds are not drawn
+# max number of drawn blocks of rounds, if single rounds are not drawn; min rounds of a block, so that shares are stable
+MAX_BLOCKS, MIN_BLOCK_ROUNDS = 25, 20
+STANDS_OUT_SIGMAS = 4.0  # standard deviations by which a worker's late rounds exceed those of equal workers
 MIN_SHARE = 0.01  # min share that is written at the end of an axis
 
 
@@ -54,7 +57,8 @@ def stream(
     `trace`: a run with events. `first`: first drawn round. By default, the last rounds are drawn. `rounds`: max number
     of rounds. All rounds have the same width, whatever their time. Beside the rows are the share of the time in which a
     worker computed, and the share of rounds that ended without its answer. If single rounds would be too small to see,
-    the rows show the share of late answers over blocks of rounds. If none was late, they show that of computing.
+    the rows show the share of late answers over blocks of rounds, with the workers that were late most often on top. If
+    none was late, they show that of computing. The title is then the finding.
     `theme`: "light" or "dark".
 
     Raises `SettingError` if the events of the trace were not kept.
@@ -71,7 +75,10 @@ def stream(
     begin = max(len(table) - rounds, 0) if first is None else min(max(first - table.first, 0), len(table) - 1)
     shown = table.grid[begin : begin + rounds]
     workers = np.arange(1, table.workers + 1)
-    title = f"{trace.label}, {plural(table.workers, 'worker')}: what they did, round by round"
+    blocks = len(shown) * table.workers > MAX_CELLS
+    order = order_of(table) if blocks else workers - 1
+    found = finding(table) if blocks else "what they did, round by round"
+    title = f"{trace.label}, {plural(table.workers, 'worker')}: {found}"
     late = table.lateness()
     there = slice(begin, begin + rounds)
     share = table.late[there].sum() / max(table.asked[there].sum(), 1)
@@ -81,14 +88,13 @@ def stream(
     figure.set_subplots(
         rows=1, cols=3, shared_yaxes=True, column_widths=[0.72, 0.16, 0.12], horizontal_spacing=0.035
     )
-    blocks = len(shown) * table.workers > MAX_CELLS
     figure.add_traces(
-        _shares(table, there, theme) if blocks else _states(table, shown, begin, theme), rows=1, cols=1
+        _shares(table, there, order, theme) if blocks else _states(table, shown, begin, theme), rows=1, cols=1
     )
     sides = (("computing", table.utilisation(), COMPUTING), ("late", late, TOO_LATE))
     for column, (name, values, color) in enumerate(sides, 2):
         bar = {"orientation": "h", "marker_color": color, "showlegend": False, "name": name}
-        figure.add_bar(x=values, y=workers, **bar, row=1, col=column)
+        figure.add_bar(x=values[order], y=workers, **bar, row=1, col=column)
         most = float(max(values.max(initial=0.0), MIN_SHARE))
         axis = {"title": {"text": name, "font": {"size": 14}}, "range": [0, 1.04 * most], "tickvals": [most]}
         figure.update_xaxes(**axis, ticktext=[f"{most:.0%}"], row=1, col=column)
@@ -96,7 +102,11 @@ def stream(
     dtick = 1 if table.workers <= MAX_NUMBERED_ROWS else None
     figure.update_yaxes(range=[table.workers + 0.5, 0.5], showgrid=False, dtick=dtick)
     figure.update_xaxes(dtick=1 if len(shown) <= MAX_NUMBERED_ROWS else None, row=1, col=1)
-    figure.update_yaxes(title_text="worker", row=1, col=1)
+    if blocks:
+        rows = slice(None, None, -(-table.workers // MAX_NUMBERED_ROWS))
+        figure.update_yaxes(tickvals=workers[rows], ticktext=[f"{worker + 1}" for worker in order[rows]])
+    top = f", {'most often late' if late.any() else 'least busy'} on top" if blocks else ""
+    figure.update_yaxes(title_text=f"worker{top}", row=1, col=1)
     figure.update_layout(legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}, bargap=0.15)
     return figure.update_layout(margin={"t": 126})  # space for the subtitle
 
@@ -114,12 +124,38 @@ def _states(table: Stream, shown: NDArray[np.uint8], begin: int, theme: Theme) -
     return [cells, *(legend_square(name, look[name]) for name in STATES)]
 
 
-def _shares(table: Stream, there: slice, theme: Theme) -> list[Any]:
+def order_of(table: Stream) -> NDArray[np.int64]:
+    """Return the workers, from 0, most often late first. If none was late, those that computed least are first."""
+    late = table.lateness()
+    return np.argsort(-late if late.any() else table.utilisation(), kind="stable")
+
+
+def finding(table: Stream) -> str:
+    """Return which workers were late more often than equal workers would be by chance, or that nobody stands out."""
+    late, shares = table.lateness(), table.utilisation()
+    if not late.any():
+        return f"nobody was late, and workers computed {_range(shares)} of the time"
+    asked, share = table.asked.sum(axis=0), table.late.sum() / table.asked.sum()
+    chance = np.sqrt(share * (1 - share) / np.maximum(asked, 1))
+    ahead = late > share + STANDS_OUT_SIGMAS * chance
+    if not ahead.any():
+        return f"nobody stands out, each was late in {_range(late)} of the rounds"
+    who = f"worker{'s' * (ahead.sum() > 1)} {runs((np.flatnonzero(ahead) + 1).tolist(), 4)}"
+    rest = f", others in {_range(late[~ahead])}" if not ahead.all() else ""
+    return f"{who} late in {_range(late[ahead])} of the rounds{rest}"
+
+
+def _range(shares: Array) -> str:
+    low, high = f"{100 * shares.min():.0f}", f"{100 * shares.max():.0f}"
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def _shares(table: Stream, there: slice, order: NDArray[np.int64], theme: Theme) -> list[Any]:
     """Return a heat map of shares over blocks of rounds, for runs with too many rounds to show their states."""
-    late, grid = table.late[there], table.grid[there]
+    late, grid = table.late[there][:, order], table.grid[there][:, order]
     some = bool(late.any())
     values = late if some else (grid == COMPUTES).mean(axis=2)
-    width = -(-len(values) // MAX_BLOCKS)
+    width = max(-(-len(values) // MAX_BLOCKS), MIN_BLOCK_ROUNDS)
     starts = np.arange(0, len(values), width)
     counts = np.diff([*starts, len(values)])
     z = (np.add.reduceat(values.astype(float), starts, axis=0) / counts[:, None]).T
@@ -127,8 +163,10 @@ def _shares(table: Stream, there: slice, theme: Theme) -> list[Any]:
     ends = [palette(theme).neutral, TOO_LATE if some else COMPUTING]
     cells = go.Heatmap(
         z=z, x=table.first + there.start + starts + counts / 2, y=np.arange(1, table.workers + 1), zmin=0, zmax=1,
-        colorscale=[*enumerate(ends)], showscale=False, customdata=np.broadcast_to(counts, z.shape),
-        hovertemplate=f"worker %{{y}}, %{{customdata}} rounds around %{{x:.0f}}: %{{z:.0%}} {words}<extra></extra>",
+        colorscale=[*enumerate(ends)], showscale=False,
+        customdata=np.stack(np.broadcast_arrays(order[:, None] + 1, counts), axis=-1),
+        hovertemplate="worker %{customdata[0]}, %{customdata[1]} rounds around %{x:.0f}: %{z:.0%} "
+        + f"{words}<extra></extra>",
     )  # fmt: skip
     looks = {f"{share:.0%} {words}": mixed(ends[1], ends[0], share) for share in (0.0, 0.5, 1.0)}
     return [cells, *starmap(legend_square, looks.items())]

@@ -308,12 +308,44 @@ function spaced(figure, width) {
   const labels = all.map(({ label }) => (flat ? broken(label, font, room - 14).text : label));
   const rows = Math.max(...labels.map((text) => text.split("<br>").length)), longest = Math.max(...labels.map((text) => wide(text, font)));
   const more = flat ? LINE * font.size * (rows - 1) : 0.72 * longest;
-  const cut = (text) => (wide(text, ticks) + 14 > left ? `${text.slice(0, Math.floor(text.length * left / (wide(text, ticks) + 24)))}…` : text);
-  const dimensions = all.map((each, i) => ({ ...each, label: labels[i], ...(each.ticktext ? { ticktext: [...each.ticktext].map((text) => (i ? text : cut(text))) } : {}) }));
+  // texts are at the left of their axes; between two axes, they end before the other one
+  const cut = (text, px) => (wide(text, ticks) + 14 > px ? `${text.slice(0, Math.max(1, Math.floor((text.length * px) / (wide(text, ticks) + 24))))}…` : text);
+  const dimensions = all.map((each, i) => ({ ...each, label: labels[i], ...(each.ticktext ? { ticktext: [...each.ticktext].map((text) => cut(text, i ? room : left)) } : {}) }));
   const made = { ...trace, dimensions, ...(flat ? {} : { labelangle: -46 }) };
   const last = Math.max(...labels.at(-1).split("<br>").map((line) => wide(line, font)));
   const side = Math.max(60, flat ? last / 2 + 12 : 0.72 * last);
   return { data: figure.data.with(place, made), layout: higher({ ...layout, margin: { ...margin, l: left, r: side, t: margin.t + more } }, more) };
+}
+
+const extent = (values) => values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, -Infinity]);
+const LABEL = { width: 0.25, height: 0.1, margin: 0.005 }; // shares of the axes: size of a label, distance of a curve that touches the line
+const ENDS = { left: { x: 0, xanchor: "left" }, right: { x: 1, xanchor: "right" } }, SIDES = { bottom: 1, top: -1 };
+
+/** Return the place of a label at a horizontal line at which curves are farthest: at the left or right, above or below. */
+function free({ data, layout }, y) {
+  const along = (axis, values) => (layout[axis]?.type === "log" ? listed(values).map(Math.log10) : listed(values).map(Number));
+  const curves = data.filter(({ mode, x }) => mode?.includes("lines") && x?.length !== 0).map((each) => [along("xaxis", each.x), along("yaxis", each.y)]);
+  const xs = curves.flatMap(([x]) => x).filter(Number.isFinite), ys = [y, ...curves.flatMap(([, each]) => each)].filter(Number.isFinite);
+  const [first, last] = extent(xs), [low, high] = extent(ys), reach = LABEL.width * (last - first);
+  let best = { room: -Infinity };
+  for (const [end, place] of Object.entries(ENDS)) {
+    const beside = (x) => (end === "left" ? x <= first + reach : x >= last - reach);
+    const off = curves.flatMap(([x, values]) => values.flatMap((value, i) => {
+      const next = Math.min(i + 1, values.length - 1); // between two points, a curve passes all heights
+      return beside(x[i]) || beside(x[next]) ? [0, 0.25, 0.5, 0.75].map((part) => (value + part * (values[next] - value) - y) / (high - low || 1)) : [];
+    }));
+    for (const [yanchor, sign] of Object.entries(SIDES)) {
+      const room = off.reduce((least, each) => (sign * each > -LABEL.margin ? Math.min(least, sign * each) : least), LABEL.height);
+      if (room > best.room) best = { room, place: { ...place, yanchor, yshift: 3 * sign } };
+    }
+  }
+  return best.place;
+}
+
+/** Move the labels of horizontal lines, which are annotations named "target", to where no curve crosses them. */
+function freed({ data, layout }) {
+  const annotations = layout.annotations?.map((each) => (each.name === "target" ? { ...each, ...free({ data, layout }, each.y) } : each));
+  return { data, layout: { ...layout, ...(annotations ? { annotations } : {}) } };
 }
 
 const CELL = "%{text}", SIDE = 4; // template of a cell's text; px beside the text
@@ -356,7 +388,7 @@ function fitted(figure, width, scale = 1) {
   if (!width) return figure;
   const large = grown(figure, scale * (width < PHONE ? 0.86 : 1));
   const whole = inward(abreast(celled(worded(named(large, width), width, scale), width, scale), width), width);
-  const { data, layout } = spaced(flat({ ...whole, layout: stacked(whole.layout, width, scale) }, width, scale), width);
+  const { data, layout } = freed(spaced(flat({ ...whole, layout: stacked(whole.layout, width, scale) }, width, scale), width));
   return { data, layout: titled(lined({ data, layout: thinned({ data, layout: lowered(layout, data, width, scale) }, width) }, width), width, scale) };
 }
 

@@ -10,6 +10,7 @@ import pandas as pd
 import traitlets as t
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
+from workbench.lab.figures.labels import NAMED
 from workbench.lab.figures.style import scheme_style
 from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.explorer.headings import heading
@@ -121,7 +122,8 @@ class Grid(anywidget.AnyWidget):
 def _column(table: pd.DataFrame, name: str, picked: bool, target: str) -> Column:
     number = is_numeric_dtype(table[name]) and not is_bool_dtype(table[name])
     level = 0 if picked else {**_LEVELS, **_LEVELS_OF_OTHERS}.get(name, 4)
-    kind = _KINDS.get(name, "number" if number else "text")
+    choice = "choice" if name.rpartition(".")[2] in NAMED else "text"
+    kind = _KINDS.get(name, "number" if number else choice)
     return Column(name=name, label=heading(name, target), kind=kind, number=number, level=level)
 
 

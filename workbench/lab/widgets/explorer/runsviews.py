@@ -16,7 +16,7 @@ from workbench.core.trace.definitions import experiment_of
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.gallery.bands import bands
 from workbench.lab.figures.gallery.convergence import convergence
-from workbench.lab.figures.labels import plotted, setting, short
+from workbench.lab.figures.labels import plotted, setting, short, value_text
 from workbench.lab.widgets.callbacks import (
     guarded,
     seen,
@@ -55,12 +55,9 @@ class RunsViews(RunsGrid):
         self._curves()
         if not (rows := self.chosen):
             return
-        texts = [
-            f"{len(rows):,} selected",
-            *(f"{row['run']}: {row['error']}" for row in rows if row["error"]),
-        ]
+        texts = [f"{row['run']}: {row['error']}" for row in rows if row["error"]]
         if sum(map(has_rounds, rows)) > MAX_PLOTTED_RUNS:
-            texts[0] += f", the first {MAX_PLOTTED_RUNS} are drawn"
+            texts.insert(0, f"the first {MAX_PLOTTED_RUNS} are drawn")
         self._say("; ".join(texts[:4]))
 
     @guarded
@@ -124,7 +121,9 @@ class RunsViews(RunsGrid):
         """Show a table of the settings in which the two selected runs differ."""
         one, other = (row["run"] for row in self._some(2, least=2))
         found = self.runs.diff(one, other)
-        rows = [[str(name), *map(_short, pair)] for name, *pair in found.itertuples(name=None)]
+        rows = [
+            [str(name), *(_short(each, name) for each in pair)] for name, *pair in found.itertuples(name=None)
+        ]
         self.found.value = table(["", one, other], rows, f"what differs between {one} and {other}")
 
     @guarded
@@ -163,7 +162,5 @@ def experiment_in(run_row: Line) -> Experiment:
     return experiment_of(folder) if status is None else described(status.spec)
 
 
-def _short(value: Any) -> str:
-    if value is None or value != value:
-        return "–"
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+def _short(value: Any, name: str = "") -> str:
+    return "–" if value is None or value != value else value_text(name, value)

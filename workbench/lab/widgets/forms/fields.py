@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic_core import to_jsonable_python
 
+from workbench.analysis.planning.quantities import number_text
 from workbench.core.base.plugins import KindFamily
 from workbench.core.base.settings import SettingError, Settings
 from workbench.core.base.text import YAMLError, dump, parse
@@ -224,7 +225,7 @@ def show(value: Any) -> str:
     """Return the text of a field for a value. `read` is the inverse.
 
     >>> show(5e-05), show(1e6), show(250.0), show(True), show((6, 8, 10)), show(None)
-    ('5e-05', '1e6', '250', 'yes', '[6, 8, 10]', '')
+    ('5e-5', '1e6', '250', 'yes', '[6, 8, 10]', '')
     """
     if value is None:
         return ""
@@ -232,15 +233,7 @@ def show(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, (list, tuple, dict)):
         return dump(to_jsonable_python(value), default_flow_style=True, width=10**6).strip()
-    return _short(value) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _short(value: float) -> str:
-    """Return a large round number with an exponent, since fields are narrow. `read` returns an equal number."""
-    digits = str(int(value))
-    bare = digits.rstrip("0")
-    power = len(digits) - len(bare)
-    return f"{bare}e{power}" if power > 4 else digits
+    return number_text(value) if isinstance(value, float) else str(value)
 
 
 def read(field: Field, text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.analysis.planning.quantities import quantity, quantity_of
+from workbench.analysis.planning.quantities import number_text, quantity, quantity_of
 from workbench.lab.widgets.forms.fields import Field, read, show
 from workbench.lab.widgets.forms.form import ChoiceForm, Form
 
@@ -83,7 +83,7 @@ def _shown(field: Field, form: Form) -> str:
         return quantity_of(value) if value else "0 s"
     if field.unit.startswith("bytes"):
         return quantity(value, "bytes") + field.unit.removeprefix("bytes")
-    return f"{value:.4g} {field.unit}".strip()
+    return f"{number_text(value, 4)} {field.unit}".strip()
 
 
 def _text(value: Any) -> str:

@@ -116,10 +116,43 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-/** Close a menu on Escape, and on a click elsewhere. */
+const GAP = 4; // px between a menu and its button, and between a menu and the edge of the window
+
+/** Show a popover at its button: below it, or above it if there is more space. It stays inside of the window, and scrolls
+ * if it is higher. It follows its button when the page scrolls. `right`: their right sides are aligned. */
+function showAt(popover, button, right) {
+  const place = (event) => {
+    if (event?.target instanceof Node && popover.contains(event.target)) return;
+    if (!popover.isConnected) return ended();
+    const at = button.getBoundingClientRect(), below = innerHeight - at.bottom - 2 * GAP, above = at.top - 2 * GAP;
+    popover.style.setProperty("--wb-room", `${Math.max(below, above)}px`);
+    const { width, height } = popover.getBoundingClientRect(), up = height > below;
+    const left = Math.min(right ? at.right - width : at.left, innerWidth - width - GAP), top = up ? at.top - GAP - height : at.bottom + GAP;
+    Object.assign(popover.style, { left: `${Math.max(GAP, left)}px`, top: `${Math.max(GAP, Math.min(top, innerHeight - GAP - height))}px` });
+  };
+  const ended = (event) => {
+    if (event && event.newState !== "closed") return;
+    removeEventListener("scroll", place, true);
+    removeEventListener("resize", place);
+    popover.removeEventListener("toggle", ended);
+  };
+  popover.showPopover();
+  place();
+  addEventListener("scroll", place, true);
+  addEventListener("resize", place);
+  popover.addEventListener("toggle", ended);
+}
+
+/** Show the sheet of a menu while the menu is open. Close it on Escape, and on a click elsewhere. */
 function closing(details) {
   const outside = ({ target }) => details.contains(target) || (details.open = false);
-  details.addEventListener("toggle", () => document[details.open ? "addEventListener" : "removeEventListener"]("pointerdown", outside));
+  const [button, sheet] = details.children;
+  sheet.popover = "manual"; // above everything else, so that nothing cuts it
+  details.addEventListener("toggle", () => {
+    if (details.open && details.isConnected) showAt(sheet, button, details.matches(".wb-right"));
+    else sheet.hidePopover();
+    document[details.open ? "addEventListener" : "removeEventListener"]("pointerdown", outside);
+  });
   details.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !details.open) return;
     event.stopPropagation();

@@ -16,7 +16,7 @@ const KINDS = { done: "done", running: "running", failed: "bad", damaged: "bad",
 /** Return a number with four digits, and with separators of thousands. */
 function digits(value) {
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(2).replace(/\.?0+e/, "e");
+  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
   const [whole, rest] = String(Number(size >= 1e4 ? value.toFixed(0) : value.toPrecision(4))).split(".");
   return whole.replace(/\B(?=(\d{3})+$)/g, "\u2009") + (rest ? `.${rest}` : "");
 }
@@ -116,6 +116,7 @@ function render({ model, el }) {
   const cell = (column, i) => {
     const rows = get("rows"), it = rows[column.name][i], { kind } = column;
     const made = element("td", { className: `wb-c-${kind}${column.number ? " wb-number" : ""}` });
+    made.dataset.column = column.label;
     if (kind === "scheme" && it) made.append(Object.assign(element("i"), { style: `background:${get("colours")[it] ?? "none"}` }), element("b", {}, it));
     else if (kind === "state") {
       const state = KINDS[it] ?? "waiting", title = rows.error?.[i] || "";
@@ -125,6 +126,7 @@ function render({ model, el }) {
     else if (missing(it)) made.textContent = column.number ? "–" : "";
     else if (kind === "of") made.textContent = it === rows.rounds?.[i] || missing(rows.rounds?.[i]) ? digits(it) : `${digits(it)} of ${digits(rows.rounds[i])}`;
     else if (typeof it === "number") made.textContent = digits(it);
+    else if (kind === "choice") made.textContent = it.replaceAll("_", " ");
     else Object.assign(made, { textContent: it, title: String(it).length > 30 ? it : "" });
     return made;
   };
@@ -139,10 +141,7 @@ function render({ model, el }) {
     menu.replaceChildren(...items.map(({ key, text, other, danger }) =>
       element("button", { type: "button", role: "menuitem", className: danger ? "wb-danger" : "", onclick: () => (menu.hidePopover(), act(key, i)) },
         other && get("rows").archived?.[i] === true ? other : text)));
-    menu.showPopover();
-    const at = button.getBoundingClientRect(), size = menu.getBoundingClientRect();
-    const top = at.bottom + 4 + size.height > innerHeight ? Math.max(4, at.top - 4 - size.height) : at.bottom + 4;
-    Object.assign(menu.style, { top: `${top}px`, left: `${Math.max(4, at.right - size.width)}px` });
+    showAt(menu, button, true);
     menu.firstChild?.focus();
   };
   menu.addEventListener("keydown", (event) => {
@@ -171,6 +170,8 @@ function render({ model, el }) {
     const made = element("tr", {}, element("td", { className: "wb-c-tick" }, tick(`select ${named(i)}`, () => toggle(i))),
       ...columns.map((column) => cell(column, i)), element("td", { className: "wb-c-menu" }, button));
     made.dataset.row = i;
+    const result = columns.findIndex(({ name }) => name === "loss"), key = result < 0 ? columns.findLastIndex(({ kind }) => kind === "number") : result;
+    made.children[key + 1]?.classList.toggle("wb-key", key >= 0); // the number that a phone shows
     made.onclick = ({ target }) => target.closest("button, input, label, a") || getSelection().toString() || toggle(i);
     return made;
   };

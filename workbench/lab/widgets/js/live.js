@@ -91,9 +91,12 @@ function traces(curves, drawn) {
 }
 
 function targetLine(target, color) {
-  const label = { text: `target ${Number(target.toPrecision(4))}`, textposition: "start", font: { size: 14 } };
-  const line = { color, width: 3, dash: "dot" };
-  return { type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target, line, label };
+  return { type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target, line: { color, width: 3, dash: "dot" } };
+}
+
+function targetLabel(target, y, ground) {
+  const words = `target ${Number(target.toPrecision(4))}`;
+  return { name: "target", text: words, font: { size: 14 }, bgcolor: ground, showarrow: false, xref: "paper", x: 0, xanchor: "left", y, yanchor: "bottom" };
 }
 
 /** Return a labelled menu of choices {value: label}. `chosen` is called with the choice. */
@@ -185,13 +188,16 @@ function render({ model, el }) {
     const legend = width < NARROW_LIVE ? { ...look.legend, orientation: "h", x: 0, y: -0.22, yanchor: "top" } : look.legend;
     const { x, y, target } = Object.fromEntries(["x", "y", "target"].map((n) => [n, model.get(n)]));
     const axis = (name, title) => ({ ...look[`${name}axis`], title: { text: title }, type: types[name], showticklabels: !empty, showgrid: !empty, ticks: empty ? "" : "outside" });
+    const ground = grounded(look, plot.box);
+    const height = target !== null && types.y === "log" ? Math.log10(target) : target; // as annotations are placed
+    const label = height !== null && Number.isFinite(height) ? [targetLabel(target, height, ground.paper_bgcolor)] : [];
     return {
-      ...grounded(look, plot.box),
+      ...ground,
       ...(el.closest(".wb-explorer") ? { height: Math.min(look.height, Math.max(320, 0.54 * innerHeight)) } : {}), // so that the plot and the widgets above it fit the window
       xaxis: { ...axis("x", model.get("titles")[x]), ...ticks("x"), tickformat: x === "time" ? "~g" : "~s" },
       legend,
       yaxis: { ...axis("y", model.get("metrics")[y] ?? y), ...ticks("y") },
-      annotations: !empty ? [] : [{ text: absent(), showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { size: 20 } }],
+      annotations: [...(empty ? [{ text: absent(), showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { size: 20 } }] : []), ...label],
       shapes: target === null ? [] : [targetLine(target, look.font.color)],
       uirevision: `${shown}`,
       autosize: true,
@@ -224,7 +230,8 @@ function render({ model, el }) {
     const first = !plot.box.data;
     const marked = marks(model.get("changes"), model.get("curves"), store.curves, x, y);
     const look = layout(!some.length), whole = { data: [...traces(model.get("curves"), drawn), marked], layout: look };
-    await plot.Plotly.react(plot.box, plot.Plotly.workbenchFit.worded(whole, plot.box.offsetWidth, letters()).data, look, { ...CONFIG, edits: { shapePosition: true } });
+    const { freed, worded } = plot.Plotly.workbenchFit, { data } = worded(whole, plot.box.offsetWidth, letters());
+    await plot.Plotly.react(plot.box, data, freed({ data, layout: look }).layout, { ...CONFIG, edits: { shapePosition: true } });
     if (first) plot.box.on("plotly_relayout", moved);
     plot.box.dataset.points = drawn.reduce((sum, d) => sum + d.x.length, 0);
     plot.box.dataset.frames = Number(plot.box.dataset.frames ?? 0) + 1;

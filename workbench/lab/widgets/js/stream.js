@@ -5,8 +5,9 @@ const RIGHT = 150, NARROW_RIGHT = 144, NARROW_STREAM = 480; // px to the right o
 const TO_COME = 255; // state of slices of the current round that are still in the future
 const SPANS = { 30: "30 rounds", 100: "100 rounds", 300: "300 rounds", 1000: "1000 rounds", 0: "all rounds" };
 
-// max product of workers and rounds for which single rounds are drawn; number of blocks of rounds that are drawn else
-const MAX_CELLS = 2500, BLOCKS = 25;
+// max product of workers and rounds for which single rounds are drawn; else, max number of blocks of rounds, and min
+// number of rounds in a block
+const MAX_CELLS = 2500, BLOCKS = 25, MIN_ROUNDS = 20;
 
 const known = (state) => (state === TO_COME ? -1 : state);
 
@@ -88,14 +89,16 @@ function picture(table, first, count, palette, most) {
 }
 
 /** Return shares over blocks of rounds, because states of many rounds would be too small to see: the share of late or
- * refused answers, or of the time of computing. `states`: names of the states. `colors`: colours of the shares 0 and 1. */
-function shares(table, first, count, states, some, colors) {
+ * refused answers, or of the time of computing. `rows`: workers from the top. `states`: names of the states. `colors`:
+ * colours of the shares 0 and 1. */
+function shares(table, first, count, rows, states, some, colors) {
   const [late, dropped, dead, computes] = ["late", "dropped", "dead", "computes"].map((name) => states.indexOf(name));
-  const width = Math.ceil(count / BLOCKS), blocks = Math.ceil(count / width), [from, to, gone] = colors.map(rgb);
+  const width = Math.max(Math.ceil(count / BLOCKS), MIN_ROUNDS), blocks = Math.ceil(count / width), [from, to, gone] = colors.map(rgb);
   const image = new ImageData(blocks, Math.max(1, table.workers)), out = new Uint32Array(image.data.buffer);
   for (let x = 0; x < blocks; x++) {
     const begin = first + x * width, end = Math.min(begin + width, first + count, table.rounds);
-    for (let w = 0; w < table.workers && begin < end; w++) {
+    for (let row = 0; row < table.workers && begin < end; row++) {
+      const w = rows[row];
       let sum = 0, died = 0;
       for (let r = begin; r < end; r++) {
         const worst = table.worst[r * table.workers + w];
@@ -105,7 +108,7 @@ function shares(table, first, count, states, some, colors) {
       }
       const share = sum / (end - begin), [a, b] = died === end - begin ? [gone, gone] : [from, to];
       const [red, green, blue] = a.map((value, i) => Math.round(value + share * (b[i] - value)));
-      out[w * blocks + x] = ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+      out[row * blocks + x] = ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
     }
   }
   return { image, span: blocks * width };
@@ -117,6 +120,7 @@ function render({ model, el }) {
   let gone = false, frames = 0;
   const canvas = element("canvas", { tabIndex: 0, role: "application", "aria-roledescription": "rounds as a stream" });
   const sheet = document.createElement("canvas");
+  const found = element("div", { className: "wb-finding" });
   const read = element("div", { className: "wb-read", "aria-live": "polite" });
   const status = element("div", { className: "wb-note", role: "status" });
 
@@ -138,6 +142,9 @@ function render({ model, el }) {
   const beside = () => (canvas.clientWidth < NARROW_STREAM ? NARROW_RIGHT : RIGHT);
   const late = () => table.shares.subarray(table.workers).some((share) => share > 0);
   const blocked = () => shown().count * table.workers > MAX_CELLS;
+  const sorted = () => blocked() && model.get("order").length === table.workers;
+  /** Return the workers from the top: those first that were late most often, if blocks of a finished run are drawn. */
+  const rows = () => (sorted() ? model.get("order") : Array.from({ length: table.workers }, (_, w) => w));
   /** Return names and colours of the legend: of states, or of shares over blocks of rounds. */
   const entries = () => {
     const colors = look();
@@ -148,11 +155,13 @@ function render({ model, el }) {
   };
   let explained = "";
   const explain = () => {
-    const found = entries();
-    if (explained === `${found}`) return;
-    explained = `${found}`;
+    const names = entries(), words = sorted() ? model.get("finding") : "";
+    if (explained === `${names}${words}`) return;
+    explained = `${names}${words}`;
     const swatch = ([name, color]) => element("span", {}, Object.assign(element("i"), { style: `background:${color}` }), name);
-    legend.replaceChildren(...found.map(swatch));
+    legend.replaceChildren(...names.map(swatch));
+    found.textContent = words.slice(0, 1).toUpperCase() + words.slice(1);
+    found.hidden = !words;
   };
   const look = () => ({ ...model.get("styles")[theme()], ground: getComputedStyle(canvas).backgroundColor });
   /** Return an image of the canvas, with the legend above it. */
@@ -193,7 +202,7 @@ function render({ model, el }) {
       return (255 << 24) | (b << 16) | (g << 8) | r;
     });
     const many = blocked(), [from, to] = entries().map(([, color]) => color).filter((_, i) => i !== 1);
-    const { image, span } = many ? shares(table, first, count, model.get("states"), late(), [from, to, colors.dead]) : { image: picture(table, first, count, palette, Math.round(box.w * scale)), span: count };
+    const { image, span } = many ? shares(table, first, count, rows(), model.get("states"), late(), [from, to, colors.dead]) : { image: picture(table, first, count, palette, Math.round(box.w * scale)), span: count };
     Object.assign(sheet, { width: image.width, height: image.height });
     sheet.getContext("2d").putImageData(image, 0, 0);
     pen.imageSmoothingEnabled = false;
@@ -215,8 +224,8 @@ function render({ model, el }) {
 
   const axes = (pen, { x, y, w, h }, colors, first, count) => {
     Object.assign(pen, { fillStyle: colors.soft, font: "12px system-ui, sans-serif", textAlign: "right", textBaseline: "middle" });
-    const rows = stride(table.workers, Math.floor(h / 18)), row = h / Math.max(table.workers, 1);
-    for (let k = 1; k <= table.workers; k++) if (k === 1 || k % rows === 0) pen.fillText(k, x - 6, y + (k - 0.5) * row);
+    const each = stride(table.workers, Math.floor(h / 18)), row = h / Math.max(table.workers, 1);
+    rows().forEach((worker, i) => (i === 0 || (i + 1) % each === 0) && pen.fillText(worker + 1, x - 6, y + (i + 0.5) * row));
     Object.assign(pen, { textAlign: "center", textBaseline: "top" });
     const step = stride(count, Math.floor(w / 64)), column = w / count;
     for (let r = first; r < first + count; r++) if ((r + table.base) % step === 0) pen.fillText(r + table.base, x + (r - first + 0.5) * column, y + h + 5);
@@ -226,7 +235,7 @@ function render({ model, el }) {
     pen.save();
     pen.translate(12, y + h / 2);
     pen.rotate(-Math.PI / 2);
-    pen.fillText("worker", 0, -6);
+    pen.fillText(sorted() ? `worker, ${late() ? "most often late" : "least busy"} on top` : "worker", 0, -6);
     pen.restore();
   };
 
@@ -242,7 +251,7 @@ function render({ model, el }) {
       Object.assign(pen, { textAlign: "right", textBaseline: "top" });
       pen.fillText(percent(top), left + room, y + h + 5);
       pen.fillStyle = color;
-      values.forEach((value, i) => pen.fillRect(left, y + i * row + row * 0.1, (room * value) / top, Math.max(0.8, row * 0.8)));
+      rows().forEach((worker, i) => pen.fillRect(left, y + i * row + row * 0.1, (room * values[worker]) / top, Math.max(0.8, row * 0.8)));
     }
   };
 
@@ -251,7 +260,7 @@ function render({ model, el }) {
     const row = h / table.workers, column = w / count;
     Object.assign(pen, { strokeStyle: colors.ink, lineWidth: 1.5 });
     pen.strokeRect(x + (view.round - first) * column, y, Math.max(column, 2), h);
-    pen.strokeRect(x, y + view.worker * row, w, Math.max(row, 2));
+    pen.strokeRect(x, y + rows().indexOf(view.worker) * row, w, Math.max(row, 2));
   };
 
   /** Show what is under the cursor. */
@@ -281,7 +290,7 @@ function render({ model, el }) {
     const { left, top, width, height } = canvas.getBoundingClientRect();
     const { first, count } = shown();
     const x = (event.clientX - left - LEFT) / (width - LEFT - beside()), y = (event.clientY - top - TOP) / (height - TOP - BOTTOM);
-    return x < 0 || x >= 1 || y < 0 || y >= 1 ? null : [first + Math.floor(x * count), Math.floor(y * table.workers)];
+    return x < 0 || x >= 1 || y < 0 || y >= 1 ? null : [first + Math.floor(x * count), rows()[Math.floor(y * table.workers)]];
   };
   canvas.onpointermove = (event) => {
     const at = under(event);
@@ -289,8 +298,8 @@ function render({ model, el }) {
   };
   canvas.onclick = (event) => under(event) && (move(...under(event)), pick());
   canvas.onkeydown = (event) => {
-    const now = view.round < 0 ? table.rounds - 1 : view.round;
-    const to = { ArrowLeft: [now - 1, view.worker], ArrowRight: [now + 1, view.worker], ArrowUp: [now, view.worker - 1], ArrowDown: [now, view.worker + 1], PageUp: [now - 10, view.worker], PageDown: [now + 10, view.worker], Home: [0, view.worker], End: [table.rounds - 1, view.worker] }[event.key];
+    const now = view.round < 0 ? table.rounds - 1 : view.round, all = rows(), row = all.indexOf(view.worker);
+    const to = { ArrowLeft: [now - 1, view.worker], ArrowRight: [now + 1, view.worker], ArrowUp: [now, all[row - 1] ?? view.worker], ArrowDown: [now, all[row + 1] ?? view.worker], PageUp: [now - 10, view.worker], PageDown: [now + 10, view.worker], Home: [0, view.worker], End: [table.rounds - 1, view.worker] }[event.key];
     if (to) move(...to);
     else if (event.key === "Enter") pick();
     else return;
@@ -307,10 +316,10 @@ function render({ model, el }) {
   const note = () => (status.textContent = model.get("status")); // called with every picture, so it does nothing else
   ours(el, "wb-stream");
   el.setAttribute("role", "figure");
-  el.append(bar, legend, canvas, read, status);
+  el.append(bar, found, legend, canvas, read, status);
   const message = (content, buffers) => content.kind === "columns" && (table.take(content, buffers), draw());
   const restart = () => (table.forget(), Object.assign(view, { round: -1, end: null }), table.ask(), draw());
-  const traits = { "msg:custom": message, "change:edition": restart, "change:shape": draw, "change:status": note };
+  const traits = { "msg:custom": message, "change:edition": restart, "change:shape": draw, "change:order": draw, "change:status": note };
   for (const name of ["label", "active"]) traits[`change:${name}`] = words;
   for (const [event, call] of Object.entries(traits)) model.on(event, call);
   const observer = new ResizeObserver(draw);

@@ -22,7 +22,7 @@ from workbench.core.running.run import Run, recorded
 from workbench.core.trace.layout import RUN
 from workbench.core.trace.stream import REDRAWN_ROUNDS, STATES, Stream
 from workbench.core.trace.trace import Trace
-from workbench.lab.figures.gallery.stream import colors
+from workbench.lab.figures.gallery.stream import colors, finding, order_of
 from workbench.lab.widgets.assets import script, style
 from workbench.lab.widgets.callbacks import Pane, guarded
 from workbench.lab.widgets.plots.player import Player
@@ -56,6 +56,9 @@ class StreamPlot(Drawn):
     active = t.Bool().tag(sync=True)
     styles = t.Dict({theme: colors(theme) for theme in ("light", "dark")}).tag(sync=True)
     states = t.List(list(STATES)).tag(sync=True)
+    # of a finished run, for the view of blocks of rounds: workers in their order, from 0, and the finding
+    order: t.List[int] = t.List().tag(sync=True)
+    finding = t.Unicode().tag(sync=True)
 
     def __init__(self, run: Run | None = None, **traits: Any) -> None:
         super().__init__(**traits)
@@ -88,6 +91,7 @@ class StreamPlot(Drawn):
 
     def _begin(self, table: Stream) -> None:
         self.stream, self.shape = table, [table.workers, table.slices, table.first]
+        self.order, self.finding = [], ""
         self.edition += 1
 
     def on_pick(self, listener: Callable[[int, int], None]) -> None:
@@ -160,6 +164,7 @@ class StreamPlot(Drawn):
         if whole is not None and len(whole) >= len(self.stream):
             self._whole = True
             self._begin(whole)
+            self.order, self.finding = order_of(whole).tolist(), finding(whole)
             self._columns(0)
         else:
             self._look()

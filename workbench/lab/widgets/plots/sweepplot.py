@@ -13,11 +13,11 @@ import plotly.graph_objects as go
 from workbench.analysis.tables.status import read_plan
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
-from workbench.lab.batch.background import Progress, SweepRun, host_lines
+from workbench.lab.batch.background import Progress, SweepRun, host_lines, reasons
 from workbench.lab.figures.gallery.bands import bands
 from workbench.lab.figures.gallery.importance import importance
 from workbench.lab.figures.gallery.parallel import parallel
-from workbench.lab.figures.labels import result
+from workbench.lab.figures.labels import result, value_text
 from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.assets import Sheet
 from workbench.lab.widgets.callbacks import (
@@ -37,7 +37,7 @@ from workbench.lab.widgets.plots.plot import Plot, Stills
 POLL_INTERVAL_S, MAX_READING_SHARE = 0.5, 0.2  # s between polls; max share of the time for reading the table
 VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
 FINAL_STATES = ("done", "failed", "stopped")
-MAX_SHOWN_FAILURES = 8  # max number of listed failures
+MAX_SHOWN_FAILURES = 8  # max number of listed reasons of failures
 MAX_GROUPS = 12  # max number of groups that are drawn together
 ALL_PARAMETERS = "all that differs"
 
@@ -223,12 +223,11 @@ def group_labels(means: pd.DataFrame, x: str | None) -> list[str]:
 
 
 def _group(name: str, value: object) -> str:
-    return str(value) if name == "scheme" else f"{name.rpartition('.')[2]}={value}"
+    return str(value) if name == "scheme" else f"{name.rpartition('.')[2]}={value_text(name, value)}"
 
 
 def _failures(p: Progress) -> str:
-    lines = [
-        sentence(f"{name}: {why}", bad=True) for name, why in list(p.failures.items())[:MAX_SHOWN_FAILURES]
-    ]
-    more = len(p.failures) - MAX_SHOWN_FAILURES
-    return "".join(lines) + (sentence(f"and {more} others") if more > 0 else "")
+    found = reasons(p.failures)
+    lines = [sentence(text, bad=True) for text in found[:MAX_SHOWN_FAILURES]]
+    more = len(found) - MAX_SHOWN_FAILURES
+    return "".join(lines) + (sentence(f"and {more} other reasons") if more > 0 else "")
