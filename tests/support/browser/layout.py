@@ -110,7 +110,7 @@ FAULTS = """async ([selector, least, wanted, longest]) => {
       const own = !top || !root.contains(top) || top.contains(e) || e.contains(top);
       const beside = own || (plot && top.closest(".wb-plot") === e.closest(".wb-plot")) || e.closest("label, select");
       if (!beside && !top.closest(".wb-sheet, .wb-menu")) found.add(`covered by ${top.className}: ${about}`);
-      if (!e.closest(".textpoint, .slicetext, .wb-sheet")) boxes.push({ box, words, node });
+      if (!e.closest(".textpoint, .slicetext, .wb-sheet, .wb-menu")) boxes.push({ box, words, node });
       const button = e.closest("button")?.getBoundingClientRect();
       const high = button && (box.top < button.top - 1 || box.bottom > button.bottom + 1);
       if (button && (high || beyond(box, button))) found.add(`beyond its button: ${about}`);
@@ -127,6 +127,13 @@ FAULTS = """async ([selector, least, wanted, longest]) => {
   boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b) => {
     if (a.node !== b.node && hit(a.box, b.box)) found.add(`overlap: ${a.words.slice(0, 30)} | ${b.words.slice(0, 30)}`);
   }));
+  const ticks = [...root.querySelectorAll(".wb-plot .axis text, .wb-plot .xtick text")].filter((e) => !hidden(e));
+  const placed = (e) => ({ words: e.textContent, box: e.getBoundingClientRect(), plot: e.closest(".wb-plot") });
+  const places = ticks.map(placed);
+  for (const a of places) for (const b of places) {
+    const gap = b.box.left - a.box.right, level = Math.abs(a.box.top - b.box.top) < 4 && a.plot === b.plot;
+    if (level && gap > -2 && gap < 4 && a.words && b.words) found.add(`run together: ${a.words} ${b.words}`);
+  }
   for (const e of root.querySelectorAll("input[type=text], input:not([type]), select")) {
     if (hidden(e) || e.closest(strips)) continue;
     if (e.matches("input") && e.scrollWidth > e.clientWidth + 1) found.add(`cut: ${e.value}`);

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.analysis.planning.quantities import number_text, quantity, quantity_of
+from workbench.analysis.planning.quantities import quantity, quantity_of
 from workbench.analysis.tables.rows import settings_of
 from workbench.analysis.tables.status import is_run
 from workbench.analysis.tables.table import Runs, runs
@@ -33,7 +33,7 @@ from workbench.core.trace.trace import Trace, versions
 from workbench.lab.figures import bands, convergence, gantt, importance, round_times, speedups, stream
 from workbench.lab.figures.fit import page_script
 from workbench.lab.figures.inputs import labels, plural, shared
-from workbench.lab.figures.labels import metric_words, setting
+from workbench.lab.figures.labels import metric_words, setting, value_text
 from workbench.lab.figures.labels import short as short_metric
 from workbench.lab.figures.page import dark_style
 from workbench.lab.figures.passes import data_share, pass_times, verdict
@@ -236,7 +236,7 @@ def _of_sweep(table: Runs, metric: str) -> Report:
     made = Report("a sweep", _of_many(table), f"{plural(len(table), 'run')}, {len(done)} done.", [], _here())
     columns = [*by, "runs", "time (s)", *([metric_words(result)] if losses is not None else [])]
     rows = [
-        [*(_plain(row[name]) for name in by), str(int(row["n"])), f"{row['mean']:.4g}"]
+        [*(value_text(name, row[name]) for name in by), str(int(row["n"])), f"{row['mean']:.4g}"]
         + ([f"{losses.iloc[place]:.4g}"] if losses is not None else [])
         for place, row in enumerate(means.to_dict("records"))
     ]
@@ -256,7 +256,9 @@ def _of_many(table: Runs) -> str:
     done, differing = table.done, [name for name in table.differing if name != "seed"]
     fastest = table.mean("time").sort_values("mean").iloc[0]
     who = ", ".join(
-        f"{name.rsplit('.', 1)[-1]} {_plain(fastest[name])}" for name in differing[:3] if name in fastest
+        f"{name.rsplit('.', 1)[-1]} {value_text(name, fastest[name])}"
+        for name in differing[:3]
+        if name in fastest
     )
     short_time = quantity_of(float(fastest["mean"]))
     return f"{plural(len(done), 'run')}: the shortest take {short_time}" + (f", with {who}" if who else "")
@@ -329,10 +331,6 @@ def _with_plan(made: Report, table: Runs) -> Report:
     constant = {name: table.table[name].dropna().iloc[0] for name in settings if name not in table.differing}
     made.constant = constant
     return made
-
-
-def _plain(value: Any) -> str:
-    return number_text(float(value), 6) if isinstance(value, (float, np.floating)) else str(value)
 
 
 def _here() -> dict[str, Any]:
@@ -410,12 +408,11 @@ def _settings(made: Report) -> str:
     names = list(dict.fromkeys(name for each in every for name in each))
     differing = [name for name in names if len({repr(each.get(name)) for each in every}) > 1]
     common = "".join(_pair(name, every[0].get(name)) for name in names if name not in differing)
-    others = "".join(
-        _pair(
-            name, ", ".join(dict.fromkeys(_plain(each[name]) for each in every if each.get(name) is not None))
-        )
+    given = {
+        name: [value_text(name, each[name]) for each in every if each.get(name) is not None]
         for name in differing
-    )
+    }
+    others = "".join(_pair(name, ", ".join(dict.fromkeys(texts))) for name, texts in given.items())
     differ = f"<p>What differs:</p><dl>{others}</dl>" if others else ""
     return f"<h2>Settings</h2><dl>{common}</dl>{differ}"
 
@@ -423,7 +420,7 @@ def _settings(made: Report) -> str:
 def _pair(name: str, value: Any) -> str:
     if value is None or (hasattr(value, "__len__") and not len(value)):
         return ""
-    return f"<div><dt>{escape(setting(name))}</dt><dd>{escape(_plain(value))}</dd></div>"
+    return f"<div><dt>{escape(setting(name))}</dt><dd>{escape(value_text(name, value))}</dd></div>"
 
 
 def _reproduce(made: Report) -> str:

@@ -158,13 +158,8 @@ def log_ticks(low: float, high: float) -> dict[str, object]:
     """Return ticks of a logarithmic axis: 1, 2, 5, 10, ... or powers of ten, and 1, 2, 3, 4, ... on a short axis."""
     if high < 3 * low:
         return {"nticks": 10}
-    return {
-        "dtick": "D1"
-        if high < 8 * low
-        else "D2"
-        if high / low < 1e4
-        else max(1, ceil(log10(high / low) / 10))
-    }
+    few = "D1" if high < 8 * low else "D2"
+    return {"dtick": few if high / low < 1e4 else max(1, ceil(log10(high / low) / 10))}
 
 
 def log_scale(values: Array, ratio: float) -> dict[str, object]:

@@ -17,6 +17,7 @@ from workbench.analysis.planning.quantities import quantity
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import convergence
 from workbench.lab.figures.gallery.convergence import MAX_POINTS, thin
+from workbench.lab.figures.style import palette
 
 
 def curves(figure: go.Figure) -> dict[str, go.Scatter]:
@@ -75,6 +76,10 @@ def test_convergence_target_marks_when_it_is_reached(traces: list[wb.Trace]) -> 
         row = trace.rounds[trace.rounds["time"] == at].iloc[0]
         assert (ring.x[0], ring.y[0]) == (at, row["loss"])
     assert figure.layout.shapes[0].y0 == figure.layout.shapes[0].y1 == target
+    (label,) = figure.layout.annotations  # curves behind the label do not cross its text
+    assert (label.name, label.bgcolor) == ("target", palette("light").background)
+    height = np.log10(target) if figure.layout.yaxis.type == "log" else target
+    assert label.y == pytest.approx(height)
     assert "CR" in figure.layout.legend.title.text
 
 

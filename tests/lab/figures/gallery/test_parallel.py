@@ -28,6 +28,7 @@ def test_parallel_axes_of_many_decades_are_logarithmic() -> None:
     np.testing.assert_allclose(rate["values"], np.log10(rates))
     assert list(rate.ticktext[:2]) == ["0.001", "0.01"]
     assert list(workers.ticktext) == ["2", "3"]
+    assert rate.ticktext[-1] == "1e5"  # as fields and summaries show it
     assert time.tickvals is None
 
 

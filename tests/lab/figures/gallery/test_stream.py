@@ -51,3 +51,29 @@ def test_stream_figure_late_share_is_of_the_shown_rounds() -> None:
         assert (
             f" · {share:.1%} of the answers late" in stream(trace, rounds=rounds).layout.title.subtitle.text
         )
+
+
+MANY = wb.Experiment(
+    scheme="GC", scheme_args={"stragglers": 20}, workers=84, rounds=100, problem="unit", seed=1
+)
+
+
+def test_stream_figure_of_many_cells_is_sorted_and_titled_by_its_finding() -> None:
+    speeds = [0.1 if worker in (41, 42) else 1.0 for worker in range(1, 85)]
+    base = {"base": {"kind": "shifted_exponential"}, "common": {"kind": "constant", "shift": 1e-9}}
+    trace = wb.run(MANY.replace(delays={"kind": "groups", **base, "speeds": speeds}))
+    table, figure = Stream.of(trace), stream(trace)
+    shares, bars = figure.data[0], figure.data[-1].x
+    assert figure.layout.title.text.startswith("GC, 84 workers: workers 41–42 late in ")
+    np.testing.assert_allclose(bars, np.sort(table.lateness())[::-1])
+    assert (
+        np.asarray(shares.customdata)[..., 1] >= 20
+    ).all()  # rounds of a block: few rounds give random shares
+    assert list(figure.layout.yaxis.ticktext[:1]) == [f"{np.argmax(table.lateness()) + 1}"]
+    np.testing.assert_allclose(np.asarray(shares.z).mean(axis=1), bars, atol=1e-9)
+
+
+def test_stream_finding_names_nobody_among_equal_workers() -> None:
+    assert ": nobody stands out, each was late in " in stream(wb.run(MANY)).layout.title.text
+    waits = MANY.replace(scheme="UMW", scheme_args={})
+    assert ": nobody was late, and workers computed " in stream(wb.run(waits)).layout.title.text

@@ -30,6 +30,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_sweep_plot_groups_failures_by_their_reason(folder: Path) -> None:
+    for number in range(3):
+        (folder / f"dead{number}").mkdir()
+        Status("failed", error="QuorumLost: round 7").write(folder / f"dead{number}")
+    write_plan(folder, {}, [path.name for path in folder.iterdir() if path.is_dir()], total=10)
+    plot = watch(wb.batch.attach(folder))
+    assert isinstance(plot, SweepPlot)
+    assert plot.wait(60)
+    assert plot.failures.value.count("QuorumLost: round 7") == 1
+    assert "3 runs, such as dead" in plot.failures.value
+    assert plot.failures.value.count('role="alert"') == 2
+
+
 def test_sweep_plot_shows_results_and_failures(folder: Path) -> None:
     plot = watch(wb.batch.attach(folder))
     assert isinstance(plot, SweepPlot)

@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.analysis.planning.quantities import number_text
 from workbench.core.base.intervals import Band
 from workbench.core.base.settings import SettingError, unknown_name
-from workbench.lab.figures.labels import axis, result, setting, upper
+from workbench.lab.figures.labels import axis, result, setting, upper, value_text
 from workbench.lab.figures.lines import Curve, about, draw, scale_y
 from workbench.lab.figures.style import Theme, log_ticks, new_figure, scheme_style
 
@@ -86,7 +85,7 @@ def _curves(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Curve]
         rows = _everywhere(group, x, summary[x].dropna()).dropna(subset=[x, "mean"])
         facts = {name: value for name, value in zip(others, key, strict=True) if value == value}
         scheme = str(facts.pop("scheme", ""))
-        texts = [f"{name.rsplit('.', 1)[-1]}={_short(value)}" for name, value in facts.items()]
+        texts = [f"{name.rsplit('.', 1)[-1]}={value_text(name, value)}" for name, value in facts.items()]
         label = ", ".join([scheme, *texts] if scheme else texts)
         style = scheme_style(scheme or label or "all", seen[scheme])
         seen[scheme] += 1
@@ -103,10 +102,6 @@ def _everywhere(group: pd.DataFrame, x: str, values: pd.Series[Any]) -> pd.DataF
         return group
     ends = sorted({float(values.min()), float(values.max())})
     return pd.concat([group.assign(**{x: end}) for end in ends])
-
-
-def _short(value: Any) -> str:
-    return number_text(value, 6) if _is_number(value) else str(value)
 
 
 def _is_number(value: Any) -> bool:

@@ -79,8 +79,5 @@ def _numbers(values: Array, log: bool) -> dict[str, Any]:
         return {"values": shown}
     low, high = int(np.floor(places.min())), int(np.ceil(places.max()))
     powers = np.arange(low, high + 1, max(1, -(-(high - low) // _MAX_LABELLED_VALUES)))
-    return {
-        "values": shown,
-        "tickvals": powers,
-        "ticktext": [number_text(10.0**power, 4) for power in powers],
-    }
+    texts = [number_text(10.0**power, 4) for power in powers]
+    return {"values": shown, "tickvals": powers, "ticktext": texts}

@@ -33,6 +33,7 @@ MAX_NUMBERED_ROWS = 12  # max number of rows, or of rounds, up to which each one
 MAX_CELLS = 2500  # max product of workers and rounds up to which single rounds are drawn
 # max number of drawn blocks of rounds, if single rounds are not drawn; min rounds of a block, so that shares are stable
 MAX_BLOCKS, MIN_BLOCK_ROUNDS = 25, 20
+MAX_NAMED = 5  # max number of workers that the finding names
 STANDS_OUT_SIGMAS = 4.0  # standard deviations by which a worker's late rounds exceed those of equal workers
 MIN_SHARE = 0.01  # min share that is written at the end of an axis
 
@@ -98,10 +99,10 @@ def stream(
         most = float(max(values.max(initial=0.0), MIN_SHARE))
         axis = {"title": {"text": name, "font": {"size": 14}}, "range": [0, 1.04 * most], "tickvals": [most]}
         figure.update_xaxes(**axis, ticktext=[f"{most:.0%}"], row=1, col=column)
-    figure.update_xaxes(title_text="round", showgrid=False, row=1, col=1)
     dtick = 1 if table.workers <= MAX_NUMBERED_ROWS else None
     figure.update_yaxes(range=[table.workers + 0.5, 0.5], showgrid=False, dtick=dtick)
-    figure.update_xaxes(dtick=1 if len(shown) <= MAX_NUMBERED_ROWS else None, row=1, col=1)
+    every = 1 if len(shown) <= MAX_NUMBERED_ROWS else None
+    figure.update_xaxes(title_text="round", showgrid=False, dtick=every, row=1, col=1)
     if blocks:
         rows = slice(None, None, -(-table.workers // MAX_NUMBERED_ROWS))
         figure.update_yaxes(tickvals=workers[rows], ticktext=[f"{worker + 1}" for worker in order[rows]])
@@ -140,14 +141,15 @@ def finding(table: Stream) -> str:
     ahead = late > share + STANDS_OUT_SIGMAS * chance
     if not ahead.any():
         return f"nobody stands out, each was late in {_range(late)} of the rounds"
-    who = f"worker{'s' * (ahead.sum() > 1)} {runs((np.flatnonzero(ahead) + 1).tolist(), 4)}"
+    named = plural(int(ahead.sum()), "worker")
+    if ahead.sum() <= MAX_NAMED:
+        named = f"worker{'s' * int(ahead.sum() != 1)} {runs((np.flatnonzero(ahead) + 1).tolist())}"
     rest = f", others in {_range(late[~ahead])}" if not ahead.all() else ""
-    return f"{who} late in {_range(late[ahead])} of the rounds{rest}"
+    return f"{named} late in {_range(late[ahead])} of the rounds{rest}"
 
 
 def _range(shares: Array) -> str:
-    low, high = f"{100 * shares.min():.0f}", f"{100 * shares.max():.0f}"
-    return f"{low} %" if low == high else f"{low} to {high} %"
+    return f"{span(round(100 * float(shares.min())), round(100 * float(shares.max())))} %"
 
 
 def _shares(table: Stream, there: slice, order: NDArray[np.int64], theme: Theme) -> list[Any]:

@@ -297,6 +297,8 @@ function thinned(figure, width) {
   return made;
 }
 
+const TICK_GAP = 6; // min px between a text at an axis and the axis beside it, or the text at that axis
+
 /** Make space for the labels of parallel axes: broken into lines if the axes are far apart, else rotated. */
 function spaced(figure, width) {
   const place = figure.data.findIndex((trace) => trace.type === "parcoords");
@@ -308,12 +310,18 @@ function spaced(figure, width) {
   const labels = all.map(({ label }) => (flat ? broken(label, font, room - 14).text : label));
   const rows = Math.max(...labels.map((text) => text.split("<br>").length)), longest = Math.max(...labels.map((text) => wide(text, font)));
   const more = flat ? LINE * font.size * (rows - 1) : 0.72 * longest;
-  // texts are at the left of their axes; between two axes, they end before the other one
-  const cut = (text, px) => (wide(text, ticks) + 14 > px ? `${text.slice(0, Math.max(1, Math.floor((text.length * px) / (wide(text, ticks) + 24))))}…` : text);
-  const dimensions = all.map((each, i) => ({ ...each, label: labels[i], ...(each.ticktext ? { ticktext: [...each.ticktext].map((text) => cut(text, i ? room : left)) } : {}) }));
-  const made = { ...trace, dimensions, ...(flat ? {} : { labelangle: -46 }) };
   const last = Math.max(...labels.at(-1).split("<br>").map((line) => wide(line, font)));
-  const side = Math.max(60, flat ? last / 2 + 12 : 0.72 * last);
+  const side = Math.max(60, flat ? last / 2 + 12 : 0.72 * last), apart = (width - left - side) / Math.max(1, all.length - 1) - TICK_GAP;
+  const powers = (text) => [text, Number(text).toExponential(), Number(text).toExponential(1)].map((each) => each.replace("e+", "e"));
+  const fits = (text, px) => wide(text, ticks) + 14 <= px;
+  /** A text is at the left of its axis, and ends before the axis beside it. Numbers are written as powers, and other texts are cut. */
+  const cut = (text, px) => {
+    if (fits(text, px)) return text;
+    if (text.trim() && Number.isFinite(Number(text))) return powers(text).find((each) => fits(each, px)) ?? text;
+    return `${text.slice(0, Math.max(1, Math.floor((text.length * px) / (wide(text, ticks) + 24))))}…`;
+  };
+  const dimensions = all.map((each, i) => ({ ...each, label: labels[i], ...(each.ticktext ? { ticktext: [...each.ticktext].map((text) => cut(text, i ? apart : left)) } : {}) }));
+  const made = { ...trace, dimensions, ...(flat ? {} : { labelangle: -46 }) };
   return { data: figure.data.with(place, made), layout: higher({ ...layout, margin: { ...margin, l: left, r: side, t: margin.t + more } }, more) };
 }
 

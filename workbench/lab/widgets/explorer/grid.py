@@ -16,29 +16,14 @@ from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.explorer.headings import heading
 
 SENT_DIGITS = 6  # number of significant digits of numbers that are sent to the page
-_ALWAYS = (
-    "run",
-    "scheme",
-    "state",
-    "engine",
-    "archived",
-    "error",
-    "rounds",
-    "when",
-)  # columns that js/grid.js reads
+# columns that js/grid.js reads
+_ALWAYS = ("run", "scheme", "state", "engine", "archived", "error", "rounds", "when")
 _KINDS = {"scheme": "scheme", "state": "state", "when": "when", "tags": "tags", "rounds_done": "of"}
 # column -> level: 0 is shown on every page; higher levels are hidden first on narrow pages
 _LEVELS = {
-    "scheme": 0,
-    "state": 0,
-    "when": 1,
-    "loss": 1,
-    "time": 2,
-    "rounds_done": 2,
-    "workers": 3,
-    "time_to": 3,
-}
-_LEVELS_OF_OTHERS = {"error": 8, "note": 7, "run": 6, "straggler_fraction": 6, "load": 6, "tags": 5}
+    "scheme": 0, "state": 0, "when": 1, "loss": 1, "time": 2, "rounds_done": 2, "workers": 3, "time_to": 3, "tags": 5,
+    "load": 6, "straggler_fraction": 6, "run": 6, "note": 7, "error": 8,
+}  # fmt: skip
 
 
 class Column(TypedDict):
@@ -121,7 +106,7 @@ class Grid(anywidget.AnyWidget):
 
 def _column(table: pd.DataFrame, name: str, picked: bool, target: str) -> Column:
     number = is_numeric_dtype(table[name]) and not is_bool_dtype(table[name])
-    level = 0 if picked else {**_LEVELS, **_LEVELS_OF_OTHERS}.get(name, 4)
+    level = 0 if picked else _LEVELS.get(name, 4)
     choice = "choice" if name.rpartition(".")[2] in NAMED else "text"
     kind = _KINDS.get(name, "number" if number else choice)
     return Column(name=name, label=heading(name, target), kind=kind, number=number, level=level)

@@ -29,17 +29,8 @@ _FIRST_COLUMNS = ("scheme", "state", "when", "run")
 _FIXED_COLUMNS = "scheme", "state", "when", "workers", "rounds_done", "time", "loss"
 RESULTS = ("time", "loss")  # results whose means are offered first
 _COLUMNS = (
-    "workers",
-    "straggler_fraction",
-    "load",
-    "rounds_done",
-    "time",
-    "time_to",
-    "loss",
-    "tags",
-    "note",
-    "error",
-)
+    "workers", "straggler_fraction", "load", "rounds_done", "time", "time_to", "loss", "tags", "note", "error",
+)  # fmt: skip
 
 
 class RunsGrid(Pane):

@@ -82,16 +82,8 @@ class RunsTable(RunsViews):
         folded = [self._words(), self._means(), self._exports(), self._confirm()]
         above = [Sheet(), self.message, self._bar(), *folded, self.bar, self.grid, self.note]
         # forms and results that the user requested are above the curves; the curves are always shown
-        self.children = [
-            *above,
-            self.found,
-            self.text,
-            self.round,
-            self.player,
-            self.live,
-            self.metric,
-            self.plot,
-        ]
+        below = [self.found, self.text, self.round, self.player, self.live, self.metric, self.plot]
+        self.children = [*above, *below]
         self._hide()
         self._fold()
         self.acts.renew(())

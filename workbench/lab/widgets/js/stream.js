@@ -1,7 +1,7 @@
 // Stream of rounds on a canvas: a row per worker, a column per round. The kernel sends new or changed columns.
 
 const LEFT = 52, BOTTOM = 38, TOP = 20; // px around the table
-const RIGHT = 150, NARROW_RIGHT = 144, NARROW_STREAM = 480; // px to the right of the table; px in a canvas narrower than NARROW_STREAM
+const RIGHT = 164, NARROW_RIGHT = 164, NARROW_STREAM = 480; // px to the right of the table; px in a canvas narrower than NARROW_STREAM
 const TO_COME = 255; // state of slices of the current round that are still in the future
 const SPANS = { 30: "30 rounds", 100: "100 rounds", 300: "300 rounds", 1000: "1000 rounds", 0: "all rounds" };
 

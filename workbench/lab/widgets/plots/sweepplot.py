@@ -123,10 +123,8 @@ class SweepPlot(Pane):
         self.bar.value = progress("progress of the sweep", str(p), share, p.found)
         self.hosts.value, self.failures.value = _hosts(p), _failures(p)
         over = p.state in FINAL_STATES
-        self.stop_button.disabled, self.resume_button.disabled = (
-            over or p.state == "stopping",
-            not over or p.state == "done",
-        )
+        self.stop_button.disabled = over or p.state == "stopping"
+        self.resume_button.disabled = not over or p.state == "done"
         done, now = p.counts.get("done", 0), time.monotonic()
         if done != self._read and (over or now - self._took > 0):
             self._read = done
@@ -195,13 +193,11 @@ class SweepPlot(Pane):
 def _hosts(p: Progress) -> str:
     """Return what each host does, if there are several, and the link to the executor's dashboard."""
     lines = [sentence(text) for text in host_lines(p)]
-    safe = p.link.startswith(("http://", "https://"))
-    link = (
-        f'<a href="{escape(p.link)}" target="_blank" rel="noopener">dashboard of the executor</a>'
-        if safe
-        else ""
-    )
-    return "".join([*lines, link])
+    if p.link.startswith(("http://", "https://")):
+        lines.append(
+            f'<a href="{escape(p.link)}" target="_blank" rel="noopener">dashboard of the executor</a>'
+        )
+    return "".join(lines)
 
 
 def group_labels(means: pd.DataFrame, x: str | None) -> list[str]:
