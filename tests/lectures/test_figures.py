@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from workbench_lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
 from workbench_lectures.knobs import Knobs
 
-from tests.support.lecture_settings import FEW_EXAMPLES, SCRIPTS, settings_of
+from tests.support.figure_numbers import rounding_errors
+from tests.support.lecture_settings import FEW_EXAMPLES, SCRIPTS, at_end, settings_of
 from workbench.core import theory
 from workbench.core.base.errors import PrecisionWarning
 from workbench.lab.figures import scheme_style
@@ -53,6 +54,24 @@ def test_figures_are_drawn_for_any_sliders(name: str, part: str, data: st.DataOb
         for values in (trace.x, trace.y):
             numbers = np.asarray(values if values is not None else [])
             assert numbers.dtype.kind not in "f" or trace.name == "edges" or np.isfinite(numbers).all()
+
+
+@pytest.mark.parametrize(("name", "part"), PARTS)
+def test_figures_show_no_rounding_errors(name: str, part: str) -> None:
+    """The sliders are at their ends, and the menus at each of their choices."""
+    script = SCRIPTS[name]
+    for knobs in (at_end(script, False), at_end(script, True)):
+        menus = [line for line in knobs.entries() if line.kind == "choice"]
+        moved = [{line.name: choice} for line in menus for choice in line.choices] or [{}]
+        for each in moved:
+            assert rounding_errors(script.parts[part].draw(knobs.replace(**each).fit(), "light")) == []
+
+
+def test_lecture_of_codes_by_hand_has_no_rounding_errors_in_its_texts() -> None:
+    for g1, g2 in ((0.1, 0.2), (3.0, 3.0)):
+        for late in by_hand.LATE:
+            knobs = by_hand.ByHand(g1=g1, g2=g2, g3=-(g1 + g2) if g1 < 1 else 0.0, late=late)
+            assert rounding_errors(by_hand.decoding(knobs, "light")) == []
 
 
 @pytest.mark.parametrize(("name", "part"), PARTS)

@@ -16,7 +16,7 @@ from workbench.core.codes.cyclic import textbook
 from workbench.core.experiment import Experiment
 from workbench.lab.figures import code as code_figure
 from workbench.lab.figures import scheme_style
-from workbench.lab.figures.style import BLUE, GREEN, ORANGE, Theme, new_figure, palette
+from workbench.lab.figures.style import BLUE, GREEN, ORANGE, PALE, Theme, fade, new_figure, palette
 from workbench_lectures.drawing import HEIGHT, curve, here, log_axis
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
@@ -140,7 +140,8 @@ def decoding(knobs: ByHand, theme: Theme) -> go.Figure:
             x=["part 1", "part 2", "part 3"],
             y=a * code.matrix[i],
             name=name,
-            marker={"color": COLORS[i], "line": {"width": 0}},
+            marker={"color": fade(COLORS[i], PALE), "line": {"width": 2, "color": COLORS[i]}},
+            textfont={"color": palette(theme).text},
             text=[_round(v) if v else "" for v in a * code.matrix[i]],
             hovertemplate=f"worker {i + 1}<br>%{{y:.3g}} times the gradient of %{{x}}<extra></extra>",
         )

@@ -159,7 +159,7 @@ def split(knobs: Communication, theme: Theme) -> go.Figure:
             name=text,
             orientation="h",
             width=0.55,
-            marker={"color": color, "line": {"width": 0}},
+            marker={"color": fade(color, PALE), "line": {"width": 2, "color": color}},
             hovertemplate=f"{text}<br>%{{x:.3g}} s<extra></extra>",
         )
     rounds = [knobs.time(d, m) for d, m in found.values()]

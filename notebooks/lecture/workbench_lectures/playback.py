@@ -14,6 +14,7 @@ from itertools import zip_longest
 import numpy as np
 from typing_extensions import override
 
+from workbench.analysis.planning.quantities import quantity_of
 from workbench.core.base.types import Array
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
@@ -70,7 +71,7 @@ class PlaybackRun(Run):
         shown = self._shown()
         if not shown:
             return self.run.note if self.run.state in ("waiting", "failed") else "in its first round"
-        last = f"{self._known[shown - 1]:.3g} s on the virtual clock"
+        last = f"{quantity_of(self._known[shown - 1])} on the virtual clock"
         return f"round {shown} of {self.experiment.rounds}, {last}"
 
     @note.setter

@@ -140,10 +140,10 @@ FAULTS = """async ([selector, least, wanted, longest]) => {
     if (beyond(e.getBoundingClientRect(), frame)) found.add(`outside: ${e.getAttribute("aria-label") ?? e.id}`);
   }
   for (const e of root.querySelectorAll("select:not([multiple])")) {
-    if (hidden(e)) continue;
+    if (hidden(e) || e.closest(".wb-top")) continue; // a preset is identified by its first word
     const style = getComputedStyle(e), [left, right] = [style.paddingLeft, style.paddingRight].map(parseFloat);
     const room = e.clientWidth - left - right;
-    pen.font = style.font;
+    pen.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
     for (const { text } of e.options) if (pen.measureText(text).width > room + 1) found.add(`cut choice: ${text}`);
   }
   for (const e of root.querySelectorAll(":popover-open, .wb-pop[open] > .wb-sheet")) {

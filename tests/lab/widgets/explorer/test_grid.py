@@ -51,6 +51,14 @@ def test_grid_columns_of_the_user_are_never_left_out() -> None:
     assert [column["level"] > 0 for column in grid.columns] == [True, False]
 
 
+def test_grid_names_of_classes_are_choices_whose_underscores_the_page_replaces() -> None:
+    table = TABLE.assign(optimiser="inverse_time", name="my_run", **{"delays.kind": "shifted_exponential"})
+    grid = Grid()
+    grid.draw(table, ["optimiser", "delays.kind", "name", "note"])
+    assert [column["kind"] for column in grid.columns] == ["choice", "choice", "text", "text"]
+    assert grid.rows["optimiser"] == ["inverse_time"] * 2  # filters take the name as it is typed
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -392,6 +392,7 @@ def test_runs_table_bar_offers_what_fits(table: RunsTable) -> None:
     table.mark("cr", "gc")
     assert "compare" in offered()
     assert "2 selected" in table.acts.count.value
+    assert "selected" not in table.note.value  # the bar has the number already
 
 
 def test_runs_table_sends_columns_that_filters_need(table: RunsTable) -> None:

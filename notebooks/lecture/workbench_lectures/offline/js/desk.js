@@ -35,6 +35,13 @@ const giveLibrary = (content, model) => {
   return true;
 };
 
+/** Return a time as text in a suitable unit, as `quantity_of` of the package. */
+function timeText(value) {
+  if (value >= 1000) return `${py.format(value, ",.0f")} s`;
+  const [scale, unit] = value >= 1 ? [1, "s"] : value >= 1e-3 ? [1e3, "ms"] : [1e6, "µs"];
+  return `${py.format(scale * value, ".3g")} ${unit}`;
+}
+
 /** The finite number that a student typed, as `exercises.read_number` reads it; null: it is not one. */
 function readNumber(text) {
   const bare = text.replace(/[ \t\n\u00a0\u2009\u202f]/g, "").replaceAll(",", ".").replaceAll("−", "-");
@@ -233,7 +240,7 @@ function race(el) {
     model.emit("msg:custom", { kind: "rows", edition: model.get("edition"), parts }, buffers);
   };
   const tell = (state) => model.set("status", curves.map(({ name }, i) => {
-    const over = shown[i] === times[i].length, at = shown[i] ? `round ${shown[i]} of ${times[i].length}, ${py.format(times[i][shown[i] - 1], ".3g")} s on the virtual clock` : "in its first round";
+    const over = shown[i] === times[i].length, at = shown[i] ? `round ${shown[i]} of ${times[i].length}, ${timeText(times[i][shown[i] - 1])} on the virtual clock` : "in its first round";
     return { name, state: over ? "finished" : state, note: at, share: shown[i] / times[i].length };
   }));
   const look = () => {
