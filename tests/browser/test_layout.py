@@ -43,10 +43,19 @@ SCROLL = """(y) => { const e = document.querySelector('.jp-WindowedPanel-outer')
 
 def found(page: Page, about: str, selector: str = ".wb-explorer") -> list[str]:
     """Return the layout faults of a part, once its figures have the width of their containers."""
-    page.wait_for_function(DRAWN)
-    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    several = grounds(page, selector)
-    return [f"{about}: {each}" for each in (*faults(page, selector), *(several if len(several) != 1 else ()))]
+
+    def look() -> list[str]:
+        page.wait_for_function(DRAWN)
+        page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        several = grounds(page, selector)
+        return [
+            f"{about}: {each}" for each in (*faults(page, selector), *(several if len(several) != 1 else ()))
+        ]
+
+    if not look():
+        return []
+    page.wait_for_timeout(1000)  # a figure may have been redrawn meanwhile
+    return look()
 
 
 def resized(page: Page, size: tuple[int, int]) -> None:
@@ -58,10 +67,13 @@ def picture_of_all(page: Page, selector: str, path: Path) -> None:
     """Take a screenshot of a part in a window that is as high as the part. On a phone, nothing is below the window."""
     before = page.viewport_size
     assert before is not None
-    high = page.evaluate(HEIGHT, selector)
-    page.set_viewport_size({**before, "height": max(before["height"], high)})
+    width, height = before["width"], before["height"]
+    higher = max(height, page.evaluate(HEIGHT, selector))
+    if higher > height:
+        resized(page, (width, higher))
     page.locator(selector).first.screenshot(path=path)
-    page.set_viewport_size(before)
+    if higher > height:
+        resized(page, (width, height))
 
 
 def cases() -> list[Any]:

@@ -140,11 +140,13 @@ FAULTS = """async ([selector, least, wanted, longest]) => {
     if (beyond(e.getBoundingClientRect(), frame)) found.add(`outside: ${e.getAttribute("aria-label") ?? e.id}`);
   }
   for (const e of root.querySelectorAll("select:not([multiple])")) {
-    if (hidden(e) || e.closest(".wb-top")) continue; // a preset is identified by its first word
+    if (hidden(e)) continue;
+    if (e.closest(".wb-top") && e.selectedOptions[0]?.text.length > 20) continue; // a preset is known by its first word
     const style = getComputedStyle(e), [left, right] = [style.paddingLeft, style.paddingRight].map(parseFloat);
     const room = e.clientWidth - left - right;
     pen.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
-    for (const { text } of e.options) if (pen.measureText(text).width > room + 1) found.add(`cut choice: ${text}`);
+    const shown = e.options[0]?.value === "" ? e.selectedOptions : e.options; // a menu that begins empty adds things
+    for (const { text } of shown) if (pen.measureText(text).width > room + 1) found.add(`cut choice: ${text}`);
   }
   for (const e of root.querySelectorAll(":popover-open, .wb-pop[open] > .wb-sheet")) {
     const box = e.getBoundingClientRect(), about = e.textContent.slice(0, 30), { overflowY } = getComputedStyle(e);

@@ -183,6 +183,14 @@ def all_selected(page: Page) -> None:
     page.locator("[role=figure] .wb-plot[data-drawn]").locator("visible=true").first.wait_for()
 
 
+def aimed(page: Page) -> None:
+    """Type a target, where several curves are near its line."""
+    nothing(page)
+    page.get_by_label("target", exact=True).fill("0.44")
+    page.get_by_label("target", exact=True).press("Enter")
+    page.wait_for_function("() => document.querySelector('.wb-live .annotation')")
+
+
 def sheet(name: str) -> State:
     """Return the state in which a menu is open."""
 
@@ -284,7 +292,7 @@ PARTS = {
             "row": row_menu,
         },
     ),
-    "live": Part(".wb-live", LIVE, states={"": nothing, "axes": sheet("Axes")}),
+    "live": Part(".wb-live", LIVE, states={"": nothing, "axes": sheet("Axes"), "target": aimed}),
     "stream": Part(".wb-pane", STREAM, states={"": nothing, "round": one_round}),
     "sweep": Part(".wb-pane", SWEEP, states={name: swept(name) for name in SWEEP_FIGURES}),
 }

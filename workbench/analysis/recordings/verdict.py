@@ -100,7 +100,7 @@ class Diagnosis:
         return registered("workbench.displays", "Diagnosis")(self, theme)
 
     def _lines(self) -> Iterator[str]:
-        yield f"{self.name}: steps take {self.slowdown:.3f} times what they would if all were like {self.like}"
+        yield f"{self.name}: steps take {self.slowdown:.4g} times what they would if all were like {self.like}"
         if by_chance(self):
             yield "no worker stands out: lateness is by chance, and changes between workers"
         for one in self.culprits:

@@ -28,7 +28,7 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
         for end in ("low", "high")
     )
     rest = len(diagnosis.costs) - len(shown)
-    text = f"steps take {diagnosis.slowdown:.3f} times what they would if all were like {diagnosis.like}"
+    text = f"steps take {diagnosis.slowdown:.4g} times what they would if all were like {diagnosis.like}"
     text += "" if found else " · nobody stands out"
     text += f" · {rest} that cost less are not shown" if rest else ""
     title = f"Who makes the steps long: {diagnosis.name}"

@@ -312,15 +312,18 @@ function spaced(figure, width) {
   const more = flat ? LINE * font.size * (rows - 1) : 0.72 * longest;
   const last = Math.max(...labels.at(-1).split("<br>").map((line) => wide(line, font)));
   const side = Math.max(60, flat ? last / 2 + 12 : 0.72 * last), apart = (width - left - side) / Math.max(1, all.length - 1) - TICK_GAP;
+  const isNumber = (text) => text.trim() !== "" && Number.isFinite(Number(text));
   const powers = (text) => [text, Number(text).toExponential(), Number(text).toExponential(1)].map((each) => each.replace("e+", "e"));
   const fits = (text, px) => wide(text, ticks) + 14 <= px;
-  /** A text is at the left of its axis, and ends before the axis beside it. Numbers are written as powers, and other texts are cut. */
+  /** A text is at the left of its axis, and ends before the axis beside it. Numbers are shortened, and other texts are cut. */
   const cut = (text, px) => {
+    if (isNumber(text)) return powers(text).reduce((least, each) => (wide(each, ticks) < wide(least, ticks) ? each : least));
     if (fits(text, px)) return text;
-    if (text.trim() && Number.isFinite(Number(text))) return powers(text).find((each) => fits(each, px)) ?? text;
     return `${text.slice(0, Math.max(1, Math.floor((text.length * px) / (wide(text, ticks) + 24))))}…`;
   };
-  const dimensions = all.map((each, i) => ({ ...each, label: labels[i], ...(each.ticktext ? { ticktext: [...each.ticktext].map((text) => cut(text, i ? apart : left)) } : {}) }));
+  /** If one number of an axis does not fit, all are written as powers. */
+  const texted = (texts, px) => (texts.every((text) => fits(text, px)) ? texts : texts.map((text) => cut(text, isNumber(text) ? 0 : px)));
+  const dimensions = all.map((each, i) => ({ ...each, label: labels[i], ...(each.ticktext ? { ticktext: texted([...each.ticktext], i ? apart : left) } : {}) }));
   const made = { ...trace, dimensions, ...(flat ? {} : { labelangle: -46 }) };
   return { data: figure.data.with(place, made), layout: higher({ ...layout, margin: { ...margin, l: left, r: side, t: margin.t + more } }, more) };
 }

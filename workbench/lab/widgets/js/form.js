@@ -30,6 +30,8 @@ function options({ choices, labels, empty, kind }) {
   return empty ? [element("option", { value: "" }, "not set"), ...made] : made;
 }
 
+const LONGEST_CHOICE = 20; // letters of a choice up to which its menu is beside its label
+
 /** Return one line: {node, show(text), blame(reason), reach(high)}. `typed(text)` is called with every change. */
 function line(field, id, typed) {
   const help = `${id}-help`, why = `${id}-why`;
@@ -60,7 +62,8 @@ function line(field, id, typed) {
     control.push(range);
   }
   const reason = element("div", { id: why, className: "wb-why", role: "alert" });
-  const node = element("div", { className: `wb-line wb-${field.kind}`, title: field.help },
+  const long = [...(input.options ?? [])].some(({ text }) => text.length > LONGEST_CHOICE);
+  const node = element("div", { className: `wb-line wb-${field.kind}${long ? " wb-list" : ""}`, title: field.help },
     element("label", { for: id }, field.label),
     element("div", { className: "wb-control" }, ...control, ...(amount ? [] : [unit])),
     element("div", { id: help, className: "wb-help" }, field.help), reason);
