@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.core.base.types import Array
+from workbench.analysis.planning.quantities import number_text
+from workbench.core.base.types import Array, chop
 from workbench.core.trace.trace import Trace
 from workbench.lab import figures
 from workbench.lab.figures.style import (
@@ -18,6 +19,7 @@ from workbench.lab.figures.style import (
     GREEN,
     GREY,
     ORANGE,
+    PALE,
     PINK,
     SKY,
     VERMILLION,
@@ -272,14 +274,16 @@ def heat(
     table: Array, rows: Sequence[str], columns: Sequence[str], title: str, axes: tuple[str, str], caption: str
 ) -> Picture:
     """Draw a table of computed numbers as colours, with the numbers. NaN is empty."""
-    text = [["" if np.isnan(v) else f"{v:.4g}" for v in row] for row in table]
+    table = chop(table, np.nanmax(np.abs(table)))
+    text = [["" if np.isnan(v) else number_text(v, 4) for v in row] for row in table]
 
     def draw(theme: Theme) -> go.Figure:
         figure = new_figure(theme, title, height=220 + 44 * len(rows))
         figure.add_trace(
             go.Heatmap(
-                z=table, x=columns, y=rows, text=text, texttemplate="%{text}", colorscale="Cividis",
-                reversescale=True, hoverongaps=False, colorbar={"thickness": 16},
+                z=table, x=columns, y=rows, text=text, texttemplate="%{text}", textfont={"color": palette(theme).text},
+                colorscale=[[0.0, fade(GREY, PALE / 4)], [1.0, fade(BLUE, PALE)]], hoverongaps=False,
+                colorbar={"thickness": 16},
             )
         )  # fmt: skip
         figure.update_xaxes(title_text=axes[0], type="category", showgrid=False)

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from workbench_book import drawing
 
 import workbench as wb
 from tests.support.every_figure import EVERY
@@ -61,3 +62,14 @@ def test_texts_in_cells_have_contrast_for_every_colour_of_the_scale(theme: Liter
             for _, color in scale:
                 assert contrast(trace.textfont.color, over(color, ground)) >= 4.5, (name, color)
     assert count >= 5
+
+
+def test_tables_of_the_book_are_readable_and_without_rounding_errors() -> None:
+    table = np.array([[1.0, 0.1 + 0.2 - 0.3], [1e5, np.nan]])
+    shown = drawing.heat(table, ["a", "b"], ["c", "d"], "", ("", ""), "")
+    for data, theme in ((shown.data, "light"), (shown.dark_data, "dark")):
+        assert data is not None
+        (cells,) = data
+        assert cells["text"] == [["1", "0"], ["1e5", ""]]
+        for _, color in cells["colorscale"]:
+            assert contrast(cells["textfont"]["color"], over(color, PALETTES[theme].background)) >= 4.5

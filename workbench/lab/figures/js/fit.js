@@ -329,15 +329,16 @@ function spaced(figure, width) {
 }
 
 const extent = (values) => values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, -Infinity]);
-const LABEL = { width: 0.25, height: 0.1, margin: 0.005 }; // shares of the axes: size of a label, distance of a curve that touches the line
+const LABEL = { height: 0.1, margin: 0.005 }; // shares of the axis: height of a label, distance of a curve that touches the line
 const ENDS = { left: { x: 0, xanchor: "left" }, right: { x: 1, xanchor: "right" } }, SIDES = { bottom: 1, top: -1 };
 
-/** Return the place of a label at a horizontal line at which curves are farthest: at the left or right, above or below. */
-function free({ data, layout }, y) {
+/** Return the place of a label at a horizontal line at which curves are farthest: at the left or right, above or below.
+ * `share`: width of the label, as a share of the axis. */
+function free({ data, layout }, y, share) {
   const along = (axis, values) => (layout[axis]?.type === "log" ? listed(values).map(Math.log10) : listed(values).map(Number));
   const curves = data.filter(({ mode, x }) => mode?.includes("lines") && x?.length !== 0).map((each) => [along("xaxis", each.x), along("yaxis", each.y)]);
   const xs = curves.flatMap(([x]) => x).filter(Number.isFinite), ys = [y, ...curves.flatMap(([, each]) => each)].filter(Number.isFinite);
-  const [first, last] = extent(xs), [low, high] = extent(ys), reach = LABEL.width * (last - first);
+  const [first, last] = extent(xs), [low, high] = extent(ys), reach = share * (last - first);
   let best = { room: -Infinity };
   for (const [end, place] of Object.entries(ENDS)) {
     const beside = (x) => (end === "left" ? x <= first + reach : x >= last - reach);
@@ -354,8 +355,9 @@ function free({ data, layout }, y) {
 }
 
 /** Move the labels of horizontal lines, which are annotations named "target", to where no curve crosses them. */
-function freed({ data, layout }) {
-  const annotations = layout.annotations?.map((each) => (each.name === "target" ? { ...each, ...free({ data, layout }, each.y) } : each));
+function freed({ data, layout }, width) {
+  const share = ({ text, font }) => (wide(text, { family: family(layout), size: size(layout, font) }) + 12) / Math.max(1, inside({ data, layout }, width));
+  const annotations = layout.annotations?.map((each) => (each.name === "target" ? { ...each, ...free({ data, layout }, each.y, share(each)) } : each));
   return { data, layout: { ...layout, ...(annotations ? { annotations } : {}) } };
 }
 
@@ -399,7 +401,7 @@ function fitted(figure, width, scale = 1) {
   if (!width) return figure;
   const large = grown(figure, scale * (width < PHONE ? 0.86 : 1));
   const whole = inward(abreast(celled(worded(named(large, width), width, scale), width, scale), width), width);
-  const { data, layout } = freed(spaced(flat({ ...whole, layout: stacked(whole.layout, width, scale) }, width, scale), width));
+  const { data, layout } = freed(spaced(flat({ ...whole, layout: stacked(whole.layout, width, scale) }, width, scale), width), width);
   return { data, layout: titled(lined({ data, layout: thinned({ data, layout: lowered(layout, data, width, scale) }, width) }, width), width, scale) };
 }
 

@@ -231,7 +231,7 @@ function render({ model, el }) {
     const marked = marks(model.get("changes"), model.get("curves"), store.curves, x, y);
     const look = layout(!some.length), whole = { data: [...traces(model.get("curves"), drawn), marked], layout: look };
     const { freed, worded } = plot.Plotly.workbenchFit, { data } = worded(whole, plot.box.offsetWidth, letters());
-    await plot.Plotly.react(plot.box, data, freed({ data, layout: look }).layout, { ...CONFIG, edits: { shapePosition: true } });
+    await plot.Plotly.react(plot.box, data, freed({ data, layout: look }, plot.box.offsetWidth).layout, { ...CONFIG, edits: { shapePosition: true } });
     if (first) plot.box.on("plotly_relayout", moved);
     plot.box.dataset.points = drawn.reduce((sum, d) => sum + d.x.length, 0);
     plot.box.dataset.frames = Number(plot.box.dataset.frames ?? 0) + 1;
