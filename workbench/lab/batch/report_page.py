@@ -408,10 +408,7 @@ def _settings(made: Report) -> str:
     names = list(dict.fromkeys(name for each in every for name in each))
     differing = [name for name in names if len({repr(each.get(name)) for each in every}) > 1]
     common = "".join(_pair(name, every[0].get(name)) for name in names if name not in differing)
-    given = {
-        name: [value_text(name, each[name]) for each in every if each.get(name) is not None]
-        for name in differing
-    }
+    given = {n: [value_text(n, e[n]) for e in every if e.get(n) is not None] for n in differing}
     others = "".join(_pair(name, ", ".join(dict.fromkeys(texts))) for name, texts in given.items())
     differ = f"<p>What differs:</p><dl>{others}</dl>" if others else ""
     return f"<h2>Settings</h2><dl>{common}</dl>{differ}"

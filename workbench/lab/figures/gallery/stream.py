@@ -57,9 +57,12 @@ def stream(
 
     `trace`: a run with events. `first`: first drawn round. By default, the last rounds are drawn. `rounds`: max number
     of rounds. All rounds have the same width, whatever their time. Beside the rows are the share of the time in which a
-    worker computed, and the share of rounds that ended without its answer. If single rounds would be too small to see,
-    the rows show the share of late answers over blocks of rounds, with the workers that were late most often on top. If
-    none was late, they show that of computing. The title is then the finding.
+    worker computed, and the share of rounds that ended without its answer.
+
+    If single rounds would be too small to see, the rows show the share of late answers over blocks of rounds. The
+    workers that were late most often are on top, and the title is the finding. If none was late, the rows show the
+    share of computing.
+
     `theme`: "light" or "dark".
 
     Raises `SettingError` if the events of the trace were not kept.

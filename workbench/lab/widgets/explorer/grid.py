@@ -107,8 +107,8 @@ class Grid(anywidget.AnyWidget):
 def _column(table: pd.DataFrame, name: str, picked: bool, target: str) -> Column:
     number = is_numeric_dtype(table[name]) and not is_bool_dtype(table[name])
     level = 0 if picked else _LEVELS.get(name, 4)
-    choice = "choice" if name.rpartition(".")[2] in NAMED else "text"
-    kind = _KINDS.get(name, "number" if number else choice)
+    named = name.rpartition(".")[2] in NAMED
+    kind = _KINDS.get(name, "number" if number else "choice" if named else "text")
     return Column(name=name, label=heading(name, target), kind=kind, number=number, level=level)
 
 
