@@ -47,11 +47,10 @@ def code(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     rows, columns = cells.values.shape
     title = f"Encoding matrix of {name}" if name else "Encoding matrix"
     figure = new_figure(theme, title, _subtitle(plan, cells), height=int(210 + np.clip(rows * 34, 240, 620)))
-    figure.add_trace(_heat_map(cells))
+    figure.add_trace(_heat_map(cells, theme))
     scale = coefficient_scale(cells.values, theme)
     if figure.data[0].texttemplate:
         scale["colorscale"] = [[at, fade(color, PALE)] for at, color in scale["colorscale"]]
-        figure.update_traces(textfont_color=palette(theme).text)
     figure.update_layout(coloraxis=scale)
     figure.update_xaxes(title_text="part", dtick=1 if columns <= _MAX_LABELLED_ROWS else None)
     figure.update_yaxes(
@@ -76,7 +75,7 @@ def cells_of(plan: Plan) -> Cells:
     return Cells(values, low + width * np.arange(values.shape[1]), int(width))
 
 
-def _heat_map(cells: Cells) -> go.Heatmap:
+def _heat_map(cells: Cells, theme: Theme) -> go.Heatmap:
     rows, columns = cells.values.shape
     small = max(rows, columns) <= _MAX_PRINTED_CELLS
     gap = 1 if max(rows, columns) <= _MAX_LABELLED_ROWS else 0
@@ -91,7 +90,7 @@ def _heat_map(cells: Cells) -> go.Heatmap:
         ygap=gap,
         hoverongaps=False,
         texttemplate="%{z:.2~g}" if small else None,
-        textfont={"size": 14},
+        textfont={"size": 14, "color": palette(theme).text},
         hovertemplate=f"worker %{{y}}<br>{noun} %{{{'customdata' if cells.width > 1 else 'x'}}}"
         "<br>coefficient %{z:.5g}<extra></extra>",
     )

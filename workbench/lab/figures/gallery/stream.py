@@ -83,7 +83,6 @@ def stream(
     order = order_of(table) if blocks else workers - 1
     found = finding(table) if blocks else "what they did, round by round"
     title = f"{trace.label}, {plural(table.workers, 'worker')}: {found}"
-    late = table.lateness()
     there = slice(begin, begin + rounds)
     share = table.late[there].sum() / max(table.asked[there].sum(), 1)
     start, many = table.first + begin, "s" * (len(shown) > 1)
@@ -95,13 +94,7 @@ def stream(
     figure.add_traces(
         _shares(table, there, order, theme) if blocks else _states(table, shown, begin, theme), rows=1, cols=1
     )
-    sides = (("computing", table.utilisation(), COMPUTING), ("late", late, TOO_LATE))
-    for column, (name, values, color) in enumerate(sides, 2):
-        bar = {"orientation": "h", "marker_color": color, "showlegend": False, "name": name}
-        figure.add_bar(x=values[order], y=workers, **bar, row=1, col=column)
-        most = float(max(values.max(initial=0.0), MIN_SHARE))
-        axis = {"title": {"text": name, "font": {"size": 14}}, "range": [0, 1.04 * most], "tickvals": [most]}
-        figure.update_xaxes(**axis, ticktext=[f"{most:.0%}"], row=1, col=column)
+    _add_sides(figure, table, order)
     dtick = 1 if table.workers <= MAX_NUMBERED_ROWS else None
     figure.update_yaxes(range=[table.workers + 0.5, 0.5], showgrid=False, dtick=dtick)
     every = 1 if len(shown) <= MAX_NUMBERED_ROWS else None
@@ -109,10 +102,21 @@ def stream(
     if blocks:
         rows = slice(None, None, -(-table.workers // MAX_NUMBERED_ROWS))
         figure.update_yaxes(tickvals=workers[rows], ticktext=[f"{worker + 1}" for worker in order[rows]])
-    top = f", {'most often late' if late.any() else 'least busy'} on top" if blocks else ""
+    top = f", {'most often late' if table.late.any() else 'least busy'} on top" if blocks else ""
     figure.update_yaxes(title_text=f"worker{top}", row=1, col=1)
     figure.update_layout(legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}, bargap=0.15)
     return figure.update_layout(margin={"t": 126})  # space for the subtitle
+
+
+def _add_sides(figure: go.Figure, table: Stream, order: NDArray[np.int64]) -> None:
+    """Draw the utilisation and the lateness of every worker beside its row."""
+    sides = (("computing", table.utilisation(), COMPUTING), ("late", table.lateness(), TOO_LATE))
+    for column, (name, values, color) in enumerate(sides, 2):
+        bar = {"orientation": "h", "marker_color": color, "showlegend": False, "name": name}
+        figure.add_bar(x=values[order], y=np.arange(1, table.workers + 1), **bar, row=1, col=column)
+        most = float(max(values.max(initial=0.0), MIN_SHARE))
+        axis = {"title": {"text": name, "font": {"size": 14}}, "range": [0, 1.04 * most], "tickvals": [most]}
+        figure.update_xaxes(**axis, ticktext=[f"{most:.0%}"], row=1, col=column)
 
 
 def _states(table: Stream, shown: NDArray[np.uint8], begin: int, theme: Theme) -> list[Any]:
