@@ -1,4 +1,7 @@
-"""Every public name, field and command of version 1.0 is still there, or docs/moving-from-1.0.md has it in "before"."""
+"""docs/moving-from-1.0.md: "before" has every public name, field and command of version 1.0 that has gone.
+
+Every name in "now" exists in the code, in the module and the class that the page gives.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import click
 import pytest
 
 import workbench as wb
+from tests.support.definitions import classes, is_defined, member, tree_of
 from workbench.analysis.planning import measurements
 from workbench.analysis.planning.delay_fits import FittedModel
 from workbench.cli.main import cli
@@ -38,17 +42,39 @@ BEFORE = [row[-2] for title in TITLES if title not in ("Packages", "Modules") fo
 MOVED = {before: now for title in ("Packages", "Modules") for before, now in rows(title)}
 
 
+API_TABLE, LABELS = "Functions and classes", "Labels of the pages"
+CODE_TABLES = ("Names for authors of schemes and delay models", "All other names")
+NOW = {before: now for title in (API_TABLE, *CODE_TABLES) for before, now in rows(title)}
+NOT_NAMES = {"Fault.how", "Mark all found"}  # whose "now" is a sentence
+
+
 def module_now(name: str) -> str:
     """Return the current path of a module of version 1.0.
 
-    >>> module_now("core.odds"), module_now("trace.table"), module_now("core.delays.base")
-    ('workbench.core.contract.round_times', 'workbench.analysis.tables.table', 'workbench.core.contract.delays.base')
+    >>> module_now("core.odds"), module_now("trace.table"), module_now("cli.run")
+    ('workbench.core.contract.round_times', 'workbench.analysis.tables.table', 'workbench.cli.run')
     """
     head, tail = name, ""
-    while head not in MOVED:
+    while head and head not in MOVED:
         head, _, last = head.rpartition(".")
         tail = f".{last}{tail}"
-    return MOVED[head] + tail
+    return MOVED.get(head, "workbench") + tail
+
+
+def path_now(name: str) -> str:
+    """Return the current path of a name in a module of version 1.0, as the tables have it.
+
+    >>> path_now("core.odds.Draws.carry"), path_now("engines.real.rank.SLACK")
+    ('workbench.core.contract.round_times.SampledTimes.state', 'workbench.mpi.engine.setup.NodeClock.slack')
+    """
+    parts = name.split(".")
+    heads = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    first = max(i for i, head in enumerate(heads[:-1]) if tree_of(module_now(head)) is not None)
+    path = module_now(heads[first])
+    for head, part in zip(heads[first + 1 :], parts[first + 1 :], strict=True):
+        now = NOW.get(head, part)
+        path = f"workbench.{now}" if "." in now else f"{path}.{now}"
+    return path
 
 
 def member_of(owner: Any, path: str) -> bool:
@@ -68,10 +94,79 @@ def listed(name: str) -> bool:
     return any(".".join(parts[:end]) in BEFORE for end in range(1, len(parts) + 1))
 
 
+def current(name: str) -> Any:
+    """Return what has a public name of version 1.0 now, under the name that the tables give; None if it has gone."""
+    module, _, what = name.rpartition(":")
+    if module:
+        path = path_now(f"{module.removeprefix('workbench.')}.{what}")
+        owner, what = import_module(path.rpartition(".")[0]), path.rpartition(".")[2]
+        return getattr(owner, what, None)
+    path, owner = name.removeprefix("wb."), wb
+    heads = [path[: match.start()] for match in re.finditer(r"\.|$", path)]
+    for head in heads:
+        now = NOW.get(head, head.rpartition(".")[2])
+        if now.startswith("wb."):
+            owner, now = wb, now.removeprefix("wb.")
+        for part in now.split("."):
+            owner = getattr(owner, part, None)
+    return owner
+
+
+def moved(name: str, member: str) -> bool:
+    """Return whether "before" has a member or a parameter of this class or function, not of another one."""
+    short = re.split("[.:]", name)[-1]
+    ends = (f"{short}.{member}", f"{short}({member})", f"{short}.{member}()")
+    return any(f".{row}".endswith(tuple(f".{end}" for end in ends)) for row in BEFORE)
+
+
+def command_of(name: str) -> click.Command | None:
+    """Return the command of a name such as "workbench cluster check", or None."""
+    command: click.Command | None = cli
+    for word in name.split()[1:]:
+        context = click.Context(cli)
+        command = command.get_command(context, word) if isinstance(command, click.Group) else None
+    return command
+
+
 @pytest.mark.parametrize("title", ["Packages", "Modules"])
 def test_moving_page_lists_existing_modules(title: str) -> None:
     for before, now in rows(title):
         assert import_module(now).__name__ == now, before
+
+
+@pytest.mark.parametrize("title", CODE_TABLES)
+def test_moving_page_lists_names_that_exist(title: str) -> None:
+    assert not {before: now for before, now in rows(title) if not is_defined(path_now(before))}
+
+
+def test_moving_page_lists_functions_and_classes_that_exist() -> None:
+    for before, now in rows(API_TABLE):
+        if before not in NOT_NAMES:
+            owner, _, path = now.partition(".")
+            whole = wb if owner == "wb" else None
+            found = member_of(whole, path) if whole else all(member(each, path) for each in classes()[owner])
+            assert found, (before, now)
+
+
+def test_moving_page_lists_fields_that_exist() -> None:
+    for where, _, now in rows("Fields"):
+        family, _, kind = where.removesuffix("`").replace(" of kind ", " of ").partition(" of ")
+        owners = [wb.schemes.get(name) for name in wb.schemes.names()]
+        if kind:
+            owners = [KINDS["problem" if family == "problem_args" else family](kind)]
+        assert any(now in owner.model_fields for owner in owners), (where, now)
+
+
+def test_moving_page_lists_labels_that_exist() -> None:
+    texts = [path.read_text() for path in sorted((ROOT / "workbench" / "lab").rglob("*.[pj][ys]"))]
+    for before, now in rows(LABELS):
+        for label in [] if before in NOT_NAMES else now.replace("*", "").split(", in "):
+            assert any(f'"{label}"' in text for text in texts), (before, label)
+
+
+def test_moving_page_lists_commands_that_exist() -> None:
+    for before, now in rows("Commands"):
+        assert command_of(" ".join(word for word in now.split() if word.islower())) is not None, before
 
 
 @pytest.mark.parametrize("name", NAMES["api"])
@@ -89,11 +184,7 @@ def test_moving_page_has_every_public_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES["commands"])
 def test_moving_page_has_every_command(name: str) -> None:
-    command: click.Command | None = cli
-    for word in name.split()[1:]:
-        context = click.Context(cli)
-        command = command.get_command(context, word) if isinstance(command, click.Group) else None
-    if command is None:
+    if (command := command_of(name)) is None:
         assert any(row.startswith(f"{name} ") for row in BEFORE)
     else:
         params = [each for each in command.params if not getattr(each, "hidden", False)]
@@ -109,9 +200,6 @@ KINDS = {
     "cluster": Cluster.catalogue.get_class,
     "ClusterProfile": {"Law": FittedModel, **vars(measurements)}.__getitem__,
 }
-CLASSES = [  # classes with the same name as before; test_moving_page_has_every_public_name checks the others
-    name for name in NAMES["members"] if name.startswith("wb.") and member_of(wb, name.removeprefix("wb."))
-]
 
 
 @pytest.mark.parametrize("name", NAMES["fields"])
@@ -132,32 +220,17 @@ def test_moving_page_has_every_field(name: str) -> None:
         }
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", NAMES["members"])
 def test_moving_page_has_every_member(name: str) -> None:
-    path = name.removeprefix("wb.")
-    for member in NAMES["members"][name]:
-        assert member_of(wb, f"{path}.{member}") or any(
-            re.search(rf"(^|\.){re.escape(member)}(\(\))?$", row) for row in BEFORE
-        ), member
-
-
-def owner_of(name: str) -> Any:
-    """Return the current object of a name of version 1.0, or None if it has another name."""
-    head, _, path = name.partition(":") if ":" in name else ("", "", name.removeprefix("wb."))
-    owner: Any = import_module(module_now(head.removeprefix("workbench."))) if head else wb
-    for part in path.split("."):
-        if (owner := getattr(owner, part, None)) is None:
-            return None
-    return owner
+    owner = current(name)
+    assert owner is not None or listed(name.removeprefix("wb."))
+    gone = {each for each in NAMES["members"][name] if owner is not None and not member_of(owner, each)}
+    assert not {each for each in gone if not moved(name, each)}
 
 
 @pytest.mark.parametrize("name", [name for name, parameters in NAMES["parameters"].items() if parameters])
 def test_moving_page_has_every_parameter(name: str) -> None:
-    owner = owner_of(name)
-    short = re.split("[.:]", name)[-1]
-    for parameter in NAMES["parameters"][name] if owner is not None else ():  # for other names, see above
-        there = (
-            parameter in getattr(owner, "__annotations__", {})
-            or parameter in inspect.signature(owner).parameters
-        )
-        assert there or f"{short}({parameter})" in BEFORE or f"{short}.{parameter}" in BEFORE, parameter
+    owner = current(name)
+    assert owner is not None
+    there = {*inspect.signature(owner).parameters, *getattr(owner, "__annotations__", {})}
+    assert not {each for each in NAMES["parameters"][name] if each not in there and not moved(name, each)}
