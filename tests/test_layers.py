@@ -69,3 +69,19 @@ def test_file_names_are_defined_in_one_module(home: object) -> None:
         if path not in (here, Path(files.__file__)) and isinstance(node, ast.Constant) and node.value in names
     ]
     assert not found
+
+
+def annotated_names(tree: ast.AST) -> Iterator[str]:
+    """Yield the values of `name` and `kind` that classes set with an annotation."""
+    for node in ast.walk(tree):
+        for each in node.body if isinstance(node, ast.ClassDef) else []:
+            named = isinstance(each, ast.AnnAssign) and ast.unparse(each.target) in ("name", "kind")
+            if named and isinstance(each.value, ast.Constant) and each.value.value:
+                yield str(each.value.value)
+
+
+def test_classes_are_registered_by_plain_attributes() -> None:
+    assert list(annotated_names(ast.parse('class A:\n    name: ClassVar[str] = "A"\n    kind = "b"'))) == [
+        "A"
+    ]
+    assert not [name for path in FILES for name in annotated_names(tree_of(path))]

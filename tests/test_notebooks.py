@@ -192,13 +192,13 @@ def test_notebook_with_a_bad_parameter_is_one_sentence(tmp_path: Path) -> None:
 
 
 YOURS = ROOT / "notebooks" / "05-yours.ipynb"
-FEW: dict[str, Any] = {"workers": 3, "wait": 2, "rounds": 4, "nap": 0.01, "seeds": 1}
+SMALL_PARAMETERS: dict[str, Any] = {"workers": 3, "wait": 2, "rounds": 4, "nap": 0.01, "seeds": 1}
 
 
 def yours(tmp_path: Path, **parameters: Any) -> tuple[str, list[wb.Trace]]:
     """Return the output of the notebook on user-defined schemes, and the runs of its sweep."""
     out = tmp_path / "sweep"
-    done = execute(YOURS, tmp_path, **{**FEW, **parameters, "out": str(out)})
+    done = execute(YOURS, tmp_path, **{**SMALL_PARAMETERS, **parameters, "out": str(out)})
     outputs = [o for c in done.cells if c.cell_type == "code" for o in c.outputs]
     text = "".join(str(o) for o in outputs)
     assert "Fastest passes all properties that apply" in text
@@ -214,10 +214,10 @@ def test_user_defined_notebook_cell_without_pytorch(
     define(YOURS)
     monkeypatch.setitem(sys.modules, "torch", None)
     (cell,) = (c.source for c in nbformat.read(YOURS, as_version=4).cells if "from torch" in c.source)
-    names = {"wb": wb, **FEW, "chance": 0.2}
+    names = {"wb": wb, **SMALL_PARAMETERS, "chance": 0.2}
     exec(compile(cell, "<cell>", "exec", dont_inherit=True), names)
     assert "PyTorch is not installed" in capsys.readouterr().out
-    assert {e.problem for e in [names["mine"], *names["rivals"]]} == {"softmax"}
+    assert {e.problem for e in [names["mine"], *names["baselines"]]} == {"softmax"}
     trace = wb.run(names["mine"])
     assert trace.rounds["loss"].iloc[-1] < trace.initial["loss"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workbench_book import Setting, cada_sweep, get, words
+from workbench_book import Setting, cada_sweep, get, texts
 from workbench_book.cada import COSTS, MEANT, PUBLISHED, STATED, costs, experiments
 from workbench_book.cada_sweep import SWEPT, Sweep, at, claim, claims_of, holding, limit, until
 from workbench_book.verdicts import of_result
@@ -69,8 +69,8 @@ def test_cada_sweep_reports_a_target_that_is_never_reached(
     facts = {"gcada-sweep": result.to_json()["facts"], "gcada-fig2": {"short": {}, "note": ""}}
     numbers_ = get("gcada-numbers").find(replace(quick, facts=facts))
     for each in (*result.pictures, *numbers_.pictures):
-        assert words.picture("x", 0, each)
-    assert ">never" in words.table(numbers_)
+        assert texts.picture("x", 0, each)
+    assert ">never" in texts.table(numbers_)
 
 
 def test_cada_sweep_does_not_judge_identities() -> None:

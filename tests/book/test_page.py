@@ -12,8 +12,8 @@ import pytest
 from plotly.offline import get_plotlyjs
 from workbench_book import Claim, Line, Outcome, Result, Setting, drawing, find, get
 from workbench_book.page import html, write
+from workbench_book.texts import code
 from workbench_book.values import number, printed
-from workbench_book.words import code
 
 NASTY = '<script>alert("x")</script> & </script>'
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

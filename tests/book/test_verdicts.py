@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workbench_book import Claim, Line, Misprint, Result, words
+from workbench_book import Claim, Line, Misprint, Result, texts
 from workbench_book.values import COLUMNS
 from workbench_book.verdicts import all_of, compare, judged, of_column, of_result
 
@@ -123,7 +123,7 @@ def test_of_column_verdict_of_a_sweep_is_its_worst(table: list[list[float]]) -> 
 def test_of_result_reworded_claim_does_not_hold() -> None:
     result = Result(claims=[Claim("x", True, ""), Claim("y", False, "", reworded="with another rule")])
     assert of_result(result) == ("differs", "differs: 1 of 2 statements does not hold (1 would if reworded)")
-    assert "holds only if reworded: with another rule" in words.claims(result.claims)
+    assert "holds only if reworded: with another rule" in texts.claims(result.claims)
 
 
 @pytest.mark.parametrize("zero", [0.0, 1e-17])

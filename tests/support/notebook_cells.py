@@ -70,7 +70,7 @@ class Quadratic:
 
 class QuadraticArgs(ProblemArgs):
     """A quadratic problem."""
-    name: ClassVar[str] = "quadratic"
+    name = "quadratic"
     columns: int = setting(4, "columns", ge=1, le=9)
 
     def count(self):
@@ -84,7 +84,7 @@ class QuadraticArgs(ProblemArgs):
 
 class Slowly(GradientDescent):
     """Half of every step."""
-    name: ClassVar[str] = "slowly"
+    name = "slowly"
 
     def update(self, state, model, gradient, problem, t):
         return super().update(state, model, 0.5 * gradient, problem, t)

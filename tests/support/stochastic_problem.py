@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import ClassVar
 
 import numpy as np
 
@@ -46,7 +45,7 @@ class Drawn(LeastSquares):
 
 
 class DrawnArgs(LeastSquaresArgs):
-    name: ClassVar[str] = "drawn"
+    name = "drawn"
 
     def build(self, plan: Plan) -> Problem:
         data = self.open()

@@ -21,7 +21,7 @@ from workbench.core.trace.layout import ENDED, PLAN
 from workbench.core.trace.trace import Trace
 from workbench.mpi.running.real import RealRun
 from workbench.mpi.running.real import attach as attach_to
-from workbench.mpi.running.real import resume as go_on
+from workbench.mpi.running.real import resume as resume_run
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path))
 TRUST = option("--trust", is_flag=True, help="Run others' code and cluster that FOLDER names; needed once.")
@@ -135,7 +135,7 @@ def attach(folder: Path, trust: bool, once: bool, of: str | None, target: float 
 @TRUST
 def resume(folder: Path, trust: bool) -> None:
     """Resume a stopped or broken real run from its last checkpoint."""
-    _report(go_on(folder, trust=trust), stop=True)
+    _report(resume_run(folder, trust=trust), stop=True)
 
 
 @click.command()

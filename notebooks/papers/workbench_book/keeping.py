@@ -17,7 +17,7 @@ from workbench_book.setting import Setting
 from workbench_book.values import Result
 
 # Modules of the book that affect no number.
-LAYOUT = {"command.py", "notebook.py", "page.py", "running.py", "verdicts.py", "words.py"}
+LAYOUT = {"command.py", "notebook.py", "page.py", "running.py", "verdicts.py", "texts.py"}
 APART = {"cli", "lab/batch", "lab/widgets"}  # packages that the book does not use
 
 

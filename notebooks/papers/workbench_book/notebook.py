@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.lab.notebooks import shipped
-from workbench_book import words
+from workbench_book import texts
 from workbench_book.catalogue import PAPERS, Outcome, of_paper
 from workbench_book.running import find
 from workbench_book.setting import Setting, find_traces
@@ -45,7 +45,7 @@ def _display(outcome: Outcome, setting: Setting) -> None:
     shown.display(shown.HTML(STYLE + without_pictures(outcome, setting)))
     for each in outcome.result.pictures if outcome.result else ():
         shown.display(figure(each))
-        shown.display(shown.HTML(f"<p><small>{words.caption(each)}</small></p>"))
+        shown.display(shown.HTML(f"<p><small>{texts.caption(each)}</small></p>"))
 
 
 def without_pictures(outcome: Outcome, setting: Setting) -> str:
@@ -55,7 +55,7 @@ def without_pictures(outcome: Outcome, setting: Setting) -> str:
     bare = (
         outcome if outcome.result is None else replace(outcome, result=replace(outcome.result, pictures=()))
     )
-    return words.entry(bare, setting)
+    return texts.entry(bare, setting)
 
 
 def figure(each: Picture) -> go.Figure:
@@ -109,7 +109,7 @@ def numbers(result: Result) -> Iterator[str]:
         ]
         yield f"{line.what}: {paper}{', '.join(ours)} {line.unit}".rstrip()
     for claim in result.claims:
-        yield f"{words.claimed(claim).text}: {claim.text} ({claim.found})"
+        yield f"{texts.claimed(claim).text}: {claim.text} ({claim.found})"
     for m in result.misprints:
         yield f"{m.where}: printed {m.printed}; found {m.found}"
     yield from result.text

@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench import __version__
 from workbench.core.base.files import atomic_write
-from workbench_book import words
+from workbench_book import texts
 from workbench_book.catalogue import PAPERS, Outcome
 from workbench_book.setting import Setting
 from workbench_book.verdicts import Verdict, of_result
@@ -132,7 +132,7 @@ def _intro(outcomes: Sequence[Outcome], setting: Setting) -> str:
         if real
         else "nothing here was measured on real processes"
     )
-    legend = "".join(f"<li>{words.badge(verdict)}</li>" for verdict in LEGEND)
+    legend = "".join(f"<li>{texts.badge(verdict)}</li>" for verdict in LEGEND)
     return f"""<h1 id="top">Five papers, figure by figure</h1>
 <p>Every number in a column of ours was computed by the command that wrote this page (workbench {__version__},
 seed {setting.seed}); the papers' numbers are as printed. {escape(form)}; {runs}.</p>
@@ -145,15 +145,15 @@ machine at scaled settings (fewer workers, shorter times).</p><ul class="legend"
 def _overview(outcomes: Sequence[Outcome]) -> str:
     rows = "".join(
         f"<tr><td>{o.entry.paper}</td><td><a href='#{o.entry.name}'>{escape(o.entry.title)}</a></td>"
-        f"<td>{words.verdicts(o.result) if o.result else words.badge(_verdict(o))}</td>"
+        f"<td>{texts.verdicts(o.result) if o.result else texts.badge(_verdict(o))}</td>"
         f"<td><code>{o.entry.name}</code></td></tr>"
         for o in outcomes
     )
-    table = words.words_table(("paper", "entry", "verdict", "name"), rows)
+    table = texts.text_table(("paper", "entry", "verdict", "name"), rows)
     return f'<h2 id="overview">Every verdict</h2>{table}'
 
 
 def _paper(paper: int, outcomes: Sequence[Outcome], setting: Setting) -> str:
     none = "<p>No misprints were found in this paper.</p>" if paper == 2 else ""
-    inside = "\n".join(words.entry(outcome, setting) for outcome in outcomes)
+    inside = "\n".join(texts.entry(outcome, setting) for outcome in outcomes)
     return f'<h2 id="paper{paper}">{paper}. {escape(PAPERS[paper])}</h2>{none}{inside}'

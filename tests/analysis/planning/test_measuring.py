@@ -225,7 +225,7 @@ def test_profile_save_and_load_accept_file_names(known: ClusterProfile, tmp_path
         known.save(tmp_path / "not" / "p.json")
 
 
-def test_profile_replays_times_that_fit_no_law(known: ClusterProfile) -> None:
+def test_profile_replays_times_that_fit_no_model(known: ClusterProfile) -> None:
     """For any recording, UMW has the recorded round times, since all workers start at the same recorded round."""
     recorded = known.recorded[3]
     worse = known.fitted.replace(delay_models=(None,), typical=(recorded.typical,))

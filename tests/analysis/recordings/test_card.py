@@ -136,7 +136,7 @@ def test_card_of_each_law_is_text(kind: str, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     "kind", ["shifted_exponential", "exponential", "pareto", "markov", "heterogeneous", "constant"]
 )
-def test_card_of_a_run_with_each_law(kind: str) -> None:
+def test_card_of_a_run_with_each_delay_model(kind: str) -> None:
     e = wb.Experiment(scheme="UMW", workers=8, rounds=100, delays={"kind": kind})
     job = wb.traces.load(wb.run(e))
     card = job.card()

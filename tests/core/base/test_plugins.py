@@ -36,7 +36,7 @@ from workbench.core.schemes.uncoded import UMW
 class Scheme(UMW):
     """As UMW, by another name."""
 
-    name: ClassVar[str] = "TINY"
+    name = "TINY"
     title: ClassVar[str] = "A tiny scheme"
     paper: ClassVar[str] = "none"
     extra: int = setting(3, "a number of its own", ge=1)
@@ -58,13 +58,13 @@ class Steps(DelayModel):
 class Problem(LeastSquaresArgs):
     """Least squares, by another name."""
 
-    name: ClassVar[str] = "tiny_squares"
+    name = "tiny_squares"
 
 
 class Optimiser(GradientDescent):
     """Gradient descent, by another name."""
 
-    name: ClassVar[str] = "tiny_descent"
+    name = "tiny_descent"
 
 
 class Here(Local):

@@ -54,8 +54,8 @@ def test_check_passes_for_the_papers_schemes(name: str) -> None:
         3,
         sorted(
             name
-            for name, law in delay_models().items()
-            if name != "replay" and law.__module__.startswith("workbench.")
+            for name, model in delay_models().items()
+            if name != "replay" and model.__module__.startswith("workbench.")
         ),
     ),
 )

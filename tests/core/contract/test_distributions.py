@@ -122,7 +122,7 @@ def test_survival_gives_the_mean_of_order_statistics(shape: float, k: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("spec", "law"),
+    ("spec", "distribution"),
     [
         ({"kind": "weibull", "shape": 1.5, "scale": 2.0, "shift": 1.0}, scipy.stats.weibull_min(1.5, 1.0, 2.0)),
         ({"kind": "lognormal", "mu": 4.0, "sigma": 1.0}, scipy.stats.lognorm(1.0, scale=np.exp(4.0))),
@@ -134,10 +134,10 @@ def test_survival_gives_the_mean_of_order_statistics(shape: float, k: int) -> No
         ),
     ],
 )  # fmt: skip
-def test_distribution_draws_have_scipys_law(spec: dict[str, Any], law: Any) -> None:
+def test_distribution_draws_are_scipys(spec: dict[str, Any], distribution: Any) -> None:
     stream = DelayStream(law_of(spec), 7, 1000)
     times = np.concatenate([stream.whole(r, np.ones(1000)) for r in range(4)])
-    assert scipy.stats.kstest(times, law.cdf).pvalue > 1e-4
+    assert scipy.stats.kstest(times, distribution.cdf).pvalue > 1e-4
 
 
 def test_groups_are_delayed_together() -> None:

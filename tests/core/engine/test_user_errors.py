@@ -145,13 +145,13 @@ class Quadratic(LeastSquares):
         return super().evaluate(requests)
 
 class QuadraticArgs(LeastSquaresArgs):
-    name: ClassVar[str] = "quadratic"
+    name = "quadratic"
     def build(self, plan):
         data = self.open()
         return Quadratic(np.asarray(data.X), np.asarray(data.y))
 
 class Slowly(GradientDescent):
-    name: ClassVar[str] = "slowly"
+    name = "slowly"
     def update(self, state, model, gradient, problem, t):
         fail("update")
         return super().update(state, model, gradient, problem, t)

@@ -57,11 +57,11 @@ def received(code: str) -> list[Any]:
 
 def register(code: str) -> None:
     """Register the classes and functions of `sent` by name in this process, in place of others with these names."""
-    things = received(code)
-    for thing in things:
-        if (family := getattr(thing, "catalogue", None)) is not None:
-            family.replace(thing)
-    note_received({thing.__name__: thing for thing in things})
+    objects = received(code)
+    for obj in objects:
+        if (family := getattr(obj, "catalogue", None)) is not None:
+            family.replace(obj)
+    note_received({obj.__name__: obj for obj in objects})
 
 
 def register_file(path: str) -> None:

@@ -66,10 +66,10 @@ def source_of(cls: Any) -> Source:
     return Source(cls.__name__, text, digest_in(text, cls.__name__))
 
 
-def digest_of(thing: Any) -> str:
+def digest_of(obj: Any) -> str:
     """Return the hash of a user-defined class or function with all that it uses, or empty if its source is unknown."""
     try:
-        return source_of(thing).digest if is_own(thing) else ""
+        return source_of(obj).digest if is_own(obj) else ""
     except SettingError:
         return ""
 
@@ -144,22 +144,22 @@ class _Place:
         return dedent("\n".join(lines))
 
 
-def _home(thing: Any) -> _Place | None:
-    if not isinstance(thing, type):
-        return _place(thing.__code__, thing.__name__, _seen_by(thing))
+def _home(obj: Any) -> _Place | None:
+    if not isinstance(obj, type):
+        return _place(obj.__code__, obj.__name__, _seen_by(obj))
     # methods that pydantic adds are skipped
-    functions = [function for function in functions_of(thing) if is_own(function)]
-    names = dict(vars(sys.modules.get(thing.__module__)) if thing.__module__ in sys.modules else {})
+    functions = [function for function in functions_of(obj) if is_own(function)]
+    names = dict(vars(sys.modules.get(obj.__module__)) if obj.__module__ in sys.modules else {})
     for function in functions:
         names |= _seen_by(function)
     for function in functions:
-        if place := _place(function.__code__, thing.__name__, names):
+        if place := _place(function.__code__, obj.__name__, names):
             return place
     # cells of the notebook, newest first
     texts = [("", text) for text in reversed(names.get("In", ())) if isinstance(text, str)]
     if file := names.get("__file__"):
         texts.append((file, "".join(linecache.getlines(file))))
-    return next((place for file, text in texts if (place := _found(file, text, thing.__name__, names))), None)
+    return next((place for file, text in texts if (place := _found(file, text, obj.__name__, names))), None)
 
 
 def _seen_by(function: Any) -> dict[str, Any]:
@@ -207,11 +207,11 @@ def _first(node: ast.stmt) -> int:
 # ---------------------------------------------------------------- what a definition uses beyond its text
 
 
-def _beyond(thing: Any, home: _Place) -> Iterator[str]:
+def _beyond(obj: Any, home: _Place) -> Iterator[str]:
     """Yield the text of definitions of other cells or files that a definition uses, and of used values."""
     given = _given(home.text)
-    queue, seen, values = [home], {id(thing)}, set[str]()
-    queue += [place for base in getattr(thing, "__mro__", ())[1:] if is_own(base) and (place := _home(base))]
+    queue, seen, values = [home], {id(obj)}, set[str]()
+    queue += [place for base in getattr(obj, "__mro__", ())[1:] if is_own(base) and (place := _home(base))]
     for place in queue:
         if place.file != home.file:
             yield place.segment

@@ -27,12 +27,12 @@ MAX_SOURCE_BYTES = 2**24  # bytes of a source file that is hashed
 LOOSE_MODULE_PREFIX = "own_"  # prefix of the module name of a user file
 
 _named: dict[str, Any] = {}  # bare name in settings -> newest function or class
-_came: dict[str, Any] = {}  # on a rank or kernel: bare name -> received function or class
+_received: dict[str, Any] = {}  # on a rank or kernel: bare name -> received function or class
 _imports: dict[str, Any] = {}  # "package.module:Net" -> its value, for names that this process has used
 _used: set[tuple[str, str]] = set()  # (path, name) of definitions in user files that this process has used
 
 
-def is_own(thing: Any) -> bool:
+def is_own(obj: Any) -> bool:
     """Return whether a class, function or module is user-defined, so that other processes cannot import it.
 
     Such definitions are in a notebook cell, in a script, or in a user file: a Python file outside any package.
@@ -40,8 +40,8 @@ def is_own(thing: Any) -> bool:
     >>> is_own(is_own), is_own(int)
     (False, False)
     """
-    module = getattr(thing, "__module__", None) or "builtins"
-    name = thing.__name__ if isinstance(thing, ModuleType) else module
+    module = getattr(obj, "__module__", None) or "builtins"
+    name = obj.__name__ if isinstance(obj, ModuleType) else module
     top = name.partition(".")[0]
     if _ours(top) or (top in sys.stdlib_module_names and top != "__main__"):
         return False
@@ -99,8 +99,8 @@ def _noted(name: str, value: Any) -> str:
 
 def thing_of(name: str, field: str) -> Any:
     """Resolve a name made by `name_of`, "FILE.py:NAME" or "package.module:NAME". Raises `SettingError` if unknown."""
-    if name in _came:
-        return _came[name]
+    if name in _received:
+        return _received[name]
     if ".py:" in name:
         return _in_file(name, field, "function or class", any_name=False)
     if ":" in name:
@@ -126,9 +126,9 @@ def is_defined(name: str) -> bool:
     return callable(found) and is_own(found)
 
 
-def note_received(things: Mapping[str, Any]) -> None:
+def note_received(objects: Mapping[str, Any]) -> None:
     """Register the functions and classes that this rank or kernel has received, by their names."""
-    _came.update(things)
+    _received.update(objects)
 
 
 def _imported(name: str, field: str) -> Any:
@@ -354,9 +354,9 @@ def with_fault(error: Exception) -> Exception:
     return new
 
 
-def functions_of(thing: Any) -> Iterator[Any]:
+def functions_of(obj: Any) -> Iterator[Any]:
     """Yield a function, or the functions that a class defines itself, without their wrappers."""
-    for value in vars(thing).values() if isinstance(thing, type) else [thing]:
+    for value in vars(obj).values() if isinstance(obj, type) else [obj]:
         inner = getattr(value, "__func__", getattr(value, "fget", getattr(value, "func", value)))
         if inspect.isfunction(inner):
             yield inspect.unwrap(inner)

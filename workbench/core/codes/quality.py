@@ -16,13 +16,13 @@ MAX_MULTIPLICATIONS = 5e8
 FLOAT64_DIGITS = -float(np.log10(np.finfo(np.float64).eps))  # decimal digits of a float64
 MIN_SURVIVOR_SETS = 4  # min number of sets of each kind, even for large codes
 GRADIENT_COORDINATES = 16  # coordinates of the random gradients that are coded and decoded
-DOUBLE = 8  # bytes of a number in a message of float64
+FLOAT64_BYTES = 8  # bytes of a float64 in a message
 Sets = int | Iterable[tuple[int, ...]]
 
 
 def dtype_of(width: int) -> DTypeLike:
     """Return the type of numbers of this many bytes in a message."""
-    return np.float64 if width >= DOUBLE else np.float32
+    return np.float64 if width >= FLOAT64_BYTES else np.float32
 
 
 def digits_of(width: int) -> float:
@@ -40,7 +40,7 @@ def least_digits(least: int, width: int) -> int:
     >>> least_digits(4, 8), least_digits(4, 4)
     (4, 1)
     """
-    return least if width >= DOUBLE else int(least * digits_of(width) / FLOAT64_DIGITS)
+    return least if width >= FLOAT64_BYTES else int(least * digits_of(width) / FLOAT64_DIGITS)
 
 
 def amplification(code: GradientCode, sets: Sets = 200, rng: Generator | None = None) -> float:

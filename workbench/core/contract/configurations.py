@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError
-from workbench.core.codes.quality import DOUBLE, digits_of, dtype_of, least_digits, lost
+from workbench.core.codes.quality import FLOAT64_BYTES, digits_of, dtype_of, least_digits, lost
 from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.contract.scheme import MIN_DIGITS, Scheme
@@ -103,7 +103,7 @@ def reason_fixed(scheme: Scheme, plan: Plan) -> str:
 
 
 def configurations_of(
-    current: Configuration, problem: str, sampler: BatchSampler | None = None, width: int = DOUBLE
+    current: Configuration, problem: str, sampler: BatchSampler | None = None, width: int = FLOAT64_BYTES
 ) -> list[Configuration]:
     """Return the configurations that a run may change to, the current one first.
 

@@ -320,8 +320,8 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
             early = np.count_nonzero(through <= seconds[:, :, None] * REL_TOL, axis=2)
             passed[-1] = (through, np.maximum(early, needed))
             seconds = np.maximum(seconds, below) + draws.decode_seconds(needed)
-        leaves = seconds + hop + (send[:, here] if isinstance(send, np.ndarray) else send)
-        through = _layer_departures(leaves, children, transfer, here, ties)
+        port_times = seconds + hop + (send[:, here] if isinstance(send, np.ndarray) else send)
+        through = _layer_departures(port_times, children, transfer, here, ties)
         below = through[:, :, needed - 1]
         passed.append((through, np.full(below.shape, needed)))
     assert below is not None
@@ -335,19 +335,19 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
 
 
 def _layer_departures(
-    leaves: Array, children: int, transfer: Array | float, here: slice, ties: Array
+    port_times: Array, children: int, transfer: Array | float, here: slice, ties: Array
 ) -> Array:
     """Return when the sums of a layer have passed their parents' ports, (rounds, parents, children), s.
 
-    `leaves`: times at the ports, (rounds, workers of the layer). `here`: the layer's workers. `ties`: tie-breaks of all
+    `port_times`: at the ports, (rounds, workers of the layer). `here`: the layer's workers. `ties`: tie-breaks of all
     workers, (rounds, workers), if transfers differ.
     """
-    rounds = len(leaves)
+    rounds = len(port_times)
     if not isinstance(transfer, np.ndarray):
-        return port_departures(leaves.reshape(rounds, -1, children), transfer)
-    each = np.broadcast_to(transfer[here], leaves.shape).reshape(-1, children)
+        return port_departures(port_times.reshape(rounds, -1, children), transfer)
+    each = np.broadcast_to(transfer[here], port_times.shape).reshape(-1, children)
     order = ties[:, here].reshape(-1, children)
-    found = port_departures(leaves.reshape(-1, children), each, lambda which: order[which])
+    found = port_departures(port_times.reshape(-1, children), each, lambda which: order[which])
     return found.reshape(rounds, -1, children)
 
 

@@ -123,17 +123,17 @@ class Sharing:
                 had[row, place] = np.interp(moment, [0.0, *knots[0]], [0.0, *knots[1]])
         return np.minimum(had, alone)
 
-    def ended(self, odds: RoundTimes, draws: SampledTimes, left: Array | float = 0.0) -> RoundTimes:
+    def ended(self, times: RoundTimes, draws: SampledTimes, left: Array | float = 0.0) -> RoundTimes:
         """Return the rounds, each extended by the time that the master waits for a core, and by `relayed`."""
         alone, place, cores = self.tasks(draws) + left, self.places[0], self.cores[0]
-        rest = (alone - self.got(alone, odds.seconds))[:, place]
+        rest = (alone - self.got(alone, times.seconds))[:, place]
         waits = np.minimum(rest, TIME_SLICE_S).sum(axis=1) / cores
         full = np.count_nonzero(rest > 0, axis=1) >= cores
-        return self.passed_on(replace(odds, seconds=odds.seconds + np.where(full, waits, 0.0)))
+        return self.passed_on(replace(times, seconds=times.seconds + np.where(full, waits, 0.0)))
 
-    def passed_on(self, odds: RoundTimes) -> RoundTimes:
+    def passed_on(self, times: RoundTimes) -> RoundTimes:
         """Return the rounds, each extended by the time in which the last sum passes the idle nodes above."""
-        return replace(odds, seconds=odds.seconds + self.relayed)
+        return replace(times, seconds=times.seconds + self.relayed)
 
     def left(self, draws: SampledTimes, left: Array, end: float) -> Array:
         """Return the remaining time of each worker on separate cores when a newer model comes at `end`, (workers,), s.
@@ -149,18 +149,18 @@ class Sharing:
     def round_times(
         self,
         draws: Callable[[range, Any], SampledTimes],
-        odds: Callable[[SampledTimes], RoundTimes],
+        times: Callable[[SampledTimes], RoundTimes],
         rounds: int,
     ) -> RoundTimes:
         """Return all rounds, computed one by one. Each begins with the unfinished work of the previous round.
 
-        `draws(rounds, state)`: draws of some rounds. `odds(draws)`: round times of these draws.
+        `draws(rounds, state)`: draws of some rounds. `times(draws)`: round times of these draws.
         """
         found, carry, left = [], None, None
         for r in range(rounds):
             alone = draws(range(r, r + 1), carry)
             left = np.zeros(alone.seconds.shape[1]) if left is None else left
-            found.append(self.ended(odds(self.shared(alone, left)), alone, left))
+            found.append(self.ended(times(self.shared(alone, left)), alone, left))
             carry, left = found[-1].state, self.left(alone, left, float(found[-1].seconds[0]))
         fields = ("seconds", "messages", "bytes")
         return RoundTimes(*(np.concatenate([getattr(each, name) for each in found]) for name in fields))

@@ -96,7 +96,7 @@ def _drawn(shape: tuple[int, ...], weight: tuple[int, ...], random: Any, t: Any)
 class CnnArgs(NetworkArgs):
     """The convolutional network of paper 1, table II, on images of 3 x 32 x 32 (CIFAR-10's shape). Needs PyTorch."""
 
-    name: ClassVar[str] = "cnn"
+    name = "cnn"
     task: ClassVar[str] = "multiclass"
     features: int | None = setting(3072, "pixels of an image; the network takes 3x32x32", ge=3072, le=3072)
     precision: Precision = setting("float32", "type of the numbers that the network computes with")

@@ -303,7 +303,7 @@ class Softmax(LinearProblem):
 class LeastSquaresArgs(OnData):
     """Linear regression: mean of (x.model - y)^2 / 2."""
 
-    name: ClassVar[str] = "least_squares"
+    name = "least_squares"
     task: ClassVar[str] = "regression"
 
     def build(self, plan: Plan) -> Problem:
@@ -314,7 +314,7 @@ class LeastSquaresArgs(OnData):
 class LogisticArgs(OnData):
     """Logistic regression of two classes."""
 
-    name: ClassVar[str] = "logistic"
+    name = "logistic"
     task: ClassVar[str] = "binary"
 
     def build(self, plan: Plan) -> Problem:
@@ -333,7 +333,7 @@ class SoftmaxArgs(OnData):
     1797
     """
 
-    name: ClassVar[str] = "softmax"
+    name = "softmax"
     task: ClassVar[str] = "multiclass"
 
     def size(self, plan: Plan | None) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,7 @@ class NumpyArgs(OnData):
     ['first', 'loss_and_gradient', 'targets']
     """
 
-    name: ClassVar[str] = "numpy"
+    name = "numpy"
     loss_and_gradient: Named = setting(
         ...,
         "function of (model, X, y) that returns the mean loss of these samples and its gradient; or 'FILE.py:NAME'",

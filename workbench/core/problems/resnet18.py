@@ -108,7 +108,7 @@ class ResNet18(Network):
 class ResNet18Args(BatchNormArgs):
     """ResNet-18 for small images, with GroupNorm unless `batch_norm` is given. Needs PyTorch."""
 
-    name: ClassVar[str] = "resnet18"
+    name = "resnet18"
     task: ClassVar[str] = "multiclass"
     data: str = setting(
         "synthetic_images", "'synthetic_images', 'openml:cifar10', or the path of a file or folder of images"

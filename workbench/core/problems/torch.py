@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -41,7 +41,7 @@ class TorchArgs(BatchNormArgs):
     'float32'
     """
 
-    name: ClassVar[str] = "torch"
+    name = "torch"
     module: Named = setting(
         ...,
         "class or function that makes the network, called without arguments; or 'FILE.py:NAME'",

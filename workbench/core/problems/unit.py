@@ -1,7 +1,7 @@
 """The Unit problem: part j has the gradient e_j, so a commit is the decoding vector of its scheme."""
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class Unit:
 class UnitArgs(ProblemArgs):
     """Part j has the gradient e_j, so a commit is the decoding vector of its scheme."""
 
-    name: ClassVar[str] = "unit"
+    name = "unit"
     samples: Annotated[int, at_most(MAX_SAMPLES)] = setting(
         1000, "samples that are cut into parts (d)", "samples", ge=1
     )

@@ -7,14 +7,14 @@ import numpy as np
 
 from workbench.core.base.settings import SettingError
 from workbench.core.codes.base import GradientCode
-from workbench.core.codes.quality import DOUBLE, digits_of, least_digits, loses
+from workbench.core.codes.quality import FLOAT64_BYTES, digits_of, least_digits, loses
 from workbench.core.contract.configurations import digits_lost, digits_needed
 from workbench.core.contract.scheme import MIN_DIGITS, Scheme
 
 MAX_LOST_DIGITS_SHARE = 0.5  # share of the digits that may be lost without a warning
 
 
-def lost_digits(scheme: Scheme, workers: int, width: int = DOUBLE) -> tuple[str, ...]:
+def lost_digits(scheme: Scheme, workers: int, width: int = FLOAT64_BYTES) -> tuple[str, ...]:
     """Return a warning for each code that would lose more than half of the digits, with a better code.
 
     `width`: bytes of a number in a message, from which the number of digits follows: 16 for 8 bytes, 7 for 4 bytes.
@@ -36,16 +36,16 @@ def _refusal(scheme: Scheme, workers: int, width: int) -> str:
     gone, digits = digits_lost(scheme, workers, width), digits_of(width)
     worst, kept = scheme.codes(workers)[int(np.argmax(gone))], int(digits - max(gone))
     better = _instead(scheme, workers, width, worst)
-    remedies = [worst.instead] if better and max(better) <= digits - digits_needed(scheme, width) else []
+    fixes = [worst.instead] if better and max(better) <= digits - digits_needed(scheme, width) else []
     name = scheme.precision_knob[0] if scheme.precision_knob else "least_digits"
     near = _nearest(scheme, workers, width, digits - digits_needed(scheme, width))
-    remedies += [f"{name} = {getattr(near, name)}"] if near else []
+    fixes += [f"{name} = {getattr(near, name)}"] if near else []
     enough = max(n for n in range(16) if least_digits(n, width) <= kept)
-    remedies += [f"least_digits = {enough} to decode with so few"]
+    fixes += [f"least_digits = {enough} to decode with so few"]
     return (
         f"scheme_args.{name} = {getattr(scheme, name)}: decoding from {worst.workers - worst.stragglers} of"
         f" {worst.workers} messages keeps {kept} of {digits:.0f} digits, fewer than"
-        f" {_limit(scheme, width)}; take {', or '.join(remedies)}"
+        f" {_limit(scheme, width)}; take {', or '.join(fixes)}"
     )
 
 
@@ -53,7 +53,7 @@ def _limit(scheme: Scheme, width: int) -> str:
     least = f"least_digits = {getattr(scheme, 'least_digits', MIN_DIGITS)}"
     return (
         least
-        if width >= DOUBLE
+        if width >= FLOAT64_BYTES
         else f"the {digits_needed(scheme, width)} that {least} of 16 are in messages of {width} bytes"
     )
 

@@ -74,7 +74,7 @@ class MiniBatches(Scheme):
 class DSGD(MiniBatches):
     """Distributed SGD: every worker answers with the gradient of a mini-batch, and the master waits for all of them."""
 
-    name: ClassVar[str] = "D-SGD"
+    name = "D-SGD"
     title: ClassVar[str] = "Distributed SGD"
     paper: ClassVar[str] = "Zhu et al. 2022, section VI"
 
@@ -101,7 +101,7 @@ class DSGD(MiniBatches):
 class DAdam(DSGD):
     """Distributed Adam: the messages of distributed SGD, with the optimiser "amsgrad"."""
 
-    name: ClassVar[str] = "D-Adam"
+    name = "D-Adam"
     optimiser: ClassVar[str] = "amsgrad"
     title: ClassVar[str] = "Distributed Adam"
     paper: ClassVar[str] = "Zhu et al. 2022, section V"
@@ -114,7 +114,7 @@ class CADA(MiniBatches):
     The real selection depends on the models, which a forecast does not compute.
     """
 
-    name: ClassVar[str] = "CADA"
+    name = "CADA"
     optimiser: ClassVar[str] = "amsgrad"
     data_dependent: ClassVar[bool] = True
     title: ClassVar[str] = "Communication-adaptive distributed Adam"
@@ -141,7 +141,7 @@ class GCADA(CADA):
     that every group is selected, as in `CADA`.
     """
 
-    name: ClassVar[str] = "G-CADA"
+    name = "G-CADA"
     title: ClassVar[str] = "Grouping-based CADA"
     paper: ClassVar[str] = "Zhu et al. 2022, section IV"
     c: float = setting(0.3, AGE_HELP, ge=0)

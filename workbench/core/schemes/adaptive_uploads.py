@@ -170,7 +170,7 @@ class CADA1(AdaptiveUploads):
     All workers take a new snapshot of the model every `max_age` rounds.
     """
 
-    name: ClassVar[str] = "CADA1"
+    name = "CADA1"
     title: ClassVar[str] = "Communication-adaptive distributed Adam, rule 1 of its authors"
     paper: ClassVar[str] = "Chen, Guo, Sun, Yin 2021, CADA1"
     rule: ClassVar[type[UploadRule]] = SnapshotRule
@@ -179,7 +179,7 @@ class CADA1(AdaptiveUploads):
 class CADA2(AdaptiveUploads):
     """CADA2: a worker sends if its gradient has changed since the model at which it last sent one."""
 
-    name: ClassVar[str] = "CADA2"
+    name = "CADA2"
     title: ClassVar[str] = "Communication-adaptive distributed Adam, rule 2 of its authors"
     paper: ClassVar[str] = "Chen, Guo, Sun, Yin 2021, CADA2"
     rule: ClassVar[type[UploadRule]] = LastSentRule

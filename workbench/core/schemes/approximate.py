@@ -170,7 +170,7 @@ class Grouped(Approximate):
 class FRC(Grouped, Shuffled):
     """Approximate gradient coding by fractional repetition: groups of s workers store the same s parts."""
 
-    name: ClassVar[str] = "FRC"
+    name = "FRC"
     title: ClassVar[str] = "Approximate gradient coding, fractional repetition"
     paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
 
@@ -178,7 +178,7 @@ class FRC(Grouped, Shuffled):
 class CRC(Shuffled):
     """Approximate gradient coding by cyclic repetition: worker i stores the parts i, ..., i+s-1."""
 
-    name: ClassVar[str] = "CRC"
+    name = "CRC"
     title: ClassVar[str] = "Approximate gradient coding, cyclic repetition"
     paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
     precision_knob: ClassVar[tuple[str, int] | None] = ("replication", -1)

@@ -31,7 +31,7 @@ from workbench.core.schemes.gradient_coding import GC
 class ErasureHead(Grouped):
     """Fractional repetition whose master ends a round early, once every group has answered (paper's abstract)."""
 
-    name: ClassVar[str] = "ErasureHead"
+    name = "ErasureHead"
     title: ClassVar[str] = "ErasureHead"
     paper: ClassVar[str] = "Wang, Charles, Papailiopoulos 2019"
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
@@ -62,7 +62,7 @@ class SGC(Shuffled):
     [30, 20, 10, 40, 0, 20]
     """
 
-    name: ClassVar[str] = "SGC"
+    name = "SGC"
     title: ClassVar[str] = "Stochastic gradient coding"
     paper: ClassVar[str] = "Bitar, Wootters, El Rouayheb 2020"
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
@@ -109,7 +109,7 @@ class BGC(Shuffled):
     [30, 10, 20, 30, 10, 20]
     """
 
-    name: ClassVar[str] = "BGC"
+    name = "BGC"
     title: ClassVar[str] = "Bernoulli gradient coding"
     paper: ClassVar[str] = "Charles, Papailiopoulos, Ellenberg 2017, section 5"
     decoding: Literal["optimal", "one_step"] = setting(

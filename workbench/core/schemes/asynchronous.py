@@ -126,7 +126,7 @@ class ASGD(Asynchronous):
     [10, 10, 10, 10, 10, 10]
     """
 
-    name: ClassVar[str] = "ASGD"
+    name = "ASGD"
     title: ClassVar[str] = "Asynchronous SGD"
     paper: ClassVar[str] = "Zhang et al. 2016; Xie et al. 2019"
     damping: float = setting(1.0, DAMPING, ge=0)
@@ -144,7 +144,7 @@ class FedBuff(Asynchronous):
     10
     """
 
-    name: ClassVar[str] = "FedBuff"
+    name = "FedBuff"
     title: ClassVar[str] = "Buffered asynchronous SGD"
     paper: ClassVar[str] = "Nguyen et al. 2022"
     buffer: int = setting(4, "answers that make a commit (K)", ge=1)

@@ -60,7 +60,7 @@ class CR(Scheme):
     [30, 30, 30, 30, 30, 30]
     """
 
-    name: ClassVar[str] = "CR"
+    name = "CR"
     title: ClassVar[str] = "CodedReduce"
     paper: ClassVar[str] = "CodedReduce, section III-A"
     precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)

@@ -26,7 +26,7 @@ class CEGC(Coded):
     [30, 30, 30, 30, 30, 30]
     """
 
-    name: ClassVar[str] = "CEGC"
+    name = "CEGC"
     title: ClassVar[str] = "Communication-efficient gradient coding"
     paper: ClassVar[str] = "Ye and Abbe 2018"
     precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)

@@ -62,7 +62,7 @@ class DropCompute(Scheme):
     [10, 10, 10, 10, 10, 10]
     """
 
-    name: ClassVar[str] = "DropCompute"
+    name = "DropCompute"
     title: ClassVar[str] = "Drop compute"
     paper: ClassVar[str] = "Giladi et al. 2023"
     exact: ClassVar[bool] = False

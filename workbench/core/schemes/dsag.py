@@ -51,7 +51,7 @@ class DSAG(Scheme):
     [2, 2, 2, 2, 2, 2]
     """
 
-    name: ClassVar[str] = "DSAG"
+    name = "DSAG"
     title: ClassVar[str] = "Mixed synchronous-asynchronous average gradient"
     paper: ClassVar[str] = "Severinson et al. 2021"
     exact: ClassVar[bool] = False

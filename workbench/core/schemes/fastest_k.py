@@ -119,7 +119,7 @@ class AdaptiveK(FastestK):
     [10, 10, 10, 10, 10, 10]
     """
 
-    name: ClassVar[str] = "AdaptiveK"
+    name = "AdaptiveK"
     title: ClassVar[str] = "Adaptive fastest-k"
     paper: ClassVar[str] = "Kas Hanna et al. 2022"
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"
@@ -187,7 +187,7 @@ class DBW(FastestK):
     [10, 10, 10, 10, 10, 10]
     """
 
-    name: ClassVar[str] = "DBW"
+    name = "DBW"
     title: ClassVar[str] = "Dynamic backup workers"
     paper: ClassVar[str] = "Xu, Neglia, Sebastianelli 2020"
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"

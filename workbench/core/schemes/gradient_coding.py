@@ -46,7 +46,7 @@ class GC(Coded):
     [30, 30, 30, 30, 30, 30]
     """
 
-    name: ClassVar[str] = "GC"
+    name = "GC"
     title: ClassVar[str] = "Gradient coding"
     paper: ClassVar[str] = "Tandon et al. 2017"
     precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)

@@ -26,7 +26,7 @@ class GGC(Approximate):
     [30, 30, 30, 30, 30, 30]
     """
 
-    name: ClassVar[str] = "GGC"
+    name = "GGC"
     title: ClassVar[str] = "Graph-coded gradients"
     paper: ClassVar[str] = "Glasgow, Wootters 2021"
     code_seed: int = setting(0, "seed of the graph", ge=0)

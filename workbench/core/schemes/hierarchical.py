@@ -56,7 +56,7 @@ class HSGD(PlainSteps):
     ((2, 0), (4, 0), (6, 0), (8, 1))
     """
 
-    name: ClassVar[str] = "H-SGD"
+    name = "H-SGD"
     title: ClassVar[str] = "Hierarchical SGD"
     paper: ClassVar[str] = "Wang et al. 2022; HierarchicalModelAverager of PyTorch"
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"

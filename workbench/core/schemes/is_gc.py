@@ -40,7 +40,7 @@ class ISGC(Approximate):
     [20, 20, 20, 20, 20, 20]
     """
 
-    name: ClassVar[str] = "IS-GC"
+    name = "IS-GC"
     title: ClassVar[str] = "Ignore-straggler gradient coding"
     paper: ClassVar[str] = "On arbitrary ignorance of stragglers with gradient coding, 2023"
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"

@@ -34,7 +34,7 @@ class LAGC(Coded):
     models.
     """
 
-    name: ClassVar[str] = "LAGC"
+    name = "LAGC"
     title: ClassVar[str] = "Lazily aggregated gradient coding"
     paper: ClassVar[str] = "Zhang and Simeone 2020"
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "abstract"

@@ -39,7 +39,7 @@ class LCC(Coded):
     is one sample, e_j.
     """
 
-    name: ClassVar[str] = "LCC"
+    name = "LCC"
     title: ClassVar[str] = "Lagrange coded computing"
     paper: ClassVar[str] = "Li et al. 2018"
     numeric: ClassVar[bool] = True  # because answers are not linear combinations of the parts' gradients

@@ -147,7 +147,7 @@ class LocalSGD(PlainSteps):
     [10, 10, 10, 10, 10, 10]
     """
 
-    name: ClassVar[str] = "LocalSGD"
+    name = "LocalSGD"
     title: ClassVar[str] = "Local SGD"
     paper: ClassVar[str] = "Stich 2019"
     stragglers: int = setting(
@@ -183,7 +183,7 @@ class DiLoCo(LocalSteps):
     'nesterov'
     """
 
-    name: ClassVar[str] = "DiLoCo"
+    name = "DiLoCo"
     title: ClassVar[str] = "DiLoCo: AdamW inside, Nesterov outside"
     paper: ClassVar[str] = "Douillard et al. 2023, algorithm 1"
     optimiser: ClassVar[str] = "nesterov"

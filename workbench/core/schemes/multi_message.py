@@ -96,7 +96,7 @@ class MultiMessageScheme(Scheme):
 class UCMMC(MultiMessageScheme):
     """Uncoded, multi-message: a worker sends each gradient when it is computed. Every part must arrive once."""
 
-    name: ClassVar[str] = "UC-MMC"
+    name = "UC-MMC"
     title: ClassVar[str] = "Uncoded, multi-message"
     paper: ClassVar[str] = "Ozfatura et al. 2019, section IV"
 
@@ -112,7 +112,7 @@ class GCMMC(MultiMessageScheme):
     [30, 30, 30, 30, 30, 30]
     """
 
-    name: ClassVar[str] = "GC-MMC"
+    name = "GC-MMC"
     title: ClassVar[str] = "Gradient coding, multi-message"
     paper: ClassVar[str] = "Ozfatura et al. 2019, section III"
     order: int | tuple[int, ...] = setting(

@@ -79,7 +79,7 @@ class MSGC(Sequential):
     [12, 12, 12, 12]
     """
 
-    name: ClassVar[str] = "M-SGC"
+    name = "M-SGC"
     title: ClassVar[str] = "Sequential gradient coding, multiplexed"
     all_models: ClassVar[bool] = True
     paper: ClassVar[str] = "Krishnan et al. 2023, section 3.3"

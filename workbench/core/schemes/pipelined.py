@@ -41,7 +41,7 @@ class PGC(SGD):
     [10, 10, 10, 10, 10, 10]
     """
 
-    name: ClassVar[str] = "PGC"
+    name = "PGC"
     title: ClassVar[str] = "Pipelined gradient coding"
     paper: ClassVar[str] = "PipelinedGradientCoding, 2023"
     follows: ClassVar[Literal["paper", "abstract", "code"]] = "code"

@@ -20,7 +20,7 @@ from workbench.core.contract.scheme import Scheme
 class RAR(Scheme):
     """Ring all-reduce: every worker ends a round with the full gradient and updates its own model."""
 
-    name: ClassVar[str] = "RAR"
+    name = "RAR"
     title: ClassVar[str] = "Ring all-reduce"
     paper: ClassVar[str] = "CodedReduce, section II-B"
     algorithm: Literal["mpi", "ring"] = setting(

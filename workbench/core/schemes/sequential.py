@@ -206,7 +206,7 @@ class SRSGC(Sequential):
     [30, 30, 30, 30, 30, 30]
     """
 
-    name: ClassVar[str] = "SR-SGC"
+    name = "SR-SGC"
     title: ClassVar[str] = "Sequential gradient coding, selective repeat"
     paper: ClassVar[str] = "Krishnan et al. 2023, section 3.2"
 

@@ -24,7 +24,7 @@ from workbench.core.contract.scheme import Scheme, log_spaced_ints
 class UMW(Scheme):
     """Uncoded master-worker: every worker stores one part, and the master waits for all of them."""
 
-    name: ClassVar[str] = "UMW"
+    name = "UMW"
     title: ClassVar[str] = "Uncoded master-worker"
     paper: ClassVar[str] = "CodedReduce, section IV-A"
 
@@ -61,7 +61,7 @@ class SGD(UMW):
     With equal settings, a step of `SGD` is (N-S)/N times a step of `Backup`, in the gradient and in the regularisation.
     """
 
-    name: ClassVar[str] = "SGD"
+    name = "SGD"
     title: ClassVar[str] = "Ignore the stragglers"
     exact: ClassVar[bool] = False
     stragglers: int = setting(1, "workers whose answers the master does not wait for (S)", ge=0)
@@ -88,7 +88,7 @@ class Backup(SGD):
     [10, 10, 10, 10, 10, 10]
     """
 
-    name: ClassVar[str] = "Backup"
+    name = "Backup"
     title: ClassVar[str] = "Backup workers"
     paper: ClassVar[str] = "Chen et al. 2016"
 

@@ -18,15 +18,15 @@ from workbench.core.trace.layout import OWN_SOURCE, SPEC
 def definitions_of(e: Experiment) -> list[Any]:
     """Return an experiment's classes and functions that other processes cannot import, such as those of a cell."""
     found = [*map(type, e.parts), *e.problem_spec.model_args().values()]
-    return [thing for thing in dict.fromkeys(found) if is_own(thing)]
+    return [obj for obj in dict.fromkeys(found) if is_own(obj)]
 
 
 def sources_of(e: Experiment) -> list[Source]:
     """Return the sources of `definitions_of`. Definitions whose text is not available have no source."""
     found: dict[str, Source] = {}
-    for thing in definitions_of(e):
+    for obj in definitions_of(e):
         with suppress(SettingError):
-            found.setdefault(thing.__name__, source_of(thing))
+            found.setdefault(obj.__name__, source_of(obj))
     return list(found.values())
 
 

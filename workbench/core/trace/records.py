@@ -168,7 +168,7 @@ class RunRecorder:
 
 def write_end(folder: Path, fields: dict[str, Any], ledgers: Iterable[bytes]) -> None:
     """Write the ranks' ledgers, then how the run ended."""
-    packed = {f"book{i}": np.frombuffer(book, dtype=np.uint8) for i, book in enumerate(ledgers)}
+    packed = {f"book{i}": np.frombuffer(ledger, dtype=np.uint8) for i, ledger in enumerate(ledgers)}
     write_file(folder / LEDGERS, to_bytes(packed))
     write_json(folder / ENDED, fields)
 

@@ -111,7 +111,7 @@ def task_of(
 def _named(e: Experiment) -> dict[str, Any]:
     """Return the experiment's fields with bare names of classes, even of classes from files that ranks cannot read."""
     spec = e.model_dump(mode="json", context=OWN_KINDS)
-    sent_along = {f: thing.__name__ for f, thing in e.problem_spec.model_args().items() if is_own(thing)}
+    sent_along = {f: obj.__name__ for f, obj in e.problem_spec.model_args().items() if is_own(obj)}
     spec["problem_args"] = {**spec["problem_args"], **sent_along}
     # includes the scheme's own parameters
     optimiser = e.build_optimiser()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ def define_problem() -> None:
     class QuadraticArgs(ProblemArgs):
         """A bowl."""
 
-        name: ClassVar[str] = "quadratic"
+        name = "quadratic"
         columns: int = setting(4, "columns", ge=1, le=9)
 
         def count(self) -> int:
@@ -87,7 +87,7 @@ def define_optimiser() -> None:
     class Slowly(GradientDescent):
         """Half as fast."""
 
-        name: ClassVar[str] = "slowly"
+        name = "slowly"
         factor: float = setting(0.5, "of the step", gt=0)
 
 

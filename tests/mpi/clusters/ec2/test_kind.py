@@ -25,7 +25,7 @@ from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import access as ec2_access
 from workbench.mpi.clusters.ec2 import fleet
 from workbench.mpi.clusters.ec2 import notes as ec2_notes
-from workbench.mpi.clusters.ec2.requests import CLUSTER, GROUP, LAUNCH, part_of, plain, rules, tags
+from workbench.mpi.clusters.ec2.requests import CLUSTER, GROUP, LAUNCH, group_of, plain, rules, tags
 
 __all__ = ["ec2_world", "moto"]
 
@@ -64,7 +64,7 @@ def test_ec2_fleet_of_many_calls_goes_up_and_down(
 
     found = cluster.fleet.machines()
     assert Counter(m["InstanceType"] for m in found) == {"t2.micro": workers, "m5.large": 1}
-    assert part_of(found[0]) == "head"
+    assert group_of(found[0]) == "head"
     assert len(notes(ec2_world)["workers"]) == len(set(notes(ec2_world)["workers"])) == workers
     assert ("starting machines", workers + 1, workers + 1) in seen
     assert len(calls(ec2_world, "RunInstances")) == 9

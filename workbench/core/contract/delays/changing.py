@@ -18,8 +18,8 @@ class Changing(Combined):
     Each of the two may be `changing` itself.
 
     >>> from workbench.core.contract.delays import Constant
-    >>> law = Changing(before=Constant(), after=Constant(shift=2e-4), at=3, worker=2)
-    >>> [law.compute(law.draw(CounterRNG(0), r, 3, 0, None), np.full(3, 10)).round(6).tolist() for r in (2, 3)]
+    >>> model = Changing(before=Constant(), after=Constant(shift=2e-4), at=3, worker=2)
+    >>> [model.compute(model.draw(CounterRNG(0), r, 3, 0, None), np.full(3, 10)).round(6).tolist() for r in (2, 3)]
     [[0.0005, 0.0005, 0.0005], [0.0005, 0.002, 0.0005]]
     """
 

@@ -6,7 +6,7 @@ In `adamw` it is decoupled: a step multiplies the model by 1 - rate * weight_dec
 """
 
 from itertools import product
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from pydantic import model_validator
@@ -57,7 +57,7 @@ class GradientDescent(Stepping):
     'step 0.5'
     """
 
-    name: ClassVar[str] = "gd"
+    name = "gd"
     decay: float = setting(1.0, "factor on the step size at each milestone", gt=0, le=1)
     milestones: tuple[int, ...] = setting((), "rounds at which the step size shrinks")
 
@@ -78,7 +78,7 @@ class Nesterov(Stepping):
     'step 1/L'
     """
 
-    name: ClassVar[str] = "nesterov"
+    name = "nesterov"
     momentum: float | None = setting(None, "constant momentum; empty = t/(t+3)", ge=0, lt=1)
 
     def start(self, problem: Problem) -> State:
@@ -100,7 +100,7 @@ class InverseTime(Scheduled):
     'step 200 / (t + 100)'
     """
 
-    name: ClassVar[str] = "inverse_time"
+    name = "inverse_time"
     c1: float | None = setting(
         None, "numerator; empty = c2 / smoothness, so that the first step size is that of gd", gt=0
     )
@@ -163,7 +163,7 @@ class SGD(Penalised, Stepping):
     'step 0.1, cosine after 5 rounds of warm-up'
     """
 
-    name: ClassVar[str] = "sgd"
+    name = "sgd"
     momentum: float = setting(0.0, "share of the velocity that is kept", ge=0, lt=1)
     nesterov: bool = setting(False, "step along momentum * velocity + gradient (Nesterov)")
 
@@ -219,7 +219,7 @@ class AMSGrad(Moments):
     'rate 0.001'
     """
 
-    name: ClassVar[str] = "amsgrad"
+    name = "amsgrad"
     rate: float = setting(0.01, "learning rate", gt=0)
     eps: float = setting(1e-8, "constant added under the square root", gt=0)
 
@@ -245,7 +245,7 @@ class Adam(Penalised, Moments):
     'rate 0.01'
     """
 
-    name: ClassVar[str] = "adam"
+    name = "adam"
     eps: float = setting(1e-8, "constant added to the square root", gt=0)
     max_square: bool = setting(False, "divide by the largest second moment so far (PyTorch's amsgrad=True)")
 
@@ -272,7 +272,7 @@ class AdamW(Adam):
     (0.01, 'rate 0.001')
     """
 
-    name: ClassVar[str] = "adamw"
+    name = "adamw"
     weight_decay: float = setting(
         0.01, "a step subtracts this multiple of rate * model from the model; the loss omits it", ge=0
     )

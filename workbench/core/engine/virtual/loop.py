@@ -32,12 +32,12 @@ class EventLoop(ABC):
 
     def loop(self) -> None:
         """Process events until the programs of all committers have ended."""
-        heap, soon = self.heap, self.ready
+        heap, ready = self.heap, self.ready
         # In a ring, each node receives from one sender, so that the order of simultaneous events does not matter.
         near = REL_TOL if self.plan.parent.max() >= 0 else -1.0
         while self.open:
-            if soon:
-                to, message, sent, floats = soon.popleft()  # a call with * takes longer
+            if ready:
+                to, message, sent, floats = ready.popleft()  # a call with * takes longer
                 self._deliver(to, message, sent, floats)
             elif heap:
                 event = heappop(heap)

@@ -55,9 +55,9 @@ class BatchPool(FolderPool):
 
     @override
     def submit(self, task: Task, progress: ProgressCallback = no_progress) -> RunOwner:
-        holder = super().submit(task, progress)
+        owner = super().submit(task, progress)
         (self.folder / RUN).write_text(task.folder)
-        return holder
+        return owner
 
     def leave(self) -> None:
         """Leave the pool. A job with a run finishes it. An idle job is ended, which frees its nodes."""

@@ -101,8 +101,8 @@ def _status(error: Any) -> str:
     return str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "unknown"))
 
 
-def _unasked(text: str, remedy: str) -> str:
-    return f"AWS cannot be asked ({text}); {remedy}"
+def _unasked(text: str, fix: str) -> str:
+    return f"AWS cannot be asked ({text}); {fix}"
 
 
 def slices(ids: Sequence[str], most: int) -> list[Sequence[str]]:

@@ -16,7 +16,7 @@ from workbench.core.base.errors import ClusterError
 from workbench.mpi.clusters.ec2.aws import client, code, errors_as_sentences, slices
 from workbench.mpi.clusters.ec2.requests import (
     CLUSTER,
-    part_of,
+    group_of,
     state,
 )
 from workbench.mpi.launch.reports import ProgressCallback, no_progress
@@ -140,7 +140,7 @@ class Fleet:
 def _place_in_fleet(machine: Machine) -> tuple[str, int, str, str, str]:
     """Return the sort key of a machine. Raises LookupError if the answer lacks a field of every machine."""
     index = machine.get("AmiLaunchIndex", 0)
-    return part_of(machine), index, machine["InstanceId"], machine["InstanceType"], state(machine)
+    return group_of(machine), index, machine["InstanceId"], machine["InstanceType"], state(machine)
 
 
 def _listed(left: dict[str, list[str]], refused: dict[str, str]) -> str:

@@ -28,7 +28,7 @@ from workbench.mpi.clusters.ec2.fleet import MACHINES_PER_CALL, Fleet, Machine
 from workbench.mpi.clusters.ec2.launch import Launch
 from workbench.mpi.clusters.ec2.notes import Notes
 from workbench.mpi.clusters.ec2.prices import END_DELAY_H, bursts, credit_note
-from workbench.mpi.clusters.ec2.requests import HEAD, LaunchRequest, MachineGroup, part_of, state
+from workbench.mpi.clusters.ec2.requests import HEAD, LaunchRequest, MachineGroup, group_of, state
 from workbench.mpi.clusters.ec2.settings import Ec2Settings
 from workbench.mpi.clusters.ssh import Ssh
 from workbench.mpi.launch.gateway import Gateway
@@ -159,10 +159,10 @@ class Ec2(Ec2Settings):
     def _reach(self, notes: Notes, machines: list[Machine], progress: ProgressCallback) -> None:
         """Configure ssh for all machines, check that runs can start, and write the addresses into the notes."""
         with errors_as_sentences():
-            head = next(m for m in machines if part_of(m) == HEAD)
+            head = next(m for m in machines if group_of(m) == HEAD)
             if (address := head.get("PublicIpAddress")) is None:
                 address = head["NetworkInterfaces"][0]["Ipv6Addresses"][0]["Ipv6Address"]
-            workers = tuple(m["PrivateIpAddress"] for m in machines if part_of(m) != HEAD)
+            workers = tuple(m["PrivateIpAddress"] for m in machines if group_of(m) != HEAD)
             private = head["PrivateIpAddress"]
         access.write_access(self.folder, self.user, address, private, workers)
         access.deliver(self.folder, self.user, workers, progress)

@@ -14,7 +14,7 @@ from workbench.mpi.clusters.ec2 import fleet, requests
 from workbench.mpi.clusters.ec2.aws import code, errors_as_sentences, handled, interrupt, slices
 from workbench.mpi.clusters.ec2.fleet import MACHINES_PER_CALL, Fleet, Machine
 from workbench.mpi.clusters.ec2.prices import STANDARD, bursts
-from workbench.mpi.clusters.ec2.requests import HEAD, LAUNCH, LaunchRequest, part_of, state, tagged, tags
+from workbench.mpi.clusters.ec2.requests import HEAD, LAUNCH, LaunchRequest, group_of, state, tagged, tags
 from workbench.mpi.launch.reports import ProgressCallback
 
 START_TIMEOUT_S = 900.0  # s for machines to start
@@ -97,7 +97,7 @@ class Launch:
                 f"{self.fleet!r}: {len(found)} exist that are not in this machine's notes; end them first"
                 " (workbench cluster down)"
             )
-        counts = Counter(part_of(m) for m in found if state(m) in ("pending", "running"))
+        counts = Counter(group_of(m) for m in found if state(m) in ("pending", "running"))
         gone = sum(p.count - counts[p.name] for p in self.order.groups if keep or counts[p.name])
         if gone:
             why = "continue with fewer workers, or start again (workbench cluster down, then up)"
@@ -210,12 +210,12 @@ class Launch:
     def _inspect(self, machines: list[Machine], group: str) -> None:
         """Raise `ClusterError` unless the machines are closed, end themselves, and have bounded costs."""
         for m in machines:
-            public = part_of(m) != HEAD and m.get("PublicIpAddress")
+            public = group_of(m) != HEAD and m.get("PublicIpAddress")
             groups = {each["GroupId"] for port in m["NetworkInterfaces"] for each in port["Groups"]}
             if public or groups != {group} or m["MetadataOptions"]["HttpTokens"] != "required":
                 raise ClusterError(f"{m['InstanceId']}: is not as closed as it was ordered to be")
         for part in self.order.groups:
-            one = next(m["InstanceId"] for m in machines if part_of(m) == part.name)
+            one = next(m["InstanceId"] for m in machines if group_of(m) == part.name)
             ends = self._of(one, "instanceInitiatedShutdownBehavior")
             if ends != "terminate" or not self._of(one, "userData"):
                 raise ClusterError(f"{one}: would not end by itself")

@@ -112,7 +112,7 @@ def tags(machine: dict[str, Any]) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in machine.get("Tags", [])}
 
 
-def part_of(machine: dict[str, Any]) -> str:
+def group_of(machine: dict[str, Any]) -> str:
     """Return the name of the group that a machine belongs to."""
     return tags(machine).get(GROUP, "")
 

@@ -149,10 +149,10 @@ def claims(found: Sequence[Claim]) -> str:
         f"<td>{escape(c.text)}</td><td>{escape(c.found)}</td><td>{code(c.by)}</td></tr>"
         for c in found
     )
-    return words_table(("", "statement", "what decides, here", "computed by"), rows)
+    return text_table(("", "statement", "what decides, here", "computed by"), rows)
 
 
-def words_table(heads: Sequence[str], rows: str) -> str:
+def text_table(heads: Sequence[str], rows: str) -> str:
     """Return a table of sentences."""
     head = "".join(f"<th>{text}</th>" for text in heads)
     return f'<div class="scroll"><table class="words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -168,7 +168,7 @@ def misprints(found: Sequence[Misprint]) -> str:
         f"<td>{code(m.by)}</td></tr>"
         for m in found
     )
-    return words_table(("where", "the paper", "found", "", "computed by"), rows)
+    return text_table(("where", "the paper", "found", "", "computed by"), rows)
 
 
 def picture(name: str, place: int, each: Picture) -> str:
