@@ -72,12 +72,13 @@ def test_file_names_are_defined_in_one_module(home: object) -> None:
 
 
 def annotated_names(tree: ast.AST) -> Iterator[str]:
-    """Yield the values of `name` and `kind` that classes set with an annotation."""
+    """Yield the values of `name` and `kind` that classes set with the annotation `ClassVar`."""
     for node in ast.walk(tree):
         for each in node.body if isinstance(node, ast.ClassDef) else []:
-            named = isinstance(each, ast.AnnAssign) and ast.unparse(each.target) in ("name", "kind")
-            if named and isinstance(each.value, ast.Constant) and each.value.value:
-                yield str(each.value.value)
+            if not isinstance(each, ast.AnnAssign) or "ClassVar" not in ast.unparse(each.annotation):
+                continue
+            if ast.unparse(each.target) in ("name", "kind") and getattr(each.value, "value", ""):
+                yield ast.unparse(each)
 
 
 def test_classes_are_registered_by_plain_attributes() -> None:

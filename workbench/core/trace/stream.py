@@ -109,13 +109,13 @@ class Painter:
 
         Return which workers did not answer, which of these computed, and whose answers were refused.
         """
-        heard, done, refused = (np.zeros_like(self.asked[first:]) for _ in range(3))
-        for table, mask in ((heard, kinds.up), (done, kinds.computed), (refused, kinds.dropped)):
+        answered, done, refused = (np.zeros_like(self.asked[first:]) for _ in range(3))
+        for table, mask in ((answered, kinds.up), (done, kinds.computed), (refused, kinds.dropped)):
             _, r, w = self._places(rows, mask)
             table[r - first, w] = True
         self.asked[first:] |= done
-        silent = self.asked[first:] & ~heard
-        self.late[first:] = refused & ~heard if self.endless else silent
+        silent = self.asked[first:] & ~answered
+        self.late[first:] = refused & ~answered if self.endless else silent
         return silent, done, refused
 
     def _cut_off(self, first: int, rows: Events, kinds: Kinds, states: tuple[int, int]) -> None:
@@ -141,9 +141,9 @@ class Painter:
 
     def _open_work(self, first: int, rows: Events, kinds: Kinds) -> None:
         """Draw work that continues beyond a round's end: computing since the last model, and answers in transit."""
-        asked, done, heard = (np.full(self.workers, -np.inf) for _ in range(3))
+        asked, done, answered = (np.full(self.workers, -np.inf) for _ in range(3))
         down, up, dropped, computed = kinds
-        masks = ((asked, down, "to"), (done, computed, "rank"), (heard, up | dropped, "rank"))
+        masks = ((asked, down, "to"), (done, computed, "rank"), (answered, up | dropped, "rank"))
         for table, mask, whose in masks:
             who = rows[whose][mask].astype(int)
             np.maximum.at(table, who[who > 0] - 1, rows["end"][mask][who > 0].astype(float))
@@ -152,7 +152,7 @@ class Painter:
         ends = np.full(self.workers, end)
         self._fill(first, computes, asked[computes], ends[computes], COMPUTES)
         self._compute(first, computes, asked[computes], ends[computes])
-        sends = np.flatnonzero((done > asked) & (done > heard) & (done < end))
+        sends = np.flatnonzero((done > asked) & (done > answered) & (done < end))
         self._fill(first, sends, done[sends], ends[sends], QUEUES)
 
     def _places(self, rows: Events, mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

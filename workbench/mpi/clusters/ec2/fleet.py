@@ -105,8 +105,8 @@ class Fleet:
                 with errors_as_sentences():
                     refused = self._delete_what_is_possible(left)
                 if time.monotonic() > end or not _FINAL_ERRORS.isdisjoint(refused.values()):
-                    things = _listed(left, refused)
-                    raise ClusterError(f"{self!r}: STILL THERE, and perhaps costing money: {things}")
+                    resources = _listed(left, refused)
+                    raise ClusterError(f"{self!r}: STILL THERE, and perhaps costing money: {resources}")
             else:
                 looks -= 1
             if looks:
@@ -145,5 +145,5 @@ def _place_in_fleet(machine: Machine) -> tuple[str, int, str, str, str]:
 
 def _listed(left: dict[str, list[str]], refused: dict[str, str]) -> str:
     some = {sort: ", ".join(ids[:5]) + " ..." * (len(ids) > 5) for sort, ids in left.items()}
-    things = "; ".join(f"{sort} {some[sort]} ({len(ids)})" for sort, ids in left.items())
-    return things + "".join(f"; {what}: {why}" for what, why in refused.items())
+    resources = "; ".join(f"{sort} {some[sort]} ({len(ids)})" for sort, ids in left.items())
+    return resources + "".join(f"; {what}: {why}" for what, why in refused.items())
