@@ -42,7 +42,7 @@ lint: env ## Check format, style, types, the order of the layers, dead code, tha
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
-	! grep -rnE --include=*.py '^ *(import workbench( |$$)|from workbench import)' workbench # public names: for users only
+	! grep -rnE --include=*.py '^ *(import (.*[ ,])?workbench( |,|$$)|from workbench import)' workbench # public names: for users only
 	$(BIN)/python tools/dead_code.py
 	$(BIN)/python tools/coined_names.py
 	$(NOTEBOOKS) $(BIN)/nbstripout --verify {} +

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
+import shlex
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +18,7 @@ from workbench.core.trace import layout
 from workbench.mpi.launch import poolfolder
 
 PACKAGE = Path(workbench.__file__).parent
+ROOT = Path(__file__).parents[1]
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "shipped" not in path.parts)
 MAX_PACKAGE_FILES, MAX_LOOSE_FILES, MAX_LATE_IMPORTS, MAX_TYPE_IMPORTS = 20, 4, 21, 10
 
@@ -57,6 +61,31 @@ def names_of(module: object) -> set[str]:
     return {text for text in texts if Path(text).suffix in (".json", ".npz", ".npy", ".f64", ".parquet")}
 
 
+FACADE = {  # line of code -> whether `make lint` refuses it inside the package, because it uses the public names
+    "import workbench": True,
+    "import workbench as wb": True,
+    "    import workbench as wb": True,
+    "import os, workbench": True,
+    "import workbench, os": True,
+    "from workbench import run": True,
+    "from workbench.core.base import files": False,
+    "import workbench.core.base.files": False,
+    "import workbench_book": False,
+    ">>> import workbench as wb": False,
+}
+
+
+@pytest.mark.parametrize("line", FACADE)
+def test_lint_refuses_the_public_names_inside_the_package(line: str, tmp_path: Path) -> None:
+    rules = re.findall(r"^\t! (grep .*) workbench #", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    command = shlex.split(rules[0].replace("$$", "$"))
+    (tmp_path / "workbench" / "core").mkdir(parents=True)
+    (tmp_path / "workbench" / "core" / "a.py").write_text(f"x = 1\n{line}\n")
+    found = subprocess.run([*command, "workbench"], cwd=tmp_path, capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (0 if FACADE[line] else 1, "")
+    assert bool(found.stdout) == FACADE[line]
+
+
 @pytest.mark.parametrize("home", [layout, poolfolder], ids=["run folder", "pool folder"])
 def test_file_names_are_defined_in_one_module(home: object) -> None:
     names = names_of(home)
@@ -82,7 +111,6 @@ def annotated_names(tree: ast.AST) -> Iterator[str]:
 
 
 def test_classes_are_registered_by_plain_attributes() -> None:
-    assert list(annotated_names(ast.parse('class A:\n    name: ClassVar[str] = "A"\n    kind = "b"'))) == [
-        "A"
-    ]
+    code = 'class A:\n    name: ClassVar[str] = "A"\n    kind = "b"\n    size: int = 1'
+    assert list(annotated_names(ast.parse(code))) == ["name: ClassVar[str] = 'A'"]
     assert not [name for path in FILES for name in annotated_names(tree_of(path))]

@@ -1,6 +1,7 @@
 """Test a part of the package in an environment that has only the dependencies of that part.
 
-python tools/layer_env.py core check     # core and analysis, with hypothesis for wb.check
+python tools/layer_env.py core           # core and analysis
+python tools/layer_env.py core check     # the same, with hypothesis for wb.check
 python tools/layer_env.py mpi            # core, analysis and real runs: all that a host of a cluster needs
 
 The uv of `.venv` makes the environment in a temporary folder, with the locked versions. The tests of the first NAME,

@@ -1,7 +1,7 @@
 """Count lines of code by package, and list the functions, classes and files that are too long.
 
 A line of code is neither blank nor a docstring, a comment or an import. `python tools/lines_of_code.py` prints the
-table of the two upper levels of packages. Its exit status is 1 if something is too long.
+table of the two upper levels of packages, and the medians of functions. Its exit status is 1 if something is too long.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import ast
 import io
 import sys
+import textwrap
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("workbench",)
@@ -77,6 +79,20 @@ def too_long() -> list[tuple[str, str, int, int]]:
     return found
 
 
+def medians() -> tuple[float, float]:
+    """Return the medians of the functions' lengths: from `def` to the last line, and in lines of code."""
+    whole, code = [], []
+    for path in sources():
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines(keepends=True)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                whole.append((node.end_lineno or 0) - node.lineno + 1)
+                body = textwrap.dedent("".join(lines[node.lineno - 1 : node.end_lineno]))
+                code.append(code_lines(body))
+    return median(whole), median(code)
+
+
 def main() -> int:
     """Print the table and everything that is too long. Return the exit status."""
     counts = by_package()
@@ -86,6 +102,7 @@ def main() -> int:
         for name, n in sorted(inner.items()):
             print(f"{n:7,}      {name.partition(f'{layer}.')[2] or '__init__'}")
     print(f"{sum(counts.values()):7,}  all")
+    print("median function: {:g} lines, {:g} lines of code".format(*medians()))
     for place, name, lines, most in (long := too_long()):
         print(f"{place}: {name} has {lines} lines, at most {most} are allowed")
     return bool(long)

@@ -1,6 +1,6 @@
 """Core and analysis without the dependencies of the other layers.
 
-`.ci/run` runs these tests in an environment with only the dependencies of straggler-workbench[check].
+`.ci/run` runs these tests with the dependencies of straggler-workbench alone, and of straggler-workbench[check].
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workbench.core.base.settings import SettingError
 
 pytestmark = pytest.mark.skipif(
     find_spec("plotly") is not None or find_spec("mpi4py") is not None,
-    reason="needs an environment without the other layers' packages: tools/layer_env.py core check",
+    reason="needs an environment without the other layers' packages: tools/layer_env.py core",
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,8 +48,26 @@ def test_core_compares_saves_loads_replays_and_tabulates(tmp_path: Path) -> None
     assert sorted(wb.runs(tmp_path).done["scheme"]) == ["GC", "UMW"]
 
 
+@pytest.mark.skipif(
+    find_spec("hypothesis") is None, reason="hypothesis is an extra: tools/layer_env.py core check"
+)
 def test_core_checks_a_scheme() -> None:
     assert wb.check("UMW", examples=5).ok
+
+
+@pytest.mark.skipif(find_spec("hypothesis") is not None, reason="hypothesis is installed")
+def test_core_check_names_the_pip_command() -> None:
+    with pytest.raises(MissingLayer, match=r"needs hypothesis, .*pip install 'straggler-workbench\[check\]'"):
+        wb.check("UMW", examples=5)
+
+
+@pytest.mark.parametrize("replay", [False, True])
+def test_core_plans_on_a_kept_profile(replay: bool) -> None:
+    profile = ROOT / "tests" / "corpus" / "e5b3171" / "profile.yaml"
+    found = wb.plan(profile, rounds=5, schemes=["UMW", "GC"], replay=replay)
+    assert {choice.scheme for choice in found.choices} == {"UMW", "GC"}
+    assert found.best.low <= found.best.seconds <= found.best.high
+    assert len(wb.run(found.best.experiment.replace(rounds=5)).rounds) == 5
 
 
 def test_core_diagnoses_a_table_of_times(tmp_path: Path) -> None:
