@@ -13,7 +13,7 @@ SCRIPTS := $(filter-out $(addprefix benchmarks/,faults.py diagnosis.py planner_c
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-env: $(STAMP) ## Make .venv from requirements.lock (PYTHON=python3.12 picks another Python)
+env: $(STAMP) ## Make .venv from requirements.lock, all but PyTorch and Dask (PYTHON=python3.12 picks another Python)
 
 $(STAMP): pyproject.toml requirements.lock tools/make_env.py
 	$(PYTHON) tools/make_env.py
