@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -89,6 +90,37 @@ def test_instruments_count_the_bytes_of_gradients_of_ddp(instruments: Instrument
     hooked._comm_hooks.append((None, None))
     hooked(torch.ones(3, 4))
     assert instruments.gradient_bytes == 0
+
+
+def test_instruments_keep_the_bytes_of_a_module_that_has_ended(instruments: Instruments, group: None) -> None:
+    """A recorder writes its last file when the function that trains has returned, and its model is gone."""
+
+    def train() -> None:
+        torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))(torch.ones(3, 4)).sum().backward()
+
+    train()
+    gc.collect()
+    assert instruments.gradient_bytes == 10 * 4
+
+
+def test_instruments_return_the_overlap_of_exchange_and_backward_pass(
+    instruments: Instruments, group: None
+) -> None:
+    """The gradients of the last layer are sent first, while those of the first layer are not computed yet."""
+    layers = [torch.nn.Linear(700, 700), Late(), *[torch.nn.Linear(700, 700) for _ in range(2)]]
+    module = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=1)
+    assert instruments.overlap() == 0
+    for _ in range(3):
+        module(torch.ones(3, 700)).sum().backward()
+    assert NAP_S <= instruments.overlap() < 60
+
+
+class Late(torch.nn.Module):
+    """Identity that sleeps in its backward pass."""
+
+    def forward(self, x: Any) -> Any:
+        x.register_hook(lambda gradient: time.sleep(NAP_S))
+        return x
 
 
 @pytest.mark.parametrize("way", ["function", "work", "object"])

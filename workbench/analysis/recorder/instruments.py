@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from workbench.analysis.recorder.timeline import PROBE, Timeline
 
+NS_PER_S = 1e9
 # functions of torch.distributed that wait for other ranks
 EXCHANGES = (
     "_broadcast_coalesced",
@@ -49,11 +50,16 @@ class Instruments:
         self._inside = ""  # current phase; calls of other wrapped functions within it belong to it
         self._stack = ExitStack()
         self._gradients: WeakKeyDictionary[Any, float] = WeakKeyDictionary()  # bytes of each module
+        # bytes of the gradients that DistributedDataParallel exchanges in a step; 0 if unknown, as with its hooks
+        self.gradient_bytes = 0.0
 
-    @property
-    def gradient_bytes(self) -> float:
-        """Bytes of the gradients that DistributedDataParallel exchanges in a step; 0 if unknown, as with its hooks."""
-        return sum(self._gradients.values()) if all(self._gradients.values()) else 0.0
+    def overlap(self) -> float:
+        """Return the seconds of a backward pass after its first gradients are sent; 0 if unknown.
+
+        `DistributedDataParallel` measures them in its first ten steps, and then in every hundredth one.
+        """
+        known = (module._get_ddp_logging_data() for module in self._gradients)
+        return sum(each.get("backward_compute_comm_overlap_time", 0) for each in known) / NS_PER_S
 
     def install(self) -> None:
         """Wrap the functions. Raises `ImportError` without PyTorch."""
@@ -106,6 +112,8 @@ class Instruments:
         if (module := args[0]) not in self._gradients:
             sizes = [each.numel() * each.element_size() for each in module.parameters() if each.requires_grad]
             self._gradients[module] = float(sum(sizes)) * (not module._comm_hooks)
+            known = [*self._gradients.values()]
+            self.gradient_bytes = sum(known) if all(known) else 0.0
         return given(*args, **options)
 
     def _data(self, given: Any, args: Any, options: Any) -> Any:

@@ -72,7 +72,8 @@ class Recorder:
         self._rows: list[tuple[float, ...]] = []  # steps that are not in a full segment yet
         self._processor = 0.0
         self._events: Events | None = None
-        self._links: deque[tuple[int, float, float]] = deque(maxlen=MAX_PROBES)  # step and times of a probe
+        # step and times of a probe, and the overlap of the exchange with the backward pass
+        self._links: deque[tuple[int, float, float, float]] = deque(maxlen=MAX_PROBES)
         self.rank, self._segment = 0, 0
         self._attempt: int | None = None  # known when the first segment is written
         self._wake = threading.Event()
@@ -139,7 +140,8 @@ class Recorder:
         """
         with self.phase(PROBE):
             before = time.process_time()
-            self._links.append((self.steps, *probe()))
+            overlap = self._instruments.overlap() if self._instruments else 0.0
+            self._links.append((self.steps, *probe(), overlap))
             self._processor += time.process_time() - before
 
     def lightning(self) -> Any:
@@ -263,7 +265,8 @@ class Recorder:
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "clock": "device" if self._events is not None and self._events.are_used else "processor",
             "complete": self._closed,
-            "probes": list(self._links),
+            "probes": [each[:-1] for each in self._links],
+            "overlap": float(np.median([each[-1] for each in self._links] or [0.0])),
             "gradient_bytes": self._instruments.gradient_bytes if self._instruments else 0.0,
         }
 

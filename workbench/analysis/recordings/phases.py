@@ -55,7 +55,7 @@ class Phases:
 
     `probes`, `both_ways` (probes, workers): seconds of a message to the next worker, if links were probed, and while
     that worker sends as much. `messages`: how many such messages an exchange sends on each link, 0 if unknown.
-    `exchange` (steps,): time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
+    `overlap`: seconds of the backward pass during which gradients are sent, 0 if unknown. `exchange` (steps,): time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
     additional time because work differs. `least` (steps,): min time that its processors need. `inner` (steps, workers):
     own seconds between an exchange in the forward pass and the last exchange of the step.
     """
@@ -74,6 +74,7 @@ class Phases:
     probes: Array
     both_ways: Array
     messages: float
+    overlap: float
     inner: Array
 
     @classmethod
@@ -122,6 +123,7 @@ class Phases:
             probes=_probes(job, full, PROBE_PHASE),
             both_ways=_probes(job, full, BOTH_WAYS_PHASE, PROBE_PHASE),
             messages=float(job.source.get("messages", 0.0)),
+            overlap=float(job.source.get("overlap", 0.0)),
             inner=np.asarray(inner * work.factor if FORWARD_EXCHANGE in there else np.zeros_like(first)),
         )
 
@@ -188,18 +190,27 @@ class Phases:
     def slow_links(self) -> dict[int, Array]:
         """Return the workers whose message to the next worker takes much longer than usual, and what each link costs.
 
-        The cost (steps,) is the additional time of the messages of an exchange, which other links send both ways. If
-        their number is unknown, the whole exchange is taken to be messages. Both links of a slow worker are left out.
+        The cost (steps,) is the exchange without the usual time of its messages both ways, and without the other
+        time of the exchange. This other time may be hidden: the slow link's messages overlap with the backward pass.
+        It is then taken to be at most as long as the usual messages. If their number is unknown, the exchange is taken
+        to be messages and as much other time. Links of workers with a slow link are not usual.
         """
+        late = [i for i in range(self.probes.shape[1]) if len(self.probes) >= MIN_PROBES and self._is_late(i)]
+        both = np.delete(self.both_ways, [*late, *(i - 1 for i in late)], axis=1)
+        usual = np.median(both if both.size else np.delete(self.probes, late, axis=1)) if late else 0.0
         found = {}
-        for i in range(self.probes.shape[1] if len(self.probes) >= MIN_PROBES else 0):
-            others, both = np.delete(self.probes, i, axis=1), np.delete(self.both_ways, [i - 1, i], axis=1)
-            late = self.probes[:, i] > MIN_LINK_RATIO * np.median(others, axis=1)
-            if late.mean() >= MIN_SLOW_PROBES_SHARE:
-                slow, usual = np.median(self.probes[:, i]), np.median(both if both.size else others)
-                more = self.messages * (slow - usual) if self.messages else self.exchange * (1 - usual / slow)
-                found[i] = np.clip(more, 0.0, self.exchange)
+        for i in late:
+            slow = np.median(self.probes[:, i])
+            messages = self.messages or self.exchange / slow
+            seen, hidden = self.exchange - messages * slow, self.overlap if self.messages else np.inf
+            other = np.maximum(seen, np.clip(seen + hidden, 0.0, messages * usual))
+            found[i] = np.maximum(self.exchange - messages * usual - other, 0.0)
         return found
+
+    def _is_late(self, link: int) -> bool:
+        """Return whether most messages on a link take much longer than those on other links."""
+        others = np.median(np.delete(self.probes, link, axis=1), axis=1)
+        return bool(np.mean(self.probes[:, link] > MIN_LINK_RATIO * others) >= MIN_SLOW_PROBES_SHARE)
 
     def repaired(self, even: Array) -> Array:
         """Return the seconds of every step if its workers took `even` seconds.
