@@ -292,7 +292,7 @@ def test_kineto_refuses_a_repeated_step(tmp_path: Path) -> None:
     some = [*events([0.4, 0.4]), *events([0.4], at=2e15)]
     refused(
         write(tmp_path / "rank0.json", some),
-        "ProfilerStep#0 is there twice, in traceEvents[0] and traceEvents[4]",
+        "ProfilerStep#0 is there twice, in traceEvents[0] and traceEvents[4]; give one file for each rank",
     )
 
 

@@ -107,6 +107,31 @@ def test_damaged_files_are_named_with_the_reason_and_the_place(tmp_path: Path, r
         refused(path, "rank0.pt.trace.json", text)
 
 
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"", "is empty"),
+        (gzip.compress(TEXT.encode(), mtime=0)[:40], "its compressed data are damaged"),
+        (b"<!DOCTYPE html><html>404: Not Found</html>", "is not JSON"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "is not JSON"),
+    ],
+    ids=["empty", "cut off", "web page", "pointer"],
+)
+def test_damaged_files_are_named_in_folders_without_the_names_of_the_handler(
+    tmp_path: Path, raw: bytes, text: str
+) -> None:
+    """Other JSON files are still skipped, and a damaged file alone does not make a folder one of the profiler."""
+    for rank in (1, 2):
+        write(tmp_path / f"rank{rank}.json", events([0.4]))
+    (tmp_path / "settings.json").write_text('{"workers": 3}')
+    assert seconds(wb.traces.load(tmp_path)) == {1: [0.4], 2: [0.4]}
+    (tmp_path / "rank0.json").write_bytes(raw)
+    refused(tmp_path, "rank0.json", text)
+    for rank in (1, 2):
+        (tmp_path / f"rank{rank}.json").unlink()
+    refused(tmp_path, "is not of a known kind")
+
+
 @given(st.integers(0, len(TEXT.encode()) - 1), st.booleans())
 def test_a_file_that_is_cut_anywhere_is_named(length: int, packed: bool) -> None:
     with tempfile.TemporaryDirectory() as name:

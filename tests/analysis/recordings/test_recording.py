@@ -86,6 +86,9 @@ def test_recording_with_a_stated_unit_may_have_a_worker_that_is_far_apart(worker
     assert (notice in str(found)) == (factor > 1)
     assert (notice in found.card().split("<details>")[0]) == (factor > 1)
     assert "check their units" not in str(wb.diagnose(Recording.of_rows(JOB, "mine")))
+    pair = rows[rows["worker"].isin([worker, (worker + 1) % 5])]  # the median of two workers is not usual
+    longest = worker if factor > 1 else (worker + 1) % 5
+    assert f"worker {longest}: times are over" in str(wb.diagnose(Recording.of_rows(pair, "two", unit="s")))
 
 
 @settings(max_examples=30, deadline=None)

@@ -69,11 +69,8 @@ class Instruments:
 
         self._wrap(torch.autograd, "backward", self._backward)
         self._wrap(_BaseDataLoaderIter, "__next__", self._data)
-        for hook, notice in (
-            (register_optimizer_step_pre_hook, self._optimiser_begins),
-            (register_optimizer_step_post_hook, self._optimiser_ends),
-        ):
-            self._stack.callback(hook(notice).remove)
+        self._stack.callback(register_optimizer_step_pre_hook(self._optimiser_begins).remove)
+        self._stack.callback(register_optimizer_step_post_hook(self._optimiser_ends).remove)
         if torch.distributed.is_available():
             self._wrap(torch.nn.parallel.DistributedDataParallel, "forward", self._forward)
             self._wrap(torch.distributed.Work, "wait", self._exchange)

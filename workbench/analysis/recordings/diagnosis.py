@@ -176,7 +176,7 @@ def _notice(names: Sequence[str], times: Array) -> str:
     """Return a notice about workers whose usual times are so long that their units may differ, or ""."""
     own = np.median(times, axis=0)
     # shorter times are not named: those that overlap with an exchange have a lower bound, or are 0
-    who = ", ".join(np.array(names)[own > MAX_RATIO * np.median(own)])
+    who = ", ".join(np.array(names)[own > MAX_RATIO * np.quantile(own, 0.5, method="lower")])
     return f"{who}: times are over {MAX_RATIO:g} times as long as others'; check their units" * bool(who)
 
 

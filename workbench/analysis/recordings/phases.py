@@ -55,7 +55,9 @@ class Phases:
 
     `probes`, `both_ways` (probes, workers): seconds of a message to the next worker, if links were probed, and while
     that worker sends as much. `messages`: how many such messages an exchange sends on each link, 0 if unknown.
-    `overlap`: seconds of the backward pass during which gradients are sent, 0 if unknown. `exchange` (steps,): time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
+    `overlap`: seconds of the backward pass during which gradients are sent, 0 if unknown.
+
+    `exchange` (steps,): time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
     additional time because work differs. `least` (steps,): min time that its processors need. `inner` (steps, workers):
     own seconds between an exchange in the forward pass and the last exchange of the step.
     """
@@ -87,18 +89,16 @@ class Phases:
         first, full = whole(name, table), table.dropna()
         there = set(job.frame["phase"])
 
-        def seconds(phase: str, workers: Any = full.columns) -> pd.DataFrame:
+        def seconds(phase: str, workers: Any = full.columns) -> Array:
             found = job.table(phase) if phase in there else pd.DataFrame()
-            return found.reindex(index=full.index, columns=workers).fillna(0.0)
+            return found.reindex(index=full.index, columns=workers).fillna(0.0).to_numpy(float)
 
         phases = {layer_name(p): p for p in sorted(there) if p.startswith(LAYER_PREFIX)}
         phases |= {LINK: "send"} if "send" in there else {}
-        waited = sum(
-            seconds(phase).to_numpy(float) for phase in (EXCHANGE, FORWARD_EXCHANGE) if phase in there
-        )
+        waited = seconds(EXCHANGE) + seconds(FORWARD_EXCHANGE)
         lasted = first + waited if {EXCHANGE, FORWARD_EXCHANGE} & there else None
-        inner = sum(seconds(phase).to_numpy(float) for phase in AFTER_EXCHANGE if phase in there)
-        known = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
+        inner = sum(map(seconds, AFTER_EXCHANGE)) * (FORWARD_EXCHANGE in there)
+        known = {what: seconds(phase) for what, phase in phases.items()}
         if lasted is None and not np.all(first > 0):
             raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")
         work = Work.of(first, known, lasted, amounts(job, full))
@@ -112,8 +112,8 @@ class Phases:
             names=[f"worker {worker}" for worker in full.columns],
             steps=full.index.tolist(),
             phases=own_seconds,
-            port=np.asarray(sum(seconds(phase).to_numpy(float) for phase in PORT_PHASES)),
-            decoding=seconds("decode", decoders).to_numpy(float).sum(axis=1),
+            port=np.asarray(sum(map(seconds, PORT_PHASES))),
+            decoding=seconds("decode", decoders).sum(axis=1),
             hosts=_hosts(job, list(full.columns)),
             left_out=_left_out(job, there),
             computing=computing,
@@ -124,7 +124,7 @@ class Phases:
             both_ways=_probes(job, full, BOTH_WAYS_PHASE, PROBE_PHASE),
             messages=float(job.source.get("messages", 0.0)),
             overlap=float(job.source.get("overlap", 0.0)),
-            inner=np.asarray(inner * work.factor if FORWARD_EXCHANGE in there else np.zeros_like(first)),
+            inner=np.asarray(inner * work.factor),
         )
 
     @property
@@ -227,14 +227,9 @@ class Phases:
         seconds = self.own_seconds
         repaired = np.minimum(seconds, even[:, None])
         alone = np.maximum(seconds.max(axis=1) - even, 0.0)
-        with_port = (seconds + self.port).max(axis=1) - (repaired + self.port).max(axis=1)
-        port = (
-            (seconds + self.port).max(axis=1)
-            - seconds.max(axis=1)
-            + (repaired + self.port).max(axis=1)
-            - even
-        ) / 2
-        scale = np.divide(alone + with_port, 2 * alone, out=np.zeros_like(alone), where=alone > 0)
+        lasted, without = ((each + self.port).max(axis=1) for each in (seconds, repaired))
+        port = (lasted - seconds.max(axis=1) + without - even) / 2
+        scale = np.divide(alone + lasted - without, 2 * alone, out=np.zeros_like(alone), where=alone > 0)
         return shapley_shares(over) * scale[:, None], port, self.decoding
 
     def why(self, who: list[int]) -> str:

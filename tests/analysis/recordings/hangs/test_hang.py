@@ -163,6 +163,9 @@ def test_diagnose_of_a_rank_without_a_dump(tmp_path: Path) -> None:
     groups = {DEFAULT: range(3)}
     hang = found(write(tmp_path, {rank: dump([operation(1)], groups) for rank in (0, 2)}))
     assert [(cause.what, cause.ranks) for cause in hang.causes] == [("no dump", (1,))]
+    assert "ranks 0 and 2 wait for it, and its dump is missing" in str(hang)
+    (tmp_path / "nccl_trace_rank_2").unlink()
+    assert "rank 1: rank 0 waits for it, and its dump is missing" in str(found(tmp_path))
     assert hang.silent == (1,)
     assert "left out: rank 1, without a dump" in str(hang)
 

@@ -118,15 +118,11 @@ def _read(file: Path) -> Dump:
     content = read_bytes(file, MAX_FILE_BYTES)
     try:
         fields = parse_pickle(content) if _PICKLE.match(content) else parse_json(content, file)
-    except json.JSONDecodeError as error:
-        why = f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-        raise SettingError(f"path = {str(file)!r}: {why}") from None
     except SettingError:
         raise
     except ValueError as error:
-        raise SettingError(
-            f"path = {str(file)!r}: is not a flight recorder dump that can be read: it {error}"
-        ) from None
+        why = "JSON" if isinstance(error, json.JSONDecodeError) else "a flight recorder dump that can be read"
+        raise SettingError(f"path = {str(file)!r}: is not {why} ({error})") from None
     return _Fields(file).dump(fields)
 
 

@@ -237,7 +237,8 @@ def _place(job: Job, wait: Wait) -> str:
 
 
 def _others(job: Job, rank: int) -> str:
-    return f"{listed(each for each, wait in job.waits.items() if rank in wait.ranks)} wait for"
+    others = [each for each, wait in job.waits.items() if rank in wait.ranks]
+    return f"{listed(others)} wait{'s' * (len(others) == 1)} for"
 
 
 def _ring_text(job: Job, ring: tuple[int, ...]) -> str:

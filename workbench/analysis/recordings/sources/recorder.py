@@ -2,6 +2,7 @@
 
 import zipfile
 from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,28 +56,22 @@ def read(path: Path) -> pd.DataFrame:
     known = sorted(places(path)) if path.is_dir() else []
     if not known:
         raise SettingError(f"path = {str(path)!r}: holds no recorded steps; wb.record writes them")
-    by_rank: dict[int, list[Place]] = {}
-    for place in known:
-        by_rank.setdefault(place.rank, []).append(place)
+    by_rank = {rank: [*some] for rank, some in groupby(known, key=lambda place: place.rank)}
     most = MAX_ROWS // (len(by_rank) * len(PHASES))
     every = [_rank(path, rank, _newest(some), most) for rank, some in by_rank.items()]
-    begun = max(float(each.steps["ended"][0]) for each in every)
-    ranks = [each for each in every if each.steps["ended"][-1] >= begun - MAX_SKEW_S]
+    since = max(float(each.steps["ended"][0]) for each in every) - MAX_SKEW_S
+    ranks = [each for each in every if each.steps["ended"][-1] >= since]
+    gone = [each.rank for each in every if each.steps["ended"][-1] < since]
     first = max(max(int(each.steps["step"][0]) for each in ranks), FIRST_STEPS)
     frame = pd.concat([_rows(each, first) for each in ranks], ignore_index=True)
-    for phase in EXCHANGES:
-        # then ranks do not wait, or it was not recorded
-        if not any(each.steps[phase].any() for each in ranks):
-            frame = frame[frame["phase"] != phase].reset_index(drop=True)
+    # ranks do not wait in these phases, or they were not recorded
+    absent = [phase for phase in EXCHANGES if not any(each.steps[phase].any() for each in ranks)]
+    frame = frame[~frame["phase"].isin(absent)].reset_index(drop=True)
     if frame.empty:
         raise SettingError(
             f"path = {str(path)!r}: no rank has recorded a second step yet; wait for some steps"
         )
-    ended = [
-        f"rank {each.rank}, which ended before the newest attempt"
-        for each in every
-        if all(each is not one for one in ranks)
-    ]
+    ended = [f"rank {rank}, which ended before the newest attempt" for rank in gone]
     skipped = ["earlier attempts"] * any(place.attempt for place in known) + [f"steps before {first}", *ended]
     gradient_bytes = min(each.about["gradient_bytes"] for each in ranks)
     # in a ring, each of n ranks sends 2 (n - 1) / n of its data (Patarasuk and Yuan, J. Parallel Distrib. Comput. 2009)

@@ -8,7 +8,13 @@ from pathlib import Path
 import pandas as pd
 
 from workbench.analysis.recordings.sources import Source
-from workbench.analysis.recordings.sources.kineto.files import ENDING, HANDLER_ENDING, TraceFile, has_events
+from workbench.analysis.recordings.sources.kineto.files import (
+    ENDING,
+    HANDLER_ENDING,
+    TraceFile,
+    has_events,
+    is_damaged,
+)
 from workbench.analysis.recordings.sources.kineto.times import Phases
 from workbench.analysis.recordings.sources.kineto.workers import windows
 from workbench.core.base.settings import SettingError
@@ -52,10 +58,15 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files of the profiler's handler, or if there are none, all JSON files with events."""
+    """Return the files of the profiler's handler, or if there are none, all JSON files with events.
+
+    Damaged files are returned as well, because one of them may be the trace of a rank.
+    """
     found = sorted(each for each in folder.iterdir() if each.is_file() and not each.name.startswith("."))
     written = [each for each in found if HANDLER_ENDING.search(each.name)]
-    return written or [each for each in found if ENDING.search(each.name) and has_events(each)]
+    known = [each for each in found if ENDING.search(each.name)]
+    traces = [each for each in known if has_events(each)]
+    return written or [each for each in known if each in traces or (traces and is_damaged(each))]
 
 
 SOURCE = Source(name="kineto", title="PyTorch's profiler", tells=tells, read=read)

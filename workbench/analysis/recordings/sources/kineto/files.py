@@ -22,6 +22,7 @@ HANDLER_ENDING = re.compile(r"(\.\d+)?\.pt\.trace\.json(\.gz)?$")
 HEAD_BYTES = 2**20
 MAX_QUOTED = 80  # max characters of a name or value in an error
 GZIP = b"\x1f\x8b"
+_BEFORE_JSON = b"\xef\xbb\xbf\xff\xfe \t\r\n"  # marks of encodings, and spaces
 # a file's last step is unfinished if it has fewer operations than this share of any other step
 UNFINISHED_SHARE = 0.5
 
@@ -221,7 +222,7 @@ def _whole_steps(path: Path, events: _Events) -> tuple[list[Step], list[int]]:
         place_before, *times = first.setdefault(number, (place, start, end))
         if times != [start, end] and not (np.isnan(end) and np.isnan(times[1])):
             why = f"ProfilerStep#{number} is there twice, in traceEvents[{place_before}] and traceEvents[{place}]"
-            raise SettingError(f"path = {str(path)!r}: {why}; give files of one run")
+            raise SettingError(f"path = {str(path)!r}: {why}; give one file for each rank, of one run")
     steps = sorted(
         (Step(number, *times) for number, (_, *times) in first.items()), key=lambda step: step.start
     )
@@ -272,17 +273,24 @@ def _rank(path: Path, info: Any) -> int | None:
 
 def has_events(path: Path) -> bool:
     """Return whether the beginning of a JSON file has the key of a trace's events."""
-    if not ENDING.search(path.name):
-        return False
+    return bool(ENDING.search(path.name)) and b'"traceEvents"' in _head(path)
+
+
+def is_damaged(path: Path) -> bool:
+    """Return whether the beginning of a file cannot be read as JSON: it is empty, cut off, or another file."""
+    return _head(path).lstrip(_BEFORE_JSON)[:1] not in (b"{", b"[")
+
+
+def _head(path: Path) -> bytes:
+    """Return the beginning of a file, unpacked and without zero bytes, so that UTF-16 can be read; b"" if damaged."""
     try:
         with open_regular(path) as file:
             packed = file.read(len(GZIP)) == GZIP
             file.seek(0)
             with gzip.GzipFile(fileobj=file) if packed else nullcontext(file) as unpacked:
-                head = unpacked.read(HEAD_BYTES)
+                return unpacked.read(HEAD_BYTES).replace(b"\0", b"")
     except (OSError, EOFError, zlib.error, SettingError):
-        return False
-    return b'"traceEvents"' in head.replace(b"\0", b"")  # removing zero bytes makes UTF-16 readable
+        return b""
 
 
 def _bytes(path: Path) -> bytes:
