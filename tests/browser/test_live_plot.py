@@ -177,7 +177,7 @@ def test_live_plot_marks_changes_of_scheme(
     x, y = page.evaluate(PLACE, [marks["x"][1], marks["y"][1]])
     page.mouse.move(x, y - 20)
     page.mouse.move(x, y - 5, steps=4)  # on the marker itself, the hover text is that of the curve
-    expect(page.locator(".wb-plot .hoverlayer")).to_contain_text("would have saved", timeout=8000)
+    expect(page.locator(".wb-plot .hoverlayer")).to_contain_text("would save", timeout=8000)
     picture("changes")
     assert noise.errors == []
 

@@ -253,5 +253,5 @@ def test_live_plot_marks_changes_of_scheme() -> None:
     (change,) = run.result().changes
     (mark,) = plot.changes
     assert (mark["curve"], mark["round"]) == (0, change.round)
-    assert "would have saved" in mark["words"].replace("<br>", " ")
+    assert "would save" in mark["words"].replace("<br>", " ")
     assert plot.status[0]["note"].endswith(f"now {change.after}")

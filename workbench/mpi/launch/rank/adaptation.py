@@ -33,23 +33,28 @@ class Adaptation:
     def __init__(self, controller: AdaptiveController, setup: Setup, mailbox: Mailbox) -> None:
         self.controller, self.mailbox, self.rounds, floats = controller, mailbox, setup.rounds, setup.floats
         self.change: Change | None = None  # change of scheme that was decided, and is made after this round
+        # round before, its end and time 0 on the messages' clock: only now have all its times been reported
+        self.last: tuple[int, float, float] | None = None
         mailbox.ledger.came = lambda rank, size, *when: controller.received(rank, size / floats, *when)
 
-    def committed(self, round: int, time: float, offset: float, complete: Callable[[], bool]) -> None:
-        """Let the controller evaluate a round while others compute, or make a change that it has decided.
+    def committed(
+        self, round: int, time: float, zero: float, offset: float, complete: Callable[[], bool]
+    ) -> None:
+        """Let the controller evaluate the round before, or make a change that it has decided.
 
-        `time`: s since this start of the ranks. `offset`: duration of the run before this start, s. `complete`: whether
-        all ranks are alive.
+        `time`: s since this start of the ranks, which is `zero` on the messages' clock. `offset`: duration of the run
+        before this start, s. `complete`: whether all ranks are alive.
         """
         if self.change is not None:
             self.mailbox.run_deferred()
             raise SchemeChanged(self.change._replace(round=round + 1, time=time + offset))
         if complete():
-            self.mailbox.defer(self._judge, round, time)
+            self.mailbox.defer(self._judge, round, time, zero)
 
-    def _judge(self, round: int, time: float) -> None:
-        if round + 2 < self.rounds:
-            self.change = self.controller.committed(round, time)
+    def _judge(self, round: int, time: float, zero: float) -> None:
+        last, self.last = self.last, (round, time, zero)
+        if last is not None and round + 2 < self.rounds:
+            self.change = self.controller.committed(*last)
 
     def resume(self, task: Task) -> float:
         """Begin after a change of scheme. Return the duration of the change, s.

@@ -217,7 +217,7 @@ class RankRun:
             self.engine.mailbox.defer(self._write, round, residual, self.progress, gradient, steps)
             if self.adaptation is not None and self.zero is not None:
                 elapsed, offset = self.progress - self.zero, self.record.offset
-                self.adaptation.committed(round, elapsed, offset, self._complete)
+                self.adaptation.committed(round, elapsed, self.zero, offset, self._complete)
         elif self.rank == self.setup.plan.committers[0]:
             now = time.monotonic()
             envelope = Envelope(0, round, self.rank, 0, 0, self.setup.floats, now, now, COMMITTED)
