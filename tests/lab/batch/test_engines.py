@@ -49,6 +49,19 @@ def test_sweep_on_engines_of_this_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("notebooks", [True, False])
+def test_sweep_on_the_executor_of_a_client_of_the_user(notebooks: bool, tmp_path: Path) -> None:
+    plan = PLAN.replace(notebooks=notebooks)
+    with started("local", 2) as running:
+        executor = running.client.executor()
+        sweep(plan, tmp_path, executor=executor, progress=False)
+        assert executor.submit(int, "7").result(60) == 7  # it stays open
+    table = wb.runs(tmp_path)
+    assert sorted(table.table["run"]) == sorted(item.name for item in plan.items())
+    assert all(trace.rounds.equals(wb.run(trace.experiment).rounds) for trace in table.traces())
+
+
+@pytest.mark.slow
 def test_sweep_survives_the_death_of_the_controller(tmp_path: Path) -> None:
     def kill() -> None:
         until = time.monotonic() + 100

@@ -10,27 +10,31 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import joblib.externals.loky
 import psutil
 import pytest
 
 import workbench as wb
-from tests.support.sampled_cases import rotated, sampled_test
+from tests.support.sampled_cases import rotated, sampled_cases, sampled_test
 from tests.support.sweep_runs import MAIN, QUICK, SLOW_ROUNDS, wait_for
-from workbench.analysis.tables.status import Status, attempts
+from workbench.analysis.tables.status import Status, attempts, read_plan
 from workbench.core.base.errors import RunError
 from workbench.core.base.settings import SettingError
 from workbench.core.trace.layout import ATTEMPTS, ATTEMPTS_OWNER, NOTEBOOK, PAGE, STOP
-from workbench.lab.batch import ExecutorSettings, Summary, Sweep, sweep
+from workbench.lab.batch import ExecutorSettings, Summary, Sweep, sweep, task
 from workbench.lab.batch import run as running
 from workbench.lab.batch.background import attach, start
 from workbench.lab.batch.executors import executor_of
+from workbench.lab.batch.folders import noted, opened
+from workbench.lab.batch.kernels import CAN_FORK
 from workbench.lab.batch.task import Order, lost, publish, run_notebook, unpack
 
 PLAN = Sweep(base=QUICK, seeds=4)
@@ -234,10 +238,13 @@ def test_engine_begins_no_run_that_would_take_too_long(
     assert "missing" in asked(late, expected=90.0)
     monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 60))
     assert "missing" in asked(replace(late, until=None), expected=90.0)
+    late.took(90.0)
+    assert late.too_late()
 
 
-def test_walltime_leaves_runs_missing(tmp_path: Path) -> None:
-    summary = sweep(PLAN, tmp_path / "s", executor={"kind": "processes"}, walltime=0.01, progress=False)
+@pytest.mark.parametrize("executor", [None, {"kind": "processes"}])
+def test_walltime_leaves_runs_missing(executor: Any, tmp_path: Path) -> None:
+    summary = sweep(PLAN, tmp_path / "s", executor=executor, walltime=1e-6, progress=False)
     assert len(summary.named("missing")) == 4
     assert "resume: workbench sweep" in str(summary)
 
@@ -322,7 +329,134 @@ def test_executor_settings_are_checked(fields: dict[str, Any], error: str) -> No
 def test_executor_that_is_none_is_refused() -> None:
     with pytest.raises(SettingError, match=r"give a concurrent.futures.Executor"):
         executor_of(7)
-    assert executor_of({"kind": "local"}) is None
+    assert executor_of({"kind": "local"}) == executor_of(None) == ExecutorSettings()
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (lambda: None, r"executor = <function .* returned None: give a concurrent.futures.Executor"),
+        (print, r"executor = <built-in function print> returned None: give a concurrent.futures.Executor"),
+        ({"kind": "ipyparallel", "cluster": "no-such"}, "no-such"),
+        ({"kind": "dask"}, r"executor.kind = 'dask'.* distributed"),
+    ],
+)
+@pytest.mark.parametrize("notebooks", [True, False])
+def test_executor_that_cannot_work_is_refused_before_anything_is_written(
+    given: Any, error: str, notebooks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    plan = PLAN.replace(notebooks=notebooks)
+    with pytest.raises(SettingError, match=error):
+        sweep(plan, tmp_path / "s", executor=given, progress=False)
+    if isinstance(given, dict):
+        with pytest.raises(SettingError, match=error):
+            start(plan.replace(executor=given), tmp_path / "s", pictures=False)
+    assert not (tmp_path / "s").exists()
+
+
+def test_engines_of_the_local_executor_are_its_jobs(tmp_path: Path) -> None:
+    plan = PLAN.replace(executor={"kind": "local", "engines": 3})
+    sweep(plan, tmp_path / "s", only=PLAN.items()[0].name, progress=False)
+    assert read_plan(tmp_path / "s")["jobs"] == 3
+
+
+def test_cluster_option_keeps_the_other_fields_of_ipyparallel() -> None:
+    known = {"kind": "ipyparallel", "listen": "10.0.0.5", "engines": 4}
+    assert PLAN.replace(executor=known).on("local").executor == ExecutorSettings(**known, cluster="local")
+    other = PLAN.replace(executor={"kind": "processes", "engines": 4}).on("local").executor
+    assert other == ExecutorSettings(kind="ipyparallel", cluster="local")
+
+
+@pytest.mark.parametrize("value", ["1h", -5, 0, float("nan")])
+def test_walltime_is_checked(value: Any, tmp_path: Path) -> None:
+    for begin in (sweep, start):
+        with pytest.raises(SettingError, match="walltime = "):
+            begin(PLAN, tmp_path / "s", walltime=value)
+    assert not (tmp_path / "s").exists()
+
+
+class Damaging(ThreadPoolExecutor):
+    """Executor without the sweep's folder, whose first answer has other hashes than its files."""
+
+    damaged = 0
+
+    def submit(self, task: Any, order: str, *args: Any) -> Any:  # type: ignore[override]
+        away = json.dumps({**json.loads(order), "folder": "/nowhere"})
+        return super().submit(self._damage, task(away, *args))
+
+    def _damage(self, answer: dict[str, Any]) -> dict[str, Any]:
+        self.damaged += 1
+        return {**answer, "sum": "", "sums": {}} if self.damaged == 1 else answer
+
+
+@pytest.mark.parametrize("notebooks", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_answer_that_was_damaged_on_its_way_is_computed_again(notebooks: bool, tmp_path: Path) -> None:
+    plan = Sweep(base=QUICK, seeds=2, notebooks=notebooks)
+    with Damaging(1) as executor:
+        summary = sweep(plan, tmp_path / "s", executor=executor, progress=False)
+    assert str(summary).endswith("2 done")
+    assert executor.damaged == 3
+    assert list(wb.runs(tmp_path / "s").table["state"]) == ["done", "done"]
+
+
+def _work_in_child(folder: Path) -> None:
+    raise SystemExit(asked(order(folder))["status"]["state"] != "done")
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="kernels are forked on Linux only")
+def test_forked_process_has_kernels_of_its_own(tmp_path: Path) -> None:
+    assert asked(order(tmp_path))["status"]["state"] == "done"
+    child = get_context("fork").Process(target=_work_in_child, args=(tmp_path,))
+    with task._lock:  # as if another thread started kernels at the moment of the fork
+        child.start()
+    child.join(60)
+    child.kill()
+    child.join()
+    assert child.exitcode == 0
+    assert asked(order(tmp_path))["status"]["state"] == "done"
+
+
+def _loky() -> Executor:
+    return joblib.externals.loky.ProcessPoolExecutor(2)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "pool", sampled_cases("pools of the user", 1, [lambda: ProcessPoolExecutor(2), _loky])
+)
+@pytest.mark.parametrize("notebooks", [True, False])
+def test_sweep_on_a_pool_of_the_user(
+    undisturbed: Summary, pool: Callable[[], Executor], notebooks: bool, tmp_path: Path
+) -> None:
+    with pool() as executor:
+        sweep(PLAN.replace(notebooks=notebooks), tmp_path / "s", executor=executor, progress=False)
+        assert executor.submit(int, "7").result(60) == 7  # it stays open
+    found, known = wb.runs(tmp_path / "s"), undisturbed.runs()
+    order = [list(runs.table["run"]) for runs in (found, known)]
+    assert sorted(order[0]) == order[1]
+    rounds = [
+        {name: t.rounds for name, t in zip(names, runs.traces(), strict=True)}
+        for names, runs in zip(order, (found, known), strict=True)
+    ]
+    assert all(rounds[0][name].equals(rounds[1][name]) for name in order[1])
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [({"listen": "0.0.0.0"}, "executor.listen = '0.0.0.0'"), ({"listen": "10.0.0.5"}, "executor.listen")],
+)
+def test_folder_of_another_user_cannot_listen_on_the_network(
+    fields: dict[str, Any], error: str, tmp_path: Path
+) -> None:
+    plan = Sweep(base=QUICK, executor={"kind": "ipyparallel", **fields})
+    (tmp_path / "sweep.json").write_text(json.dumps({"sweep": noted(plan), "runs": []}))
+    with pytest.raises(SettingError, match=error), opened(tmp_path, None):
+        pass
+    with opened(tmp_path, None, trust=True) as (chosen, _):
+        assert chosen == plan
+    running.note(plan, _made(tmp_path / "own"), [], 1)
+    with opened(tmp_path / "own", None) as (chosen, _):
+        assert chosen == plan
 
 
 def test_folder_of_another_user_cannot_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,16 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import workbench as wb
 from tests.support.sweep_runs import DEATHS, QUICK
 from workbench.analysis.tables import shards
+from workbench.analysis.tables.status import alone
+from workbench.cli.report import report
 from workbench.core.base.errors import RunError
 from workbench.core.base.settings import SettingError
 from workbench.core.trace.layout import PAGE, SHARDS
 from workbench.lab.batch import Summary, Sweep, restore, sweep
-from workbench.lab.batch.background import attach
+from workbench.lab.batch.background import attach, start
 from workbench.lab.batch.chunk import run_chunk, unpack_shard
+from workbench.lab.batch.run import note
 from workbench.lab.batch.sharded import Tally
 from workbench.lab.batch.task import Order
 
@@ -77,12 +81,53 @@ def test_resume_runs_only_what_is_missing(summary: Summary, tmp_path: Path) -> N
     assert (again.before, again.counts.get("done")) == (6, 0)
 
 
+@pytest.mark.parametrize("notebooks", [False, True])
+def test_folder_of_another_sweep_is_refused(notebooks: bool, tmp_path: Path) -> None:
+    swept(PLAN, tmp_path / "s", only=[PLAN.items()[0].name])
+    other = Sweep(base={**QUICK, "rounds": 7}, seeds=2, notebooks=notebooks)
+    with pytest.raises(SettingError, match="holds another sweep"):
+        swept(other, tmp_path / "s")
+    with pytest.raises(SettingError, match="holds another sweep"):
+        start(other, tmp_path / "s", pictures=False)
+    assert attach(tmp_path / "s").runs().table["run"].tolist() == [PLAN.items()[0].name]
+    assert swept(PLAN.replace(seeds=1), tmp_path / "s").before == 1
+
+
+def test_folder_of_failed_runs_of_another_sweep_is_refused(tmp_path: Path) -> None:
+    swept(Sweep(base={**QUICK, "faults": DEATHS}, notebooks=False), tmp_path)
+    with pytest.raises(SettingError, match="holds another sweep"):
+        swept(PLAN, tmp_path)
+
+
+def test_sweep_under_way_has_its_missing_runs_and_its_time(tmp_path: Path) -> None:
+    swept(PLAN, tmp_path, only=[PLAN.items()[0].name])
+    note(PLAN, tmp_path, [], 1, 0, 6)
+    with alone(tmp_path):
+        found = attach(tmp_path).progress()
+    assert found.state == "running"
+    assert found.counts == {"done": 1, "missing": 5}
+    assert found.left > 0
+
+
+def test_report_of_a_run_in_shards_restores_it(tmp_path: Path) -> None:
+    swept(PLAN, tmp_path / "s")
+    name, page = PLAN.items()[4].name, tmp_path / "page.html"
+    known = shards.trace_of(tmp_path / "s", name)
+    done = CliRunner().invoke(report, [str(tmp_path / "s" / name), "-o", str(page)])
+    assert done.exit_code == 0, done.output
+    assert f"GC: {len(known.rounds)} rounds" in page.read_text()
+    assert (tmp_path / "s" / name / PAGE).is_file()
+    assert wb.Trace.load(tmp_path / "s" / name / "trace").rounds.equals(known.rounds)
+    unknown = CliRunner().invoke(report, [str(tmp_path / "s" / "seed=9-0123456789"), "-o", str(page)])
+    assert "is not a run of a sweep without notebooks" in str(unknown.exception)
+
+
 def test_run_in_two_shards_counts_once(tmp_path: Path) -> None:
     swept(PLAN, tmp_path)
     path = shards.files(tmp_path)[0]
     (path.parent / f"9{path.name}").write_bytes(path.read_bytes())
     assert len(wb.runs(tmp_path)) == 6
-    assert len(shards.keys_done(tmp_path)) == 6
+    assert len(shards.states(tmp_path)) == 6
 
 
 def test_failed_runs_are_rows_with_their_error_and_are_run_again(tmp_path: Path) -> None:
@@ -149,7 +194,7 @@ def test_engine_without_the_folder_returns_its_shard(tmp_path: Path) -> None:
     name, content = unpack_shard(answer)
     (tmp_path / SHARDS).mkdir()
     (tmp_path / SHARDS / name).write_bytes(content)
-    assert len(shards.keys_done(tmp_path)) == 2
+    assert len(shards.states(tmp_path)) == 2
     with pytest.raises(RunError, match="has changed on its way"):
         unpack_shard({**answer, "shard": content[:-1]})
 

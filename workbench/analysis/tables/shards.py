@@ -171,12 +171,10 @@ def _once(table: pa.Table) -> pa.Table:
     return table.take(sorted(chosen.values()))
 
 
-def keys_done(folder: Path) -> set[str]:
-    """Return the keys of all finished runs in shards."""
-    import pyarrow.compute as pc
-
+def states(folder: Path) -> dict[str, str]:
+    """Return the state of each run in shards, by the run's key."""
     table = read(folder, ())
-    return set(table.filter(pc.equal(table["state"], "done"))["key"].to_pylist())
+    return dict(zip(table["key"].to_pylist(), table["state"].to_pylist(), strict=True))
 
 
 def counts(folder: Path) -> tuple[dict[str, int], dict[str, str]]:

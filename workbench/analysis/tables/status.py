@@ -83,9 +83,14 @@ def write_plan(folder: Path, sweep: dict[str, Any], names: list[str], **more: An
     """Write the sweep, the names of its runs and `more`. Raise `SettingError` if the folder has another sweep."""
     known = run_names(folder)
     if known and not set(known) & set(names):
-        why = "holds another sweep, of which this one shares no run; choose another folder"
-        raise SettingError(f"folder = {str(folder)!r}: {why}")
+        raise another_sweep(folder)
     write_json(folder / PLAN, {"sweep": sweep, "runs": names, **more}, indent=2)
+
+
+def another_sweep(folder: Path) -> SettingError:
+    """Return the error about a folder with the runs of another sweep."""
+    why = "holds another sweep, of which this one shares no run; choose another folder"
+    return SettingError(f"folder = {str(folder)!r}: {why}")
 
 
 def read_plan(folder: Path) -> dict[str, Any]:

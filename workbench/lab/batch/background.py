@@ -31,6 +31,7 @@ from workbench.core.base.settings import SettingError, check_writable, path_of
 from workbench.core.base.text import duration, read_json
 from workbench.core.base.trust import limit_to
 from workbench.core.trace.layout import ATTEMPTS, HOSTS, LINK, PLAN, SEARCH_STATE, STOP, SWEEP_LOG
+from workbench.lab.batch.executors import executor_of
 from workbench.lab.batch.folders import allowed, opened, own_of
 from workbench.lab.batch.run import NOTEBOOK, check_options, named, note, room, sweep
 from workbench.lab.batch.sharded import wanted
@@ -112,7 +113,7 @@ class SweepRun:
             elif state == "failed":
                 failures[name] = status.error
         total = max(int(noted.get("total", 0)), sum(states.values()))
-        if counted and not alive and total > sum(states.values()):
+        if counted and total > sum(states.values()):
             states["missing"] = total - sum(states.values())
         found = self.found
         state = self._state(alive, states, bool(found.get("over")))
@@ -280,12 +281,13 @@ def start(
     >>> sweep.wait(300), sweep.progress().counts
     (True, {'done': 2})
     """
-    check_options(jobs, timeout, {"fresh": fresh, "pictures": pictures})
+    check_options(jobs, timeout, walltime, {"fresh": fresh, "pictures": pictures})
     room(jobs)
     file = str(path_of(notebook, "notebook").resolve())
     options = {"jobs": jobs, "timeout": timeout, "fresh": fresh, "notebook": file, "pictures": pictures}
     options["walltime"] = walltime
     with opened(plan, folder, trust) as (chosen, target):
+        executor_of(chosen.executor)
         runs = None if chosen.notebooks else wanted(chosen, target, ())
         items = named(chosen.items(), target) if runs is None else []
         own = own_of(items if runs is None else runs.own)

@@ -58,7 +58,7 @@ class Task(ABC):
 
     @abstractmethod
     def ended(self, answer: Answer) -> None:
-        """Record how the task ended."""
+        """Record how the task ended. Raises `RunError`, and records nothing, if the answer was damaged on its way."""
 
     @abstractmethod
     def lost(self, why: str, begun: bool) -> Iterable[Task]:
@@ -172,8 +172,12 @@ class Dispatcher:
             self._again([task] if self._is_host_error(answer) else task.lost(why, True))
             return
         self._deaths = self._host_errors = 0
+        try:
+            task.ended(answer)
+        except RunError as error:  # the answer was damaged on its way
+            self._again(task.lost(_one_line(error), True))
+            return
         self._over += task.size
-        task.ended(answer)
         self._ended_by[str(answer.get("host", ""))] += task.size
 
     def _is_host_error(self, answer: Answer) -> bool:
@@ -282,7 +286,7 @@ class NotebookTask(Task):
             arrived = self.folder / ATTEMPTS / secrets.token_hex(8) / self.name
             try:
                 unpack(answer, arrived)
-            except (OSError, RunError) as error:
+            except OSError as error:
                 return Status("failed", error=str(error))
             publish(arrived, final)
         return status

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from importlib.util import find_spec
+from typing import Any, Literal, NoReturn, Self
 
 from pydantic import model_validator
 
@@ -18,6 +19,7 @@ from workbench.core.base.extras import needs
 from workbench.core.base.settings import SettingError, Settings, setting
 from workbench.mpi import clusters
 
+LOOPBACK = "127.0.0.1"
 Given = Executor | Callable[[], Executor]
 
 
@@ -36,7 +38,7 @@ class ExecutorSettings(Settings):
     engines: int | None = setting(None, "number of runs at a time; empty = the value of -j (--jobs)", ge=1)
     cluster: str = setting(clusters.LOCAL, "for ipyparallel: cluster on which engines are started")
     listen: str = setting(
-        "127.0.0.1", "for ipyparallel in a batch system: address at which the nodes reach this machine"
+        LOOPBACK, "for ipyparallel in a batch system: address at which the nodes reach this machine"
     )
     address: str = setting("", "for dask: address of the scheduler; empty = workers on this machine")
 
@@ -85,20 +87,26 @@ def connected(given: Given | ExecutorSettings, jobs: int) -> Iterator[Connection
 def _again(given: Given) -> Callable[[], Executor]:
     """Return a function that returns an executor.
 
-    A given executor is returned once; a given function is called each time.
+    A given executor is returned once. A given function is called at once, and again for each further executor.
     """
-    if not isinstance(given, Executor):
-        return given
-    left = [given]
+    left = [given if isinstance(given, Executor) else _made(given)]
 
     def connect() -> Executor:
-        if not left:
+        if left:
+            return left.pop()
+        if isinstance(given, Executor):
             raise BrokenExecutor(
                 "it was given as an object; a function that makes one would have made another"
             )
-        return left.pop()
+        return _made(given)
 
     return connect
+
+
+def _made(given: Callable[[], Executor]) -> Executor:
+    """Return the executor that the user's function makes."""
+    made = given()
+    return made if isinstance(made, Executor) else _refuse(f"{given!r:.60} returned {made!r:.40}")
 
 
 def _processes(given: ExecutorSettings, engines: int, stack: ExitStack, found: Connection) -> Executor:
@@ -129,10 +137,8 @@ def _ipyparallel(given: ExecutorSettings, engines: int, stack: ExitStack, found:
 
 
 def _dask(given: ExecutorSettings, engines: int, stack: ExitStack, found: Connection) -> Executor:
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError:
-        raise SettingError(needs("executor.kind = 'dask'", "the package distributed", "dask")) from None
+    from distributed import Client, LocalCluster
+
     where: Any = given.address
     if not where:
         options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
@@ -150,15 +156,24 @@ _OPEN: Mapping[str, Callable[[ExecutorSettings, int, ExitStack, Connection], Exe
 }
 
 
-def executor_of(given: Any) -> Given | ExecutorSettings | None:
-    """Return the user's executor, or None for kernels of this process. Raises `SettingError` for other values."""
-    if isinstance(given, Mapping):
-        given = ExecutorSettings(**given)
-    if given is None or (isinstance(given, ExecutorSettings) and given.kind == "local"):
-        return None
-    if isinstance(given, ExecutorSettings | Executor) or callable(given):
+def executor_of(given: Any) -> Given | ExecutorSettings:
+    """Return the user's executor; None and its fields as settings.
+
+    Raises `SettingError` for other values, and if the cluster does not exist or Dask is not installed.
+    """
+    if given is None or isinstance(given, Mapping):
+        given = ExecutorSettings(**(given or {}))
+    if isinstance(given, ExecutorSettings):
+        if given.kind == "ipyparallel":
+            clusters.load(given.cluster)
+        if given.kind == "dask" and find_spec("distributed") is None:
+            raise SettingError(needs("executor.kind = 'dask'", "the package distributed", "dask"))
         return given
+    return given if isinstance(given, Executor) or callable(given) else _refuse(f"{given!r:.60}")
+
+
+def _refuse(what: str) -> NoReturn:
     wanted = (
         "give a concurrent.futures.Executor, a function that makes one, or fields such as {kind: processes}"
     )
-    raise SettingError(f"executor = {given!r:.60}: {wanted}")
+    raise SettingError(f"executor = {what}: {wanted}")

@@ -16,6 +16,7 @@ from workbench.core.base.user_code import run_hash
 from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import PLAN
 from workbench.core.trace.trust import code_names, permitted
+from workbench.lab.batch.executors import LOOPBACK
 from workbench.lab.batch.sweeps import Item, Sweep
 from workbench.mpi import clusters
 
@@ -62,24 +63,25 @@ def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
 
     Raises `SettingError` for code that is neither signed nor trusted.
     """
-    odd = _elsewhere(plan)
+    odd = elsewhere(plan)
     if not (names := code_names(noted(plan))) and not odd:
         return {}
     with limited() as now, suppress(SettingError):  # invalid settings of the sweep are reported later
         plan.items()
     if not now.names and not odd:  # kernels may run the code that this process has run
         return {name: found for name in names if (found := run_hash(name)) is not None}
-    why = f"{odd}: is not one of {', '.join(clusters.names())}" if odd else now.refused[0]
+    why = f"{odd}: is neither a cluster of yours nor this machine" if odd else now.refused[0]
     how = f"look at it, then trust=True (--trust) runs it and trusts {str(folder)!r} from then on"
     return permitted("sweep", folder, signed(plan), trust, SettingError(f"{folder / PLAN}: {why}; {how}"))
 
 
-def _elsewhere(plan: Sweep) -> str:
+def elsewhere(plan: Sweep) -> str:
     """Return the field that names an address, or a cluster that the user has no file of, else ""."""
-    known, executor = ["", *clusters.names()], plan.executor
+    known, executor = ["", LOOPBACK, *clusters.names()], plan.executor
     given = {"cluster": plan.cluster}
     if executor is not None:
         given |= {"executor.cluster": executor.cluster, "executor.address": executor.address}
+        given["executor.listen"] = executor.listen
     return next((f"{name} = {value!r}" for name, value in given.items() if value not in known), "")
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workbench.analysis.planning.quantities import quantity, quantity_of
+from workbench.analysis.tables import shards
 from workbench.analysis.tables.rows import settings_of
 from workbench.analysis.tables.status import is_run
 from workbench.analysis.tables.table import Runs, runs
@@ -82,7 +83,8 @@ def report(
     ----------
     source
         A run (`Trace`), an experiment, a list of these, a table of runs (`wb.runs(folder)`), or the folder of a run or
-        of a sweep. An explorer gives its finished runs, or the forecast of its settings if nothing has run.
+        of a sweep. A run of a sweep without notebooks (SWEEP/RUN) is executed again, see `wb.batch.restore`. An
+        explorer gives its finished runs, or the forecast of its settings if nothing has run.
     path
         The file; ends in .html. Its folder must exist.
     target, metric
@@ -152,8 +154,12 @@ def _checked(one: Any, place: int) -> Trace:
 
 
 def _read(folder: Path, trust: bool) -> Trace | Runs:
-    if not folder.is_dir():
+    if not folder.is_dir() and not shards.files(folder.parent):
         raise SettingError(f"source = {str(folder)!r}: is not the folder of a run or a sweep")
+    if not folder.is_dir():
+        from workbench.lab.batch.run import restore
+
+        folder = restore(folder, trust)
     if is_run([path.name for path in folder.iterdir()]):
         inside = folder / TRACE  # run folder that a sweep's notebook has written
         return Trace.load(inside if inside.is_dir() else folder, trust=trust)

@@ -17,8 +17,9 @@ from queue import Empty, SimpleQueue
 from threading import Semaphore
 from typing import Any
 
+from workbench.analysis.tables import shards
 from workbench.analysis.tables.rows import Place, read
-from workbench.analysis.tables.status import Status, alone, write_plan
+from workbench.analysis.tables.status import Status, alone, another_sweep, write_plan
 from workbench.analysis.tables.table import Runs, runs
 from workbench.core.base.bar import Bar
 from workbench.core.base.files import write_json
@@ -31,7 +32,7 @@ from workbench.lab.batch.cores import check as check_cores
 from workbench.lab.batch.dispatch import Dispatcher, run_notebooks
 from workbench.lab.batch.execution import NotebookRunner, literal
 from workbench.lab.batch.executors import ExecutorSettings, Given, connected, executor_of
-from workbench.lab.batch.folders import allowed, noted, opened, own_of, signed
+from workbench.lab.batch.folders import allowed, elsewhere, noted, opened, own_of, signed
 from workbench.lab.batch.jobs import OTHER_PARAMETERS
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import illustrate, preload, write_script
@@ -124,7 +125,7 @@ def sweep(
     - `trust`: run code that an earlier sweep's folder names and that somebody else has written or changed; needed once.
     - `executor`: a `concurrent.futures.Executor`, a function that makes one, or the fields of `executor:` in a SWEEP
       file. It replaces the plan's executor. Without any executor, kernels of this process run `jobs` runs at a time.
-    - `walltime`: seconds from now until the executor's engines end. A run that is expected to end later is not begun.
+    - `walltime`: seconds from now. A run that is expected to end later is not begun.
 
     Raises `SettingError` before the first run, if a run of the plan is invalid, or if too few files may be open.
     KeyboardInterrupt: finished runs are kept, unfinished ones are marked, and the summary is printed.
@@ -134,19 +135,21 @@ def sweep(
     ...
     workbench.core.base.settings.SettingError: jobs = 0: at least one must run at a time
     """
-    check_options(jobs, timeout, {"fresh": fresh, "progress": progress, "pictures": pictures})
+    check_options(jobs, timeout, walltime, {"fresh": fresh, "progress": progress, "pictures": pictures})
     names = [only] if isinstance(only, str) else only
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
     notebook = path_of(notebook, "notebook")
     with opened(plan, folder, trust) as (chosen, target):
         use = executor_of(chosen.executor if executor is None else executor)
-        if use is not None and fresh:
+        local = isinstance(use, ExecutorSettings) and use.kind == "local"
+        if not local and fresh:
             raise SettingError("fresh = True: kernels of an executor are forked; drop one of the two")
+        jobs = (use.engines or jobs) if isinstance(use, ExecutorSettings) else jobs
         batch = Batch(chosen, target, names, notebook, jobs, timeout, fresh, progress, pictures, walltime)
         if not chosen.notebooks:
-            return _sharded(batch, use or ExecutorSettings(kind="processes"))
-        return _swept(batch) if use is None else _dispatched(batch, use)
+            return _sharded(batch, ExecutorSettings(kind="processes") if local else use)
+        return _swept(batch) if local else _dispatched(batch, use)
 
 
 @dataclass(frozen=True)
@@ -191,15 +194,18 @@ def _swept(batch: Batch) -> Summary:
     if batch.plan.cores is not None:
         check_cores(batch.plan.cores)
     getting_ready, limit = room(batch.jobs), Semaphore(batch.jobs)
+    if batch.walltime is not None:
+        getting_ready = batch.jobs  # a kernel that waited for its turn could begin its run too late
     threads = max(1, (os.cpu_count() or 1) // batch.jobs)
     items, chosen = batch.items()
-    with Kernels(threads, batch.fresh, own_of(chosen), allowed()) as kernels:
+    order = batch.order(chosen)
+    with Kernels(threads, batch.fresh, order.own, order.allowed) as kernels:
         if not all(_done(batch.folder, item) for item in chosen):
             kernels.warm()
             _check(batch.notebook, {name for item in chosen for name in item.spec})
         where = batch.notebook.resolve(), batch.folder.resolve()
         runner = NotebookRunner(*where, kernels, limit, batch.timeout, batch.plan.cores)
-        work = partial(_work, runner, getting_ready=getting_ready, progress=batch.progress)
+        work = partial(_work, runner, order, getting_ready=getting_ready, progress=batch.progress)
         return _at_work(batch, items, chosen, work)
 
 
@@ -229,7 +235,7 @@ def _sharded(batch: Batch, executor: Given | ExecutorSettings) -> Summary:
         name = "timeout" if batch.timeout is not None else "pictures"
         raise SettingError(f"{name}: is of notebooks, and notebooks = False; drop one of the two")
     plan, target = batch.plan, batch.folder
-    with batch.alone(), connected(executor, batch.jobs) as connection:
+    with connected(executor, batch.jobs) as connection, batch.alone():
         runs = wanted(plan, target, batch.only)
         note(plan, target, [], connection.engines or batch.jobs, runs.before, runs.total)
         dispatcher = Dispatcher(batch.order(runs.own), connection, batch.progress)
@@ -297,12 +303,16 @@ def note(
     before: int = 0,
     total: int | None = None,
 ) -> None:
-    """Write the list of runs, and the data from which the remaining time is estimated."""
+    """Write the list of runs, and the data from which the remaining time is estimated.
+
+    Raises `SettingError` if the folder has only runs of another sweep.
+    """
+    if items and shards.files(target) and shards.states(target).keys().isdisjoint(item.key for item in items):
+        raise another_sweep(target)
     total = total or (len(items) if plan.search is None else plan.search.budget)
     now = {"begun": time.time(), "before": before, "total": total, "jobs": jobs}
     write_plan(target, noted(plan), [item.name for item in items], **now)
-    fields = signed(plan)
-    sign_code("sweep", target, fields, needed=bool(fields["cluster_file"]))
+    sign_code("sweep", target, signed(plan), needed=bool(elsewhere(plan)))
 
 
 def _searched(batch: Batch, work: Work) -> Summary:
@@ -350,14 +360,17 @@ class Values:
         return self._known[item.key]
 
 
-def check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -> None:
+def check_options(
+    jobs: int, timeout: float | None, walltime: float | None, flags: Mapping[str, bool]
+) -> None:
     """Raise `SettingError` for invalid options."""
     check_kind("jobs", jobs, int)
     if jobs < 1:
         raise SettingError(f"jobs = {jobs}: at least one must run at a time")
-    check_kind("timeout", 1.0 if timeout is None else timeout, float)
-    if timeout is not None and not timeout > 0:
-        raise SettingError(f"timeout = {timeout}: take more than 0 s, or None for as long as it takes")
+    for name, limit in (("timeout", timeout), ("walltime", walltime)):
+        check_kind(name, 1.0 if limit is None else limit, float)
+        if limit is not None and not limit > 0:
+            raise SettingError(f"{name} = {limit}: take more than 0 s, or None for as long as it takes")
     for name, flag in flags.items():
         check_kind(name, flag, bool)
 
@@ -425,7 +438,7 @@ def _done(folder: Path, item: Item) -> bool:
 
 
 def _work(
-    runner: NotebookRunner, todo: list[Item], total: int, getting_ready: int, progress: bool
+    runner: NotebookRunner, order: Order, todo: list[Item], total: int, getting_ready: int, progress: bool
 ) -> dict[str, Status]:
     """Run items, a limited number at a time. On Ctrl-C, end the running ones, mark them, and report the state."""
     from papermill.iorw import local_file_io_cwd
@@ -444,7 +457,7 @@ def _work(
                 with suppress(Exception):  # errors of pages are reported with each run
                     preload(runner.notebook)
             for item in todo:
-                futures[item.name] = pool.submit(runner.run, item)
+                futures[item.name] = pool.submit(_timely, runner, order, item)
             _watch(futures.values(), bar, total - len(todo), runner.folder / STOP)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -455,6 +468,15 @@ def _work(
             print(Summary(runner.folder, total - len(todo), states))
             raise
     return {name: _state(future) for name, future in futures.items()}
+
+
+def _timely(runner: NotebookRunner, order: Order, item: Item) -> Status:
+    """Run an item, unless it would end too late."""
+    if late := order.too_late():
+        return Status("missing", error=late)
+    status = runner.run(item)
+    order.took(status.seconds or 0.0)
+    return status
 
 
 def _state(future: Future[Status] | None) -> Status:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from workbench.analysis.tables import shards
-from workbench.analysis.tables.status import Status
+from workbench.analysis.tables.status import Status, another_sweep
 from workbench.core.base.errors import RunError
 from workbench.core.base.files import write_file
 from workbench.core.base.settings import SettingError, path_of
@@ -87,11 +87,7 @@ class ChunkTask(Task):
     def ended(self, answer: Answer) -> None:
         """Count the runs, after the shard is in place."""
         if "shard" in answer:
-            try:
-                name, content = unpack_shard(answer)
-            except RunError:
-                self.tally.missing += self.size
-                return
+            name, content = unpack_shard(answer)
             write_file(self.folder / SHARDS / name, content)
         self.tally.done += answer.get("done", 0)
         self.tally.failed |= answer.get("failed", {})
@@ -132,24 +128,27 @@ class Wanted(NamedTuple):
 def wanted(plan: Sweep, folder: Path, only: Sequence[str]) -> Wanted:
     """Check every run, without storing it. Return which runs are to be done.
 
-    Raises `SettingError` for the first run that cannot start.
+    Raises `SettingError` for the first run that cannot start, and for a folder with the runs of another sweep.
     """
-    done, apart = shards.keys_done(folder), {path.name[-KEY_DIGITS:] for path in folder.glob(f"*/{TRACE}")}
-    todo, before, chosen, left = array("l"), 0, 0, set(only)
+    states = shards.states(folder) | {path.name[-KEY_DIGITS:]: "done" for path in folder.glob(f"*/{TRACE}")}
+    todo, before, chosen, left, known = array("l"), 0, 0, set(only), not states
     own: dict[tuple[str, ...], Item] = {}
     for number, item in plan.numbered():
+        known = known or item.key in states
         if only and not {item.name, item.key} & set(only):
             continue
         left -= {item.name, item.key}
         chosen += 1
         if names := tuple(source.name for source in sources_of(item.experiment)):
             own.setdefault(names, item)
-        if item.key in done or item.key in apart:
+        if states.get(item.key) == "done":
             before += 1
         else:
             todo.append(number)
     if left:
         raise SettingError(f"only = {min(left)!r}: the sweep has no such run; `--dry-run` lists them")
+    if not known:
+        raise another_sweep(folder)
     return Wanted(todo, before, chosen, list(own.values()))
 
 

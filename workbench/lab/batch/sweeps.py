@@ -138,7 +138,10 @@ class Sweep(Settings):
         if self.engine != "sim":
             return self.replace(cluster=cluster)
         clusters.load(cluster)
-        return self.replace(executor=ExecutorSettings(kind="ipyparallel", cluster=cluster))
+        known = self.executor
+        if known is None or known.kind != "ipyparallel":
+            known = ExecutorSettings(kind="ipyparallel")
+        return self.replace(executor=known.replace(cluster=cluster))
 
     def next(self, value: Callable[[Item], float | None]) -> Step:
         """Return the next requests and the findings of a search, given results of runs (None: not known)."""

@@ -101,13 +101,17 @@ class Order:
         where = f"engine on {platform.node()}"
         return f"{where}: has {', '.join(other)}; install the client's versions there" if other else ""
 
-    def too_late(self, expected: float) -> str:
+    def took(self, seconds: float) -> None:
+        """Record the time of a run, s. `too_late` expects the next run to take as long as the longest one."""
+        _longest[self.token] = max(seconds, _longest.get(self.token, 0.0))
+
+    def too_late(self, expected: float = 0.0) -> str:
         """Return why a task of `expected` seconds is not begun, or "" if this process has enough time left."""
         ends = [float(end) for end in (self.until, os.environ.get("SLURM_JOB_END_TIME")) if end]
         left = min(ends, default=float("inf")) - time.time()
-        if left >= max(expected, _longest.get(self.token, 0.0)):
+        if left >= (longest := max(expected, _longest.get(self.token, 0.0))):
             return ""
-        return f"{max(left, 0):.0f} s are left, and the longest run took {expected:.0f} s"
+        return f"{max(left, 0):.0f} s are left, and the longest run took {longest:.0f} s"
 
 
 _longest: dict[str, float] = {}  # s that the longest run of a sweep took in this process
@@ -132,7 +136,7 @@ def run_notebook(order: str, run: str) -> dict[str, Any]:
     if why := answer.get("lost"):
         return lost(task, why)
     ended_well(task)
-    _longest[task.token] = max(time.monotonic() - begun, _longest.get(task.token, 0.0))
+    task.took(time.monotonic() - begun)
     return {"host": platform.node(), **answer}
 
 
@@ -294,6 +298,19 @@ def code_of(task: Order) -> Iterator[None]:
 _registered: set[str] = set()
 _pools: dict[str, Kernels] = {}
 _lock = Lock()
+
+
+def _after_fork() -> None:
+    """Forget the kernels of the parent process, because a child that shared its fork server would take its answers."""
+    global _lock
+    _lock = Lock()  # a thread of the parent may hold the lock
+    for pool in _pools.values():
+        atexit.unregister(pool.__exit__)
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):  # missing on Windows
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _kernels(task: Order) -> Kernels:
