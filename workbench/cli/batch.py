@@ -71,19 +71,23 @@ def sweep(
             for item in chosen.items():
                 click.echo(item.name)
             return
+        options: dict[str, Any] = {
+            "jobs": jobs,
+            "timeout": timeout,
+            "pictures": pictures,
+            "walltime": walltime,
+        }
         if background:
             if only:
                 raise SettingError(
                     "--only: names single runs, which --background cannot; drop one of the two"
                 )
-            batch.start(chosen, folder, jobs=jobs, timeout=timeout, pictures=pictures, walltime=walltime)
+            batch.start(chosen, folder, **options)
             click.echo(
                 f"{folder}: started; workbench attach {folder} shows it, workbench stop {folder} ends it"
             )
             return
-        options: dict[str, Any] = {"timeout": timeout, "progress": not quiet, "pictures": pictures}
-        options["walltime"] = walltime
-        summary = run_sweep(chosen, folder, jobs=jobs, only=only, **options)
+        summary = run_sweep(chosen, folder, only=only, progress=not quiet, **options)
     click.echo(summary)
     if summary.failed:
         raise SystemExit(1)

@@ -19,8 +19,8 @@ _PATH = click.Path(path_type=Path)
 def report(source: tuple[Path, ...], output: Path, target: float | None, metric: str, trust: bool) -> None:
     """Write a page of a run, of several runs, or of a sweep, from their FOLDERs.
 
-    The page is one file and needs no network. It has settings, tables, figures, versions, and commands that repeat the
-    runs.
+    SWEEP/RUN of a sweep with `notebooks: false` is executed again. The page is one file and needs no network. It has
+    settings, tables, figures, versions, and commands that repeat the runs.
     """
     given = source[0] if len(source) == 1 else list(source)
     click.echo(write_report(given, output, target=target, metric=metric, trust=trust))

@@ -280,20 +280,11 @@ def _found(file: Any, at: int) -> dict[str, Any]:
             break
         at -= rows
     values = {name: row[name][0] for name in row.column_names}
-    curves = {
-        name.removeprefix(CURVE): value.values for name, value in values.items() if name.startswith(CURVE)
-    }
+    curves = {n.removeprefix(CURVE): v.values for n, v in values.items() if n.startswith(CURVE)}
     head = {name: values[name].as_py() for name in HEAD}
-    chosen = {
-        name: values[SETTING + name].as_py() for name in ("engine", "cluster") if SETTING + name in values
-    }
-    spec = json.loads(head["spec"])
-    return {
-        **head,
-        **chosen,
-        "spec": spec,
-        "curves": {n: v.to_numpy() for n, v in curves.items() if v is not None},
-    }
+    chosen = {n: values[SETTING + n].as_py() for n in ("engine", "cluster") if SETTING + n in values}
+    rounds = {name: value.to_numpy() for name, value in curves.items() if value is not None}
+    return {**head, **chosen, "spec": json.loads(head["spec"]), "curves": rounds}
 
 
 def trace_of(folder: Path, name: str) -> Trace:

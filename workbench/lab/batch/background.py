@@ -125,9 +125,8 @@ class SweepRun:
         return Progress(state, dict(states), total, left, failures, text, hosts, link, ended_by)
 
     def _ended_by(self) -> dict[str, int]:
-        with suppress(OSError, SettingError, ValueError):
-            return {str(host): int(runs) for host, runs in read_json(self.folder / ATTEMPTS / HOSTS).items()}
-        return {}
+        found = _fields(self.folder / ATTEMPTS / HOSTS)
+        return {host: runs for host, runs in found.items() if isinstance(runs, int)}
 
     def _link(self) -> str:
         with suppress(OSError):
@@ -144,10 +143,8 @@ class SweepRun:
         if alive and not is_running(self.folder):
             return "starting"
         if alive:
-            drawing = over or (
-                states and set(states) <= {"done", "failed"} and not (self.folder / SEARCH_STATE).exists()
-            )
-            return "drawing" if drawing else "running"
+            ended = states and set(states) <= {"done", "failed"} and not (self.folder / SEARCH_STATE).exists()
+            return "drawing" if over or ended else "running"
         if states.get("failed") or (self._process is not None and self._process.poll() == 2):
             return "failed"
         missing = sum(n for state, n in states.items() if state != "done")
@@ -168,10 +165,7 @@ class SweepRun:
     @property
     def found(self) -> dict[str, Any]:
         """Findings of a search so far: text, whether it is complete, and numbers. Empty without a search."""
-        try:
-            return read_json(self.folder / SEARCH_STATE)
-        except (OSError, SettingError):
-            return {}
+        return _fields(self.folder / SEARCH_STATE)
 
     def stop(self) -> None:
         """Ask the sweep to stop, and return at once. Unfinished runs are marked as interrupted."""
@@ -230,6 +224,12 @@ def reasons(failures: Mapping[str, str]) -> list[str]:
     return [f"{f'{len(n):,} runs, such as ' * (len(n) > 1)}{n[0]}: {why}" for why, n in names.items()]
 
 
+def _fields(path: Path) -> dict[str, Any]:
+    with suppress(OSError, SettingError):
+        return read_json(path)
+    return {}
+
+
 def host_lines(progress: Progress) -> list[str]:
     """Return one sentence for each host, if there are several: its runs under way, and how many have ended.
 
@@ -281,11 +281,10 @@ def start(
     >>> sweep.wait(300), sweep.progress().counts
     (True, {'done': 2})
     """
-    check_options(jobs, timeout, walltime, {"fresh": fresh, "pictures": pictures})
+    limits, flags = {"timeout": timeout, "walltime": walltime}, {"fresh": fresh, "pictures": pictures}
+    check_options(jobs, limits, flags)
     room(jobs)
-    file = str(path_of(notebook, "notebook").resolve())
-    options = {"jobs": jobs, "timeout": timeout, "fresh": fresh, "notebook": file, "pictures": pictures}
-    options["walltime"] = walltime
+    options = {"jobs": jobs, "notebook": str(path_of(notebook, "notebook").resolve()), **limits, **flags}
     with opened(plan, folder, trust) as (chosen, target):
         executor_of(chosen.executor)
         runs = None if chosen.notebooks else wanted(chosen, target, ())

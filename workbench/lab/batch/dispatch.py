@@ -262,14 +262,9 @@ class NotebookTask(Task):
         item, final = self.item, self.folder / self.item.name
         if (status := Status.read(final)) is None or status.state != "done":
             shutil.rmtree(final, ignore_errors=True)
-        fields = {
-            "name": item.name,
-            "engine": item.engine,
-            "cluster": item.cluster,
-            "expected": self.longest[0],
-        }
-        spec = item.experiment.model_dump(mode="json")
-        return executor.submit(run_notebook, order, json.dumps({**fields, "spec": spec}))
+        fields: dict[str, Any] = {"name": item.name, "engine": item.engine, "cluster": item.cluster}
+        fields |= {"expected": self.longest[0], "spec": item.experiment.model_dump(mode="json")}
+        return executor.submit(run_notebook, order, json.dumps(fields))
 
     def ended(self, answer: Answer) -> None:
         """Record the run's status, after its files are in place."""
@@ -312,20 +307,12 @@ class NotebookTask(Task):
         self.states[self.name] = Status("interrupted", error=INTERRUPTED) if begun else Status("missing")
 
 
-def run_notebooks(dispatcher: Dispatcher, todo: Sequence[Item], total: int) -> dict[str, Status]:
-    """Run items in their notebooks, and return their states by name.
-
-    On Ctrl-C, or a request to stop, it raises a KeyboardInterrupt whose `states` has the states so far.
-    """
-    states, longest = dict[str, Status](), [0.0]
+def run_notebooks(
+    dispatcher: Dispatcher, todo: Sequence[Item], total: int, states: dict[str, Status]
+) -> None:
+    """Run items in their notebooks, and record their states by name. Raises the errors of `Dispatcher.work`."""
+    longest = [0.0]
     write_script(dispatcher.folder)
     dispatcher.failed = lambda: sum(status.state == "failed" for status in states.values())
-    try:
-        tasks = (NotebookTask(item, dispatcher.folder, states, longest) for item in todo)
-        dispatcher.work(tasks, total - len(todo), total)
-    except KeyboardInterrupt as stopped:
-        for item in todo:
-            states.setdefault(item.name, Status("missing"))
-        stopped.__dict__["states"] = states
-        raise
-    return {item.name: states[item.name] for item in todo}
+    tasks = (NotebookTask(item, dispatcher.folder, states, longest) for item in todo)
+    dispatcher.work(tasks, total - len(todo), total)

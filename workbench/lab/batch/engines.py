@@ -131,10 +131,8 @@ class Engines:
     def _gateways(self, ports: list[int]) -> Iterator[tuple[Gateway, int]]:
         cluster = self.cluster
         if isinstance(cluster, Local):
-            yield (
-                Gateway("this machine", ("sh", "-c"), sys.executable, Package(_root())),
-                self.engines,
-            )
+            here = Package(str(Path(__file__).resolve().parents[3]))
+            yield Gateway("this machine", ("sh", "-c"), sys.executable, here), self.engines
             return
         if not isinstance(cluster, Ssh):
             raise SettingError(
@@ -210,11 +208,6 @@ def _whole(path: Path) -> bool:
     with suppress(OSError, ValueError):
         return bool(json.loads(read_text(path)))
     return False
-
-
-def _root() -> str:
-    """Return the folder that contains this package."""
-    return str(Path(__file__).resolve().parents[3])
 
 
 def _ports(connection: dict[str, Any]) -> Iterator[int]:

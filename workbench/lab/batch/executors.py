@@ -66,19 +66,21 @@ class Connection:
 
 @contextmanager
 def connected(given: Given | ExecutorSettings, jobs: int) -> Iterator[Connection]:
-    """Open the executor of a sweep within a block. An executor that the user has passed stays open."""
+    """Open the executor of a sweep within a block. An executor that the user has passed stays open.
+
+    jobs: number of runs at a time.
+    """
     if not isinstance(given, ExecutorSettings):
         yield Connection(_again(given))
         return
-    engines = given.engines or jobs
     with ExitStack() as stack:
-        found = Connection(lambda: None, engines=engines)  # type: ignore[arg-type,return-value]
+        found = Connection(lambda: None, engines=jobs)  # type: ignore[arg-type,return-value]
         current = ExitStack()
         stack.callback(lambda: current.close())
 
         def connect() -> Executor:
             current.close()  # closes what a broken executor has left
-            return _OPEN[given.kind](given, engines, current, found)
+            return _OPEN[given.kind](given, jobs, current, found)
 
         found.connect = connect
         yield found
@@ -89,23 +91,19 @@ def _again(given: Given) -> Callable[[], Executor]:
 
     A given executor is returned once. A given function is called at once, and again for each further executor.
     """
-    left = [given if isinstance(given, Executor) else _made(given)]
+    left = [_made(given)]
 
     def connect() -> Executor:
-        if left:
-            return left.pop()
-        if isinstance(given, Executor):
-            raise BrokenExecutor(
-                "it was given as an object; a function that makes one would have made another"
-            )
-        return _made(given)
+        if not left and isinstance(given, Executor):
+            raise BrokenExecutor("it was given as an object; a function could have made another")
+        return left.pop() if left else _made(given)
 
     return connect
 
 
-def _made(given: Callable[[], Executor]) -> Executor:
-    """Return the executor that the user's function makes."""
-    made = given()
+def _made(given: Given) -> Executor:
+    """Return the given executor, or the one that the given function makes."""
+    made = given if isinstance(given, Executor) else given()
     return made if isinstance(made, Executor) else _refuse(f"{given!r:.60} returned {made!r:.40}")
 
 
@@ -150,6 +148,7 @@ def _dask(given: ExecutorSettings, engines: int, stack: ExitStack, found: Connec
 
 
 _OPEN: Mapping[str, Callable[[ExecutorSettings, int, ExitStack, Connection], Executor]] = {
+    "local": _processes,
     "processes": _processes,
     "ipyparallel": _ipyparallel,
     "dask": _dask,
@@ -173,7 +172,5 @@ def executor_of(given: Any) -> Given | ExecutorSettings:
 
 
 def _refuse(what: str) -> NoReturn:
-    wanted = (
-        "give a concurrent.futures.Executor, a function that makes one, or fields such as {kind: processes}"
-    )
+    wanted = "give a concurrent.futures.Executor, a function that makes one, or {kind: processes}"
     raise SettingError(f"executor = {what}: {wanted}")

@@ -135,7 +135,8 @@ def sweep(
     ...
     workbench.core.base.settings.SettingError: jobs = 0: at least one must run at a time
     """
-    check_options(jobs, timeout, walltime, {"fresh": fresh, "progress": progress, "pictures": pictures})
+    flags = {"fresh": fresh, "progress": progress, "pictures": pictures}
+    check_options(jobs, {"timeout": timeout, "walltime": walltime}, flags)
     names = [only] if isinstance(only, str) else only
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
@@ -148,7 +149,7 @@ def sweep(
         jobs = (use.engines or jobs) if isinstance(use, ExecutorSettings) else jobs
         batch = Batch(chosen, target, names, notebook, jobs, timeout, fresh, progress, pictures, walltime)
         if not chosen.notebooks:
-            return _sharded(batch, ExecutorSettings(kind="processes") if local else use)
+            return _sharded(batch, use)
         return _swept(batch) if local else _dispatched(batch, use)
 
 
@@ -220,11 +221,14 @@ def _dispatched(batch: Batch, executor: Given | ExecutorSettings) -> Summary:
         dispatcher = Dispatcher(order, connection, batch.progress)
 
         def work(todo: list[Item], total: int) -> dict[str, Status]:
+            states = dict.fromkeys((item.name for item in todo), Status("missing"))
             try:
-                return run_notebooks(dispatcher, todo, total) if todo else {}
-            except KeyboardInterrupt as stopped:
-                print(Summary(batch.folder, total - len(todo), getattr(stopped, "states", {})))
+                if todo:
+                    run_notebooks(dispatcher, todo, total, states)
+            except KeyboardInterrupt:
+                print(Summary(batch.folder, total - len(todo), states))
                 raise
+            return states
 
         return _at_work(replace(batch, jobs=connection.engines or batch.jobs), items, chosen, work)
 
@@ -239,10 +243,12 @@ def _sharded(batch: Batch, executor: Given | ExecutorSettings) -> Summary:
         runs = wanted(plan, target, batch.only)
         note(plan, target, [], connection.engines or batch.jobs, runs.before, runs.total)
         dispatcher = Dispatcher(batch.order(runs.own), connection, batch.progress)
+        tally = Tally()
         try:
-            tally = run_chunks(dispatcher, plan, runs, connection.engines) if runs.todo else Tally()
-        except KeyboardInterrupt as stopped:
-            print(_tallied(target, runs.before, getattr(stopped, "tally", Tally())))
+            if runs.todo:
+                run_chunks(dispatcher, plan, runs, tally)
+        except KeyboardInterrupt:
+            print(_tallied(target, runs.before, tally))
             raise
     return _tallied(target, runs.before, tally)
 
@@ -267,7 +273,7 @@ def restore(run: str | Path, trust: bool = False) -> Path:
     if not (path.parent / PLAN).is_file():
         raise SettingError(f"run = {str(run)!r}: is not in a sweep's folder; give FOLDER/RUN")
     with opened(path.parent, None, trust):
-        return restored(path, NOTEBOOK, own_of, allowed())
+        return restored(path, NOTEBOOK)
 
 
 def _at_work(batch: Batch, items: list[Item], chosen: list[Item], work: Work) -> Summary:
@@ -295,21 +301,15 @@ def named(items: Iterable[Item], target: Path) -> list[Item]:
     return [replace(item, known_as=known.get(item.key, "")) for item in items]
 
 
-def note(
-    plan: Sweep,
-    target: Path,
-    items: Sequence[Item],
-    jobs: int,
-    before: int = 0,
-    total: int | None = None,
-) -> None:
+def note(plan: Sweep, target: Path, items: Sequence[Item], jobs: int, *counts: int) -> None:
     """Write the list of runs, and the data from which the remaining time is estimated.
 
-    Raises `SettingError` if the folder has only runs of another sweep.
+    `counts`: numbers of runs that are done already, and of all runs; without them, 0 and the length of the list, or
+    the budget of a search. Raises `SettingError` if the folder has only runs of another sweep.
     """
     if items and shards.files(target) and shards.states(target).keys().isdisjoint(item.key for item in items):
         raise another_sweep(target)
-    total = total or (len(items) if plan.search is None else plan.search.budget)
+    before, total = counts or (0, len(items) if plan.search is None else plan.search.budget)
     now = {"begun": time.time(), "before": before, "total": total, "jobs": jobs}
     write_plan(target, noted(plan), [item.name for item in items], **now)
     sign_code("sweep", target, signed(plan), needed=bool(elsewhere(plan)))
@@ -360,14 +360,12 @@ class Values:
         return self._known[item.key]
 
 
-def check_options(
-    jobs: int, timeout: float | None, walltime: float | None, flags: Mapping[str, bool]
-) -> None:
+def check_options(jobs: int, limits: Mapping[str, float | None], flags: Mapping[str, bool]) -> None:
     """Raise `SettingError` for invalid options."""
     check_kind("jobs", jobs, int)
     if jobs < 1:
         raise SettingError(f"jobs = {jobs}: at least one must run at a time")
-    for name, limit in (("timeout", timeout), ("walltime", walltime)):
+    for name, limit in limits.items():
         check_kind(name, 1.0 if limit is None else limit, float)
         if limit is not None and not limit > 0:
             raise SettingError(f"{name} = {limit}: take more than 0 s, or None for as long as it takes")

@@ -9,7 +9,7 @@ import json
 import math
 import secrets
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -23,7 +23,7 @@ from workbench.analysis.tables import shards
 from workbench.analysis.tables.status import Status, another_sweep
 from workbench.core.base.errors import RunError
 from workbench.core.base.files import write_file
-from workbench.core.base.settings import SettingError, path_of
+from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Experiment
 from workbench.core.trace.definitions import sources_of
 from workbench.core.trace.layout import ATTEMPTS, SHARDS, TRACE
@@ -31,6 +31,7 @@ from workbench.core.trace.trace import Trace
 from workbench.lab.batch.chunk import run_chunk, unpack_shard
 from workbench.lab.batch.dispatch import MAX_LOSSES, USUAL_ENGINES, Answer, Dispatcher, Task
 from workbench.lab.batch.execution import NotebookRunner
+from workbench.lab.batch.folders import allowed, own_of
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import write_script
 from workbench.lab.batch.searches import Changes
@@ -160,11 +161,13 @@ def _changes(plan: Sweep, numbers: array[int]) -> Iterator[Changes]:
         at = number + 1
 
 
-def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, engines: int | None) -> Tally:
-    """Run a sweep without notebooks, and merge its shards at the end. Raises the errors of `Dispatcher.work`."""
-    tally = Tally()
+def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, tally: Tally) -> None:
+    """Run a sweep without notebooks, count its runs, and merge its shards at the end.
+
+    Raises the errors of `Dispatcher.work`.
+    """
     (dispatcher.folder / SHARDS).mkdir(exist_ok=True)
-    dispatcher.max_submitted = TASKS_PER_ENGINE * (engines or USUAL_ENGINES)
+    dispatcher.max_submitted = TASKS_PER_ENGINE * (dispatcher.connection.engines or USUAL_ENGINES)
     dispatcher.failed = lambda: len(tally.failed)
     left = _changes(plan, runs.todo)
 
@@ -174,38 +177,33 @@ def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, engines: int |
 
     try:
         dispatcher.work(tasks(), runs.before, runs.total)
-    except KeyboardInterrupt as stopped:
+    except KeyboardInterrupt:
         tally.missing = len(runs.todo) - tally.done - len(tally.failed)
-        stopped.__dict__["tally"] = tally
         raise
     finally:
         shards.merge(dispatcher.folder)
-    return tally
 
 
-def restored(
-    run: str | Path, notebook: Path, own: Callable[[list[Item]], str], allowed: dict[str, str] | None
-) -> Path:
+def restored(path: Path, notebook: Path) -> Path:
     """Repeat a run of a sweep without notebooks, and write its folder, notebook and page. Return the folder.
 
-    `run`: FOLDER/NAME. `own`, `allowed`: the user's code, as for kernels. Raises `SettingError` if the run does
-    not exist, and `RunError` if its rounds differ from the sweep's in any bit.
+    `path`: FOLDER/NAME. Raises `SettingError` if the run does not exist, and `RunError` if its rounds differ from the
+    sweep's in any bit.
     """
-    path = path_of(run, "run")
     folder, name = path.parent.resolve(), path.name
     if (path / TRACE).is_dir():
         return path
     if (row := shards.find(folder, name)) is None:
         raise SettingError(
-            f"run = {str(run)!r}: is not a run of a sweep without notebooks; `workbench runs` lists them"
+            f"run = {str(path)!r}: is not a run of a sweep without notebooks; `workbench runs` lists them"
         )
     item = Item({}, Experiment(**row["spec"]), row.get("engine") or "sim", row.get("cluster") or "", name)
     if item.key != row["key"]:
-        raise SettingError(f"run = {str(run)!r}: its user-defined code has changed since; run it again")
+        raise SettingError(f"run = {str(path)!r}: its user-defined code has changed since; run it again")
     attempt = folder / ATTEMPTS / secrets.token_hex(8)
     attempt.mkdir(parents=True)
     write_script(folder)
-    with Kernels(1, code=own([item]), allowed=allowed) as kernels:
+    with Kernels(1, code=own_of([item]), allowed=allowed()) as kernels:
         status = NotebookRunner(notebook, attempt, kernels, Semaphore()).run(item)
     _check(status, attempt / name, row)
     renamed(status, attempt / name, folder / name)

@@ -17,6 +17,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
@@ -93,11 +94,7 @@ class Order:
     def unfit(self) -> str:
         """Return why this process cannot run tasks of the client, or "" if it can."""
         here = versions()
-        other = [
-            f"{name} {here.get(name)} instead of {it}"
-            for name, it in self.versions.items()
-            if here.get(name) != it
-        ]
+        other = [f"{n} {here.get(n)} instead of {it}" for n, it in self.versions.items() if here.get(n) != it]
         where = f"engine on {platform.node()}"
         return f"{where}: has {', '.join(other)}; install the client's versions there" if other else ""
 
@@ -177,23 +174,19 @@ def is_host_error(why: str) -> bool:
 
 def _in_thread(task: Order, item: dict[str, Any]) -> dict[str, Any]:
     """Run in a new thread, because the calling one may have an event loop. Meanwhile check for a request to stop."""
-    kernels, answers, seen = _kernels(task), list[dict[str, Any] | BaseException](), task.shared
+    kernels, answer, seen = _kernels(task), Future[dict[str, Any]](), task.shared
 
     def work() -> None:
         try:
-            answers.append(_run(task, item, kernels))
+            answer.set_result(_run(task, item, kernels))
         except BaseException as error:
-            answers.append(error)
+            answer.set_exception(error)
 
-    thread = Thread(target=work, name="workbench-task", daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(POLL_INTERVAL_S)
+    Thread(target=work, name="workbench-task", daemon=True).start()
+    while wait([answer], POLL_INTERVAL_S).not_done:
         if seen and (task.stopped or task.abandoned) and not kernels.stopping:
             kernels.stop()
-    if isinstance(answer := answers[0], BaseException):
-        raise answer
-    return answer
+    return answer.result()
 
 
 def _run(task: Order, fields: dict[str, Any], kernels: Kernels) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Pools of this process, so that only the first run has to wait for its ranks."""
 
 import atexit
+import os
 import threading
 
 from workbench.mpi import clusters
@@ -13,6 +14,10 @@ class Pools:
     """Pools by cluster and number of ranks. Thread safe."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop all pools without closing them."""
         # pairs of the cluster for which a pool was requested, and the pool
         self._pools: list[tuple[Cluster, Pool]] = []
         self._over: list[Pool] = []  # ended pools, kept because a run may still need the reason
@@ -54,4 +59,7 @@ class Pools:
 
 
 POOLS = Pools()
+if hasattr(os, "register_at_fork"):  # missing on Windows
+    # a forked process starts pools of its own, because a pool takes the runs of one process
+    os.register_at_fork(after_in_child=POOLS.forget)
 atexit.register(POOLS.close)
