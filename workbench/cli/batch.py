@@ -71,23 +71,18 @@ def sweep(
             for item in chosen.items():
                 click.echo(item.name)
             return
-        options: dict[str, Any] = {
-            "jobs": jobs,
-            "timeout": timeout,
-            "pictures": pictures,
-            "walltime": walltime,
-        }
+        options: dict[str, Any] = {"timeout": timeout, "walltime": walltime, "pictures": pictures}
         if background:
             if only:
                 raise SettingError(
                     "--only: names single runs, which --background cannot; drop one of the two"
                 )
-            batch.start(chosen, folder, **options)
+            batch.start(chosen, folder, jobs=jobs, **options)
             click.echo(
                 f"{folder}: started; workbench attach {folder} shows it, workbench stop {folder} ends it"
             )
             return
-        summary = run_sweep(chosen, folder, only=only, progress=not quiet, **options)
+        summary = run_sweep(chosen, folder, jobs=jobs, only=only, progress=not quiet, **options)
     click.echo(summary)
     if summary.failed:
         raise SystemExit(1)

@@ -25,7 +25,6 @@ from workbench.core.base.errors import ClusterError
 from workbench.core.base.files import private_folder
 from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError
-from workbench.lab.batch.executors import LOOPBACK
 from workbench.mpi import clusters
 from workbench.mpi.clusters.base import Cluster
 from workbench.mpi.clusters.batch.job import Job, JobSpec, script
@@ -39,6 +38,7 @@ from workbench.mpi.launch.processes import awaited, die_with_parent_argv, end_ou
 from workbench.mpi.running.ipyparallel.calls import unsigned
 
 CONTROLLER, HOST = "ipyparallel.controller", "workbench.lab.batch.engine_host"
+LOOPBACK = "127.0.0.1"
 # max time of the controller to start, and of the first engine to register, without the time of its job in a queue, s
 START_TIMEOUT_S = 120.0
 # ms between heartbeats; missed heartbeats after which an engine counts as dead (15 s) and its run is repeated

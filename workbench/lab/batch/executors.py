@@ -19,7 +19,6 @@ from workbench.core.base.extras import needs
 from workbench.core.base.settings import SettingError, Settings, setting
 from workbench.mpi import clusters
 
-LOOPBACK = "127.0.0.1"
 Given = Executor | Callable[[], Executor]
 
 
@@ -38,7 +37,7 @@ class ExecutorSettings(Settings):
     engines: int | None = setting(None, "number of runs at a time; empty = the value of -j (--jobs)", ge=1)
     cluster: str = setting(clusters.LOCAL, "for ipyparallel: cluster on which engines are started")
     listen: str = setting(
-        LOOPBACK, "for ipyparallel in a batch system: address at which the nodes reach this machine"
+        "127.0.0.1", "for ipyparallel in a batch system: address at which the nodes reach this machine"
     )
     address: str = setting("", "for dask: address of the scheduler; empty = workers on this machine")
 

@@ -16,7 +16,7 @@ from workbench.core.base.user_code import run_hash
 from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import PLAN
 from workbench.core.trace.trust import code_names, permitted
-from workbench.lab.batch.executors import LOOPBACK
+from workbench.lab.batch.executors import ExecutorSettings
 from workbench.lab.batch.sweeps import Item, Sweep
 from workbench.mpi import clusters
 
@@ -77,7 +77,7 @@ def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
 
 def elsewhere(plan: Sweep) -> str:
     """Return the field that names an address, or a cluster that the user has no file of, else ""."""
-    known, executor = ["", LOOPBACK, *clusters.names()], plan.executor
+    known, executor = ["", ExecutorSettings().listen, *clusters.names()], plan.executor
     given = {"cluster": plan.cluster}
     if executor is not None:
         given |= {"executor.cluster": executor.cluster, "executor.address": executor.address}
