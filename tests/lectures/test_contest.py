@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from workbench_lectures import coding_or_not, contest, contest_table
-from workbench_lectures.contest import ANSWERS, COSTS, FAMILIES, LEVELS, PROBLEMS, TIMED, WORKERS
+from workbench_lectures import coding_or_not, contest, contest_settings, contest_table
+from workbench_lectures.arrivals import Watch
+from workbench_lectures.contest_settings import (
+    ANSWERS,
+    COSTS,
+    FAMILIES,
+    LEVELS,
+    MINI,
+    PROBLEMS,
+    SHARES,
+    TIMED,
+    WORKERS,
+)
 
 import workbench as wb
 from tests.support.sampled_cases import rotated
+from workbench.core import schemes
 from workbench.core.contract.problem import Request
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +48,7 @@ def test_contest_table_has_every_scheme_in_every_cell(kept: pd.DataFrame) -> Non
     groups = kept.groupby(["problem", "law", "column", "cost"])
     assert set(groups.groups) == cells
     for _, cell in groups:
-        assert set(zip(cell["family"], cell["scheme"], strict=True)) == set(contest.contenders())
+        assert set(zip(cell["family"], cell["scheme"], strict=True)) == set(contest_settings.contenders())
         assert {"UMW", "GC", "Backup", "D-SGD", "LocalSGD", "ASGD"} <= set(cell["scheme"])
         assert set(cell["family"]) == set(FAMILIES)
         assert all(len(seconds) == TIMED for seconds in cell["seconds"])
@@ -44,10 +60,80 @@ def test_contest_table_has_every_scheme_in_every_cell(kept: pd.DataFrame) -> Non
 def test_contest_gives_all_schemes_the_same_range_of_answers() -> None:
     """With 12 workers, all schemes may wait for fewer than half, codes included."""
     for name in ("FRC", "CRC", "IS-GC"):
-        assert {args["wait_for"] for args in contest.settings(name)} == set(ANSWERS)
-    for name in ("SGD", "Backup"):
-        assert {WORKERS - args["stragglers"] for args in contest.settings(name)} == set(ANSWERS)
-    assert {args["start"] for args in contest.settings("AdaptiveK")} == set(ANSWERS)
+        assert {args["wait_for"] for args in contest_settings.settings(name)} == set(ANSWERS)
+    for name in ("Backup", "PGC", "M-SGC"):
+        assert {WORKERS - args["stragglers"] for args in contest_settings.settings(name)} == set(ANSWERS)
+    assert {args["start"] for args in contest_settings.settings("AdaptiveK")} == set(ANSWERS)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("contender", contest_settings.contenders(), ids=" ".join)
+def test_contest_gives_all_schemes_the_same_mini_batches(problem: str, contender: tuple[str, str]) -> None:
+    """No scheme has a size that the others do not have. Exceptions lack the smallest ones, because of their parts."""
+    grid = contest.SchemeGrid(problem)
+    grid.exact = dict.fromkeys(SHARES, (1.0, 1))
+    tries = list(grid._tries(*contender, contest_settings.synthetic("tail", 1.0, problem), COSTS[0]))
+    missing = set(SHARES) - {tried.share for tried in tries}
+    assert missing <= ({min(SHARES)} if contender[1] in {"DropCompute", "M-SGC"} else set())
+    for tried in tries:
+        samples = tried.e.shape()[0]
+        whole = contest_settings.batch_of(tried.share, samples) if tried.share < 1.0 else samples
+        # a worker of some schemes has a whole number of samples
+        assert contest_settings.true_share(tried.e) * samples == pytest.approx(whole, abs=WORKERS)
+
+
+def test_contest_table_has_the_true_share_of_the_data(kept: pd.DataFrame) -> None:
+    for _, row in kept[kept["scheme"].isin(MINI)].iterrows():
+        args = dict(each.split("=") for each in row["settings"].split())
+        samples = contest_settings.experiment({"kind": "constant"}, 0.0, row["problem"]).shape()[0]
+        batch = WORKERS * int(args["worker_batch"]) if "worker_batch" in args else samples
+        assert row["share"] == pytest.approx(batch / samples, rel=1e-4)
+
+
+def test_contest_texts_name_only_schemes_that_take_part() -> None:
+    names = {name for _, name in contest_settings.contenders()}
+    for path in ("lecture/7-coding-or-not.ipynb", "07-coding-or-not.ipynb"):
+        cells = nbformat.read(NOTEBOOKS / path, as_version=4).cells
+        words = set(re.findall(r"[\w-]+", " ".join(c.source for c in cells if c.cell_type == "markdown")))
+        assert words & set(schemes.names()) <= names
+
+
+@pytest.mark.parametrize("best", [-7, 0, 5])
+def test_contest_search_of_the_step_size_ends_inside(best: int) -> None:
+    """Whatever the best step size is, its neighbours are tried, and they are worse."""
+    tried = set[float]()
+
+    def seconds(setting: contest._Try, _: float) -> float:
+        tried.add(round(2 * np.log2(setting.times)))
+        return float(abs(2 * np.log2(setting.times) - best))
+
+    start = contest._Try(contest_settings.experiment({"kind": "constant"}, 0.0), 1.0, 1.0)
+    least, found = contest.climbed(seconds, start, seconds(start, 0.0))
+    assert least == pytest.approx(0.0, abs=1e-9)
+    assert 2 * np.log2(found.times) == pytest.approx(best)
+    assert {best - 1, best, best + 1} <= tried
+
+
+def test_contest_delayed_code_has_models_of_its_own() -> None:
+    """M-SGC commits gradients at older models, so it does not have the models of exact schemes."""
+    stale = contest_settings.experiment(contest_settings.synthetic("tail", 1.0), 0.02, share=0.25)
+    stale = stale.replace(scheme="M-SGC", scheme_args={"burst": 1, "window": 2, "stragglers": 1})
+    grid = contest.SchemeGrid("logistic")
+    step, _ = grid.exact[0.25]
+    exact, delayed = (
+        grid.arrive(contest._Try(e, 0.25, step), 0)
+        for e in (stale.replace(scheme="UMW", scheme_args={}), stale)
+    )
+    assert delayed.rounds != exact.rounds
+
+
+def test_contest_evaluates_the_loss_at_equal_amounts_of_data() -> None:
+    watch = Watch(target=1.0, every=3)
+    losses = [9.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    for rounds in range(1, 30):
+        if watch.due(rounds):
+            watch.see(losses.pop(0))
+    assert watch.rounds == 18  # the mean of the losses after rounds 6 to 18 is the first below 1
 
 
 def test_contest_shows_schemes_that_did_the_same_as_one(kept: pd.DataFrame) -> None:
@@ -61,8 +147,8 @@ def test_contest_shows_schemes_that_did_the_same_as_one(kept: pd.DataFrame) -> N
 
 @rotated
 def test_contest_numbers_equal_a_computation(kept: pd.DataFrame) -> None:
-    grid, chosen = contest.SchemeGrid("logistic"), contest.contenders(["UMW", "CR", "GC", "Backup"])
-    results = grid.results(contest.synthetic("bursts", 5.0), 0.02, chosen)
+    grid, chosen = contest.SchemeGrid("logistic"), contest_settings.contenders(["UMW", "CR", "GC", "Backup"])
+    results = grid.results(contest_settings.synthetic("bursts", 5.0), 0.02, chosen)
     found = contest_table.as_table(contest.rows("logistic", "bursts", "5", 0.02, results))
     for _, row in found.iterrows():
         same = kept[(kept["problem"] == "logistic") & (kept["law"] == "bursts") & (kept["column"] == "5")]
@@ -76,17 +162,17 @@ def test_contest_numbers_equal_a_computation(kept: pd.DataFrame) -> None:
 @rotated
 def test_contest_waits_for_the_slowest_share() -> None:
     """Without stragglers and with free messages, a full round takes the time of the largest share."""
-    still = {"kind": "constant", "shift": 1.0 / contest.unit("logistic")}
+    still = {"kind": "constant", "shift": 1.0 / contest_settings.unit("logistic")}
     (found,) = contest.SchemeGrid("logistic").results(still, 0.0, [("wait for all", "UMW")])
-    largest = np.ceil(contest.unit("logistic")) / contest.unit("logistic")
-    rounds = found.seconds / (largest * found.share)
-    np.testing.assert_allclose(rounds, np.round(rounds), atol=0.12 * rounds.max())
+    samples = found.share * contest_settings.unit("logistic")
+    largest = found.seconds.mean() / found.rounds * contest_settings.unit("logistic")
+    assert samples <= largest <= np.ceil(samples) + 1
     assert found.reached
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_gradients_of_the_contest_are_those_of_their_losses(problem: str) -> None:
-    e = contest.experiment(contest.synthetic("tail", 1.0, problem), 0.1, problem)
+    e = contest_settings.experiment(contest_settings.synthetic("tail", 1.0, problem), 0.1, problem)
     built, rng = e.build_problem(), np.random.default_rng(0)
     model = built.start() + 0.1 * rng.standard_normal(built.size)
     direction, step = rng.standard_normal(built.size), 1e-5
@@ -113,10 +199,12 @@ def test_contest_tie_is_within_the_seeds() -> None:
 
 @rotated
 def test_contest_codes_are_those_with_redundancy() -> None:
-    assert ("wait for all", "CR") in contest.contenders(["CR"])
-    assert contest.contenders(["no such scheme"]) == []
+    assert ("wait for all", "CR") in contest_settings.contenders(["CR"])
+    assert contest_settings.contenders(["no such scheme"]) == []
     one = contest.SchemeGrid("logistic")
-    tree, coded = one.results(contest.synthetic("tail", 1.0), 0.1, contest.contenders(["CR"]))
+    tree, coded = one.results(
+        contest_settings.synthetic("tail", 1.0), 0.1, contest_settings.contenders(["CR"])
+    )
     assert tree.args["stragglers"] == 0
     assert coded.args["stragglers"] > 0
     assert tree.reached and coded.reached  # noqa: PT018

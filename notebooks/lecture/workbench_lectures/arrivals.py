@@ -31,13 +31,18 @@ class Arrived:
 
 
 class Watch:
-    """Losses of one run, up to the target."""
+    """Losses of one run, up to the target. `every`: number of rounds from one evaluation to the next."""
 
-    def __init__(self, target: float) -> None:
-        self.target, self.values, self.over, self.rounds = target, list[float](), False, float("nan")
+    def __init__(self, target: float, every: int = 1) -> None:
+        self.target, self.every, self.values = target, every, list[float]()
+        self.over, self.rounds = False, float("nan")
+
+    def due(self, rounds: int) -> bool:
+        """Return whether the loss after this number of rounds is evaluated, and not yet in `values`."""
+        return not self.over and rounds % self.every == 0 and rounds > self.every * len(self.values)
 
     def see(self, loss: float) -> bool:
-        """Add the loss after another round.
+        """Add the loss of another evaluation.
 
         Return whether the run is over, because it reached the target or diverged.
         """
@@ -45,13 +50,13 @@ class Watch:
         if not np.isfinite(loss):
             self.over = True
         elif np.mean(self.values[-EVALUATIONS:]) <= self.target:
-            self.over, self.rounds = True, float(len(self.values))
+            self.over, self.rounds = True, float(self.every * len(self.values))
         return self.over
 
 
 def tested(e: Experiment, problem: Problem, model: Array) -> float:
     """Return the accuracy on held-out samples at a model, or the loss there if targets are real numbers."""
-    if e.problem_args.get("data") == "digits":
+    if e.problem_args.get("targets") == "classes":
         data = e.problem_spec.prepared()
         assert data is not None
         return network.accuracy(model, data.held_out.X, data.held_out.y)
@@ -60,21 +65,24 @@ def tested(e: Experiment, problem: Problem, model: Array) -> float:
 
 
 def followed(
-    e: Experiment, optimisers: Sequence[Optimiser], commits: Coefficients | None, longest: int, target: float
+    e: Experiment,
+    optimisers: Sequence[Optimiser],
+    commits: Coefficients | None,
+    longest: int,
+    target: float,
+    every: int = 1,
 ) -> list[Arrived]:
-    """Return the rounds to the target, without seconds, for several optimisers with the same commits."""
-    problem, weights = e.build_problem(), commits.weights if commits else [None] * longest
-    shares = commits.shares if commits else ()
-    runs = [Commits(own, weights, e.plan.sizes, 1, shares) for own in optimisers]
-    watches, found = [Watch(target) for _ in runs], [Arrived() for _ in runs]
+    """Return the rounds to the target, without seconds, for several optimisers with the same commits.
+
+    `longest`: max number of rounds. `every`: number of rounds from one evaluation of the loss to the next.
+    """
+    problem, weights = e.build_problem(), commits.weights[:longest] if commits else [None] * longest
+    shares = commits.shares[:longest] if commits else ()
+    runs = [Commits(own, weights, e.plan.sizes, every, shares) for own in optimisers]
+    watches, found = [Watch(target, every) for _ in runs], [Arrived() for _ in runs]
     for learnts in follow(problem, runs):
         for k, (watch, learnt) in enumerate(zip(watches, learnts, strict=True)):
-            if (
-                not watch.over
-                and len(learnt.loss) > len(watch.values)
-                and watch.see(learnt.loss[-1])
-                and np.isfinite(watch.rounds)
-            ):
+            if watch.due(len(learnt.loss)) and watch.see(learnt.loss[-1]) and np.isfinite(watch.rounds):
                 found[k] = Arrived(watch.rounds, float("nan"), tested(e, problem, learnt.model))
         if all(watch.over for watch in watches):
             break
@@ -85,16 +93,40 @@ class Over(Exception):
     """Exception by which a simulation ends at the target."""
 
 
+def simulated(e: Experiment, commits: Coefficients, limit: float) -> list[float]:
+    """Simulate a scheme, and stop after `limit` s. Return the ends of the rounds, s; fill in `commits`."""
+    ends = list[float]()
+
+    def look(timeline: Timeline) -> None:
+        ends.append(timeline.times[-1])
+        if ends[-1] > limit:
+            raise Over
+
+    with suppress(Over):
+        timeline(e, commits, events=False, watch=look)
+    return ends
+
+
 def computed(
-    e: Experiment, optimiser: Optimiser, longest: int, target: float, limit: float = float("inf")
+    e: Experiment,
+    optimiser: Optimiser,
+    longest: int,
+    target: float,
+    every: int = 1,
+    limit: float = float("inf"),
 ) -> Arrived:
-    """Simulate a numeric scheme. Return when it reaches the target, within `limit` s."""
-    problem, watch = e.build_problem(), Watch(target)
+    """Simulate a numeric scheme. Return when it reaches the target, within `limit` s.
+
+    `longest`: max number of rounds. `every`: number of rounds from one evaluation of the loss to the next.
+    """
+    problem, watch = e.build_problem(), Watch(target, every)
     numbers, ended = Numbers(e.plan, problem, optimiser, e.seed, keep=False), list[float]()
 
     def look(timeline: Timeline) -> None:
-        (at,) = problem.evaluate([Request(numbers.models[-1], gradient=False)])
-        if watch.see(at.loss) or timeline.times[-1] > limit:
+        if watch.due(len(timeline.times)):
+            (at,) = problem.evaluate([Request(numbers.models[-1], gradient=False)])
+            watch.see(at.loss)
+        if watch.over or timeline.times[-1] > limit:
             ended.append(timeline.times[-1])
             raise Over
 

@@ -28,7 +28,9 @@ def as_table(found: pd.DataFrame | Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return rows as a data frame, with an array of seconds in each row."""
     table = pd.DataFrame(found)
     seconds: Any = [np.array(text.split(), float) for text in table["seconds"]]
-    numbers = {name: pd.to_numeric(table[name], errors="coerce") for name in ("step", "test")}
+    numbers = {
+        name: pd.to_numeric(table[name], errors="coerce") for name in ("share", "step", "rounds", "test")
+    }
     return table.assign(seconds=seconds, **numbers)
 
 
