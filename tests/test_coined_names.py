@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -61,12 +62,20 @@ def test_coined_identifiers_are_reported(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "workbench").mkdir()
     written(tmp_path / "workbench", "a.py", "def go_on(naps):\n    MOST = naps\n")
-    assert main(["workbench"]) == 1
+    (tmp_path / "notebooks").mkdir()
+    cells = [("markdown", "luck = 1"), ("code", "%pip list\nluck = nap = 1")]
+    content = {"cells": [{"cell_type": kind, "source": source} for kind, source in cells]}
+    written(tmp_path / "notebooks", "b.ipynb", json.dumps(content))
+    written(tmp_path / "notebooks", "c.py", "def odds(nap):\n    pass\n")
+    assert main(["workbench", "notebooks"]) == 1
     found = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[:2] for line in found] == [
         ["workbench/a.py:1", "go_on"],
         ["workbench/a.py:1", "naps"],
         ["workbench/a.py:2", "MOST"],
+        ["notebooks/b.ipynb:2", "luck"],
+        ["notebooks/c.py:1", "odds"],
+        ["notebooks/c.py:1", "nap"],
     ]
 
 
