@@ -175,7 +175,7 @@ def with_stills(notebook: Any) -> Any:
         source = cell.source
         if source.startswith('lecture.show("'):
             name = source.split('"')[1]
-            cells.append(hidden(f'lecture.script.parts["{name}"].draw(lecture.desk.knobs, "light")'))
+            cells.append(hidden(f'lecture.script.figures["{name}"].draw(lecture.desk.knobs, "light")'))
         elif "explorer.run()" in source:
             cells.append(hidden("wb.figures.convergence(explorer.traces)"))
     notebook.cells = cells

@@ -109,7 +109,7 @@ ODD: dict[str, Callable[[Any], go.Figure]] = {
     "ties": lambda theme: wb.figures.phase_diagram(
         SchemeGrid(("UMW", "CR"), (Fraction(0),), (0.0, 1e-3), np.ones((1, 2, 2))), theme=theme
     ),
-    "many winners": lambda theme: wb.figures.phase_diagram(
+    "many schemes": lambda theme: wb.figures.phase_diagram(
         SchemeGrid(
             ("UMW", "CR stragglers=2", "GC"),
             tuple(Fraction(i, 4) for i in range(4)),
@@ -125,7 +125,7 @@ ODD: dict[str, Callable[[Any], go.Figure]] = {
 LECTURES: dict[str, Callable[[Any], go.Figure]] = {
     f"{name} {part} {'high' if high else 'low'}": partial(drawn.draw, at_end(script, high))
     for name, script in SCRIPTS.items()
-    for part, drawn in script.parts.items()
+    for part, drawn in script.figures.items()
     for high in (False, True)
 }
 FIGURES = {**EVERY, **ODD, **LECTURES}

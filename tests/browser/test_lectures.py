@@ -92,7 +92,7 @@ def test_lecture_runs_in_jupyterlab_and_survives_a_reload(
 ) -> None:
     lab = Lab(page, server, f"lecture/{name}.ipynb")
     lab.run_all()
-    lab.go_to(cell(name, f'lecture.show("{next(iter(SCRIPTS[name].parts))}")'))
+    lab.go_to(cell(name, f'lecture.show("{next(iter(SCRIPTS[name].figures))}")'))
     student = Student(page, SCRIPTS[name])
     student.slide(*first_slider(student.script))
     lab.go_to(cell(name, "lecture.quiz"))

@@ -214,7 +214,7 @@ def test_offline_lecture_computes_what_python_does(
         found = page.evaluate(ASK, [knobs.model_dump(mode="json") for knobs in some])
         for knobs, there in zip(some, found, strict=True):
             figures = {
-                p: part.draw(knobs, "light") for p, part in script.parts.items() if p not in made.missing
+                p: part.draw(knobs, "light") for p, part in script.figures.items() if p not in made.missing
             }
             drawn_here = {p: figure_json(figure) for p, figure in figures.items()}
             said_here = [texts_of(exercise, knobs) for exercise in script.exercises]

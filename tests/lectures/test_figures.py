@@ -20,12 +20,12 @@ from workbench.core import theory
 from workbench.core.base.errors import PrecisionWarning
 from workbench.lab.figures import scheme_style
 
-PARTS = [pytest.param(name, part, id=f"{name}-{part}") for name in SCRIPTS for part in SCRIPTS[name].parts]
+PARTS = [pytest.param(name, part, id=f"{name}-{part}") for name in SCRIPTS for part in SCRIPTS[name].figures]
 MOVES = [
     pytest.param(name, part, knob, id=f"{name}-{part}-{knob}")
     for name in SCRIPTS
-    for part in SCRIPTS[name].parts
-    for knob in SCRIPTS[name].parts[part].names
+    for part in SCRIPTS[name].figures
+    for knob in SCRIPTS[name].figures[part].names
 ]
 
 
@@ -45,7 +45,7 @@ def ends(knobs: Knobs, name: str) -> list[Any]:
 @given(st.data())
 def test_figures_are_drawn_for_any_sliders(name: str, part: str, data: st.DataObject) -> None:
     script = SCRIPTS[name]
-    figure = script.parts[part].draw(data.draw(settings_of(script)), "light")
+    figure = script.figures[part].draw(data.draw(settings_of(script)), "light")
     assert figure.layout.title.text
     assert figure.layout.height <= 640  # sliders and figure fit into one window
     layout = figure.to_dict()["layout"]
@@ -64,7 +64,7 @@ def test_figures_show_no_rounding_errors(name: str, part: str) -> None:
         menus = [line for line in knobs.entries() if line.kind == "choice"]
         moved = [{line.name: choice} for line in menus for choice in line.choices] or [{}]
         for each in moved:
-            assert rounding_errors(script.parts[part].draw(knobs.replace(**each).fit(), "light")) == []
+            assert rounding_errors(script.figures[part].draw(knobs.replace(**each).fit(), "light")) == []
 
 
 def test_lecture_of_codes_by_hand_has_no_rounding_errors_in_its_texts() -> None:
@@ -77,7 +77,7 @@ def test_lecture_of_codes_by_hand_has_no_rounding_errors_in_its_texts() -> None:
 @pytest.mark.parametrize(("name", "part"), PARTS)
 def test_figures_have_both_themes(name: str, part: str) -> None:
     script = SCRIPTS[name]
-    draw, knobs = script.parts[part].draw, script.knobs().fit()
+    draw, knobs = script.figures[part].draw, script.knobs().fit()
     grounds = [draw(knobs, theme).layout.template.layout.paper_bgcolor for theme in ("light", "dark")]
     assert grounds == ["#FFFFFF", "#111111"]
 
@@ -85,8 +85,8 @@ def test_figures_have_both_themes(name: str, part: str) -> None:
 @pytest.mark.parametrize(("name", "part", "knob"), MOVES)
 def test_figure_changes_with_every_slider(name: str, part: str, knob: str) -> None:
     script = SCRIPTS[name]
-    draw, first = script.parts[part].draw, script.knobs().fit()
-    scheme = {"scheme": "G-CADA"} if knob == "groups" and "scheme" in script.parts[part].names else {}
+    draw, first = script.figures[part].draw, script.knobs().fit()
+    scheme = {"scheme": "G-CADA"} if knob == "groups" and "scheme" in script.figures[part].names else {}
     drawn = {
         json.dumps(json.loads(draw(first.replace(**scheme, **{knob: value}).fit(), "light").to_json()))
         for value in ends(first, knob)
@@ -108,7 +108,7 @@ def test_a_scheme_has_its_colour_and_dash_in_every_figure(name: str) -> None:
     script = SCRIPTS[name]
     schemes = {e.scheme for e in script.entries(script.knobs().fit())}
     seen = 0
-    for part in script.parts.values():
+    for part in script.figures.values():
         for trace in part.draw(script.knobs().fit(), "light").data:
             scheme = str(trace.name or "").split(",")[0].split(":")[0]
             if scheme in schemes and trace.type == "scatter" and trace.mode == "lines":

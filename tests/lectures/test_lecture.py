@@ -62,8 +62,8 @@ def test_lecture_slider_clears_the_verdict() -> None:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_lecture_views_share_one_desk(name: str) -> None:
     lecture = SCRIPTS[name]()
-    views = [lecture.show(part) for part in lecture.script.parts]
-    assert lecture.show(next(iter(lecture.script.parts))) is views[0]
+    views = [lecture.show(part) for part in lecture.script.figures]
+    assert lecture.show(next(iter(lecture.script.figures))) is views[0]
     line = views[0].panel.entries[0]
     before = [view.plot.serial for view in views]
     value = line.choices[-1] if line.kind == "choice" else str(int(line.high or 0))

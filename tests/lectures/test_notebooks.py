@@ -48,7 +48,7 @@ def test_lecture_notebook_cells_run_and_show_output(name: str) -> None:
             exec(source, space)
     lecture = space["lecture"]
     assert shown == [lecture, *lecture.views.values(), lecture.race, lecture.quiz]
-    assert set(lecture.views) == set(SCRIPTS[name].parts)  # each figure of the lecture is in its notebook
+    assert set(lecture.views) == set(SCRIPTS[name].figures)  # each figure of the lecture is in its notebook
     assert len(lecture.quiz.questions) == 3
 
 

@@ -57,7 +57,7 @@ def advice() -> Advice:
     return plan(measured(), problem_args=small, schemes=schemes, rounds=5, effort=0)
 
 
-CONTEST = SchemeGrid(
+GRID = SchemeGrid(
     ("UMW", "CR"),
     (Fraction(0), Fraction(1, 4)),
     (0.0, 1e-3),
@@ -86,5 +86,5 @@ EVERY: dict[str, Callable[[Any], go.Figure]] = {
         wb.Experiment(scheme="CR", workers=84, scheme_args={"children": 4, "layers": 3}), theme=theme
     ),
     "weights": lambda theme: draw.weights(traces()[-1], 3, theme=theme),
-    "phase_diagram": lambda theme: draw.phase_diagram(CONTEST, Fraction(1, 8), 1e-3, theme=theme),
+    "phase_diagram": lambda theme: draw.phase_diagram(GRID, Fraction(1, 8), 1e-3, theme=theme),
 }

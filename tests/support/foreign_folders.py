@@ -343,10 +343,10 @@ def shown(root: Path) -> None:
     repr(found), found._repr_html_(), found.again(), found.mean("time"), found.diff(0, 1), found.traces()
     table = wb.RunsTable(found)
     for name in ("finished", "way", "sweep/failed"):
-        table.mark(name)
+        table.select(name)
         for press in (table.look, table.show, table.copy, table.rerun, table.resume):
             press()
-    table.mark(*found.table["run"][:2])
+    table.select(*found.table["run"][:2])
     table.differ()
     for form, ending in {"csv": ".csv", "parquet": ".parquet", "mlflow": "", "ro-crate": ""}.items():
         to = HERE / f"exported-{form}{ending}"

@@ -112,14 +112,14 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
     for start in range(0, total, at_once):
         draws = drawn(range(start, min(start + at_once, total)), carry)
         draws = draws if sharing is None else sharing.shared(draws)
-        odds = scheme.round_times(draws, workers)
-        late = (draws.seconds.max(axis=1) > odds.seconds).any()
+        times = scheme.round_times(draws, workers)
+        late = (draws.seconds.max(axis=1) > times.seconds).any()
         # if the scheme has a state, it already includes the workers that are still busy
-        if sharing is not None and odds.state is None and late:
+        if sharing is not None and times.state is None and late:
             batches = [sharing.round_times(drawn, lambda draws: scheme.round_times(draws, workers), total)]
             break
-        batches.append(odds if sharing is None else sharing.passed_on(odds))
-        carry = odds.state
+        batches.append(times if sharing is None else sharing.passed_on(times))
+        carry = times.state
     names = ("seconds", "messages", "bytes")
     seconds, messages, size = (np.concatenate([getattr(b, name) for b in batches]) for name in names)
     seconds[np.isnan(seconds)] = np.inf  # NaN is the difference of two times that overflowed

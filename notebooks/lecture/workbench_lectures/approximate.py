@@ -18,7 +18,7 @@ from workbench.lab.figures.style import GREY, Style, Theme, fade, new_figure
 from workbench_lectures.drawing import HEIGHT, curve, here, points
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Part, Script
+from workbench_lectures.lecture import LectureFigure, Script
 
 TIME = 1e-3  # s that a worker takes for one part without straggling
 FACTOR = 10.0  # factor by which a straggler takes longer
@@ -272,7 +272,7 @@ ALL = ("workers", "copies", "slow", "slow_straggles", "active_straggles")
 lecture: Script[Approximate] = Script(
     "5-not-waiting",
     Approximate,
-    {"error": Part(ALL, error), "parts": Part((*ALL, "draw", "code"), parts)},
+    {"error": LectureFigure(ALL, error), "parts": LectureFigure((*ALL, "draw", "code"), parts)},
     entries,
     (*ALL, "draw", "code"),
     EXERCISES,

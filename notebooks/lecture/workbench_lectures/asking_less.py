@@ -21,7 +21,7 @@ from workbench.lab.figures.style import Theme, new_figure, palette
 from workbench_lectures.drawing import HEIGHT
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Part, Script
+from workbench_lectures.lecture import LectureFigure, Script
 
 MEAN = 1e-3  # eta, s
 SHARD, BATCH = 60, 20  # samples of a worker's shard, and of a mini-batch
@@ -251,7 +251,7 @@ ALL = ("workers", "groups", "c", "max_age")
 lecture: Script[AskingLess] = Script(
     "6-asking-less",
     AskingLess,
-    {"asked": Part((*ALL, "scheme"), asked), "cost": Part(ALL, cost)},
+    {"asked": LectureFigure((*ALL, "scheme"), asked), "cost": LectureFigure(ALL, cost)},
     entries,
     ALL,
     EXERCISES,

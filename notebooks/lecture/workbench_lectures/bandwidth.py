@@ -22,7 +22,7 @@ from workbench.lab.widgets.plots.plot import low
 from workbench_lectures.drawing import HEIGHT, curve, here, log_axis
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Part, Script
+from workbench_lectures.lecture import LectureFigure, Script
 from workbench_lectures.runs import DIGITS
 
 FLOATS = 650  # parameters p of the bundled digits: ten classes, 64 pixels and a constant
@@ -228,9 +228,11 @@ lecture: Script[Bandwidth] = Script(
     "3-why-a-tree",
     Bandwidth,
     {
-        "round": Part(("children", "layers", "stragglers", "message", "latency", "scheme"), one_round),
-        "tree": Part(("children", "layers", "stragglers"), tree),
-        "times": Part(("children", "layers", "stragglers", "message", "latency"), times),
+        "round": LectureFigure(
+            ("children", "layers", "stragglers", "message", "latency", "scheme"), one_round
+        ),
+        "tree": LectureFigure(("children", "layers", "stragglers"), tree),
+        "times": LectureFigure(("children", "layers", "stragglers", "message", "latency"), times),
     },
     entries,
     ("children", "layers", "stragglers", "message", "latency"),

@@ -20,7 +20,7 @@ from workbench.lab.figures.style import BLUE, GREEN, ORANGE, PALE, Theme, fade, 
 from workbench_lectures.drawing import HEIGHT, curve, here, log_axis
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Part, Script
+from workbench_lectures.lecture import LectureFigure, Script
 from workbench_lectures.runs import DIGITS
 
 WORKERS, STRAGGLERS = 3, 1
@@ -306,9 +306,9 @@ lecture: Script[ByHand] = Script(
     "2-by-hand",
     ByHand,
     {
-        "code": Part(("draw",), matrix),
-        "decoding": Part(("g1", "g2", "g3", "late", "draw"), decoding),
-        "price": Part(("tail",), price),
+        "code": LectureFigure(("draw",), matrix),
+        "decoding": LectureFigure(("g1", "g2", "g3", "late", "draw"), decoding),
+        "price": LectureFigure(("tail",), price),
     },
     entries,
     ("tail",),

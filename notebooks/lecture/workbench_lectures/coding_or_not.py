@@ -27,6 +27,7 @@ from workbench.lab.figures.style import (
     new_figure,
     palette,
 )
+from workbench_lectures.comparison_table import CODES, OWN, ranked, read
 from workbench_lectures.contest_settings import (
     COSTS,
     FAMILIES,
@@ -38,11 +39,10 @@ from workbench_lectures.contest_settings import (
     experiment,
     synthetic,
 )
-from workbench_lectures.contest_table import CODES, OWN, ranked, read
 from workbench_lectures.drawing import HEIGHT
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Part, Script
+from workbench_lectures.lecture import LectureFigure, Script
 
 PURPLE = "#5D3A9B"  # its pale shades differ from all other colours
 COLOURS = dict(zip(FAMILIES, (GREY, BLUE, GREEN, ORANGE, VERMILLION, PINK, PURPLE), strict=True))
@@ -62,31 +62,33 @@ class CodingOrNot(Knobs):
 
     labels: ClassVar = {
         "problem": "problem",
-        "law": "stragglers",
+        "delay_model": "stragglers",
         "severity": "severity",
         "view": "map shows",
     }
     choice_labels: ClassVar = {
-        "law": {
+        "delay_model": {
             "bursts": "bursts: slow for a while",
             "tail": "tail: random, new each time",
         },
-        "view": {"winner": "who is first", "coding": "best code against the rest"},
+        "view": {"fastest": "who is first", "coding": "best code against the rest"},
     }
 
     problem: Literal["logistic", "least squares", "network"] = setting("logistic", "what is learnt")
-    law: Literal["bursts", "tail"] = setting("tail", "how workers are held up")
+    delay_model: Literal["bursts", "tail"] = setting("tail", "how workers are held up")
     severity: int = setting(
         SEVERITIES[0],
         "bursts: factor on the time of a share; tail: mean time that is added to a share, in shares",
         ge=SEVERITIES[0],
         le=SEVERITIES[-1],
     )
-    view: Literal["winner", "coding"] = setting("winner", "who is first, or what coding is worth")
+    view: Literal["fastest", "coding"] = setting("fastest", "who is first, or what coding is worth")
 
     def fit(self) -> CodingOrNot:
         """Move the severity to the nearest one that the map has."""
-        return self.replace(severity=int(min(LEVELS[self.law], key=lambda each: abs(each - self.severity))))
+        return self.replace(
+            severity=int(min(LEVELS[self.delay_model], key=lambda each: abs(each - self.severity)))
+        )
 
     @property
     def column(self) -> str:
@@ -96,7 +98,7 @@ class CodingOrNot(Knobs):
     @property
     def level(self) -> int:
         """Number of the column among those of its kind, from 1."""
-        return columns(self.law).index(self.column) + 1
+        return columns(self.delay_model).index(self.column) + 1
 
     @property
     def message(self) -> float:
@@ -104,9 +106,9 @@ class CodingOrNot(Knobs):
         return COSTS[0]
 
 
-def columns(law: str) -> list[str]:
+def columns(delay_model: str) -> list[str]:
     """Return the columns of the map, from the left."""
-    return [f"{level:g}" for level in LEVELS[law]]
+    return [f"{level:g}" for level in LEVELS[delay_model]]
 
 
 @lru_cache(maxsize=1)
@@ -117,20 +119,22 @@ def table() -> pd.DataFrame:
 
 
 @lru_cache(maxsize=128)
-def cell(problem: str, law: str, column: str, cost: float) -> pd.DataFrame:
+def cell(problem: str, delay_model: str, column: str, cost: float) -> pd.DataFrame:
     """Return the schemes of one cell that reach the loss, the fastest first."""
-    return ranked(_tried(problem, law, column, cost))
+    return ranked(_tried(problem, delay_model, column, cost))
 
 
-def absent(problem: str, law: str, column: str, cost: float) -> list[str]:
+def absent(problem: str, delay_model: str, column: str, cost: float) -> list[str]:
     """Return the schemes of one cell that, under some seed, do not reach the loss in time."""
-    found = _tried(problem, law, column, cost)
+    found = _tried(problem, delay_model, column, cost)
     return [str(row["scheme"]) for _, row in found.iterrows() if not np.isfinite(row["seconds"]).all()]
 
 
-def _tried(problem: str, law: str, column: str, cost: float) -> pd.DataFrame:
+def _tried(problem: str, delay_model: str, column: str, cost: float) -> pd.DataFrame:
     found = table()
-    place = (found["problem"] == problem) & (found["law"] == law) & (found["column"] == column)
+    place = (
+        (found["problem"] == problem) & (found["delay_model"] == delay_model) & (found["column"] == column)
+    )
     return found[place & (found["cost"] == cost)]
 
 
@@ -149,7 +153,7 @@ def label(row: pd.Series[Any]) -> str:
     return f"{called(row)}{same} <i>{row['settings']}</i>{data}"
 
 
-def winner(found: pd.DataFrame) -> tuple[str, str]:
+def fastest(found: pd.DataFrame) -> tuple[str, str]:
     """Return the family of the fastest scheme, and the text of its cell: name, ties, gain over waiting."""
     first = found.iloc[0]
     waits = float(found.loc[found["scheme"] == "UMW", "mean"].iloc[0])
@@ -177,9 +181,9 @@ Cells = list[list[pd.DataFrame]]
 Drawn = tuple[list[list[float]], list[list[str]], dict[str, Any]]  # values, texts, style of the heat map
 
 
-def _winners(cells: Cells) -> Drawn:
+def _fastest_map(cells: Cells) -> Drawn:
     """Return values with one colour per family."""
-    shown = [[winner(found) for found in row] for row in cells]
+    shown = [[fastest(found) for found in row] for row in cells]
     names = list(FAMILIES)
     ends = [
         ((k + end) / len(names), fade(COLOURS[names[k]], 0.4)) for k in range(len(names)) for end in (0, 1)
@@ -205,16 +209,16 @@ def _texts(message: Sequence[Sequence[tuple[Any, str]]]) -> list[list[str]]:
 
 def chart(knobs: CodingOrNot, theme: Theme) -> go.Figure:
     """Draw the fastest scheme of each cell, or the gain of coding."""
-    across = [(law, column) for law in LEVELS for column in columns(law)]
+    across = [(delay_model, column) for delay_model in LEVELS for column in columns(delay_model)]
     down = list(PROBLEMS)
     cells = [[cell(problem, *place, knobs.message) for place in across] for problem in down]
-    if knobs.view == "winner":
+    if knobs.view == "fastest":
         about = (
             f"{WORKERS} workers · time of waiting for all (UMW) over that of the quickest · ≈ {TIMED} seeds do not"
             " separate them"
         )
         figure = new_figure(theme, "Who is first at the loss?", about, HEIGHT)
-        z, text, look = _winners(cells)
+        z, text, look = _fastest_map(cells)
         for name, colour in COLOURS.items():
             marker = {"color": colour, "size": 14, "symbol": "square"}
             figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=name)
@@ -230,25 +234,23 @@ def chart(knobs: CodingOrNot, theme: Theme) -> go.Figure:
         z=z, text=text, texttemplate="%{text}", textfont={"color": ink, "size": 14},
         showscale=False, xgap=3, ygap=3, hoverinfo="skip", **look,
     )  # fmt: skip
-    x, y = across.index((knobs.law, knobs.column)), down.index(knobs.problem)
+    x, y = across.index((knobs.delay_model, knobs.column)), down.index(knobs.problem)
     figure.add_shape(
         type="rect", x0=x - 0.48, x1=x + 0.48, y0=y - 0.48, y1=y + 0.48, line={"color": ink, "width": 3}
     )  # fmt: skip
     ticks = {"tickmode": "array", "showgrid": False, "zeroline": False}
-    names = [f"{law} {column}" for law, column in across]
-    title = (
-        f"{'; '.join(f'{law}: {ACROSS[law]}' for law in LEVELS)}<br>a message takes {knobs.message:g} shares"
-    )
+    names = [f"{delay_model} {column}" for delay_model, column in across]
+    title = f"{'; '.join(f'{each}: {ACROSS[each]}' for each in LEVELS)}<br>a message takes {knobs.message:g} shares"
     figure.update_xaxes(title_text=title, tickvals=list(range(len(across))), ticktext=names, **ticks)
     return figure.update_yaxes(tickvals=list(range(len(down))), ticktext=down, **ticks)
 
 
 def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
     """Draw the times of all schemes in one cell."""
-    found = cell(knobs.problem, knobs.law, knobs.column, knobs.message).iloc[::-1]
+    found = cell(knobs.problem, knobs.delay_model, knobs.column, knobs.message).iloc[::-1]
     about = (
-        f"{knobs.problem}, {knobs.law}, {knobs.column} · a message takes {knobs.message:g} · 1 = an uncoded share"
-        " · 95 %"
+        f"{knobs.problem}, {knobs.delay_model}, {knobs.column} · a message takes {knobs.message:g}"
+        " · 1 = an uncoded share · 95 %"
     )
     figure = new_figure(theme, "Time to the loss", about, HEIGHT + 60)
     labels = [label(row) for _, row in found.iterrows()]
@@ -270,7 +272,7 @@ def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
             hovertemplate="%{y}: %{x:.3g}, step %{customdata[0]:.3g}, "
             + f"{MEASURED[knobs.problem]} %{{customdata[1]:.3g}}<extra></extra>",
         )  # fmt: skip
-    missed = ", ".join(absent(knobs.problem, knobs.law, knobs.column, knobs.message))
+    missed = ", ".join(absent(knobs.problem, knobs.delay_model, knobs.column, knobs.message))
     title = "time (undelayed shares)" + (f"<br>too slow under some seed: {missed}" if missed else "")
     figure.update_xaxes(title_text=title, rangemode="tozero")
     return figure.update_yaxes(categoryorder="array", categoryarray=labels, tickfont={"size": 12})
@@ -281,7 +283,7 @@ def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
 
 def entries(knobs: CodingOrNot) -> list[Experiment]:
     """Return the best scheme of every family in the cell."""
-    best = cell(knobs.problem, knobs.law, knobs.column, knobs.message).drop_duplicates("family")
+    best = cell(knobs.problem, knobs.delay_model, knobs.column, knobs.message).drop_duplicates("family")
     return [_entry(knobs, row) for _, row in best.iterrows()]
 
 
@@ -289,7 +291,7 @@ def _entry(knobs: CodingOrNot, row: pd.Series[Any]) -> Experiment:
     args = {name: parse(value) for name, value in (text.split("=") for text in row["settings"].split())}
     share = 1.0 if row["scheme"] in MINI else float(row["share"])
     base = experiment(
-        synthetic(knobs.law, float(knobs.column), knobs.problem), knobs.message, knobs.problem, share
+        synthetic(knobs.delay_model, float(knobs.column), knobs.problem), knobs.message, knobs.problem, share
     )
     rounds = int(np.ceil(RACE * row["rounds"]))
     optimiser = schemes.get(row["scheme"]).optimiser if row["family"] == OWN else base.optimiser
@@ -386,11 +388,11 @@ lecture: Script[CodingOrNot] = Script(
     "7-coding-or-not",
     CodingOrNot,
     {
-        "map": Part(("problem", "law", "severity", "view"), chart),
-        "bars": Part(("problem", "law", "severity"), bars),
+        "map": LectureFigure(("problem", "delay_model", "severity", "view"), chart),
+        "bars": LectureFigure(("problem", "delay_model", "severity"), bars),
     },
     entries,
-    ("problem", "law", "severity"),
+    ("problem", "delay_model", "severity"),
     EXERCISES,
     about="Codes, fewer answers, local steps or no waiting: who trains the model first.",
 )

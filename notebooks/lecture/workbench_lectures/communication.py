@@ -16,7 +16,7 @@ from workbench.lab.figures.style import BLUE, GREY, ORANGE, PALE, Theme, fade, n
 from workbench_lectures.drawing import HEIGHT
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Part, Script
+from workbench_lectures.lecture import LectureFigure, Script
 from workbench_lectures.runs import DIGITS, DIGITS_SAMPLES
 
 FREE = 1e6  # rate of messages that take no time, 1/s
@@ -297,7 +297,7 @@ ALL = ("workers", "load", "reduction", "compute", "compute_tail", "send", "send_
 lecture: Script[Communication] = Script(
     "4-communication",
     Communication,
-    {"table": Part(ALL, table), "split": Part(ALL, split)},
+    {"table": LectureFigure(ALL, table), "split": LectureFigure(ALL, split)},
     entries,
     ALL,
     EXERCISES,

@@ -87,10 +87,10 @@ def unit(problem: str) -> float:
     return float(experiment({"kind": "constant"}, 0.0, problem).shape()[0] / WORKERS)
 
 
-def synthetic(law: str, level: float, problem: str = "logistic") -> dict[str, Any]:
+def synthetic(delay_model: str, level: float, problem: str = "logistic") -> dict[str, Any]:
     """Return the delays of a cell, in which a share takes 1 without straggling."""
     each = 1.0 / unit(problem)
-    if law == "bursts":
+    if delay_model == "bursts":
         return {"kind": "markov", "shift": each, "p_slow": 0.05, "p_recover": 0.2, "factor": level}
     return {"kind": "shifted_exponential", "shift": each, "rate": unit(problem) / level}
 

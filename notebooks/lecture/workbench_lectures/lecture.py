@@ -17,7 +17,7 @@ from workbench_lectures.view import Drawing, View
 
 
 @dataclass(frozen=True)
-class Part(Generic[K]):
+class LectureFigure(Generic[K]):
     """Figure of a lecture: its drawing function, and its sliders."""
 
     names: Sequence[str]
@@ -35,7 +35,7 @@ class Script(Generic[K]):
 
     notebook: str  # name of the notebook, which begins with the lecture's number
     knobs: type[K]
-    parts: Mapping[str, Part[K]]
+    figures: Mapping[str, LectureFigure[K]]
     entries: Entries[K]
     race_names: Sequence[str]
     exercises: Sequence[Exercise[K]]
@@ -67,8 +67,8 @@ class Lecture(w.VBox, Generic[K]):
     def show(self, name: str) -> View:
         """Return the figure of this name, with its sliders."""
         if name not in self.views:
-            part = self.script.parts[name]
-            self.views[name] = View(self.desk, part.names, part.draw)
+            figure = self.script.figures[name]
+            self.views[name] = View(self.desk, figure.names, figure.draw)
         return self.views[name]
 
     def keep(self) -> None:

@@ -19,7 +19,7 @@ from workbench.lab.widgets.plots.plot import low
 from workbench_lectures.drawing import HEIGHT, curve, here, log_axis, points
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Part, Script
+from workbench_lectures.lecture import LectureFigure, Script
 from workbench_lectures.runs import DIGITS
 
 SAMPLES = 1200  # samples d of the figures
@@ -261,9 +261,9 @@ lecture: Script[Stragglers] = Script(
     "1-stragglers",
     Stragglers,
     {
-        "tail": Part(("workers", "stragglers", "tail", "distribution"), tail),
-        "growth": Part(("workers", "stragglers", "tail", "distribution"), growth),
-        "round": Part(("workers", "stragglers", "tail", "distribution", "round"), one_round),
+        "tail": LectureFigure(("workers", "stragglers", "tail", "distribution"), tail),
+        "growth": LectureFigure(("workers", "stragglers", "tail", "distribution"), growth),
+        "round": LectureFigure(("workers", "stragglers", "tail", "distribution", "round"), one_round),
     },
     entries,
     ("workers", "stragglers", "tail", "distribution"),

@@ -55,6 +55,6 @@ def info_of(notebook: Path, script: Script[Any] | None = None) -> LectureInfo:
     found = LectureInfo(title[1] if title else notebook.stem, round(pieces / PACE + shown))
     if script is None:
         return found
-    first = next(iter(script.parts.values()))
+    first = next(iter(script.figures.values()))
     picture = thumbnail(first.draw(script.knobs().fit(), "light"))
     return found._replace(about=script.about, picture=picture, exercises=len(script.exercises))

@@ -21,7 +21,7 @@ from workbench.lab.figures.style import BLUE, GREY, Theme, new_figure
 from workbench_lectures.drawing import HEIGHT
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Part, Script
+from workbench_lectures.lecture import LectureFigure, Script
 
 STEPS = 60
 
@@ -181,9 +181,11 @@ lecture: Script[WhoIsLate] = Script(
     "8-who-is-late",
     WhoIsLate,
     {
-        "seen": Part((*JOB, "view"), seen),
-        "map": Part(JOB, lambda knobs, theme: lateness(job(knobs), theme)),
-        "costs": Part(JOB, lambda k, theme: culprits(answer(k.workers, k.late, k.factor, k.often), theme)),
+        "seen": LectureFigure((*JOB, "view"), seen),
+        "map": LectureFigure(JOB, lambda knobs, theme: lateness(job(knobs), theme)),
+        "costs": LectureFigure(
+            JOB, lambda k, theme: culprits(answer(k.workers, k.late, k.factor, k.often), theme)
+        ),
     },
     entries,
     ("late", "factor", "often"),

@@ -122,8 +122,8 @@ def test_tune_tries_at_most_the_budget_for_every_experiment(
     budget: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes = counted(monkeypatch)
-    rivals = [TUNED, TUNED.replace(optimiser="inverse_time"), TUNED.replace(optimiser="adam")]
-    found = wb.tune(rivals, budget=budget)
+    candidates = [TUNED, TUNED.replace(optimiser="inverse_time"), TUNED.replace(optimiser="adam")]
+    found = wb.tune(candidates, budget=budget)
     for name in ("gd", "inverse_time", "adam"):
         tried = {str(o) for each in passes for o in each if o.name == name}
         assert len(tried) <= (16 if budget is None else budget)
@@ -131,7 +131,7 @@ def test_tune_tries_at_most_the_budget_for_every_experiment(
     assert [e.optimiser for e in found] == ["gd", "inverse_time", "adam"]
     if budget is not None:
         return
-    for e, own in zip(rivals, found, strict=True):
+    for e, own in zip(candidates, found, strict=True):
         assert final(own) <= final(e)
 
 

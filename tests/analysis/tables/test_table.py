@@ -486,7 +486,7 @@ def test_runs_table_separates_stopped_runs_from_those_that_ran_to_their_end(tmp_
     assert table.mean("time", by=["scheme"])["n"].tolist() == [1]
     assert sorted(len(each.rounds) for each in table.traces()) == sorted([5, count])
     shown = wb.RunsTable(table)
-    shown.mark("cut")
+    shown.select("cut")
     assert len(shown.traces()[0].rounds) == count
     assert "stopped after" in shown.note.value
     assert [row["state"] for row in wb.runs(tmp_path).table.to_dict("records")] == ["stopped", "done"]

@@ -31,7 +31,7 @@ def unfolded(found: dict[str, Any], row: str) -> dict[str, Any]:
 
 def test_packed_tables_of_every_figure_round_trip() -> None:
     script = SCRIPTS["2-by-hand"]
-    part = script.parts["code"]
+    part = script.figures["code"]
     found = json.loads(decompress(b64decode(packed(table(script, part)))))
     assert len(found["figures"]) == 10
     for draw in (0, 4, 9):

@@ -33,7 +33,7 @@ CLOSE_SHEETS = "() => document.querySelectorAll('.wb-pop[open]').forEach(each =>
 
 
 @dataclass(frozen=True)
-class Part:
+class LectureFigure:
     """Part of the workbench. `cell`: source of its cell. `path`: notebook, if it has one. `selector`: its element."""
 
     selector: str
@@ -269,19 +269,19 @@ def answered(name: str) -> State:
     return state
 
 
-def lecture(name: str) -> Part:
+def lecture(name: str) -> LectureFigure:
     states = {"low": ends(name, True), "high": ends(name, False), "answered": answered(name)}
-    return Part("#rendered_cells", path=f"lecture/{name}.ipynb", states=states)
+    return LectureFigure("#rendered_cells", path=f"lecture/{name}.ipynb", states=states)
 
 
 SWEEP_FIGURES = ("mean and band", "parallel coordinates", "what decides")
 PARTS = {
-    "explorer": Part(".wb-explorer", EXPLORER, states=FORECASTS),
-    "results": Part(".wb-explorer", EXPLORER, states=RESULTS),
-    "extreme": Part(
+    "explorer": LectureFigure(".wb-explorer", EXPLORER, states=FORECASTS),
+    "results": LectureFigure(".wb-explorer", EXPLORER, states=RESULTS),
+    "extreme": LectureFigure(
         ".wb-explorer", EXTREME, states={**FORECASTS, "question": asked, "save": opened("Save / export")}
     ),
-    "runs": Part(
+    "runs": LectureFigure(
         ".wb-pane",
         RUNS,
         states={
@@ -292,9 +292,9 @@ PARTS = {
             "row": row_menu,
         },
     ),
-    "live": Part(".wb-live", LIVE, states={"": nothing, "axes": sheet("Axes"), "target": aimed}),
-    "stream": Part(".wb-pane", STREAM, states={"": nothing, "round": one_round}),
-    "sweep": Part(".wb-pane", SWEEP, states={name: swept(name) for name in SWEEP_FIGURES}),
+    "live": LectureFigure(".wb-live", LIVE, states={"": nothing, "axes": sheet("Axes"), "target": aimed}),
+    "stream": LectureFigure(".wb-pane", STREAM, states={"": nothing, "round": one_round}),
+    "sweep": LectureFigure(".wb-pane", SWEEP, states={name: swept(name) for name in SWEEP_FIGURES}),
 }
 LECTURES = {name: lecture(name) for name in SCRIPTS}
 
@@ -336,7 +336,7 @@ class AsPage:
 
 
 Host = type[InLab] | type[AsPage]
-SHOWN: dict[str, tuple[Part, Host]] = {
+SHOWN: dict[str, tuple[LectureFigure, Host]] = {
     **{f"{name} in JupyterLab": (part, InLab) for name, part in PARTS.items()},
     **{f"{name} as a page": (part, AsPage) for name, part in {**PARTS, **LECTURES}.items()},
 }

@@ -15,7 +15,7 @@ from pydantic import model_validator
 from workbench.analysis.planning.delay_fits import REDRAWS, FittedModel, distance, slow_for_good
 from workbench.analysis.planning.linkfit import PortFit, Work
 from workbench.core.base.files import atomic_write
-from workbench.core.base.older import renamed
+from workbench.core.base.older import renamed_profile
 from workbench.core.base.reading import check_json_size
 from workbench.core.base.settings import SettingError, Settings, check_ending, check_kind, path_of, setting
 from workbench.core.base.text import dump, read_text, read_yaml
@@ -184,11 +184,8 @@ class Measurements(Settings):
     @model_validator(mode="before")
     @classmethod
     def _older(cls, fields: Any) -> Any:
-        """Convert the fields of files of earlier versions, which have other names and unused links."""
-        if not isinstance(fields, dict):
-            return fields
-        names = {"very": "same_machines", "laws": "delay_models"}
-        return renamed({names.get(k, k): v for k, v in fields.items() if k != "links"})
+        """Convert the fields of files of earlier versions."""
+        return renamed_profile(fields) if isinstance(fields, dict) else fields
 
     @model_validator(mode="after")
     def _each_worker_once(self) -> Self:

@@ -83,8 +83,8 @@ class Candidate:
         beyond = self.seconds - self.table.ravel("F")[: len(self.seconds)]
         # the larger of two variances, because a few draws may miss rare events
         spread = max(beyond.var(ddof=1), self.table.var(axis=1, ddof=1).mean())
-        off, luck = float(beyond.mean()), float(spread) / len(beyond)
-        weight = max(1 - luck / off**2, 0.0) if off else 0.0
+        off, error = float(beyond.mean()), float(spread) / len(beyond)
+        weight = max(1 - error / off**2, 0.0) if off else 0.0
         return max(float(self.table.mean()) + weight * off, float(self.seconds.min()))
 
     @property
@@ -335,21 +335,21 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
     The difference of two choices has two causes. One is sampling error of runs, on any cluster. The other is the
     difference between the clusters that the measurement allows, which a larger measurement would reduce.
     """
-    first, *rivals = sorted((c for c in found if c.table.size), key=lambda c: c.mean)
-    if not rivals or len(all_.cluster.resampled) < FAR_BEHIND_SEEDS:
+    first, *others = sorted((c for c in found if c.table.size), key=lambda c: c.mean)
+    if not others or len(all_.cluster.resampled) < FAR_BEHIND_SEEDS:
         return None
-    saved = np.array([_saved(first, c) for c in rivals])
+    saved = np.array([_saved(first, c) for c in others])
     quicker = float(np.quantile(saved.max(axis=0), MIN_CONFIDENCE))
     if quicker <= 1 - 1 / FORECAST_ERROR_RATIO:
         return None
     place = int(np.argmax(np.maximum(saved, 0.0).mean(axis=1)))
     took = np.maximum(1 - np.vstack([np.zeros(saved.shape[1]), saved]), 1e-3)
     behind = np.quantile(took / took.min(axis=0) - 1, MIN_CONFIDENCE, axis=1)
-    safe = [first, *rivals][int(np.argmin(behind))]
+    safe = [first, *others][int(np.argmin(behind))]
     lasting = first.experiment.delays.per_run and not all_.cluster.same_machines
     times = enough(took)
     able = first.experiment.workers <= all_.cluster.workers
-    return RunnerUp(rivals[place].name, quicker, times, safe.name, float(behind.min()), lasting, able)
+    return RunnerUp(others[place].name, quicker, times, safe.name, float(behind.min()), lasting, able)
 
 
 def enough(took: Array) -> float:
@@ -379,6 +379,6 @@ def _saved(first: Candidate, other: Candidate) -> Array:
     means = first.table.mean(axis=1)
     saved = (first.table - other.table) / means[:, None]
     rows = saved.mean(axis=1)
-    luck, between = float(saved.var(axis=1, ddof=1).mean()) / saved.shape[1], float(rows.var(ddof=1))
-    effect = (rows - rows.mean()) * (max(1 - luck / between, 0.0) ** 0.5 if between else 0.0)
+    error, between = float(saved.var(axis=1, ddof=1).mean()) / saved.shape[1], float(rows.var(ddof=1))
+    effect = (rows - rows.mean()) * (max(1 - error / between, 0.0) ** 0.5 if between else 0.0)
     return np.asarray(1 - other.mean / first.mean + effect - float(effect @ means / means.sum()))

@@ -17,7 +17,8 @@ _SCHEME = {"batch": "worker_batch"}  # parameter of a scheme: old name -> new na
 NEW_FIELDS = "batch", "evaluate_every"
 _DEATHS = ("kill", "segfault", "exit")  # values of the field `how` of version 1.0
 _DOTTED = {old: new for names in _FIELDS.values() for old, new in names.items()}
-# Fields of a fitted delay model in a profile: old name -> new name.
+# Fields of a profile, and of a fitted delay model in it: old name -> new name.
+_PROFILE_FIELDS = {"very": "same_machines", "laws": "delay_models"}
 _FIT_FIELDS = {"gap": "correlation_gap", "odd": "worst_correlation"}
 
 
@@ -38,16 +39,24 @@ def renamed(value: Any) -> Any:
             value = _with_test(value)
         if value.keys() == {"worker", "round", "how"}:
             return {"kind": value["how"], "worker": value["worker"], "round": value["round"]}
-        kind = value.get("kind")
-        names = _FIELDS.get(kind, {}) if isinstance(kind, str) else {}
+        names = _FIELDS.get(str(value.get("kind")), {})
         if {"delays", "distance", "tail"} <= value.keys():
             names = _FIT_FIELDS
         if {"port", "work", "typical"} <= value.keys():
-            names = {"laws": "delay_models"}
+            names = _PROFILE_FIELDS
         return {_name(key, names): renamed(_named(key, content, _SCHEME)) for key, content in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(map(renamed, value))
     return value
+
+
+def renamed_profile(fields: Mapping[str, Any]) -> Any:
+    """Return the fields of a profile with the new names, and without the links of earlier versions, which are unused.
+
+    >>> renamed_profile({"very": True, "laws": [[{"delays": {}, "distance": 0.0, "tail": 1.0, "gap": 0.1}]]})
+    {'same_machines': True, 'delay_models': [[{'delays': {}, 'distance': 0.0, 'tail': 1.0, 'correlation_gap': 0.1}]]}
+    """
+    return renamed({_PROFILE_FIELDS.get(k, k): value for k, value in fields.items() if k != "links"})
 
 
 def _with_test(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,8 +81,7 @@ def spelled_as_before(value: Any) -> Any:
         return value
     if value.keys() == {"kind", "worker", "round"} and value["kind"] in _DEATHS:
         return {"worker": value["worker"], "round": value["round"], "how": value["kind"]}
-    kind = value.get("kind")
-    names = {new: old for old, new in _FIELDS.get(kind, {}).items()} if isinstance(kind, str) else {}
+    names = {new: old for old, new in _FIELDS.get(str(value.get("kind")), {}).items()}
     before = {new: old for old, new in _SCHEME.items()}
     return {names.get(key, key): spelled_as_before(_named(key, each, before)) for key, each in value.items()}
 

@@ -128,20 +128,20 @@ def gather(
     if node.parent >= 0:
         match[MODEL] = round + 1
     start = now = node.clock()
-    bells = sorted(start + seconds for seconds in rule.timers)
-    ask, newer = Recv(match, bells[0] if bells else None), None
+    deadlines = sorted(start + seconds for seconds in rule.timers)
+    ask, newer = Recv(match, deadlines[0] if deadlines else None), None
     _still_possible(node, round, rule, got, lost)
     while len(got) < rule.least or not rule.ready(got, start, now):
         message = yield ask
         if message is None or len(got) + 1 >= rule.least:
             now = node.clock()
         if message is None:
-            ask = Recv(match, next((timer for timer in bells if timer > now), None))
+            ask = Recv(match, next((timer for timer in deadlines if timer > now), None))
             continue
         src, kind, _, number, _ = message
         if kind == CODED:
             got[src, number] = message
-            if bells:
+            if deadlines:
                 now = _before(ask.until, now)
         elif kind == MODEL:
             newer = message

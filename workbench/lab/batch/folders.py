@@ -105,7 +105,7 @@ def own_of(items: Iterable[Item]) -> str:
     for e in (item.experiment for item in items):
         parts = {e.scheme: e.built_scheme, e.problem: e.problem_spec, e.optimiser: e.build_optimiser()}
         read = {type(kind) for name, kind in parts.items() if ".py:" in name}
-        found |= dict.fromkeys(thing for thing in definitions_of(e) if thing not in read)
+        found |= dict.fromkeys(obj for obj in definitions_of(e) if obj not in read)
     return sent(list(found)) if found else ""
 
 

@@ -387,10 +387,10 @@ def _json(value: Any) -> str:
 
 
 def _figure(figure: go.Figure) -> str:
-    height, words = figure.layout.height or 480, figure.to_json().replace("<", "\\u003c")
+    height, text = figure.layout.height or 480, figure.to_json().replace("<", "\\u003c")
     label = escape(figure.layout.title.text or "figure")
     box = f'<div class="plot" role="img" aria-label="{label}" style="height:{height}px"></div>'
-    return f'<figure>{box}<script type="application/json">{words}</script></figure>'
+    return f'<figure>{box}<script type="application/json">{text}</script></figure>'
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -434,12 +434,12 @@ def _reproduce(made: Report) -> str:
         if name.endswith(".yaml")
     )
     known = {"workbench": __version__, **made.info.get("versions", {})}
-    words = ", ".join(f"{name} {value}" for name, value in known.items())
+    text = ", ".join(f"{name} {value}" for name, value in known.items())
     where = f"; {made.info['platform']}" if "platform" in made.info else ""
     command = f"<pre>{escape(made.command)}</pre>" if made.command else ""
     return (
         f"<h2>Reproduce</h2>{command}<p>Files in this page: {links}.</p>{settings}"
-        f'<p class="note">{escape(words)}{escape(where)}</p>'
+        f'<p class="note">{escape(text)}{escape(where)}</p>'
     )
 
 

@@ -30,7 +30,7 @@ class SchemeGrid:
     seconds: Array  # (alphas, latencies, names), s per pass over the data
 
     @property
-    def winner(self) -> Array:
+    def fastest(self) -> Array:
         """Index in `names` of the fastest scheme, (alphas, latencies). NaN if there is none."""
         filled = np.where(np.isnan(self.seconds), np.inf, self.seconds)
         return np.where(np.isfinite(filled.min(axis=2)), filled.argmin(axis=2), np.nan)

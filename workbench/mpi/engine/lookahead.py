@@ -62,8 +62,8 @@ class LookaheadWork:
 class ModelArrivals:
     """Arrival times of a parent's models at its children that send ahead."""
 
-    def __init__(self, leaves: Iterable[int]) -> None:
-        self.leaves = frozenset(leaves)
+    def __init__(self, ranks: Iterable[int]) -> None:
+        self.ranks = frozenset(ranks)
         self.rounds: list[int] = []  # round of each model, ascending
         self.models: list[tuple[float, Sequence[int]]] = []  # arrival time and receivers of each model
 
@@ -79,11 +79,11 @@ class ModelArrivals:
         """Return the round of the newest model, and the children that send ahead and to which it was sent."""
         round = self.rounds[-1] if self.rounds else -1
         models = self.models[bisect_left(self.rounds, round) :]
-        return round, self.leaves & {child for _, to in models for child in to}
+        return round, self.ranks & {child for _, to in models for child in to}
 
     def newer(self, child: int, round: int, moment: float) -> bool:
         """Return whether a child that sends ahead has a newer model than that of `round` before `moment`."""
-        if child not in self.leaves:
+        if child not in self.ranks:
             return False
         newer = self.models[bisect_right(self.rounds, round) :]
         there = min((arrives for arrives, to in newer if child in to), default=moment)

@@ -69,7 +69,7 @@ class Mailbox:
     def poll(self, check: Callable[[], Any], interval: polling.PollInterval, until: float) -> Any:
         """Poll the transport, then wait as `wait` does."""
         transport, port = self.transport, self.port
-        wakeable, nap = self.wakeable and interval is not polling.COLLECTIVE, interval.min_s
+        wakeable, sleep = self.wakeable and interval is not polling.COLLECTIVE, interval.min_s
         eager, awake, woken = self.eager, 0.0, False
         while True:
             moved = self.poll_transport(awake)
@@ -88,11 +88,11 @@ class Mailbox:
                 continue
             awake = 0.0
             if wakeable:  # woken, but the message is not (fully) visible yet: poll again soon
-                nap = polling.WAKEABLE.min_s if woken or transport.needs_polling else polling.WAKEABLE.max_s
-            pause = min(nap, until - now, port.wake() - now) if port else min(nap, until - now)
+                sleep = polling.WAKEABLE.min_s if woken or transport.needs_polling else polling.WAKEABLE.max_s
+            pause = min(sleep, until - now, port.wake() - now) if port else min(sleep, until - now)
             if not (wakeable and moved):
                 woken = pause > 0 and transport.wakeup.sleep(pause)
-            nap = interval.min_s if moved else min(nap * INTERVAL_GROWTH, interval.max_s)
+            sleep = interval.min_s if moved else min(sleep * INTERVAL_GROWTH, interval.max_s)
 
     def sleep_until(self, until: float) -> None:
         """Sleep until a moment. Messages that pass the port meanwhile go to the inbox."""

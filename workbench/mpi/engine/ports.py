@@ -155,7 +155,9 @@ class Port:
         answer with a higher number is here. Before the first answer, one answer per rank is expected.
         """
         round, model = self.model_arrivals.newest()
-        last = max([heard for heard in self.last_received.values() if heard[0] == round], default=(round, 0))
+        last = max(
+            [newest for newest in self.last_received.values() if newest[0] == round], default=(round, 0)
+        )
         return any(self.last_received.get(child, (-1, 0)) < last for child in model.difference(dead))
 
     def wake(self) -> float:

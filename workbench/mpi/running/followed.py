@@ -46,9 +46,9 @@ from workbench.mpi.running.assembled import changes_of, put_together
 from workbench.mpi.running.ownership import (
     check_whole,
     ended,
+    may_be_submitted,
     owner_of,
     read_end,
-    soon,
 )
 
 POLL_INTERVAL_S, STOPPING_INTERVAL_S = 0.03, 0.005  # s between polls; the second one after a request to stop
@@ -151,15 +151,15 @@ class FollowedRun(Run):
         """Changes of scheme so far."""
         return changes_of(self.home)
 
-    def follow(self, holder: RunOwner | None = None) -> None:
+    def follow(self, owner: RunOwner | None = None) -> None:
         """Follow the run until it has ended, then make the trace."""
-        self.watch(holder)
+        self.watch(owner)
         while self.changing_scheme and Lock(self.home / RUN_LOCK).locked:  # wait for the next segment
             time.sleep(POLL_INTERVAL_S)
             self.watch()
         self._finish()
 
-    def watch(self, holder: RunOwner | None = None) -> None:
+    def watch(self, owner: RunOwner | None = None) -> None:
         """Follow the run until it, or one of its segments, has ended."""
         if self._state == "waiting":
             self._begin("following")
@@ -168,9 +168,9 @@ class FollowedRun(Run):
         hasty = MAX_STOPPING_POLLS
         with contextlib.ExitStack() as own:
             while not (self.home / ENDED).exists():
-                if holder is None and (holder := owner_of(self.home, self.trust)) is not None:
-                    own.callback(holder.release)
-                self._look(holder)
+                if owner is None and (owner := owner_of(self.home, self.trust)) is not None:
+                    own.callback(owner.release)
+                self._look(owner)
                 hasty = MAX_STOPPING_POLLS if self.wanted() else hasty - 1
                 time.sleep(STOPPING_INTERVAL_S if 0 < hasty < MAX_STOPPING_POLLS else POLL_INTERVAL_S)
 
@@ -178,13 +178,13 @@ class FollowedRun(Run):
         self._read()
         self._conclude()
 
-    def _look(self, holder: RunOwner | None) -> None:
+    def _look(self, owner: RunOwner | None) -> None:
         """Poll the run once. Raises `ClusterError` if no process is left that could complete it."""
-        there = soon(self.home) if holder is None else holder.is_alive
-        if holder is not None:
-            holder.look()
+        there = may_be_submitted(self.home) if owner is None else owner.is_alive
+        if owner is not None:
+            owner.look()
         if not there and not (self.home / ENDED).exists():
-            why, done = holder.reason() if holder else None, len(records.read_rows(self.home))
+            why, done = owner.reason() if owner else None, len(records.read_rows(self.home))
             if why and "wb." in why:  # the reason contains the advice already
                 raise ClusterError(why)
             why = why or f"round {done}: the master's process, or mpiexec, is gone"

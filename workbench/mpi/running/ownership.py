@@ -143,7 +143,7 @@ def _cluster(home: Path, fields: dict[str, Any], trust: bool) -> Cluster:
         raise SettingError(f"{home / OWNER}: {error}") from None
 
 
-def soon(home: Path) -> bool:
+def may_be_submitted(home: Path) -> bool:
     """Return whether a run that was not submitted to a pool yet may still be submitted."""
     return time.time() - (home / TASK).stat().st_mtime < HAND_IN_TIMEOUT_S or Lock(home / RUN_LOCK).locked
 
@@ -156,11 +156,11 @@ def _owner_record(home: Path) -> dict[str, Any] | None:
 
 def _under_way(home: Path, trust: bool) -> bool:
     """Return whether the processes of this run are alive, after fetching their newest results."""
-    if (home / ENDED).exists() or (holder := owner_of(home, trust)) is None:
+    if (home / ENDED).exists() or (owner := owner_of(home, trust)) is None:
         return False  # the client has lost the lock, so it will not submit the run
-    holder.look()
-    there = holder.is_alive
-    holder.release()
+    owner.look()
+    there = owner.is_alive
+    owner.release()
     return there and not (home / ENDED).exists()
 
 
@@ -177,11 +177,11 @@ def check_options(emulate: str, checkpoint_every: float, patience: float, **othe
 def begun(home: Path, experiment: Experiment, options: dict[str, Any]) -> Lock:
     """Lock a new run folder and write the experiment, so that the run can be followed, stopped and resumed."""
     try:
-        claim = locked_new(home)
+        lock = locked_new(home)
         experiment.write(home / SPEC)
         keep(home, experiment)
         sign_code("run", home, read_yaml(home / SPEC, "scheme: CR"))
         write_json(home / TASK, {**options, "first": 0})
     except OSError as error:
         raise SettingError(f"folder = {str(home)!r}: cannot be written ({reason(error, home)})") from None
-    return claim
+    return lock

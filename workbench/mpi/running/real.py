@@ -121,12 +121,12 @@ class RealRun(FollowedRun):
         for attempt in range(MAX_ATTEMPTS):
             self.pool = pool = POOLS.get(self.experiment.workers + 1, self.cluster, self._on_progress)
             pool.await_ready(self._on_progress)
-            holder = pool.submit(task, self._on_progress)
+            owner = pool.submit(task, self._on_progress)
             write_json(self.home / OWNER, fields := pool.as_dict())
             sign_owner(self.home, fields)
             self.note, self.stage = "preparing the first round", None
             try:
-                self.watch(holder)
+                self.watch(owner)
                 break
             except ClusterError as error:
                 if attempt == MAX_ATTEMPTS - 1:
@@ -312,7 +312,7 @@ def resume(folder: str | Path, *, trust: bool = False) -> RealRun:
     check_kind("trust", trust, bool)
     home = real_folder(folder)
     cluster = cluster_of(home, trust)
-    claim = locked_again(home, trust)
+    lock = locked_again(home, trust)
     try:
         if (ended(home) or {}).get("state") == "finished":
             with runnable(home, trust) as e:
@@ -321,8 +321,8 @@ def resume(folder: str | Path, *, trust: bool = False) -> RealRun:
             raise SettingError(f"folder = {str(folder)!r}: {why}")
         with runnable(home, trust) as e:
             run = RealRun(e, home, cluster)
-            run.lock, run.trust = claim, trust
+            run.lock, run.trust = lock, trust
             return run.begin(run._resume)
     except BaseException:
-        claim.release()
+        lock.release()
         raise

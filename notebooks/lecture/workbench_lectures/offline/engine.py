@@ -46,8 +46,8 @@ def engine(script: Script[Any]) -> Engine:
             return "null"
 
     knobs = translated("sliders", script.knobs)
-    figures = dict.fromkeys(script.parts, "null")
-    for name, part in script.parts.items():
+    figures = dict.fromkeys(script.figures, "null")
+    for name, part in script.figures.items():
         if set(part.names) & set(script.places):
             missing[name] = "made beforehand, as the lecture says"
         else:

@@ -82,10 +82,10 @@ def page(script: Script[Any], cells: Iterable[Any], title: str) -> str:
     made = engine(script)
     body = "".join(f'<div class="wb-cell">{_cell(cell)}</div>' for cell in cells if _cell(cell))
     parts: dict[str, Any] = {}
-    for name, part in script.parts.items():
+    for name, part in script.figures.items():
         beforehand = packed(table(script, part)) if name in made.missing else ""
         parts[name] = {"names": list(part.names), "table": beforehand}
-    gridded = {each for name, part in script.parts.items() if name in made.missing for each in part.names}
+    gridded = {each for name, part in script.figures.items() if name in made.missing for each in part.names}
     fields = [asdict(line) for line in script.knobs.entries()]
     reals = {field["name"] for field in fields if field["kind"] == "number"}
     about = {

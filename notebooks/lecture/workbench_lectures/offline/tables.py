@@ -19,7 +19,7 @@ from workbench.lab.figures.speedups import AXES, speedups
 from workbench.lab.widgets.explorer.tables import speeds
 from workbench.lab.widgets.plots.liveplot import _cumulative, curves_of, look
 from workbench_lectures.knobs import Knobs
-from workbench_lectures.lecture import Part, Script
+from workbench_lectures.lecture import LectureFigure, Script
 from workbench_lectures.race import a_target
 
 DIGITS = 6  # significant digits, more than a screen shows
@@ -63,18 +63,18 @@ def key(knobs: Knobs, names: Sequence[str]) -> str:
     return ",".join(str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in values)
 
 
-def table(script: Script[Any], part: Part[Any]) -> dict[str, Any]:
+def table(script: Script[Any], lecture_figure: LectureFigure[Any]) -> dict[str, Any]:
     """Return all figures of a part, in the light theme, as differences from the first one."""
-    found = places(script, part.names)
+    found = places(script, lecture_figure.names)
     base: dict[str, Any] = {}
     values: dict[str, int] = {}
     figures: dict[str, dict[str, int]] = {}
     for chosen in product(*found.values()):
         knobs = script.knobs(**dict(zip(found, chosen, strict=True))).fit()
-        row = key(knobs, part.names)
+        row = key(knobs, lecture_figure.names)
         if row in figures:
             continue
-        figure = part.draw(knobs, "light")
+        figure = lecture_figure.draw(knobs, "light")
         now = {
             "data": [_plain(trace.to_plotly_json()) for trace in figure.data],
             "layout": _plain(figure.layout.to_plotly_json()),

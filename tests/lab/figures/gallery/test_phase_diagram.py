@@ -16,36 +16,34 @@ from workbench.lab.figures.style import palette
 
 NAN = float("nan")
 SECONDS = np.array([[[1.0, 2.0, NAN], [3.0, 1.5, 9.0]], [[NAN, NAN, NAN], [NAN, 4.0, NAN]]])
-CONTEST = SchemeGrid(("UMW", "CR", "GC stragglers=2"), (Fraction(0), Fraction(1, 4)), (0.0, 1e-3), SECONDS)
+GRID = SchemeGrid(("UMW", "CR", "GC stragglers=2"), (Fraction(0), Fraction(1, 4)), (0.0, 1e-3), SECONDS)
 
 
 def test_phase_diagram_winner_and_lead() -> None:
-    np.testing.assert_array_equal(CONTEST.winner, [[0, 1], [NAN, 1]])
-    np.testing.assert_array_equal(CONTEST.lead[0], [2.0, 2.0])
-    assert np.isinf(CONTEST.lead[1, 1])
+    np.testing.assert_array_equal(GRID.fastest, [[0, 1], [NAN, 1]])
+    np.testing.assert_array_equal(GRID.lead[0], [2.0, 2.0])
+    assert np.isinf(GRID.lead[1, 1])
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_phase_diagram_cells_have_the_winners_name_and_colour(theme: str) -> None:
-    figure = phase_diagram(CONTEST, Fraction(1, 8), 1e-3, theme=theme)  # type: ignore[arg-type]
+def test_phase_diagram_cells_have_the_fastest_schemes_name_and_colour(theme: str) -> None:
+    figure = phase_diagram(GRID, Fraction(1, 8), 1e-3, theme=theme)  # type: ignore[arg-type]
     cells, *legend, here = figure.data
     assert [(entry.name, entry.marker.color) for entry in legend] == list(
-        zip([*CONTEST.names, "tie"], [color for _, color in cells.colorscale][::2], strict=True)
+        zip([*GRID.names, "tie"], [color for _, color in cells.colorscale][::2], strict=True)
     )
     assert cells.text.tolist() == [["UMW<br>2×", "CR<br>2×"], ["", "CR"]]
     colors = [color for _, color in cells.colorscale][::2]
     ground = palette(theme).background
-    assert colors[:-1] == [
-        mixed(scheme_style(name.split(" ")[0]).color, ground, 0.5) for name in CONTEST.names
-    ]
+    assert colors[:-1] == [mixed(scheme_style(name.split(" ")[0]).color, ground, 0.5) for name in GRID.names]
     assert (here.x, here.y) == ((1.0,), (0.5,))
 
 
 def test_phase_diagram_hover_lists_all_schemes_in_order() -> None:
-    lines = phase_diagram(CONTEST).data[0].customdata[0][1].split("<br>")
+    lines = phase_diagram(GRID).data[0].customdata[0][1].split("<br>")
     assert lines[0] == "α = 0, latency 1 ms"
     assert [line.split(":")[0] for line in lines[1:]] == ["CR", "UMW", "GC stragglers=2"]
-    assert "no such setting" in phase_diagram(CONTEST).data[0].customdata[0][0]
+    assert "no such setting" in phase_diagram(GRID).data[0].customdata[0][0]
 
 
 def test_phase_diagram_of_one_scheme() -> None:
@@ -54,7 +52,7 @@ def test_phase_diagram_of_one_scheme() -> None:
 
 
 def test_phase_diagram_refuses_an_empty_grid() -> None:
-    with pytest.raises(SettingError, match="contest: is empty"):
+    with pytest.raises(SettingError, match="grid: is empty"):
         phase_diagram(SchemeGrid((), (), (), np.zeros((0, 0, 0))))
 
 
@@ -82,8 +80,8 @@ def _luminance(color: str) -> float:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_phase_diagram_texts_have_contrast_in_cells_of_every_scheme(theme: Any) -> None:
     names = tuple(schemes.names())
-    contest = SchemeGrid(names, (Fraction(0),), (0.0,), np.ones((1, 1, len(names))))
-    cells = phase_diagram(contest, theme=theme).data[0]
+    grid = SchemeGrid(names, (Fraction(0),), (0.0,), np.ones((1, 1, len(names))))
+    cells = phase_diagram(grid, theme=theme).data[0]
     text = _luminance(cells.textfont.color)
     for _, color in cells.colorscale:
         high, low = sorted((text, _luminance(color)), reverse=True)

@@ -16,10 +16,10 @@ from workbench.lab.figures.passes import pass_times
 from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.figures.style import scheme_style
 from workbench.lab.widgets.explorer.ahead import (
-    CONTEST_ROUNDS,
+    GRID_ROUNDS,
     LATENCIES,
     alphas_of,
-    contest,
+    forecast_grid,
     look_ahead,
     names_of,
 )
@@ -27,19 +27,19 @@ from workbench.lab.widgets.explorer.tables import costs, finding, speeds
 from workbench.lab.widgets.forms.setup import Entry, Setup, Shape, setup_of
 
 LINK = {"latency": 1e-3, "bandwidth": 8e5}
-RIVALS = wb.baselines(3, 2, 1, rounds=5, link=LINK)
+CANDIDATES = wb.baselines(3, 2, 1, rounds=5, link=LINK)
 
 
 def test_look_ahead_forecasts_equal_wb_forecast() -> None:
-    ahead = look_ahead(RIVALS, rounds=30)
+    ahead = look_ahead(CANDIDATES, rounds=30)
     assert [a.name for a in ahead] == ["UMW", "GC", "RAR", "SGD", "CR"]
-    for a, e in zip(ahead, RIVALS, strict=True):
+    for a, e in zip(ahead, CANDIDATES, strict=True):
         assert a.forecast is not None
         np.testing.assert_array_equal(a.forecast.seconds, wb.forecast(e, rounds=30).seconds)
 
 
 def test_look_ahead_ignores_deaths_and_reports_missing_data() -> None:
-    dead = RIVALS[0].replace(faults=[{"worker": 1, "round": 0}])
+    dead = CANDIDATES[0].replace(faults=[{"worker": 1, "round": 0}])
     lost = wb.Experiment(scheme="UMW", problem_args={"data": "nowhere.csv"})
     found = look_ahead([dead, lost])
     assert found[0].forecast is not None and not found[0].reason  # noqa: PT018
@@ -58,33 +58,36 @@ def test_alphas_of_cover_the_range(children: int, count: int) -> None:
     assert (found[0], found[-1]) == (0, children - 1)
 
 
-def test_contest_cells_are_forecasts() -> None:
+def test_forecast_grid_cells_are_forecasts() -> None:
     shape = Shape(children=3, layers=2, stragglers=1)
-    found = contest(setup_of(RIVALS), shape, 12)
+    found = forecast_grid(setup_of(CANDIDATES), shape, 12)
     assert found is not None
     assert found.seconds.shape == (3, len(LATENCIES), 5)
     for i, late in enumerate(alphas_of(shape)):
         for j in (0, 5, len(LATENCIES) - 1):
-            rivals = wb.baselines(3, 2, late, rounds=5, link={**LINK, "latency": LATENCIES[j]})
-            passes = pass_times({e.scheme: wb.forecast(e, rounds=CONTEST_ROUNDS) for e in rivals})
+            candidates = wb.baselines(3, 2, late, rounds=5, link={**LINK, "latency": LATENCIES[j]})
+            passes = pass_times({e.scheme: wb.forecast(e, rounds=GRID_ROUNDS) for e in candidates})
             expected = list(passes.values())
             np.testing.assert_allclose(found.seconds[i, j], expected, rtol=1e-12)
 
 
-def test_contest_skips_schemes_without_the_setting() -> None:
+def test_forecast_grid_skips_schemes_without_the_setting() -> None:
     groups = Entry("GC", {"stragglers": 3, "code": "fractional"})
     setup = Setup((groups, Entry("UMW")), {"workers": 12, "rounds": 5})
-    found = contest(setup, Shape(children=12, layers=1, stragglers=3), 12)
+    found = forecast_grid(setup, Shape(children=12, layers=1, stragglers=3), 12)
     assert found is not None
     fits = [12 % (late + 1) == 0 for late in alphas_of(Shape(children=12, layers=1, stragglers=3))]
     assert np.isfinite(found.seconds[:, 0, 0]).tolist() == fits
     assert np.isfinite(found.seconds[:, :, 1]).all()
 
 
-def test_contest_is_cancelled_if_not_needed() -> None:
+def test_forecast_grid_is_cancelled_if_not_needed() -> None:
     calls: list[float] = []
-    found = contest(
-        setup_of(RIVALS), Shape(children=3, layers=2), 12, lambda share: calls.append(share) or len(calls) < 4
+    found = forecast_grid(
+        setup_of(CANDIDATES),
+        Shape(children=3, layers=2),
+        12,
+        lambda share: calls.append(share) or len(calls) < 4,
     )
     assert found is None
     assert len(calls) == 4
@@ -92,7 +95,7 @@ def test_contest_is_cancelled_if_not_needed() -> None:
 
 def test_look_ahead_caches_unchanged_forecasts() -> None:
     """The forecasts of UMW and RAR do not depend on the number of stragglers. Every forecast equals a new one."""
-    before = look_ahead(RIVALS)
+    before = look_ahead(CANDIDATES)
     moved = wb.baselines(3, 2, 0, rounds=5, link=LINK)
     after = look_ahead(moved, known=before)
     assert [a.name for a, b in zip(after, before, strict=True) if a.forecast is b.forecast] == ["UMW", "RAR"]
@@ -105,25 +108,26 @@ def test_look_ahead_caches_unchanged_forecasts() -> None:
 def test_look_ahead_repeats_forecasts_for_other_rounds(tmp_path: Path) -> None:
     table = tmp_path / "times.csv"
     table.write_text("worker,iteration,seconds\n1,0,1.0\n")
-    e = RIVALS[0].replace(delays={"kind": "replay", "path": str(table), "samples": 1.0})
+    e = CANDIDATES[0].replace(delays={"kind": "replay", "path": str(table), "samples": 1.0})
     before = look_ahead([e])
     table.write_text("worker,iteration,seconds\n1,0,20.0\n")
     (after,) = look_ahead([e], known=before)
     assert after.forecast is not None
     assert after.forecast.mean == wb.forecast(e, rounds=len(after.forecast.seconds)).mean
-    known = look_ahead(RIVALS[:1], rounds=30)
-    assert look_ahead(RIVALS[:1], rounds=20, known=known)[0].forecast is not known[0].forecast
+    known = look_ahead(CANDIDATES[:1], rounds=30)
+    assert look_ahead(CANDIDATES[:1], rounds=20, known=known)[0].forecast is not known[0].forecast
 
 
-def test_contest_compares_passes_over_the_data() -> None:
+def test_forecast_grid_compares_passes_over_the_data() -> None:
     """A round of ASGD has one answer of twelve: its cells are twelve times its mean round."""
-    shape, rivals = Shape(children=3, layers=2, stragglers=1), [RIVALS[0], RIVALS[0].replace(scheme="ASGD")]
-    found = contest(setup_of(rivals), shape, 12)
-    assert found is not None
-    asgd = rivals[1].replace(link={**LINK, "latency": LATENCIES[0]})
-    assert found.seconds[0, 0, 1] == pytest.approx(
-        12 * wb.forecast(asgd, rounds=CONTEST_ROUNDS).mean, rel=0.01
+    shape, candidates = (
+        Shape(children=3, layers=2, stragglers=1),
+        [CANDIDATES[0], CANDIDATES[0].replace(scheme="ASGD")],
     )
+    found = forecast_grid(setup_of(candidates), shape, 12)
+    assert found is not None
+    asgd = candidates[1].replace(link={**LINK, "latency": LATENCIES[0]})
+    assert found.seconds[0, 0, 1] == pytest.approx(12 * wb.forecast(asgd, rounds=GRID_ROUNDS).mean, rel=0.01)
 
 
 def test_table_of_times_to_target_names_the_reference_and_not_a_run_of_a_similar_time() -> None:

@@ -121,7 +121,7 @@ def test_explorer_phase_diagram_can_be_clicked(explorer: Explorer) -> None:
     assert thread is not None
     thread.join()
     assert preview.picture.label == "Fastest scheme"
-    click(preview.picture, trace="winners", x=3, y=2)
+    click(preview.picture, trace="fastest", x=3, y=2)
     assert [e.link.latency for e in explorer.experiments] == [pytest.approx(1e-4)] * 5
     assert explorer.experiments[4].scheme_args["stragglers"] == 2
     assert preview._map.thread is thread  # the map is the same, only the mark has moved
@@ -373,13 +373,13 @@ def test_explorer_saved_run_life_cycle(explorer: Explorer) -> None:
     table = explorer.history.table
     assert table.wait(30)
     assert sorted(table.runs.table["name"]) == ["Another", "My tree"]
-    table.mark("my-tree")
+    table.select("my-tree")
     assert (table.name.value, table.about.value, table.tags.value) == ("My tree", "good", "a, b")
     table.about.value = "better"
     table.write()
     assert table.wait(30)
     assert set(table.runs.table["note"]) == {"good", "better"}
-    table.mark("my-tree")
+    table.select("my-tree")
     table.show()
     assert explorer.tabs.selected_index == explorer.tabs.titles.index("Run")
     assert len(explorer.traces) == 6  # five runs, and the recorded one

@@ -51,13 +51,13 @@ def bad(table: RunsTable) -> str:
 
 def test_runs_table_plots_selected_runs_on_one_axis(table: RunsTable, traces: list[wb.Trace]) -> None:
     assert table.plot.layout.display == "none"
-    table.mark("cr", "umw")
+    table.select("cr", "umw")
     assert table.plot.layout.display == ""
     assert {"CR", "UMW"} <= {curve.name for curve in table.plot.current().data}
     assert table.traces()[0].same(next(t for t in traces if t.label == "CR"))
     table.look()
     assert "selected; click on 1" in bad(table)
-    table.mark("cr")
+    table.select("cr")
     table.look()
     order = [table.children.index(part) for part in (table.round, table.player, table.plot)]
     assert order == sorted(order)  # the opened round is above the curves
@@ -73,7 +73,7 @@ def test_runs_table_plots_the_chosen_metric(tmp_path: Path) -> None:
     table = RunsTable(tmp_path)
     table.wait()
     assert table.metric.layout.display == "none"
-    table.mark("tested", "plain")
+    table.select("tested", "plain")
     assert table.metric.layout.display == ""
     assert len(table.plot.current().data) == 2
     table.metric.value = "test_accuracy"
@@ -81,16 +81,16 @@ def test_runs_table_plots_the_chosen_metric(tmp_path: Path) -> None:
     trace = next(t for t in table.traces() if t.experiment.batch)
     known = trace.columns["test_accuracy"][~np.isnan(trace.columns["test_accuracy"])]
     assert np.asarray(curve.y, dtype=float)[-len(known) :].tolist() == known.tolist()
-    table.mark("plain")
+    table.select("plain")
     assert table.metric.value == "loss"
 
 
 def test_runs_table_shows_differences_and_text(table: RunsTable) -> None:
-    table.mark("gc", "umw")
+    table.select("gc", "umw")
     table.differ()
     assert "scheme_args.stragglers" in table.found.value
     assert "problem_args.samples" not in table.found.value
-    table.mark("gc")
+    table.select("gc")
     table.copy()
     text = table.text.value
     gc = next(e for e in SMALL if e.scheme == "GC")
@@ -109,15 +109,15 @@ def test_runs_table_groups_have_mean_and_band(table: RunsTable) -> None:
     table.by.value = ("seed",)
     table.of.value = "time_to" if "time_to" in table.of.options else "loss"
     table.group()
-    table.mark("cr")  # a new selection removes the groups
+    table.select("cr")  # a new selection removes the groups
     assert table.found.value == ""
 
 
 def test_runs_table_adds_tags_to_several_runs(table: RunsTable) -> None:
-    table.mark("cr")
+    table.select("cr")
     table.tags.value, table.about.value = "tree", "good"
     table.write()
-    table.mark("cr", "gc")
+    table.select("cr", "gc")
     table.tags.value = "coded"
     table.write()
     rows = table.runs.table.set_index("run")
@@ -126,7 +126,7 @@ def test_runs_table_adds_tags_to_several_runs(table: RunsTable) -> None:
 
 
 def test_runs_table_archives_and_restores(table: RunsTable) -> None:
-    table.mark("cr")
+    table.select("cr")
     table.archive()
     assert "archived: cr" in table.note.value
     table.archive()  # no run is selected, so that only this error is shown
@@ -134,7 +134,7 @@ def test_runs_table_archives_and_restores(table: RunsTable) -> None:
     assert "are selected" in bad(table)
     assert "cr" not in set(table.grid.rows["run"])
     table.grid.archived = True
-    table.mark("cr")
+    table.select("cr")
     table.archive()
     assert "restored: cr" in table.note.value
     table.grid.archived = False
@@ -142,7 +142,7 @@ def test_runs_table_archives_and_restores(table: RunsTable) -> None:
 
 
 def test_runs_table_confirms_deletion(table: RunsTable, tmp_path: Path) -> None:
-    table.mark("cr")
+    table.select("cr")
     table.delete()
     assert "nothing was asked" in bad(table)
     table.ask()
@@ -150,11 +150,11 @@ def test_runs_table_confirms_deletion(table: RunsTable, tmp_path: Path) -> None:
     table.forget()
     assert (tmp_path / "cr").is_dir()
     table.ask()
-    table.mark("gc")  # a new selection cancels the question
+    table.select("gc")  # a new selection cancels the question
     table.delete()
     assert (tmp_path / "cr").is_dir()
     assert (tmp_path / "gc").is_dir()
-    table.mark("cr")
+    table.select("cr")
     table.ask()
     table.delete()
     assert not (tmp_path / "cr").exists()
@@ -168,7 +168,7 @@ def test_runs_table_shows_errors_until_the_next_button(table: RunsTable, tmp_pat
     buttons = {each.description: each for each in walk(table) if isinstance(each, w.Button)}
     buttons["Compare"].click()
     assert "are selected" in table.message.value
-    table.mark(".cr.tmp")
+    table.select(".cr.tmp")
     for text in ("Delete …", "Delete for good"):
         buttons[text].click()
         assert table.message.value == ""
@@ -183,7 +183,7 @@ def walk(widget: Any) -> Iterator[Any]:
 
 
 def test_runs_table_starts_runs_again(table: RunsTable, traces: list[wb.Trace]) -> None:
-    table.mark("gc")
+    table.select("gc")
     table.rerun()
     assert table.live.wait(60)
     (run,) = table.live.runs
@@ -205,7 +205,7 @@ def test_runs_table_runs_a_folder_with_code_once_trusted(
     forged(spec.parent)
     table = RunsTable(tmp_path / "runs")
     assert table.wait(30)
-    table.mark("one")
+    table.select("one")
     table.rerun()
     assert "names code" in bad(table)
     assert not ran.exists()
@@ -223,7 +223,7 @@ def test_runs_table_resumes_runs(
     assert table.wait(30)
     gone: list[Any] = []
     monkeypatch.setattr(runstable, "resume", lambda folder, trust: gone.append(folder) or "a run")
-    table.mark("one")
+    table.select("one")
     table.resume()
     assert (gone, shown) == ([str(tmp_path / "one")], [["a run"]])
 
@@ -232,7 +232,7 @@ def test_runs_table_lists_damaged_runs(table: RunsTable, tmp_path: Path) -> None
     (tmp_path / "cr" / "run.json").unlink()
     table.again()
     assert "1 damaged" in table.note.value
-    table.mark("cr", "gc")
+    table.select("cr", "gc")
     assert "run.json is missing" in table.note.value
     assert [trace.label for trace in table.traces()] == ["GC"]
 
@@ -251,7 +251,7 @@ def test_runs_table_columns_are_chosen(table: RunsTable) -> None:
 def test_runs_table_selection_follows_its_runs(
     table: RunsTable, traces: list[wb.Trace], tmp_path: Path
 ) -> None:
-    table.mark("cr", "umw")
+    table.select("cr", "umw")
     keep(traces[0], tmp_path, "a new one")  # first by name: all rows move
     table.again()
     assert [line["run"] for line in table.chosen] == ["cr", "umw"]
@@ -261,7 +261,7 @@ def test_runs_table_selection_follows_its_runs(
     (tmp_path / "cr" / "run.json").rename(tmp_path / "cr" / "ron.json")
     table.again()
     assert [line["run"] for line in table.chosen] == ["cr", "umw"]
-    table.mark()
+    table.select()
     assert table.plot.layout.display == "none"
 
 
@@ -283,7 +283,7 @@ def test_runs_table_shows_rows_while_reading(
     while not (len(other.runs) and other.bar.value):
         assert not other.wait(0.01)
     assert "of 5 runs read; about" in other.bar.value
-    other.mark("cr")
+    other.select("cr")
     gate.set()
     assert other.wait(30)
     assert (len(other.runs), other.bar.value, other.chosen[0]["run"]) == (5, "", "cr")
@@ -293,7 +293,7 @@ def test_runs_table_shows_rows_while_reading(
 def test_runs_table_exports_selected_runs(table: RunsTable, tmp_path: Path, form: str) -> None:
     table.export()
     assert "nothing is written there" in bad(table)
-    table.mark("cr", "gc")
+    table.select("cr", "gc")
     table.form.value, table.path.value = form, str(tmp_path / "out")
     table.export()
     assert "2 runs written" in table.note.value
@@ -333,7 +333,7 @@ def test_runs_table_numbers_stay_numeric_with_missing_values(table: RunsTable, t
 
 def test_runs_table_sends_notes_as_they_are(table: RunsTable) -> None:
     """The page inserts notes as text, never as HTML. A test in a browser checks that."""
-    table.mark("cr")
+    table.select("cr")
     table.about.value = "<img src=x onerror=alert(1)>"
     table.write()
     assert "<img src=x onerror=alert(1)>" in table.grid.rows["note"]
@@ -367,7 +367,7 @@ def test_runs_table_menu_acts_on_its_row(traces: list[wb.Trace], tmp_path: Path)
         keep(trace, tmp_path, trace.label)
     table = RunsTable(tmp_path, use=used.append)
     assert table.wait(30)
-    table.mark("cr", "gc")
+    table.select("cr", "gc")
     row = table.grid.rows["run"].index("umw")
     said(table, kind="act", action="use", row=row)
     assert [e.scheme for e in used] == ["UMW"]
@@ -386,10 +386,10 @@ def test_runs_table_bar_offers_what_fits(table: RunsTable) -> None:
         return {key for key, each in table.acts.buttons.items() if each.layout.display != "none"}
 
     assert table.acts.selected.layout.display == "none"
-    table.mark("cr")
+    table.select("cr")
     assert (table.acts.idle.layout.display, table.acts.selected.layout.display) == ("none", "")
     assert not {"compare", "resume"} & offered()
-    table.mark("cr", "gc")
+    table.select("cr", "gc")
     assert "compare" in offered()
     assert "2 selected" in table.acts.count.value
     assert "selected" not in table.note.value  # the bar has the number already

@@ -21,7 +21,7 @@ def test_session_runs_are_listed_at_once_and_a_kept_one_after_it_was_kept(tmp_pa
     explorer.run(60)  # while the table is shown
     assert history.table.wait(30)
     assert len(history.table.runs) == 10
-    history.table.mark("1-umw")
+    history.table.select("1-umw")
     history.table.show()  # showing a recorded run adds no run to the session
     assert len(list(history.session.folder.iterdir())) == 10
     keeping = explorer.keeping

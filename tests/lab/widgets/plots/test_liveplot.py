@@ -71,13 +71,13 @@ def test_live_plot_shows_an_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_live_plot_follows_runs_that_are_shown_while_the_end_of_others_is_handled() -> None:
     first, second = (Slow(trace) for trace in TRACES[:2])
-    ended, go_on = Event(), Event()
+    ended, resumed = Event(), Event()
     plot = LivePlot([first])
-    plot.when_over(lambda: ended.set() or go_on.wait(60))  # such as a table that reads folders
+    plot.when_over(lambda: ended.set() or resumed.wait(60))  # such as a table that reads folders
     first.finish()
     assert ended.wait(60)
     plot.show([second])
-    go_on.set()
+    resumed.set()
     second.finish()
     assert plot.wait(60)
     assert [each["state"] for each in plot.status] == ["finished"]

@@ -21,7 +21,7 @@ TIE = "tie"
 
 
 def phase_diagram(
-    contest: SchemeGrid, alpha: Fraction | None = None, latency: float | None = None, theme: Theme = "light"
+    grid: SchemeGrid, alpha: Fraction | None = None, latency: float | None = None, theme: Theme = "light"
 ) -> go.Figure:
     """Draw the fastest scheme in each cell of the grid, and by which factor the second one is slower.
 
@@ -33,22 +33,22 @@ def phase_diagram(
 
     Raises `SettingError` for an unknown theme or an empty grid.
 
-    >>> contest = SchemeGrid(("UMW", "CR"), (Fraction(1, 4),), (0.0, 1.0), np.array([[[1.0, 2.0], [3.0, 1.5]]]))
-    >>> phase_diagram(contest).data[0].text.tolist()
+    >>> grid = SchemeGrid(("UMW", "CR"), (Fraction(1, 4),), (0.0, 1.0), np.array([[[1.0, 2.0], [3.0, 1.5]]]))
+    >>> phase_diagram(grid).data[0].text.tolist()
     [['UMW<br>2×', 'CR<br>2×']]
     """
-    if not contest.names or not contest.seconds.size:
-        raise SettingError("contest: is empty; give at least one scheme, one alpha and one latency")
-    rows, columns = contest.winner.shape
+    if not grid.names or not grid.seconds.size:
+        raise SettingError("grid: is empty; give at least one scheme, one alpha and one latency")
+    rows, columns = grid.fastest.shape
     about = "scheme with the shortest time per pass over the data, and the second best's time divided by it"
-    about = " · ".join(filter(None, [about, mark_note(contest.names)]))
+    about = " · ".join(filter(None, [about, mark_note(grid.names)]))
     figure = new_figure(theme, "Fastest scheme", about, height=220 + 66 * rows)
-    figure.add_trace(_cells(contest, theme))
-    for name, color in _colors(contest, theme).items():
+    figure.add_trace(_cells(grid, theme))
+    for name, color in _colors(grid, theme).items():
         figure.add_trace(legend_square(name, color))  # the legend is shown only on narrow pages
     if alpha is not None and latency is not None:
-        figure.add_trace(_ring(contest, alpha, latency, theme))
-    across, down = list(map(quantity_of, contest.latencies)), list(map(str, contest.alphas))
+        figure.add_trace(_ring(grid, alpha, latency, theme))
+    across, down = list(map(quantity_of, grid.latencies)), list(map(str, grid.alphas))
     figure.update_xaxes(title_text="link latency", tickvals=list(range(columns)), ticktext=across)
     figure.update_yaxes(title_text="straggler fraction α", tickvals=list(range(rows)), ticktext=down)
     return figure.update_xaxes(showgrid=False).update_yaxes(showgrid=False).update_layout(showlegend=False)
@@ -64,36 +64,36 @@ def mixed(color: str, ground: str, share: float) -> str:
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
 
 
-def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
-    colors = _colors(contest, theme)
+def _cells(grid: SchemeGrid, theme: Theme) -> go.Heatmap:
+    colors = _colors(grid, theme)
     count = len(colors)
     steps = [[(i + side) / count, color] for i, color in enumerate(colors.values()) for side in (0, 1)]
     look: dict[str, Any] = {"zmin": -0.5, "zmax": count - 0.5, "colorscale": steps, "showscale": False}
     look |= {
-        "text": _texts(contest),
+        "text": _texts(grid),
         "texttemplate": "%{text}",
         "textfont": {"size": 13, "color": palette(theme).text},
     }
-    look |= {"customdata": _hovers(contest), "hovertemplate": "%{customdata}<extra></extra>"}
-    tied = contest.equal.sum(axis=2) > 1
-    return go.Heatmap(z=np.where(tied, count - 1.0, contest.winner), name="winners", xgap=2, ygap=2, **look)
+    look |= {"customdata": _hovers(grid), "hovertemplate": "%{customdata}<extra></extra>"}
+    tied = grid.equal.sum(axis=2) > 1
+    return go.Heatmap(z=np.where(tied, count - 1.0, grid.fastest), name="fastest", xgap=2, ygap=2, **look)
 
 
-def _colors(contest: SchemeGrid, theme: Theme) -> dict[str, str]:
+def _colors(grid: SchemeGrid, theme: Theme) -> dict[str, str]:
     """Return the colour of the cells of each name. The last one is the colour of ties."""
     ground = palette(theme).background
-    names = {name: mixed(scheme_style(name.split(" ")[0]).color, ground, PALE) for name in contest.names}
+    names = {name: mixed(scheme_style(name.split(" ")[0]).color, ground, PALE) for name in grid.names}
     return {**names, TIE: palette(theme).grid}
 
 
-def _texts(contest: SchemeGrid) -> Words:
-    texts: Words = np.full(contest.winner.shape, "", dtype=object)
-    for place, winner in np.ndenumerate(contest.winner):
-        if (equal := int(contest.equal[place].sum())) > 1:
+def _texts(grid: SchemeGrid) -> Words:
+    texts: Words = np.full(grid.fastest.shape, "", dtype=object)
+    for place, fastest in np.ndenumerate(grid.fastest):
+        if (equal := int(grid.equal[place].sum())) > 1:
             texts[place] = f"{TIE}<br>of {equal}"
-        elif winner == winner:
-            lead = float(contest.lead[place])
-            texts[place] = contest.names[int(winner)] + (f"<br>{_lead(lead)}" if np.isfinite(lead) else "")
+        elif fastest == fastest:
+            lead = float(grid.lead[place])
+            texts[place] = grid.names[int(fastest)] + (f"<br>{_lead(lead)}" if np.isfinite(lead) else "")
     return texts
 
 
@@ -102,12 +102,12 @@ def _lead(ratio: float) -> str:
     return ratio_text(ratio, 3 if ratio < 1.095 else 2)
 
 
-def _hovers(contest: SchemeGrid) -> Words:
-    texts: Words = np.full(contest.winner.shape, "", dtype=object)
-    for i, alpha in enumerate(contest.alphas):
-        for j, latency in enumerate(contest.latencies):
-            order = np.argsort(contest.seconds[i, j])  # NaN is sorted last
-            times = [f"{contest.names[k]}: {_time(contest.seconds[i, j, k])}" for k in order]
+def _hovers(grid: SchemeGrid) -> Words:
+    texts: Words = np.full(grid.fastest.shape, "", dtype=object)
+    for i, alpha in enumerate(grid.alphas):
+        for j, latency in enumerate(grid.latencies):
+            order = np.argsort(grid.seconds[i, j])  # NaN is sorted last
+            times = [f"{grid.names[k]}: {_time(grid.seconds[i, j, k])}" for k in order]
             texts[i, j] = "<br>".join([f"α = {alpha}, latency {quantity_of(latency)}", *times])
     return texts
 
@@ -116,9 +116,9 @@ def _time(seconds: float) -> str:
     return "no such setting" if seconds != seconds else f"{quantity(seconds, 'time')} a pass"
 
 
-def _ring(contest: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) -> go.Scatter:
-    x = _between(contest.latencies, latency)
-    y = float(np.interp(float(alpha), [float(a) for a in contest.alphas], range(len(contest.alphas))))
+def _ring(grid: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) -> go.Scatter:
+    x = _between(grid.latencies, latency)
+    y = float(np.interp(float(alpha), [float(a) for a in grid.alphas], range(len(grid.alphas))))
     ink = palette(theme).text
     marker = {"symbol": "square-open", "size": 46, "color": ink, "line": {"width": 3, "color": ink}}
     return marks([x], [y], "now", marker)

@@ -63,11 +63,11 @@ def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.
         _add(figure, choice, unit.scale)
     _parts(figure, shown)
     names = [choice.marked for choice in reversed(shown)]
-    said = {
+    labels = {
         "tickvals": names,
         "ticktext": [_name_and_ties(choice, shown) for choice in reversed(shown)],
     }
-    figure.update_yaxes(categoryorder="array", categoryarray=names, showgrid=False, ticks="", **said)
+    figure.update_yaxes(categoryorder="array", categoryarray=names, showgrid=False, ticks="", **labels)
     inexact = "" if all(choice.exact for choice in shown) else f"{INEXACT_MARK}: inexact, rounds simulated"
     notes = [note for note in (inexact, mark_note(choice.scheme for choice in shown)) if note]
     if notes:

@@ -168,14 +168,14 @@ def _shares(table: Stream, there: slice, order: NDArray[np.int64], theme: Theme)
     starts = np.arange(0, len(values), width)
     counts = np.diff([*starts, len(values)])
     z = (np.add.reduceat(values.astype(float), starts, axis=0) / counts[:, None]).T
-    words = "of rounds late" if some else "of a round computing"
+    text = "of rounds late" if some else "of a round computing"
     ends = [palette(theme).neutral, TOO_LATE if some else COMPUTING]
     cells = go.Heatmap(
         z=z, x=table.first + there.start + starts + counts / 2, y=np.arange(1, table.workers + 1), zmin=0, zmax=1,
         colorscale=[*enumerate(ends)], showscale=False,
         customdata=np.stack(np.broadcast_arrays(order[:, None] + 1, counts), axis=-1),
         hovertemplate="worker %{customdata[0]}, %{customdata[1]} rounds around %{x:.0f}: %{z:.0%} "
-        + f"{words}<extra></extra>",
+        + f"{text}<extra></extra>",
     )  # fmt: skip
-    looks = {f"{share:.0%} {words}": mixed(ends[1], ends[0], share) for share in (0.0, 0.5, 1.0)}
+    looks = {f"{share:.0%} {text}": mixed(ends[1], ends[0], share) for share in (0.0, 0.5, 1.0)}
     return [cells, *starmap(legend_square, looks.items())]

@@ -19,7 +19,7 @@ DRAWS_PER_FORECAST = 4_000
 MIN_FORECAST_ROUNDS, MAX_FORECAST_ROUNDS = 8, 100  # min and max number of rounds of a forecast
 LATENCIES = (0.0, *(float(x) for x in np.geomspace(1e-5, 1.0, 11).round(9)))  # s
 MAX_ALPHAS = 8
-CONTEST_ROUNDS = 24
+GRID_ROUNDS = 24
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def alphas_of(shape: Shape) -> list[int]:
     return sorted({round(s) for s in np.linspace(0, most, min(MAX_ALPHAS, most + 1))})
 
 
-def contest(
+def forecast_grid(
     setup: Setup, shape: Shape, workers: int, progress: Callable[[float], bool] = lambda share: True
 ) -> SchemeGrid | None:
     """Forecast every scheme over straggler fractions and latencies, on the same draws.
@@ -127,7 +127,7 @@ def _means(setup: Setup) -> Iterator[float]:
         try:
             if verdict.experiment is None:
                 raise SettingError(verdict.reason)
-            found = forecast(verdict.experiment, rounds=CONTEST_ROUNDS)
+            found = forecast(verdict.experiment, rounds=GRID_ROUNDS)
             yield found.mean / data_share(found)
         except (ValueError, OSError):
             yield float("nan")

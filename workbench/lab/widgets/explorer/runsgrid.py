@@ -170,7 +170,7 @@ class RunsGrid(Pane):
             if turn == self._turn:
                 self.fill(found)
 
-    def mark(self, *names: str) -> None:
+    def select(self, *names: str) -> None:
         """Select runs by name, like clicks."""
         with self._lock:
             rows = {self.runs.table.at[i, "run"]: place for place, i in enumerate(self.shown)}

@@ -63,7 +63,7 @@ class RunsTable(RunsViews):
     >>> _ = wb.run(wb.Experiment(rounds=5)).save(f"{folder}/one")
     >>> shown = RunsTable(folder)
     >>> _ = shown.wait()
-    >>> shown.mark("one")
+    >>> shown.select("one")
     >>> shown.traces()[0].label, shown.plot.label
     ('CR', 'Training loss versus wall clock')
     """
@@ -103,7 +103,7 @@ class RunsTable(RunsViews):
     def _bar(self) -> w.Widget:
         acts: dict[str, Callable[[], None]] = {}
         acts |= {"means": lambda: self._fold(self.grouping), "export": lambda: self._fold(self.exporting)}
-        acts |= {"tag": lambda: self._fold(self.words), "refresh": self.again, "clear": self.mark}
+        acts |= {"tag": lambda: self._fold(self.words), "refresh": self.again, "clear": self.select}
         acts |= {"compare": self.differ, "resume": self.resume, "live": self.show}
         acts |= {"archive": self.archive, "delete": self.ask}
         self.acts: RunsBar = RunsBar(self._aims(), acts, self._button)

@@ -94,16 +94,16 @@ def _costs(a: Ahead) -> list[str]:
         lambda f: quantity(f.bytes, "bytes"),
         lambda f: f"{100 * data_share(f):.3g} %",
     ]
-    late = "–" if a.forecast is None else may_be_late(a.experiment)
+    late = "–" if a.forecast is None else tolerated_text(a.experiment)
     return [a.name, late, *(_known(a.forecast, text) for text in texts)]
 
 
-def may_be_late(e: Experiment) -> str:
+def tolerated_text(e: Experiment) -> str:
     """Return the number and share of tolerated stragglers: of a parent's children, a group, or all workers.
 
-    >>> may_be_late(Experiment(scheme="GC", workers=84, scheme_args={"stragglers": 17}))
+    >>> tolerated_text(Experiment(scheme="GC", workers=84, scheme_args={"stragglers": 17}))
     '17 of 84 (20 %)'
-    >>> may_be_late(Experiment(scheme="CR", workers=84, scheme_args={"children": 4, "layers": 3, "stragglers": 1}))
+    >>> tolerated_text(Experiment(scheme="CR", workers=84, scheme_args={"children": 4, "layers": 3, "stragglers": 1}))
     '1 of 4 children (25 %)'
     """
     found, names = e.built_scheme.tolerated(e.workers), type(e.built_scheme).model_fields

@@ -38,7 +38,7 @@ FINAL_STATES = ("finished", "stopped", "failed")
 _SUMS = ("bytes", "samples")  # columns that are shown as cumulative sums
 
 
-class Part(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows of one run from row `first` on, as they are sent to the page. Bytes and samples are cumulative."""
 
     first: int
@@ -181,12 +181,12 @@ class LivePlot(Drawn):
         if status != self.status:
             self.status = status
 
-    def _frame(self, parts: Mapping[int, Part]) -> None:
+    def _frame(self, blocks: Mapping[int, RowBlock]) -> None:
         """Send one frame, in single precision, which is enough for a screen."""
-        if not parts:
+        if not blocks:
             return
-        heads = [{"curve": i, "first": p.first, "columns": list(p.columns)} for i, p in parts.items()]
-        buffers = [np.stack(list(p.columns.values())).astype(np.float32).tobytes() for p in parts.values()]
+        heads = [{"curve": i, "first": p.first, "columns": list(p.columns)} for i, p in blocks.items()]
+        buffers = [np.stack(list(p.columns.values())).astype(np.float32).tobytes() for p in blocks.values()]
         self.send({"kind": "rows", "edition": self.edition, "parts": heads}, buffers=buffers)
 
     def on_message(self, content: dict[str, Any]) -> None:
@@ -215,7 +215,7 @@ class _Sent:
         self.sums = dict.fromkeys(_SUMS, 0.0)  # sums over the rows that are not read again, by column
         self.holes = self.closed = False
 
-    def news(self) -> Part | None:
+    def news(self) -> RowBlock | None:
         """Return the rows that the page lacks, or None."""
         over = self.run.state in FINAL_STATES
         if self.closed:
@@ -227,11 +227,11 @@ class _Sent:
         count, losses = len(rows["round"]), np.isfinite(rows["loss"])
         if self.settled + count == self.rows and losses.sum() == self.known:
             return None
-        update = Part(self.settled, _cumulative(rows, self.sums))
+        update = RowBlock(self.settled, _cumulative(rows, self.sums))
         self._settle(update, losses)
         return update if count else None
 
-    def _settle(self, update: Part, losses: NDArray[np.bool_]) -> None:
+    def _settle(self, update: RowBlock, losses: NDArray[np.bool_]) -> None:
         count = len(losses)
         self.rows = update.first + count
         last = int(np.flatnonzero(losses)[-1]) + 1 if losses.any() else 0
@@ -244,12 +244,12 @@ class _Sent:
         self.settled = update.first + done
         self.known = int(losses[done:].sum())
 
-    def again(self, first: int) -> Part | None:
+    def again(self, first: int) -> RowBlock | None:
         """Return all rows from `first` on that were already sent."""
         rows = _cumulative(self.run.rows(), dict.fromkeys(_SUMS, 0.0))
         if first >= min(self.rows, len(rows["round"])):
             return None
-        return Part(first, {name: column[first : self.rows] for name, column in rows.items()})
+        return RowBlock(first, {name: column[first : self.rows] for name, column in rows.items()})
 
     def status(self, name: str) -> dict[str, Any]:
         """Return the run's entry in the table under the curves."""

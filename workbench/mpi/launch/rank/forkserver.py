@@ -120,10 +120,10 @@ class RankForkServer:
 
 def _listener(folder: Path) -> socket.socket:
     """Return a socket that listens in the pool's folder, whose path may be too long for an address."""
-    door, place = socket.socket(socket.AF_UNIX), os.open(folder, os.O_RDONLY)
+    listener, place = socket.socket(socket.AF_UNIX), os.open(folder, os.O_RDONLY)
     try:
-        door.bind(f"/proc/self/fd/{place}/{LISTENER}")
+        listener.bind(f"/proc/self/fd/{place}/{LISTENER}")
     finally:
         os.close(place)
-    door.listen(socket.SOMAXCONN)
-    return door
+    listener.listen(socket.SOMAXCONN)
+    return listener

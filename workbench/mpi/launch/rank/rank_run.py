@@ -289,12 +289,12 @@ class RankRun:
         self.transport.send_goodbye()
         wait_s = GOODBYE_TIMEOUT_S + TIMEOUT_PER_RANK_S * self.setup.plan.ranks
         until, wakeup = time.monotonic() + wait_s, self.transport.wakeup
-        nap = GOODBYE_PAUSE_S if wakeup.enabled and not self.transport.needs_polling else 5e-4
+        pause_s = GOODBYE_PAUSE_S if wakeup.enabled and not self.transport.needs_polling else 5e-4
         while not (self.transport.drained and self.control.drained) and time.monotonic() < until:
             self.transport.poll()
             with contextlib.suppress(RunFinished, RunError):
                 self.poll_control()
-            wakeup.sleep(nap)  # a goodbye wakes this rank
+            wakeup.sleep(pause_s)  # a goodbye wakes this rank
         clean = self.transport.drained and not self.transport.dead and not self.halfway
         if clean:
             self.transport.free()

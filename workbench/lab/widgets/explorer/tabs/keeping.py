@@ -162,7 +162,7 @@ class Keeping(Tab):
         self.run = w.Dropdown(description="Run")
         self.name, self.about, self.tags = fields = fields_about()
         keep = button("Save run", self.keep_run)
-        return [_heading("Keep a run"), row(self.run, *fields, keep)]
+        return [_heading("Save a run"), row(self.run, *fields, keep)]
 
     @guarded
     def keep_run(self) -> None:
@@ -178,5 +178,5 @@ def _heading(text: str) -> w.HTML:
     return w.HTML(f'<div class="wb wb-heading">{text}</div>')
 
 
-def _chosen(menu: w.Dropdown, things: Sequence[T]) -> T | None:
-    return things[menu.index] if menu.index is not None and menu.index < len(things) else None
+def _chosen(menu: w.Dropdown, values: Sequence[T]) -> T | None:
+    return values[menu.index] if menu.index is not None and menu.index < len(values) else None

@@ -15,7 +15,7 @@ from workbench.lab.figures.gallery.round_times import round_times
 from workbench.lab.figures.gallery.tree import tree
 from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.widgets.callbacks import guarded, row, seen, sentence, sides
-from workbench.lab.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, contest, look_ahead
+from workbench.lab.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, forecast_grid, look_ahead
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tables import costs, finding
 from workbench.lab.widgets.forms.setup import Setup, Shape, with_shape
@@ -24,7 +24,7 @@ from workbench.lab.widgets.plots.plot import Click, Plot, low
 
 Situation = tuple[Setup, Shape, int]  # settings, their shape, number of workers
 VIEWS = {"Who holds what": tree, "Code": code}
-TIMES, CONTEST = "Time per round", "Fastest scheme"
+TIMES, PHASE_DIAGRAM = "Time per round", "Fastest scheme"
 MAX_HEIGHT_PX = 520  # max height of a picture, px, so that a small screen shows all of it
 
 
@@ -37,7 +37,7 @@ class Preview(Tab):
         """Return the forecasts, and a picture of one scheme or the phase diagram. Narrow pages show one at a time."""
         self.ahead: list[Ahead] = []
         self.times, self.picture, self.detail = Forecasts(), Plot(), Plot()
-        views = [TIMES, *VIEWS, CONTEST]
+        views = [TIMES, *VIEWS, PHASE_DIAGRAM]
         self.view = w.ToggleButtons(options=views, description="Figure", style={"button_width": "auto"})
         self._picture = next(iter(VIEWS))  # the last chosen view other than the forecasts
         self.entry = w.Dropdown(description="Scheme")
@@ -104,9 +104,9 @@ class Preview(Tab):
     @guarded
     def _draw(self) -> None:
         """Draw the chosen picture of the chosen scheme, or the phase diagram."""
-        who_wins, chosen = self._picture == CONTEST, self._chosen()
+        who_wins, chosen = self._picture == PHASE_DIAGRAM, self._chosen()
         seen(not who_wins, self.entry)
-        if who_wins and CONTEST not in self.picture.label:
+        if who_wins and PHASE_DIAGRAM not in self.picture.label:
             seen(False, self.picture)  # until the diagram is there
         self._map.wanted(self._situation if who_wins else None)
         if not who_wins and chosen is not None:
@@ -124,7 +124,7 @@ class Preview(Tab):
             self.note.value = sentence(f"looking for the fastest scheme: {100 * share:.0f} %")
             return
         self.note.value = ""
-        if self._picture == CONTEST and (here := self._situation) is not None:
+        if self._picture == PHASE_DIAGRAM and (here := self._situation) is not None:
             setup, shape, _ = here
             latency = float((setup.common.get("link") or {}).get("latency", 0.0))
             self.picture.show(
@@ -134,8 +134,8 @@ class Preview(Tab):
     @guarded
     def _clicked(self, click: Click) -> None:
         chosen, here = self._chosen(), self._situation
-        if self._picture == CONTEST:
-            if here is not None and isinstance(click.get("x"), int | float) and click["trace"] == "winners":
+        if self._picture == PHASE_DIAGRAM:
+            if here is not None and isinstance(click.get("x"), int | float) and click["trace"] == "fastest":
                 stragglers = alphas_of(here[1])[round(click["y"])]
                 self.desk.controls.set_alpha_and_latency(stragglers, LATENCIES[round(click["x"])])
         elif chosen is not None and click["trace"] in ("nodes", "data held"):
@@ -193,7 +193,7 @@ class _Map:
                 last = share
             return True
 
-        found = contest(*setting, progress)
+        found = forecast_grid(*setting, progress)
         if found is not None and self.newest is token and found.names:
             self.last = key, found
             self.on_result(found, 1.0)

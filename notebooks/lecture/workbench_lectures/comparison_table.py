@@ -1,4 +1,4 @@
-"""Table of the contest of lecture 7: the file that has it, intervals over the seeds, and ranks."""
+"""Table of the comparison of lecture 7: the file that has it, intervals over the seeds, and ranks."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def summary(table: pd.DataFrame) -> Iterator[str]:
     The ratio is the time without a code divided by that of the code, with its 95 % interval over the seeds. Only plain
     gradient steps count. Both schemes are chosen by their mean time over the seeds that are timed.
     """
-    for (problem, law, column, cost), cell in table.groupby(["problem", "law", "column", "cost"]):
+    for (problem, delay_model, column, cost), cell in table.groupby(
+        ["problem", "delay_model", "column", "cost"]
+    ):
         found = ranked(cell)
         coded = found[found["family"].isin(CODES)].iloc[0]
         other = found[~found["family"].isin((*CODES, OWN))].iloc[0]
@@ -91,12 +93,12 @@ def summary(table: pd.DataFrame) -> Iterator[str]:
             for side in (coded, other)
         ]
         ratio = f"{mean:.2f} ({low:.2f} to {high:.2f})"
-        yield f"| {problem} | {law} {column} | {cost:g} | {sides[0]} | {sides[1]} | {ratio} |"
+        yield f"| {problem} | {delay_model} {column} | {cost:g} | {sides[0]} | {sides[1]} | {ratio} |"
 
 
 def keep(new: pd.DataFrame) -> None:
     """Replace rows of the same problem, cell and scheme in the saved table."""
-    key = ["problem", "law", "column", "cost", "family", "scheme"]
+    key = ["problem", "delay_model", "column", "cost", "family", "scheme"]
     new = new.astype({"cost": float}).astype(str).replace("nan", "")
     if NUMBERS.is_file():
         old = pd.read_csv(NUMBERS, dtype=str, keep_default_na=False)

@@ -11,7 +11,7 @@ plus 1 % of the decrease. The loss is evaluated whenever `EVALUATED` of the data
 The unit of time is what a worker needs for an uncoded share of all data without straggling.
 Remake the table that the lecture shows, `coding_or_not.csv`, with
 
-    python -m workbench_lectures.contest bursts tail
+    python -m workbench_lectures.comparison bursts tail
 
 Problems and schemes may be named as well (`network`, `GC`); other rows are kept. `summary` prints rows of Markdown.
 """
@@ -37,6 +37,7 @@ from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast, settled
 from workbench.core.trace.learning import Commits, follow
 from workbench_lectures.arrivals import Arrived, computed, followed, simulated
+from workbench_lectures.comparison_table import CODES, OWN, keep, read, summary
 from workbench_lectures.contest_settings import (
     COSTS,
     LEVELS,
@@ -55,7 +56,6 @@ from workbench_lectures.contest_settings import (
     synthetic,
     true_share,
 )
-from workbench_lectures.contest_table import CODES, OWN, keep, read, summary
 
 EVALUATED = 1 / 16  # share of the data that a scheme processes from one evaluation of the loss to the next
 # first step sizes of exact schemes with all data, as multiples of the automatic one
@@ -66,7 +66,7 @@ EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))
 FIRST_STEPS = ((0.7, 1.4), (0.35, 2.8))
 STEP_FACTOR = 2.0**0.5  # factor between neighbouring step sizes in the search
 MARGIN = 1.5  # a setting is stopped once it takes longer than this multiple of the best one so far
-LONGEST = 4  # max rounds, as a multiple of those of an exact scheme
+MAX_ROUNDS_RATIO = 4  # max rounds, as a multiple of those of an exact scheme
 SLOWEST = 2.0  # a scheme is left out if it takes more than this multiple of the time of UMW
 MORE_TIME = 1.1  # commits are simulated for this multiple of the time that is asked for
 MORE = 1.05  # a code stores at least this many copies of the data in total
@@ -157,7 +157,7 @@ class SchemeGrid:
         The step size is a multiple of the automatic one. For all data, `EXACT_STEPS` are tried first. For each smaller
         share, the search begins at the step size of the share before.
         """
-        found, firsts, longest = dict[float, tuple[float, int]](), EXACT_STEPS, LONGEST * ROUNDS
+        found, firsts, longest = dict[float, tuple[float, int]](), EXACT_STEPS, MAX_ROUNDS_RATIO * ROUNDS
         for share in sorted(SHARES, reverse=True):
             tries = [_Try(self._base(share), share, times) for times in firsts]
             rounds, best = min((self._exact_rounds(each, longest), k) for k, each in enumerate(tries))
@@ -167,7 +167,10 @@ class SchemeGrid:
                 lambda t, least: self._exact_rounds(t, int(TUNED * least)), tries[best], rounds
             )
             found[share] = tried.times, int(np.ceil(rounds))
-            firsts, longest = (tried.times, tried.times / 2), LONGEST * LONGEST * found[share][1]
+            firsts, longest = (
+                (tried.times, tried.times / 2),
+                MAX_ROUNDS_RATIO * MAX_ROUNDS_RATIO * found[share][1],
+            )
         return found
 
     def _exact_rounds(self, tried: _Try, longest: int) -> float:
@@ -300,7 +303,7 @@ class SchemeGrid:
         A run that takes longer than `limit` s may be stopped.
         """
         e, own = self._with_rate(tried).replace(seed=seed), self._optimiser(tried)
-        longest = int(LONGEST * self.exact[tried.share][1] / tried.steps)
+        longest = int(MAX_ROUNDS_RATIO * self.exact[tried.share][1] / tried.steps)
         if _depends_on_delays(e):
             return self._simulated(tried, e, own, longest, limit)
         if schemes.get(e.scheme).exact:
@@ -417,11 +420,14 @@ def _held(e: Experiment) -> float:
 # ---------------------------------------------------------------- the table
 
 
-def rows(problem: str, law: str, column: str, cost: float, found: Iterable[Result]) -> list[dict[str, Any]]:
+def rows(
+    problem: str, delay_model: str, column: str, cost: float, found: Iterable[Result]
+) -> list[dict[str, Any]]:
     """Return the rows of the table for one cell."""
     return [
         {
-            "problem": problem, "law": law, "column": column, "cost": cost, "family": r.family, "scheme": r.scheme,
+            "problem": problem, "delay_model": delay_model, "column": column, "cost": cost,
+            "family": r.family, "scheme": r.scheme,
             "settings": " ".join(f"{k}={_text_of(v)}" for k, v in r.args.items()), "share": float(f"{r.share:.6g}"),
             "step": float(f"{r.step:.3g}"), "seconds": " ".join(f"{s:.5g}" for s in r.seconds),
             "rounds": float(f"{r.rounds:.4g}"), "test": float(f"{r.test:.4g}"),
@@ -442,12 +448,12 @@ def main(arguments: Sequence[str]) -> None:
     only = [name for name in schemes.names() if name in arguments]
     for problem in [name for name in PROBLEMS if name in arguments] or list(PROBLEMS):
         grid = SchemeGrid(problem)
-        for law in [name for name in LEVELS if name in arguments]:
-            for level, cost in product(LEVELS[law], COSTS):
-                found = list(grid.results(synthetic(law, level, problem), cost, contenders(only)))
-                keep(pd.DataFrame(rows(problem, law, f"{level:g}", cost, found)))
+        for delay_model in [name for name in LEVELS if name in arguments]:
+            for level, cost in product(LEVELS[delay_model], COSTS):
+                found = list(grid.results(synthetic(delay_model, level, problem), cost, contenders(only)))
+                keep(pd.DataFrame(rows(problem, delay_model, f"{level:g}", cost, found)))
                 there = sorted((float(r.seconds.mean()), r.scheme) for r in found if r.reached)
-                print(problem, law, level, cost, *(there[0] if there else ("nobody",)), flush=True)
+                print(problem, delay_model, level, cost, *(there[0] if there else ("nobody",)), flush=True)
 
 
 if __name__ == "__main__":
