@@ -192,3 +192,12 @@ def test_instruments_leave_functions_alone_that_others_wrapped_since() -> None:
         assert torch.autograd.backward is theirs
     finally:
         torch.autograd.backward = before
+
+
+def test_overlap_is_unknown_in_versions_without_the_method_of_ddp(
+    instruments: Instruments, group: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+    module(torch.ones(3, 4)).sum().backward()
+    monkeypatch.delattr(torch.nn.parallel.DistributedDataParallel, "_get_ddp_logging_data")
+    assert instruments.overlap() == 0

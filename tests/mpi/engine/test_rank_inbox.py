@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import workbench as wb
@@ -268,3 +269,34 @@ def test_rank_inbox_deadline_waits_for_lookahead_within_the_slack(
     got, _ = engine.drive(gather(node, 0, deadline(0.02), LostChildren()))
     assert len(got) == taken
     assert time.monotonic() < began + 5.0  # the master stops waiting once it has all answers
+
+
+def test_processor_time_of_a_commit_excludes_the_work_that_follows_it() -> None:
+    """The commit of a rank that computes without waiting is recorded after this work."""
+    engine = master(GivenMessages([]))
+    model, work = engine.learner.model, engine.setup.plan.work[1]
+    engine.mailbox.run_deferred()
+    engine.handlers[Commit](Commit(np.ones(model.shape), 0, 0.0, 1.0))
+    begun = time.process_time()
+    while time.process_time() < begun + 0.05:
+        engine.handlers[Compute](Compute(work, model, 1))
+    engine.mailbox.run_deferred()
+    busy = engine.ledger.counts["busy"]
+    assert busy[1] > 40_000
+    assert busy[0] < 40_000
+
+
+def test_optimisers_cannot_write_into_the_gradient_of_a_program() -> None:
+    learner, seen = master(GivenMessages([])).learner, list[np.ndarray[Any, Any]]()
+
+    class Kept:
+        def update(self, state: Any, model: Any, gradient: Any, problem: Any, t: int) -> tuple[Any, Any]:
+            seen.append(gradient)
+            return model, state
+
+    learner.optimiser = cast(Any, Kept())
+    own = np.ones(learner.model.shape)
+    learner.commit(0, own, 0.0)
+    with pytest.raises(ValueError, match="read-only"):
+        seen[0] *= 2
+    assert own.flags.writeable

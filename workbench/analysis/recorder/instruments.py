@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -56,10 +56,13 @@ class Instruments:
     def overlap(self) -> float:
         """Return the seconds of a backward pass after its first gradients are sent; 0 if unknown.
 
-        `DistributedDataParallel` measures them in its first ten steps, and then in every hundredth one.
+        `DistributedDataParallel` measures them in its first ten steps, and then in every hundredth one. The method that
+        returns them is not public, so versions of PyTorch without it leave them unknown.
         """
-        known = (module._get_ddp_logging_data() for module in self._gradients)
-        return sum(each.get("backward_compute_comm_overlap_time", 0) for each in known) / NS_PER_S
+        with suppress(AttributeError, AssertionError, RuntimeError, TypeError):
+            known = [module._get_ddp_logging_data() for module in self._gradients]
+            return sum(each.get("backward_compute_comm_overlap_time", 0) for each in known) / NS_PER_S
+        return 0.0
 
     def install(self) -> None:
         """Wrap the functions. Raises `ImportError` without PyTorch."""

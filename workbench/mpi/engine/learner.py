@@ -98,6 +98,8 @@ class Learner(Numbers):
         estimate = np.asarray(gradient, dtype=float)
         if estimate.shape != self.model.shape:
             estimate = np.full(self.model.shape, estimate)
+        estimate = estimate.view()  # the program may keep the array, so optimisers must not write into it
+        estimate.flags.writeable = False
         problem = regularised(self.problem, share)
         self.model, self.state = self.optimiser.update(self.state, self.model, estimate, problem, round)
         self.gradient = estimate

@@ -252,11 +252,11 @@ class RankEngine:
         gradient, round, residual, share = effect
         model, residual = self.learner.commit(round, gradient, residual, share)
         # recorded while this node waits, so that the next model is not delayed
-        self.mailbox.defer(self._record_commit, round, time.monotonic(), residual)
+        self.mailbox.defer(self._record_commit, round, time.monotonic(), time.process_time(), residual)
         self.context.committed(round, residual)
         return model
 
-    def _record_commit(self, round: int, when: float, residual: float) -> None:
+    def _record_commit(self, round: int, when: float, used: float, residual: float) -> None:
         self.ledger.commit(round, when, residual)
         self.ledger.log(round, self.rank, "commit", when, when, when, -1, 0, 0)
-        self.ledger.spent(round, time.process_time())
+        self.ledger.spent(round, used)

@@ -219,7 +219,8 @@ class Numbers(_OnPlan):
     def _problem(self, effect: Compute) -> Problem:
         """Return the problem with the random numbers of the commit for which a gradient is computed."""
         job: Any = effect.round if effect.job is None else effect.job
-        return in_round(self.problem, job[0] if isinstance(job, tuple) else job)
+        (one,) = job if isinstance(job, tuple) else (job,)
+        return in_round(self.problem, one)
 
     def _rows_of(self, rank: int, effect: Compute) -> Array:
         """Return a sum for each row of coefficients, each at its own model if there are several."""
