@@ -62,7 +62,8 @@ function line(field, id, typed) {
     control.push(range);
   }
   const reason = element("div", { id: why, className: "wb-why", role: "alert" });
-  const long = [...(input.options ?? [])].some(({ text }) => text.length > LONGEST_CHOICE);
+  const menu = field.choices[0] === ""; // "choose …" is shown again after each choice
+  const long = !menu && [...(input.options ?? [])].some(({ text }) => text.length > LONGEST_CHOICE);
   const node = element("div", { className: `wb-line wb-${field.kind}${long ? " wb-list" : ""}`, title: field.help },
     element("label", { for: id }, field.label),
     element("div", { className: "wb-control" }, ...control, ...(amount ? [] : [unit])),
