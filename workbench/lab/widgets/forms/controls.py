@@ -54,7 +54,7 @@ class Controls(w.VBox):
 
     def __init__(self, given: Sequence[Experiment], changed: Callable[[], None], name: str = "") -> None:
         self._notify = changed
-        titles = {"": "your own setting", **preset_titles()}
+        titles = {"": "own setting", **preset_titles()}
         preset = menu("preset", "Preset", titles, "an experiment of the papers")
         self.preset = Form("", [preset], {"preset": name})
         self.shapes = ShapeForm(self._move, self._changed)
