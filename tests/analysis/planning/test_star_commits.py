@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.support.strategies import CASES
 from workbench.analysis.planning.star_commits import star_commits
+from workbench.analysis.planning.targets import played
 from workbench.core import schemes
+from workbench.core.contract.exchanges import GradientSum, equal_weights
+from workbench.core.contract.protocol import Node, Program
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
 
@@ -92,3 +95,22 @@ def test_no_star_commits_by_the_rule_of_a_base_with_another_program() -> None:
             return super().program(node)
 
     assert star_commits(wb.Experiment(scheme="OtherMaster")) is None
+
+
+class WaitsForAll(schemes.get("SGD")):  # type: ignore[misc]
+    """SGD whose rule, for training scripts, does not describe its program: late answers count."""
+
+    name = "WaitsForAll"
+
+    def program(self, node: Node) -> Program:
+        return schemes.get("UMW")().program(node)
+
+    def exchange_rule(self, workers: int) -> GradientSum:
+        return GradientSum(np.eye(workers), workers - 1, equal_weights(workers))
+
+
+def test_commits_of_a_users_scheme_are_those_of_its_program() -> None:
+    e = wb.Experiment(scheme="WaitsForAll", workers=4, rounds=3)
+    assert WaitsForAll.has_rule()
+    commits, _ = played(e)
+    assert [decoding is None or decoding.tolist() == [1.0] * 4 for decoding in commits.weights] == [True] * 3
