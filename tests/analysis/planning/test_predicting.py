@@ -133,6 +133,15 @@ def test_single_rounds_are_those_of_runs_with_the_same_seed() -> None:
         assert c.table[k, j] == pytest.approx(found * all_.aim.rounds)
 
 
+def test_single_rounds_of_one_run_are_without_the_pre_training() -> None:
+    """Round 0 of PGC is longer than any other, because every worker computes all its parts."""
+    all_ = resampling("shifted_exponential")
+    c = all_.tabled(candidate(all_, "PGC", {"stragglers": 2}))
+    first, *later = all_.cluster.forecast_of(all_.again(c, 0), c.task, COMPARED_SEEDS + 1).seconds
+    assert first > max(later)
+    assert c.table[0] == pytest.approx(np.array(later) * all_.aim.rounds)
+
+
 def test_first_choice_has_all_predictions_after_the_means_of_others_change() -> None:
     """A mean over many draws is longer than the 24 predictions, so a candidate with five predictions becomes first."""
     all_ = resampling("heterogeneous")

@@ -162,14 +162,14 @@ class Resampling:
         """Return the candidate with times of single rounds on every cluster, under many seeds.
 
         Each is the second round of a run, because the first round of some schemes differs from later ones. If rounds
-        are independent, those of one run are enough.
+        are independent, those of one run after its first are enough.
         """
         clusters = len(self.cluster.resampled) or 1
         rows = []
         for k in range(clusters):
             e = self.again(c, k)
             if not (e.delays.per_run or e.delays.markovian):
-                rows.append(self.cluster.forecast_of(e, c.task, COMPARED_SEEDS).seconds)
+                rows.append(self.cluster.forecast_of(e, c.task, COMPARED_SEEDS + 1).seconds[1:])
                 continue
             seeds = range(e.seed, e.seed + clusters * COMPARED_SEEDS, clusters)
             each = [self.cluster.forecast_of(e, c.task, 2, seed).seconds[1] for seed in seeds]
