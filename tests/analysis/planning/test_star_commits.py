@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.support.strategies import CASES
+from workbench.analysis.planning import star_commits as module
 from workbench.analysis.planning.star_commits import star_commits
 from workbench.analysis.planning.targets import played
 from workbench.core import schemes
 from workbench.core.contract.exchanges import GradientSum, equal_weights
 from workbench.core.contract.protocol import Node, Program
+from workbench.core.contract.round_times import TieOrder, arrival_order
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
 
@@ -64,6 +66,26 @@ def test_star_commits_equal_the_event_engines(name: str, data: st.DataObject) ->
         assert (own is None) == (other is None)
         if own is not None:
             np.testing.assert_allclose(own, other, atol=1e-9)
+
+
+def test_star_commits_do_not_depend_on_the_number_of_rounds_drawn_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    e = wb.Experiment(scheme="FRC", workers=6, rounds=7)
+    whole, drawn = star_commits(e), list[int]()
+
+    def counted(arrivals: np.ndarray, ties: TieOrder) -> np.ndarray:
+        drawn.append(len(arrivals))
+        return arrival_order(arrivals, ties)
+
+    monkeypatch.setattr(module, "MAX_TIMES_PER_BATCH", 18)
+    monkeypatch.setattr(module, "arrival_order", counted)
+    batched = star_commits(e)
+    assert whole is not None
+    assert batched is not None
+    assert drawn == [3, 3, 1]
+    np.testing.assert_array_equal(batched[1], whole[1])
+    np.testing.assert_array_equal(batched[0].weights, whole[0].weights)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from workbench.core import schemes
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.exchanges import GradientSum
-from workbench.core.contract.round_times import arrival_order
+from workbench.core.contract.round_times import MAX_TIMES_PER_BATCH, arrival_order
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import draws_of
@@ -23,16 +23,21 @@ def star_commits(e: Experiment) -> tuple[Coefficients, Array] | None:
     """
     if (rule := combines(e)) is None:
         return None
-    draws = draws_of(e, e.rounds, e.seed)(range(e.rounds), None)
-    commits = Coefficients(e.plan, e.sampler)
-    order = arrival_order(draws.arrival_times(draws.floats), draws.tie_order)
-    for r, row in enumerate(order.tolist()):
-        count = next(k for k in range(1, len(row) + 1) if rule.ready((0, 0), row[:k], row))
-        answered = sorted(row[:count])
-        weights, residual = rule.weights(tuple(answered), r)
-        gradient = weights @ rule.matrix[answered]
-        commits.commit(r, gradient, residual, float(gradient.mean()) if rule.shrinks else 1.0)
-    return commits, np.cumsum(e.built_scheme.round_times(draws, e.workers).seconds)
+    drawn, at_once = draws_of(e, e.rounds, e.seed), max(1, MAX_TIMES_PER_BATCH // e.workers)
+    commits, seconds, state = Coefficients(e.plan, e.sampler), list[Array](), None
+    for start in range(0, e.rounds, at_once):
+        draws = drawn(range(start, min(start + at_once, e.rounds)), state)
+        times = e.built_scheme.round_times(draws, e.workers)
+        seconds.append(times.seconds)
+        state = times.state
+        order = arrival_order(draws.arrival_times(draws.floats), draws.tie_order)
+        for r, row in enumerate(order.tolist(), start):
+            count = next(k for k in range(1, len(row) + 1) if rule.ready((0, 0), row[:k], row))
+            answered = sorted(row[:count])
+            weights, residual = rule.weights(tuple(answered), r)
+            gradient = weights @ rule.matrix[answered]
+            commits.commit(r, gradient, residual, float(gradient.mean()) if rule.shrinks else 1.0)
+    return commits, np.cumsum(np.concatenate(seconds))
 
 
 def combines(e: Experiment) -> GradientSum | None:
