@@ -22,7 +22,7 @@ from workbench.analysis.planning.profile import ClusterProfile, Task
 from workbench.analysis.planning.targets import SCREENING_SEEDS, RoundsNeeded, Target, Trials, seeds_tried
 from workbench.core.base.bar import Bar
 from workbench.core.base.errors import RunError
-from workbench.core.base.types import Array
+from workbench.core.base.types import Array, chop
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.round_times import SampledTimes
 from workbench.core.experiment import Experiment
@@ -281,10 +281,11 @@ def sharpened(
 def is_behind(c: Candidate, best: Candidate) -> bool:
     """Return whether a candidate is far slower than the best, or certainly slower, under the same seeds.
 
-    It is certain if the mean difference of the logarithms is above `MAX_ERRORS` of its standard errors.
+    It is certain if the mean difference of the logarithms, without rounding errors, is above `MAX_ERRORS` of its
+    standard errors.
     """
     count = min(len(c.seconds), len(best.seconds))
-    later = np.log(c.seconds[:count] / best.seconds[:count])
+    later = chop(np.log(c.seconds[:count] / best.seconds[:count]), 1.0)
     certain = later.mean() > MAX_ERRORS * later.std(ddof=1) / count**0.5
     return bool(certain or c.mean > FAR_BEHIND_RATIO * best.mean)
 
