@@ -35,8 +35,8 @@ def star_commits(e: Experiment) -> tuple[Coefficients, Array] | None:
             count = next(k for k in range(1, len(row) + 1) if rule.ready((0, 0), row[:k], row))
             answered = sorted(row[:count])
             weights, residual = rule.weights(tuple(answered), r)
-            gradient = weights @ rule.matrix[answered]
-            commits.commit(r, gradient, residual, float(gradient.mean()) if rule.shrinks else 1.0)
+            share = 1.0 - residual / e.plan.parts if rule.shrinks else 1.0  # as in `programs.parent_program`
+            commits.commit(r, weights @ rule.matrix[answered], residual, share)
     return commits, np.cumsum(np.concatenate(seconds))
 
 
