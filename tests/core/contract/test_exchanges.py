@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -64,6 +66,18 @@ def test_groups_need_one_answer_each_or_the_number() -> None:
     assert not rule.ready(ALL, {0, 1}, range(4))
     assert rule.ready(ALL, {0, 1}, {0, 1})  # the other group is dead
     assert not GradientSum(np.eye(4), 3, rule.weigh, strict=True, group_size=2).ready(ALL, {0, 1}, {0, 1})
+
+
+class Uncounted(tuple[int, ...]):
+    def __iter__(self) -> Iterator[int]:
+        raise AssertionError("the groups of enough answers are counted")
+
+
+def test_groups_of_enough_answers_are_not_counted() -> None:
+    rule = GradientSum(np.eye(4), 3, lambda ranks, _: (np.ones(len(ranks)), 0.0), group_size=2)
+    assert rule.ready(ALL, Uncounted((0, 1, 2)), range(4))
+    assert not rule.ready(ALL, (), range(4))
+    assert not rule.ready(ALL, (), ())
 
 
 def test_models_of_stragglers_are_left_out_of_the_average_of_all() -> None:

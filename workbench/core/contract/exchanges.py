@@ -94,9 +94,9 @@ class GradientSum(ExchangeRule):
     @override
     def ready(self, group: Group, answered: Collection[int], possible: Collection[int]) -> bool:
         enough = self.needed if self.strict else min(self.needed, len(possible))
-        size = self.group_size
-        covered = size and len({rank // size for rank in answered}) == self.ranks // size
-        return bool(answered) and bool(len(answered) >= enough or covered)
+        if len(answered) >= enough or not self.group_size:
+            return bool(answered) and len(answered) >= enough
+        return len({rank // self.group_size for rank in answered}) == self.ranks // self.group_size
 
     @override
     def weights(self, answered: tuple[int, ...], event: int) -> tuple[Array, float]:
