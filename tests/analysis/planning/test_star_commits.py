@@ -13,7 +13,7 @@ import workbench as wb
 from tests.support.strategies import CASES
 from workbench.analysis.planning import star_commits as module
 from workbench.analysis.planning.star_commits import star_commits
-from workbench.analysis.planning.targets import played
+from workbench.analysis.planning.targets import commits_and_ends
 from workbench.core import schemes
 from workbench.core.contract.exchanges import GradientSum, equal_weights
 from workbench.core.contract.protocol import Node, Program
@@ -134,5 +134,5 @@ class WaitsForAll(schemes.get("SGD")):  # type: ignore[misc]
 def test_commits_of_a_users_scheme_are_those_of_its_program() -> None:
     e = wb.Experiment(scheme="WaitsForAll", workers=4, rounds=3)
     assert WaitsForAll.has_rule()
-    commits, _ = played(e)
+    commits, _ = commits_and_ends(e)
     assert [decoding is None or decoding.tolist() == [1.0] * 4 for decoding in commits.weights] == [True] * 3

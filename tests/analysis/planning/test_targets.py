@@ -19,7 +19,7 @@ from workbench.analysis.planning.targets import (
     Target,
     Trials,
     centre,
-    played,
+    commits_and_ends,
     portion,
     reduced,
     reference,
@@ -167,7 +167,7 @@ def test_step_size_that_no_seed_reaches_the_target_with_is_not_tried_further() -
     trials = Trials(target, 1e-6)
     assert np.isnan(trials.need(seeds(e)).rounds).all()
     assert not trials.found
-    assert {rounds for _, rounds in trials.played} == {2}
+    assert {rounds for _, rounds in trials.simulated} == {2}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_steps_that_are_given_up_would_have_taken_longer(
     need = trials.need(seeds(e))
     few = seeds(e, STEP_SEEDS)
     for longest, some in ((trials._soon(e), few), (aim.longest, few[:1])):
-        every = [played(each.replace(rounds=longest))[0] for each in some]
+        every = [commits_and_ends(each.replace(rounds=longest))[0] for each in some]
         steps, rounds = Trials(aim, centre_step)._steps(some, every)
         if not np.isnan(rounds).any(axis=1).all():
             break

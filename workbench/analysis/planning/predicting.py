@@ -348,9 +348,8 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
     behind = np.quantile(took / took.min(axis=0) - 1, MIN_CONFIDENCE, axis=1)
     safe = [first, *others][int(np.argmin(behind))]
     lasting = first.experiment.delays.per_run and not all_.cluster.same_machines
-    times = enough(took)
     able = first.experiment.workers <= all_.cluster.workers
-    return RunnerUp(others[place].name, quicker, times, safe.name, float(behind.min()), lasting, able)
+    return RunnerUp(others[place].name, quicker, enough(took), safe.name, float(behind.min()), lasting, able)
 
 
 def enough(took: Array) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.analysis.planning.targets import played
+from workbench.analysis.planning.targets import commits_and_ends
 from workbench.core.base.bar import Bar
 from workbench.core.base.settings import SettingError, check_kind, short, within
 from workbench.core.contract.batches import key_of
@@ -249,7 +249,7 @@ def _run(e: Experiment) -> Commits | Experiment:
     weights: Sequence[Decoding] = [None] * e.rounds
     shares: Sequence[float] = ()
     if not e.built_scheme.is_exact or e.built_scheme.delayed:
-        commits, _ = played(e)
+        commits, _ = commits_and_ends(e)
         weights, shares = commits.weights, commits.shares
     # evaluated only after the last round, because only the last loss is used
     return Commits(e.build_optimiser(), weights, e.plan.sizes, e.rounds, shares)

@@ -10,7 +10,7 @@ from workbench.core import schemes
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.exchanges import GradientSum
-from workbench.core.contract.round_times import MAX_TIMES_PER_BATCH, arrival_order
+from workbench.core.contract.round_times import MAX_TIMES_PER_BATCH, RoundTimes, arrival_order
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import draws_of
@@ -24,12 +24,10 @@ def star_commits(e: Experiment) -> tuple[Coefficients, Array] | None:
     if (rule := combines(e)) is None:
         return None
     drawn, at_once = draws_of(e, e.rounds, e.seed), max(1, MAX_TIMES_PER_BATCH // e.workers)
-    commits, seconds, state = Coefficients(e.plan, e.sampler), list[Array](), None
+    commits, batches = Coefficients(e.plan, e.sampler), list[RoundTimes]()
     for start in range(0, e.rounds, at_once):
-        draws = drawn(range(start, min(start + at_once, e.rounds)), state)
-        times = e.built_scheme.round_times(draws, e.workers)
-        seconds.append(times.seconds)
-        state = times.state
+        draws = drawn(range(start, min(start + at_once, e.rounds)), batches[-1].state if batches else None)
+        batches.append(e.built_scheme.round_times(draws, e.workers))
         order = arrival_order(draws.arrival_times(draws.floats), draws.tie_order)
         for r, row in enumerate(order.tolist(), start):
             count = next(k for k in range(1, len(row) + 1) if rule.ready((0, 0), row[:k], row))
@@ -37,7 +35,7 @@ def star_commits(e: Experiment) -> tuple[Coefficients, Array] | None:
             weights, residual = rule.weights(tuple(answered), r)
             share = 1.0 - residual / e.plan.parts if rule.shrinks else 1.0  # as in `programs.parent_program`
             commits.commit(r, weights @ rule.matrix[answered], residual, share)
-    return commits, np.cumsum(np.concatenate(seconds))
+    return commits, np.cumsum(np.concatenate([batch.seconds for batch in batches]))
 
 
 def combines(e: Experiment) -> GradientSum | None:

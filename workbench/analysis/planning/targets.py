@@ -133,13 +133,12 @@ def reference(
             f" take a target in between, or more rounds{few}"
         )
     place = int(np.nanargmin(took))
-    times = EXACT_STEPS[place] if tuned else None
     return Target(
         rounds=int(took[place]),
         longest=max(MAX_ROUNDS_RATIO * int(took[place]), rounds),
         loss=float(loss),
         samples=small.shape()[0],
-        times=times,
+        times=EXACT_STEPS[place] if tuned else None,
         smoothness=smoothness,
         metric=metric,
     )
@@ -251,9 +250,7 @@ def tried_by(e: Experiment) -> tuple[float, ...]:
 
 def portion(e: Experiment) -> float:
     """Return the ratio of answers per commit to workers if workers do not wait for the commit, else 1."""
-    if e.plan.versions == 1:
-        return 1.0
-    return min(1.0, forecast(e, 4 * e.workers).messages / e.workers)
+    return 1.0 if e.plan.versions == 1 else min(1.0, forecast(e, 4 * e.workers).messages / e.workers)
 
 
 def stretched(aim: Target, e: Experiment, per_round: float = 0.0) -> Target:
@@ -280,7 +277,7 @@ class Trials:
     centre: float | None = None
     # Cached results: (seed, rounds) -> commits and ends of the rounds; (seed, step size) -> rounds to the target, and
     # their seconds.
-    played: dict[tuple[int, int], tuple[Coefficients, Array]] = field(
+    simulated: dict[tuple[int, int], tuple[Coefficients, Array]] = field(
         default_factory=dict, repr=False, compare=False
     )
     found: dict[tuple[int, float | None], tuple[float, float]] = field(
@@ -305,8 +302,8 @@ class Trials:
         if np.mean(missed) <= MAX_MISSED_SHARE:
             rounds = np.where(missed, float(self.aim.longest), rounds)  # the exact number is not simulated
         first = {e.seed for e in small[:STEP_SEEDS]}
-        for key in [key for key in self.played if key[0] not in first]:
-            del self.played[key]  # they would fill the memory
+        for key in [key for key in self.simulated if key[0] not in first]:
+            del self.simulated[key]  # they would fill the memory
         source = f"simulated on {self.aim.samples} samples, {len(small)} seeds"
         return RoundsNeeded(rounds, pace, self._optimiser(small[0], step), step, source)
 
@@ -346,17 +343,17 @@ class Trials:
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
         """Return step sizes around the unbiased one, and mean seconds to the target (NaN if missed or given up)."""
-        played = [self._played(e, longest) for e in small]
-        tried, rounds = self._steps(small, [c for c, _ in played], [times for _, times in played])
-        ends = [[_end(times, r) for r, (_, times) in zip(row, played, strict=True)] for row in rounds]
+        simulated = [self._simulated(e, longest) for e in small]
+        tried, rounds = self._steps(small, [c for c, _ in simulated], [times for _, times in simulated])
+        ends = [[_end(times, r) for r, (_, times) in zip(row, simulated, strict=True)] for row in rounds]
         return tried, np.mean(ends, axis=1)
 
-    def _played(self, e: Experiment, rounds: int) -> tuple[Coefficients, Array]:
+    def _simulated(self, e: Experiment, rounds: int) -> tuple[Coefficients, Array]:
         """Return the commits of a scheme in `rounds` rounds, and their times. They do not depend on the step size."""
         key = e.seed, rounds
-        if key not in self.played:
-            self.played[key] = played(e.model_copy(update={"rounds": rounds}))
-        return self.played[key]
+        if key not in self.simulated:
+            self.simulated[key] = commits_and_ends(e.model_copy(update={"rounds": rounds}))
+        return self.simulated[key]
 
     def _steps(
         self, small: Sequence[Experiment], commits: Sequence[Coefficients], times: Sequence[Array] = ()
@@ -414,7 +411,7 @@ class Trials:
     def _linear(self, small: Sequence[Experiment], times: float | None, longest: int) -> Array:
         """Return rounds to the target under every seed."""
         if new := [e for e in small if (e.seed, times) not in self.found]:
-            self._reached(new, [times], [self._played(e, longest)[0] for e in new])
+            self._reached(new, [times], [self._simulated(e, longest)[0] for e in new])
         return np.array([self.found.get((e.seed, times), (np.nan, np.nan))[0] for e in small])
 
     def _numeric(self, e: Experiment, times: float | None, limit: float = np.inf) -> tuple[float, float]:
@@ -451,8 +448,8 @@ class _Over(Exception):
     """Signal that a simulation can end before its last round."""
 
 
-def played(e: Experiment) -> tuple[Coefficients, Array]:
-    """Return the commits of a scheme in all rounds, and their times, (rounds,), s."""
+def commits_and_ends(e: Experiment) -> tuple[Coefficients, Array]:
+    """Return the commits of a scheme in all rounds, and the ends of the rounds, (rounds,), s."""
     commits = Coefficients(e.plan, e.sampler)
     return star_commits(e) or (commits, np.array(timeline(e, commits, events=False).times))
 
