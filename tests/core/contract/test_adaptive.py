@@ -105,7 +105,7 @@ def test_adaptive_makes_no_change_that_does_not_pay(data: st.DataObject) -> None
     count, seconds = len(controller.configurations), st.floats(1e-3, 10.0)
     costs, moves = (np.array(data.draw(st.lists(seconds, min_size=count, max_size=count))) for _ in range(2))
     left = data.draw(st.integers(1, 50))
-    controller.times.rows.append((costs, costs, np.ones(6, dtype=int)))
+    controller.times.rounds = 1
     controller._costs, controller.moves = (lambda: costs), np.where(np.arange(count), moves, 0.0)  # type: ignore[method-assign]
     to = controller._better(left)
     saved = (costs[0] - costs) * min(left, HORIZON_ROUNDS) - controller.moves

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.core.base.types import Array
-from workbench.core.contract.worker_times import BIN_WIDTH, STARTUP_LOADS, WorkerTimes
+from workbench.core.contract.worker_times import BIN_WIDTH, MAX_STORED_ROUNDS, STARTUP_LOADS, WorkerTimes
 
 WORKERS = 6
 
@@ -58,6 +58,13 @@ def test_worker_times_of_equal_workers_approach_their_distribution() -> None:
     drawn = tasks(pareto, 100, WorkerTimes(WORKERS)).drawn(1000)[0]
     for q in (0.1, 0.5, 0.9):
         assert np.quantile(drawn, q) == pytest.approx(np.quantile(pareto, q), rel=0.2)
+
+
+def test_worker_times_store_the_last_rounds_and_count_all() -> None:
+    seconds = noise(MAX_STORED_ROUNDS + 9)
+    known = tasks(seconds, 100, WorkerTimes(WORKERS))
+    assert known.rounds == len(seconds)
+    assert np.array_equal([row[0] for row in known.rows], seconds[-MAX_STORED_ROUNDS:])
 
 
 @given(st.floats(1e-6, 1e6), st.integers(1, 6), st.integers(0, 1000))

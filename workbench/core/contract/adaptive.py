@@ -24,7 +24,6 @@ DRAWN_ROUNDS = 100  # number of drawn next rounds, from which a mean time is com
 MIN_SAVED_SHARE = 0.02  # share of a round that a change must save
 # Number of rounds for which a prediction holds at least. It also holds for as many rounds as the last change.
 HORIZON_ROUNDS = 12
-MAX_STORED_ROUNDS = 64  # max number of last rounds whose times the next segment of a run receives
 # s per moved sample: of two equally fast candidates, the one that moves less is chosen
 MOVE_COST_S_PER_SAMPLE = 1e-12
 RATE_TOLERANCE = 1e-9  # relative tolerance for two times that differ only by rounding
@@ -149,7 +148,7 @@ class AdaptiveController:
 
     def _better(self, left: int) -> int | None:
         """Return the candidate to change to if `left` rounds are left, or None."""
-        if not self.times.rows or not left:
+        if not self.times.rounds or not left:
             return None
         self.costs = self._costs()
         gain = self.costs[self.at] - self.costs
@@ -220,7 +219,7 @@ class AdaptiveController:
         now, saving = float(self.costs[self.at]), float(self.costs[self.at] - self.costs[to])
         texts = (
             f"{self.configurations[to]} would save {in_seconds(saving, 3)} of a round of {in_seconds(now, 3)},"
-            f" as predicted from {len(self.times.rows)} rounds; {left} rounds are left"
+            f" as predicted from {self.times.rounds} rounds; {left} rounds are left"
         )
         typical = self.drawn[0].mean(axis=0)
         worst, middle = int(np.argmax(typical)), float(np.median(typical))
@@ -235,7 +234,7 @@ class AdaptiveController:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the state that the next segment of the run needs, for JSON."""
-        measured = np.array(self.times.rows[-MAX_STORED_ROUNDS:], dtype=float)
+        measured = np.array(self.times.rows, dtype=float)
         rows = measured.astype(object)
         rows[np.isnan(measured)] = None
         return {

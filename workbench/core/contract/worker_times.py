@@ -15,6 +15,7 @@ J. A. Hoeting, D. Madigan, A. E. Raftery, C. T. Volinsky, "Bayesian model averag
 B. Efron, "The two sample problem with censored data", Berkeley Symposium, 1967: late times are distributed above.
 """
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ MEMORY = 0.99  # factor on the older part of the likelihoods of predictions, for
 # Kernel widths of times that no prediction expects, and their probabilities
 RARE = ((0.15, 0.05), (0.5, 0.02))
 LEAST_DENSITY = 1e-9  # least density of a bin
+MAX_STORED_ROUNDS = 64  # max number of last rounds whose times the next segment of a run receives
 
 
 def _kernel(width: float) -> Array:
@@ -65,8 +67,9 @@ class WorkerTimes:
     """
 
     def __init__(self, workers: int) -> None:
-        # for each round: seconds (NaN if only a lower bound is known), lower bounds of the seconds, loads; (workers,)
-        self.rows: list[tuple[Array, Array, NDArray[Any]]] = []
+        self.rounds = 0  # number of rounds so far
+        # for each of the last rounds: seconds (NaN if only a lower bound is known), lower bounds, loads; (workers,)
+        self.rows: deque[tuple[Array, Array, NDArray[Any]]] = deque(maxlen=MAX_STORED_ROUNDS)
         self.counts = np.zeros((len(STARTUP_LOADS), len(DECAYS), workers, BINS))  # (s, d, w, b)
         self.likelihoods = np.zeros((len(STARTUP_LOADS), workers, 2 * len(DECAYS)))  # logarithms
         self.beliefs = STARTUP_PRIOR  # probabilities of the start-up costs
@@ -76,13 +79,14 @@ class WorkerTimes:
     def add(self, seconds: Array, least: Array, loads: NDArray[Any]) -> None:
         """Add a round. `seconds`: measured times, NaN if only the lower bound `least` is known; all (workers,)."""
         seen = ~np.isnan(seconds)
-        first = not self.rows
+        first = not self.rounds
         if first and not seen.any():
             return
         if first:
             self.load = float(np.mean(loads))
             self.middle = float(np.median(np.log(np.maximum(seconds[seen], LEAST_S))))
         self.rows.append((seconds, least, loads))
+        self.rounds += 1
         at = self._bins(np.where(seen, seconds, least), loads)
         late = np.flatnonzero(~seen)
         above = self._above(at, late, seconds[seen])
