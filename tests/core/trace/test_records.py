@@ -12,9 +12,10 @@ import pytest
 
 import workbench as wb
 from workbench.core.base.errors import RunError
+from workbench.core.base.files import write_json
 from workbench.core.trace import records
 from workbench.core.trace.checkpoint import read_checkpoint
-from workbench.core.trace.layout import ARRIVALS, ROWS
+from workbench.core.trace.layout import ARRIVALS, ENDED, ROWS
 from workbench.core.trace.records import LIVE_COLUMNS, ArrivalLog, read_arrivals, rewind
 
 
@@ -32,6 +33,27 @@ def test_rewind_keeps_only_the_second_answers_of_a_repeated_round(tmp_path: Path
     assert read_arrivals(tmp_path, 0) == kept
     ArrivalLog(tmp_path, 0)([(rounds, 2, 0), (rounds, 3, 1)])
     assert read_arrivals(tmp_path, 0) == {**kept, rounds: [(2, 0), (3, 1)]}
+
+
+def test_only_the_last_change_keeps_measured_times(tmp_path: Path) -> None:
+    """A run that resumes before the last change still has the configurations of the earlier one."""
+    rows = [[[0.1, None], [0.1, 0.2], [1, 1]]]
+    for round in (3, 6):
+        change = {"round": round, "after": "UMW"}
+        ended = {
+            "change": change,
+            "memory": {"rows": rows, "way": ["UMW", {}]},
+            "first": 0,
+            "zero": 0.0,
+            "offset": 0.0,
+        }
+        write_json(tmp_path / ENDED, {"state": records.SCHEME_CHANGED, **ended})
+        records.ledgers_path(tmp_path).touch()
+        records.note_change(tmp_path, round)
+        (tmp_path / ENDED).unlink()
+    memories = [change["memory"] for change in records.read_changes(tmp_path)]
+    assert memories == [{"way": ["UMW", {}]}, {"rows": rows, "way": ["UMW", {}]}]
+    assert [change["round"] for change in records.note_change(tmp_path, 4)] == [3]
 
 
 class Filling:

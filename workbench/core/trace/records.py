@@ -239,7 +239,10 @@ def check_rounds(folder: Path, floats: int | None = None) -> None:
 
 
 def read_changes(folder: Path) -> list[dict[str, Any]]:
-    """Return the changes of scheme so far, each with the state for the next segment ("memory")."""
+    """Return the changes of scheme so far, each with the state for the next segment ("memory").
+
+    Only the last change has measured times ("rows").
+    """
     path = folder / CHANGES
     return list(read_json(path, "changes")["changes"]) if path.is_file() else []
 
@@ -253,6 +256,8 @@ def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
         aside = _set_aside(folder)
         known.append({**ended["change"], "memory": ended["memory"], "books": aside.name, **place})
     kept = [change for change in known if change["round"] <= rounds]
+    for change in kept[:-1]:
+        change["memory"].pop("rows", None)
     if kept or known:
         write_json(folder / CHANGES, {"changes": kept})
     return kept
