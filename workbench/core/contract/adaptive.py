@@ -67,7 +67,6 @@ class AdaptiveController:
     def __init__(
         self,
         configurations: Sequence[Configuration],
-        rounds: int,
         link: Link,
         floats: int,
         decode_rate: float | None = None,
@@ -75,7 +74,7 @@ class AdaptiveController:
         restart: float = 0.0,
         memory: Mapping[str, Any] | None = None,
     ) -> None:
-        self.configurations, self.at, self.rounds = list(configurations), 0, rounds
+        self.configurations, self.at = list(configurations), 0
         self.link, self.floats, self.decode_rate, self.row_bytes = link, floats, decode_rate, row
         self.restart, self.changes = restart, 0
         self.taken = [self.configurations[0]]  # configurations that the run has used
@@ -130,8 +129,11 @@ class AdaptiveController:
 
     # ------------------------------------------------------------ decisions
 
-    def committed(self, round: int, time: float, zero: float = 0.0) -> Change | None:
-        """Record the end of a round, and return a change of scheme or None. `zero`: time 0 on the messages' clock."""
+    def committed(self, round: int, time: float, left: int, zero: float = 0.0) -> Change | None:
+        """Record the end of a round at `time` (s), and return a change of scheme or None.
+
+        `left`: number of rounds after a change. `zero`: time 0 on the messages' clock, s.
+        """
         loads = self.now.plan.loads[1:]
         least = np.maximum(0.0, time - self.start - self._downlink())
         took, done = self.seen.get(round, (least, np.zeros(self.workers, dtype=int)))
@@ -143,8 +145,8 @@ class AdaptiveController:
         self.seen = {r: row for r, row in self.seen.items() if r > round}
         self.spent += time - self.start
         self.start, self.stretch = time, self.stretch + 1
-        found = self._better(self.rounds - round - 1)
-        return None if found is None else self._change(found, round, time)
+        found = self._better(left)
+        return None if found is None else self._change(found, round, time, left)
 
     def _better(self, left: int) -> int | None:
         """Return the candidate to change to if `left` rounds are left, or None."""
@@ -203,9 +205,9 @@ class AdaptiveController:
         )
         self.moves[self.at] = 0.0
 
-    def _change(self, to: int, round: int, time: float) -> Change:
+    def _change(self, to: int, round: int, time: float, left: int) -> Change:
         configuration, move = self.configurations[to], self.move(self.configurations[to])
-        reason = self._reason(to, self.rounds - round - 1, move)
+        reason = self._reason(to, left, move)
         names, size = (str(self.now), str(configuration)), move.samples * self.row_bytes
         chosen = configuration.name, dict(configuration.parameters)
         change = Change(round + 1, time, *names, *chosen, move.seconds, size, reason)

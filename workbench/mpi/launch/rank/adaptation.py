@@ -53,8 +53,9 @@ class Adaptation:
 
     def _judge(self, round: int, time: float, zero: float) -> None:
         last, self.last = self.last, (round, time, zero)
-        if last is not None and round + 2 < self.rounds:
-            self.change = self.controller.committed(*last)
+        left = self.rounds - round - 2  # a change is made after the next round
+        if last is not None and left > 0:
+            self.change = self.controller.committed(*last[:2], left, last[2])
 
     def resume(self, task: Task) -> float:
         """Begin after a change of scheme. Return the duration of the change, s.
