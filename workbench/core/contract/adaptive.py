@@ -140,13 +140,17 @@ class AdaptiveController:
         for rank, sent in self.sent:
             if self.start <= sent - zero <= time:
                 took[rank - 1] = max(took[rank - 1], sent - zero - self.start - self._downlink()[rank - 1])
-        self.sent = [each for each in self.sent if each[1] - zero > time]
         self.times.add(np.where(done >= loads, took, np.nan), least, loads)
-        self.seen = {r: row for r, row in self.seen.items() if r > round}
         self.spent += time - self.start
-        self.start, self.stretch = time, self.stretch + 1
+        self.discard(round, time, zero)
         found = self._better(left)
         return None if found is None else self._change(found, round, time, left)
+
+    def discard(self, round: int, time: float, zero: float) -> None:
+        """Discard the measured times of a round that ended at `time`, s. `zero`: see `committed`."""
+        self.sent = [each for each in self.sent if each[1] - zero > time]
+        self.seen = {r: row for r, row in self.seen.items() if r > round}
+        self.start, self.stretch = time, self.stretch + 1
 
     def _better(self, left: int) -> int | None:
         """Return the candidate to change to if `left` rounds are left, or None."""

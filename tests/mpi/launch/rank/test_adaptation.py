@@ -50,3 +50,11 @@ def test_adaptation_passes_the_rounds_after_the_change() -> None:
             commit(adaptation, round, slow=9.0)
     change = turned.value.change
     assert f"; {ROUNDS - change.round} rounds are left" in change.reason
+
+
+def test_adaptation_stores_no_times_after_the_death_of_a_rank() -> None:
+    adaptation = adapted()
+    for round in range(ROUNDS):
+        commit(adaptation, round, complete=False)
+    assert not adaptation.controller.seen
+    assert not adaptation.controller.sent

@@ -50,6 +50,8 @@ class Adaptation:
             raise SchemeChanged(self.change._replace(round=round + 1, time=time + offset))
         if complete():
             self.mailbox.defer(self._judge, round, time, zero)
+        else:
+            self.controller.discard(round, time, zero)
 
     def _judge(self, round: int, time: float, zero: float) -> None:
         last, self.last = self.last, (round, time, zero)
