@@ -136,7 +136,7 @@ class AdaptiveController:
         """
         loads = self.now.plan.loads[1:]
         least = np.maximum(0.0, time - self.start - self._downlink())
-        took, done = self.seen.get(round, (least, np.zeros(self.workers, dtype=int)))
+        took, done = self.seen.get(round, (least.copy(), np.zeros(self.workers, dtype=int)))
         for rank, sent in self.sent:
             if self.start <= sent - zero <= time:
                 took[rank - 1] = max(took[rank - 1], sent - zero - self.start - self._downlink()[rank - 1])
