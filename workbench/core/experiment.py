@@ -269,7 +269,7 @@ class Experiment(Settings):
         shape = getattr(self.problem_spec, "known", lambda: None)()
         row = self.line.width * ((shape[1] if shape else floats) + 1)
         tried = configurations_of(configuration, self.problem, self.sampler, self.problem_spec.width)
-        return AdaptiveController(tried, self.line, floats, self.decode_rate, row)
+        return AdaptiveController(tried, self.seed, self.line, floats, self.decode_rate, row)
 
     def build_problem(self) -> Problem:
         """Open the data and make the problem. Raises `DataError`."""

@@ -114,6 +114,18 @@ def test_adaptive_makes_no_change_that_does_not_pay(data: st.DataObject) -> None
     assert to is None or (worth[to] and saved[to] == saved[worth].max())
 
 
+def test_adaptive_draws_depend_on_the_seed() -> None:
+    costs = []
+    for seed in (7, 8, 7):
+        controller = experiment(**CODED, seed=seed, adaptive=True).adaptive_controller()
+        for rank in range(1, 7):
+            controller.took(0, rank, 0.01 * rank, 40)
+        controller.committed(0, 0.06, left=0)
+        costs.append(controller._costs())
+    assert np.array_equal(costs[0], costs[2])
+    assert not np.array_equal(costs[0], costs[1])
+
+
 def healthy(seed: int) -> int:
     e = experiment(scheme="UMW", delays=FAST, rounds=60, seed=seed, adaptive=True)
     return len(timeline(e, Coefficients(e.plan), events=False).changes)

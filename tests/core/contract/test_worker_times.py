@@ -39,10 +39,10 @@ def test_worker_times_follow_a_worker_that_becomes_slow_and_recovers() -> None:
     slow = noise(10, 1)
     slow[:, 2] *= 8
     tasks(slow, 100, known)
-    typical = np.median(known.drawn(200)[0], axis=0)
+    typical = np.median(known.drawn(200, np.random.default_rng(0))[0], axis=0)
     assert typical[2] > 5
     assert np.delete(typical, 2).max() < 1.5
-    assert np.median(tasks(noise(10, 2), 100, known).drawn(200)[0], axis=0)[2] < 1.5
+    assert np.median(tasks(noise(10, 2), 100, known).drawn(200, np.random.default_rng(0))[0], axis=0)[2] < 1.5
 
 
 def test_worker_times_of_late_workers_are_above_the_bound() -> None:
@@ -50,12 +50,12 @@ def test_worker_times_of_late_workers_are_above_the_bound() -> None:
     slow = noise(40)
     slow[:, 2] *= 8
     known = tasks(slow[1:], 100, tasks(slow[:1], 100, WorkerTimes(WORKERS)), answers=WORKERS - 1)
-    assert np.median(known.drawn(200)[0], axis=0)[2] > 4
+    assert np.median(known.drawn(200, np.random.default_rng(0))[0], axis=0)[2] > 4
 
 
 def test_worker_times_of_equal_workers_approach_their_distribution() -> None:
     pareto = np.random.default_rng(3).pareto(2.5, (80, WORKERS)) + 1
-    drawn = tasks(pareto, 100, WorkerTimes(WORKERS)).drawn(1000)[0]
+    drawn = tasks(pareto, 100, WorkerTimes(WORKERS)).drawn(1000, np.random.default_rng(0))[0]
     for q in (0.1, 0.5, 0.9):
         assert np.quantile(drawn, q) == pytest.approx(np.quantile(pareto, q), rel=0.2)
 
@@ -70,6 +70,9 @@ def test_worker_times_store_the_last_rounds_and_count_all() -> None:
 @given(st.floats(1e-6, 1e6), st.integers(1, 6), st.integers(0, 1000))
 def test_worker_times_do_not_depend_on_the_unit(unit: float, answers: int, seed: int) -> None:
     seconds = noise(6, seed)
-    one, other = (tasks(c * seconds, 50, WorkerTimes(WORKERS), answers).drawn(20)[0] for c in (1.0, unit))
+    one, other = (
+        tasks(c * seconds, 50, WorkerTimes(WORKERS), answers).drawn(20, np.random.default_rng(0))[0]
+        for c in (1.0, unit)
+    )
     assert np.abs(np.log(other / unit / one)).mean() < 2 * BIN_WIDTH
     assert (one > 0).all()

@@ -4,7 +4,7 @@ The measured times predict the workers' next times, because a worker's seconds p
 (`WorkerTimes`). The mean time of the next round is computed for each candidate, from the same drawn times. The run
 changes to a candidate whose round is shorter, if this saves more than the change costs.
 
-Only measured times are used: no delay model, no seed, and no later round.
+Only measured times are used: no delay model and no later round. The run's seed gives the drawn times of the next round.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from workbench.core.base.text import in_seconds
 from workbench.core.base.types import Array
 from workbench.core.contract.configurations import Configuration, StoredParts
+from workbench.core.contract.delays.base import CounterRNG
 from workbench.core.contract.links import Link
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 from workbench.core.contract.worker_times import WorkerTimes
 
+PREDICTION_STREAM = 14  # random stream of predicted times; `contract.delays.base` lists all streams
 DRAWN_ROUNDS = 100  # number of drawn next rounds, from which a mean time is computed
 MIN_SAVED_SHARE = 0.02  # share of a round that a change must save
 # Number of rounds for which a prediction holds at least. It also holds for as many rounds as the last change.
@@ -60,13 +62,14 @@ class AdaptiveController:
     """Controller of adaptive selection: receives the times of each round, and decides when to change the scheme.
 
     `configurations`: the candidates. Without `memory`, the run begins with the first, whose samples the workers store.
-    `link`, `floats` (p), `decode_rate`: those of the run. `row`: bytes of one sample. `restart`: cost of a change apart
+    `seed`, `link`, `floats` (p), `decode_rate`: those of the run. `row`: bytes of one sample. `restart`: cost of a change apart
     from the moved samples, s. `memory`: state at the end of the previous segment, as `as_dict` returns it.
     """
 
     def __init__(
         self,
         configurations: Sequence[Configuration],
+        seed: int,
         link: Link,
         floats: int,
         decode_rate: float | None = None,
@@ -79,7 +82,7 @@ class AdaptiveController:
         self.restart, self.changes = restart, 0
         self.taken = [self.configurations[0]]  # configurations that the run has used
         self.stored = StoredParts(self.configurations[0].plan)
-        self.times = WorkerTimes(self.workers)
+        self.times, self.random = WorkerTimes(self.workers), CounterRNG(seed, PREDICTION_STREAM)
         self.sends: Array = np.zeros(self.workers)  # last s of sending a model beyond the latency, per worker
         self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}  # round -> seconds and samples of workers
         # end of the round before, s; rounds since the last change; cost of moving to each candidate, s
@@ -167,7 +170,7 @@ class AdaptiveController:
 
         The time includes that of the missing share of the gradient. A full gradient costs its mean time in the run.
         """
-        self.drawn = self.times.drawn(DRAWN_ROUNDS)
+        self.drawn = self.times.drawn(DRAWN_ROUNDS, self.random.rng(self.times.rounds))
         found = [self.round_times_of(configuration) for configuration in self.configurations]
         each = zip(self.configurations, found, strict=True)
         worth = np.array([1.0 if c.scheme.is_exact else t.messages.mean() / self.workers for c, t in each])

@@ -9,7 +9,7 @@ If a round ends before a worker answers, only a lower bound of its time is known
 bound then takes the place of the time, as in the EM algorithm. It counts less than a measured time. Schemes that wait
 for few answers would otherwise confirm for ever that the others are late.
 
-Logarithms of times are counted in bins. Only measured times are used: no delay model, no seed, and no later round.
+Logarithms of times are counted in bins. Only measured times are used: no delay model, no seed of delays, and no later round.
 
 J. A. Hoeting, D. Madigan, A. E. Raftery, C. T. Volinsky, "Bayesian model averaging", Statistical Science 14, 1999.
 B. Efron, "The two sample problem with censored data", Berkeley Symposium, 1967: late times are distributed above.
@@ -74,7 +74,6 @@ class WorkerTimes:
         self.likelihoods = np.zeros((len(STARTUP_LOADS), workers, 2 * len(DECAYS)))  # logarithms
         self.beliefs = STARTUP_PRIOR  # probabilities of the start-up costs
         self.load, self.middle = 1.0, 0.0  # load of the first round, and logarithm of its median time
-        self.generator = np.random.default_rng(0)
 
     def add(self, seconds: Array, least: Array, loads: NDArray[Any]) -> None:
         """Add a round. `seconds`: measured times, NaN if only the lower bound `least` is known; all (workers,)."""
@@ -148,7 +147,7 @@ class WorkerTimes:
         own = self.counts + np.array(SHARED_COUNTS)[:, None, None] * shared[:, -1:]
         return np.concatenate([_normalised(own), np.broadcast_to(shared, own.shape)], axis=1)
 
-    def drawn(self, number: int) -> tuple[Array, Array]:
+    def drawn(self, number: int, random: np.random.Generator) -> tuple[Array, Array]:
         """Draw times of `number` next rounds.
 
         Return the times of the first round's load, (number, workers), s, and the start-up cost in samples, (number, 1).
@@ -156,7 +155,7 @@ class WorkerTimes:
         parts = (np.arange(number) + 0.5) / number
         which = np.searchsorted(np.cumsum(self.beliefs)[:-1], parts)
         workers = self.counts.shape[2]
-        quantiles = self.generator.permuted(np.tile(parts, (workers, 1)), axis=1)
+        quantiles = random.permuted(np.tile(parts, (workers, 1)), axis=1)
         bins = np.empty((workers, number))
         for s in np.unique(which):
             mine = which == s

@@ -91,7 +91,9 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
         if watch is not None:
             watch(now)
         done = len(now.times)
-        change = None if controller is None else controller.committed(done - 1, now.times[-1], e.rounds - done)
+        change = (
+            None if controller is None else controller.committed(done - 1, now.times[-1], e.rounds - done)
+        )
         if change is not None:
             raise SchemeChanged(change)
 

@@ -224,7 +224,7 @@ def controller_of(task: Task, setup: Setup) -> AdaptiveController | None:
     ]
     link, rate = (setup.link, setup.decode_rate) if task.emulate == "all" else (setup.link.free(), None)
     more = {name: known[name] for name in ("row", "restart", "memory")}
-    return AdaptiveController(configurations, link, setup.floats, rate, **more)
+    return AdaptiveController(configurations, spec["seed"], link, setup.floats, rate, **more)
 
 
 def _of(stored: dict[str, Any], prefix: str) -> dict[str, Any]:

@@ -22,7 +22,12 @@ LATE = {"downloads": True, "download_delays": {"kind": "pareto"}}  # a link on w
 
 def adapted() -> Adaptation:
     """Return rank 0 of an adaptive run that begins with the uncoded scheme."""
-    spec = {"workers": WORKERS, "rounds": ROUNDS, "problem": "least_squares", "problem_args": {"samples": 120}}
+    spec = {
+        "workers": WORKERS,
+        "rounds": ROUNDS,
+        "problem": "least_squares",
+        "problem_args": {"samples": 120},
+    }
     e = wb.Experiment(scheme="UMW", adaptive=True, link=LATE, **spec)
     problem, optimiser = e.build_problem(), e.build_optimiser()
     learner = Learner(e.plan, problem, optimiser, 0, problem.start(), optimiser.start(problem))

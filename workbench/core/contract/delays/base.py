@@ -21,7 +21,8 @@ from workbench.core.contract.plan import Plan
 
 # Random stream of the order of simultaneous arrivals. Streams of one seed: 0 delays, 1 mini-batches of one worker,
 # 4 permutations, 5 order of arrivals, 6 starts of IS-GC, 7 held-out samples, 8 mini-batches. Others: 9 noise of wrong
-# answers, 10 delays of messages, 11 augmentation, 12 synthetic images, 13 delays of models.
+# answers, 10 delays of messages, 11 augmentation, 12 synthetic images, 13 delays of models,
+# 14 predicted times of workers.
 TIES_STREAM = 5
 
 
