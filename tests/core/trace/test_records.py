@@ -52,7 +52,7 @@ def test_only_the_last_change_keeps_measured_times(tmp_path: Path) -> None:
         records.note_change(tmp_path, round)
         (tmp_path / ENDED).unlink()
     memories = [change["memory"] for change in records.read_changes(tmp_path)]
-    assert memories == [{"way": ["UMW", {}]}, {"rows": rows, "way": ["UMW", {}]}]
+    assert memories == [{"rows": [], "way": ["UMW", {}]}, {"rows": rows, "way": ["UMW", {}]}]
     assert [change["round"] for change in records.note_change(tmp_path, 4)] == [3]
 
 

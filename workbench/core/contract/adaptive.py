@@ -4,7 +4,7 @@ The measured times predict the workers' next times, because a worker's seconds p
 (`WorkerTimes`). The mean time of the next round is computed for each candidate, from the same drawn times. The run
 changes to a candidate whose round is shorter, if this saves more than the change costs.
 
-Only measured times are used: no delay model and no later round. The run's seed gives the drawn times of the next round.
+Only measured times are used: no delay model, and no later round. The seed only shuffles the predicted times.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,8 +62,8 @@ class AdaptiveController:
     """Controller of adaptive selection: receives the times of each round, and decides when to change the scheme.
 
     `configurations`: the candidates. Without `memory`, the run begins with the first, whose samples the workers store.
-    `seed`, `link`, `floats` (p), `decode_rate`: those of the run. `row`: bytes of one sample. `restart`: cost of a change apart
-    from the moved samples, s. `memory`: state at the end of the previous segment, as `as_dict` returns it.
+    `seed`, `link`, `floats` (p), `decode_rate`: those of the run. `row`: bytes of one sample. `restart`: cost of a
+    change apart from the moved samples, s. `memory`: state at the end of the previous segment, as `as_dict` returns it.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class AdaptiveController:
     ) -> None:
         self.configurations, self.at = list(configurations), 0
         self.link, self.floats, self.decode_rate, self.row_bytes = link, floats, decode_rate, row
-        self.restart, self.changes = restart, 0
+        self.restart = restart
         self.taken = [self.configurations[0]]  # configurations that the run has used
         self.stored = StoredParts(self.configurations[0].plan)
         self.times, self.random = WorkerTimes(self.workers), CounterRNG(seed, PREDICTION_STREAM)
@@ -121,8 +121,7 @@ class AdaptiveController:
         `share`: length of the answer, as a share of a model's length.
         """
         if begun > self.free * (1 + RATE_TOLERANCE) and share > 0:
-            extra = begun - sent - self.link.latency
-            self.sends[rank - 1] = max(self.link.least_extra, extra) / share
+            self.sends[rank - 1] = max(self.link.least_extra, begun - sent - self.link.latency) / share
         self.free = end
         if self.late_models:
             self.sent.append((rank, sent))
@@ -219,7 +218,7 @@ class AdaptiveController:
         chosen = configuration.name, dict(configuration.parameters)
         change = Change(round + 1, time, *names, *chosen, move.seconds, size, reason)
         self._take(configuration)
-        self.at, self.changes = to, self.changes + 1
+        self.at = to
         self.begin()
         self.start = time + move.seconds
         return change
@@ -250,7 +249,6 @@ class AdaptiveController:
             "way": [self.now.name, self.now.parameters],
             "held": [[configuration.name, configuration.parameters] for configuration in self.taken],
             "restart": self.restart,
-            "changes": self.changes,
             "rows": rows.tolist(),
             "sends": self.sends.tolist(),
         }
@@ -264,7 +262,6 @@ class AdaptiveController:
         for name, numbers in memory["held"]:
             self._take(Configuration(name, numbers, self.workers, self.configurations[0].samples))
         self.at = [[each.name, each.parameters] for each in self.configurations].index(memory["way"])
-        self.restart = memory["restart"]
-        self.changes, self.sends = memory["changes"], np.array(memory["sends"])
+        self.restart, self.sends = memory["restart"], np.array(memory["sends"])
         for seconds, least, loads in np.array(memory.get("rows", ()), dtype=float):
             self.times.add(seconds, least, loads)

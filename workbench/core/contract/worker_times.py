@@ -9,7 +9,7 @@ If a round ends before a worker answers, only a lower bound of its time is known
 bound then takes the place of the time, as in the EM algorithm. It counts less than a measured time. Schemes that wait
 for few answers would otherwise confirm for ever that the others are late.
 
-Logarithms of times are counted in bins. Only measured times are used: no delay model, no seed of delays, and no later round.
+Logarithms of times are counted in bins. Only measured times are used: no delay model, and no later round.
 
 J. A. Hoeting, D. Madigan, A. E. Raftery, C. T. Volinsky, "Bayesian model averaging", Statistical Science 14, 1999.
 B. Efron, "The two sample problem with censored data", Berkeley Symposium, 1967: late times are distributed above.
@@ -154,12 +154,10 @@ class WorkerTimes:
         """
         parts = (np.arange(number) + 0.5) / number
         which = np.searchsorted(np.cumsum(self.beliefs)[:-1], parts)
-        workers = self.counts.shape[2]
-        quantiles = random.permuted(np.tile(parts, (workers, 1)), axis=1)
-        bins = np.empty((workers, number))
+        quantiles = random.permuted(np.tile(parts, (self.counts.shape[2], 1)), axis=1)
+        bins = np.empty_like(quantiles)
         for s in np.unique(which):
             mine = which == s
             total = np.cumsum(np.einsum("wp,pwb->wb", self._weights()[s], self.predictions[s]), axis=-1)
-            for w in range(workers):
-                bins[w, mine] = np.searchsorted(total[w], quantiles[w, mine] * total[w, -1])
+            bins[:, mine] = (total[:, None] < (quantiles[:, mine] * total[:, -1:])[..., None]).sum(axis=-1)
         return np.exp((bins.T - BINS // 2) * BIN_WIDTH + self.middle), self.load * STARTUP_LOADS[which, None]

@@ -90,10 +90,8 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
     def look(now: Timeline) -> None:
         if watch is not None:
             watch(now)
-        done = len(now.times)
-        change = (
-            None if controller is None else controller.committed(done - 1, now.times[-1], e.rounds - done)
-        )
+        k = len(now.times)
+        change = None if controller is None else controller.committed(k - 1, now.times[-1], e.rounds - k)
         if change is not None:
             raise SchemeChanged(change)
 

@@ -239,10 +239,7 @@ def check_rounds(folder: Path, floats: int | None = None) -> None:
 
 
 def read_changes(folder: Path) -> list[dict[str, Any]]:
-    """Return the changes of scheme so far, each with the state for the next segment ("memory").
-
-    Only the last change has measured times ("rows").
-    """
+    """Return the changes of scheme so far, each with a state ("memory"); the last also with measured times."""
     path = folder / CHANGES
     return list(read_json(path, "changes")["changes"]) if path.is_file() else []
 
@@ -252,12 +249,10 @@ def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
     ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
     known = read_changes(folder)
     if ended.get("state") == SCHEME_CHANGED:
-        place = {name: ended[name] for name in ("first", "zero", "offset")}
-        aside = _set_aside(folder)
-        known.append({**ended["change"], "memory": ended["memory"], "books": aside.name, **place})
+        place = {name: ended[name] for name in ("memory", "first", "zero", "offset")}
+        known = [change | {"memory": change["memory"] | {"rows": []}} for change in known]
+        known.append({**ended["change"], "books": _set_aside(folder).name, **place})
     kept = [change for change in known if change["round"] <= rounds]
-    for change in kept[:-1]:
-        change["memory"].pop("rows", None)
     if kept or known:
         write_json(folder / CHANGES, {"changes": kept})
     return kept

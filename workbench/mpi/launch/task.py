@@ -206,11 +206,9 @@ def controller_state(
     `left`: time of the last segment's end, on the master's wall clock, if the run continues at once.
     """
     last = changes[-1] if changes else None
-    configurations = [
-        [configuration.name, configuration.parameters] for configuration in planned.configurations
-    ]
+    ways = [[each.name, each.parameters] for each in planned.configurations]
     pause = last["seconds"] if last and left else 0.0
-    known = {"ways": configurations, "row": planned.row_bytes, "left": left, "restart": ASSUMED_RESTART_S}
+    known = {"ways": ways, "row": planned.row_bytes, "left": left, "restart": ASSUMED_RESTART_S}
     return {**known, "memory": last and last["memory"], "pause": pause}
 
 
@@ -219,9 +217,7 @@ def controller_of(task: Task, setup: Setup) -> AdaptiveController | None:
     if task.controller is None:
         return None
     known, spec, plan = task.controller, task.spec, setup.plan
-    configurations = [
-        Configuration(name, numbers, plan.workers, plan.samples) for name, numbers in known["ways"]
-    ]
+    configurations = [Configuration(name, args, plan.workers, plan.samples) for name, args in known["ways"]]
     link, rate = (setup.link, setup.decode_rate) if task.emulate == "all" else (setup.link.free(), None)
     more = {name: known[name] for name in ("row", "restart", "memory")}
     return AdaptiveController(configurations, spec["seed"], link, setup.floats, rate, **more)

@@ -14,6 +14,7 @@ from tests.mpi.engine.test_rank_inbox import GivenMessages, LoneContext
 from workbench.mpi.engine.learner import Learner
 from workbench.mpi.engine.rank import RankEngine
 from workbench.mpi.engine.setup import Setup
+from workbench.mpi.launch.rank import adaptation as adaptation_module
 from workbench.mpi.launch.rank.adaptation import Adaptation
 
 WORKERS, ROUNDS, TASK_S = 4, 12, 0.1
@@ -50,9 +51,10 @@ def commit(adaptation: Adaptation, round: int, slow: float = 1.0, complete: bool
 
 def test_adaptation_passes_the_rounds_after_the_change() -> None:
     adaptation = adapted()
+    for round in range(2):
+        commit(adaptation, round, slow=9.0)
     with pytest.raises(SchemeChanged) as turned:
-        for round in range(ROUNDS):
-            commit(adaptation, round, slow=9.0)
+        commit(adaptation, 2, slow=9.0)
     change = turned.value.change
     assert f"; {ROUNDS - change.round} rounds are left" in change.reason
 
@@ -61,5 +63,17 @@ def test_adaptation_stores_no_times_after_the_death_of_a_rank() -> None:
     adaptation = adapted()
     for round in range(ROUNDS):
         commit(adaptation, round, complete=False)
-    assert not adaptation.controller.seen
-    assert not adaptation.controller.sent
+    assert set(adaptation.controller.seen) == {ROUNDS - 1}
+    assert len(adaptation.controller.sent) == 1
+
+
+def test_adaptation_discards_rounds_that_rank_0_has_no_time_to_evaluate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(adaptation_module, "MAX_EVALUATION_SHARE", 0.0)
+    adaptation = adapted()
+    for round in range(ROUNDS):
+        commit(adaptation, round)
+    assert adaptation.controller.times.rounds == 1
+    assert set(adaptation.controller.seen) == {ROUNDS - 1}
+    assert len(adaptation.controller.sent) == 1

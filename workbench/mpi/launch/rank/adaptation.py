@@ -1,10 +1,12 @@
 """Adaptive selection in a real run.
 
-Rank 0 evaluates rounds while others compute, and changes the scheme between rounds.
+Rank 0 evaluates rounds while others compute, and changes the scheme between rounds. With many workers and short rounds,
+it does not evaluate every round, as it also has to receive answers.
 """
 
 import time
 from collections.abc import Callable
+from time import perf_counter
 
 from workbench.core.contract.adaptive import AdaptiveController, Change
 from workbench.core.contract.plan import MASTER
@@ -15,6 +17,8 @@ from workbench.mpi.engine.mailbox import Mailbox
 from workbench.mpi.engine.polling import IDLE_EMULATED
 from workbench.mpi.engine.setup import Setup
 from workbench.mpi.launch.task import Task
+
+MAX_EVALUATION_SHARE = 0.25  # max share of the run's time in which rank 0 evaluates rounds
 
 
 def report_compute_times(task: Task, control: Control, ledger: Ledger) -> None:
@@ -33,6 +37,7 @@ class Adaptation:
     def __init__(self, controller: AdaptiveController, setup: Setup, mailbox: Mailbox) -> None:
         self.controller, self.mailbox, self.rounds, floats = controller, mailbox, setup.rounds, setup.floats
         self.change: Change | None = None  # change of scheme that was decided, and is made after this round
+        self.evaluated_s = 0.0  # time in which rounds were evaluated, s
         # round before, its end and time 0 on the messages' clock: only now have all its times been reported
         self.last: tuple[int, float, float] | None = None
         mailbox.ledger.came = lambda rank, size, *when: controller.received(rank, size / floats, *when)
@@ -48,16 +53,17 @@ class Adaptation:
         if self.change is not None:
             self.mailbox.run_deferred()
             raise SchemeChanged(self.change._replace(round=round + 1, time=time + offset))
-        if complete():
-            self.mailbox.defer(self._judge, round, time, zero)
-        else:
-            self.controller.discard(round, time, zero)
+        self.mailbox.defer(self._judge, round, time, zero, complete)
 
-    def _judge(self, round: int, time: float, zero: float) -> None:
+    def _judge(self, round: int, time: float, zero: float, complete: Callable[[], bool]) -> None:
         last, self.last = self.last, (round, time, zero)
         left = self.rounds - round - 2  # a change is made after the next round
-        if last is not None and left > 0:
+        if last and left > 0 and complete() and self.evaluated_s <= MAX_EVALUATION_SHARE * time:
+            began = perf_counter()
             self.change = self.controller.committed(*last[:2], left, last[2])
+            self.evaluated_s += perf_counter() - began
+        elif last:
+            self.controller.discard(*last)
 
     def resume(self, task: Task) -> float:
         """Begin after a change of scheme. Return the duration of the change, s.
@@ -65,8 +71,7 @@ class Adaptation:
         On emulated links, this includes the time of moving the samples.
         """
         known = task.controller
-        if known is None:
-            return 0.0
+        assert known is not None
         until = time.monotonic() + (known["pause"] if task.emulate == "all" else 0.0)
         self.mailbox.wait(lambda: True if time.monotonic() >= until else None, IDLE_EMULATED)
         gap = 0.0
