@@ -173,7 +173,7 @@ def test_adaptive_run_is_nearly_as_fast_as_the_best_fixed_one_if_nothing_changes
     lost = [
         regret(experiment(**CODED, delays=each, rounds=300, seed=seed, adaptive=True))
         for each in models
-        for seed in range(2)
+        for seed in (100, 101)  # the rule was chosen on seeds 0 to 3
     ]
     assert np.mean(lost) < 0.04
     assert max(lost) < 0.12
