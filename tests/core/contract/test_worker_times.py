@@ -31,7 +31,7 @@ def test_worker_times_learn_the_start_up_cost(startup: int) -> None:
     known = WorkerTimes(WORKERS)
     for k, load in enumerate((100, 300, 100, 300)):
         tasks(noise(5, k) * (load + 100 * startup), load, known)
-    assert STARTUP_LOADS[np.argmax(known.beliefs)] == startup
+    assert STARTUP_LOADS[np.argmax(known.posterior)] == startup
 
 
 def test_worker_times_follow_a_worker_that_becomes_slow_and_recovers() -> None:

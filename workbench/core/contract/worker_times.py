@@ -36,9 +36,9 @@ LATE_WIDTH = 0.1  # the same for late workers without any counted time above the
 STARTUP_LOADS, STARTUP_PRIOR = np.array([0.0, 0.5, 3.0, 50.0]), np.array([0.7, 0.1, 0.1, 0.1])
 LEAST_PRIOR_SHARE = 1e-3  # share of the prior that is mixed in after each round, as costs may change
 STARTUP_EXPONENT = 0.7  # exponent of the likelihood of a start-up cost, as times are correlated
-MEMORY = 0.99  # factor on the older part of the likelihoods of predictions, for each new round
+LIKELIHOOD_DECAY = 0.99  # factor on the older part of the likelihoods of predictions, for each new round
 # Kernel widths of times that no prediction expects, and their probabilities
-RARE = ((0.15, 0.05), (0.5, 0.02))
+OUTLIERS = ((0.15, 0.05), (0.5, 0.02))
 LEAST_DENSITY = 1e-9  # least density of a bin
 MAX_STORED_ROUNDS = 64  # max number of last rounds whose times the next segment of a run receives
 
@@ -55,8 +55,8 @@ def _normalised(counts: Array) -> Array:
 
 
 KERNEL = _kernel(KERNEL_WIDTH)
-RARE_KERNEL = np.sum([share * _kernel(width) for width, share in RARE], axis=0)
-EXPECTED_SHARE = 1 - sum(share for _, share in RARE)
+OUTLIER_KERNEL = np.sum([share * _kernel(width) for width, share in OUTLIERS], axis=0)
+EXPECTED_SHARE = 1 - sum(share for _, share in OUTLIERS)
 
 
 class WorkerTimes:
@@ -72,11 +72,14 @@ class WorkerTimes:
         self.rows: deque[tuple[Array, Array, NDArray[Any]]] = deque(maxlen=MAX_STORED_ROUNDS)
         self.counts = np.zeros((len(STARTUP_LOADS), len(DECAYS), workers, BINS))  # (s, d, w, b)
         self.likelihoods = np.zeros((len(STARTUP_LOADS), workers, 2 * len(DECAYS)))  # logarithms
-        self.beliefs = STARTUP_PRIOR  # probabilities of the start-up costs
+        self.posterior = STARTUP_PRIOR  # probabilities of the start-up costs
         self.load, self.middle = 1.0, 0.0  # load of the first round, and logarithm of its median time
 
     def add(self, seconds: Array, least: Array, loads: NDArray[Any]) -> None:
-        """Add a round. `seconds`: measured times, NaN if only the lower bound `least` is known; all (workers,)."""
+        """Add a round. All arguments: (workers,).
+
+        `seconds`: measured times, s, NaN if only the lower bound `least`, s, is known. `loads`: number of samples.
+        """
         seen = ~np.isnan(seconds)
         first = not self.rounds
         if first and not seen.any():
@@ -127,14 +130,14 @@ class WorkerTimes:
     def _compare(self, at: NDArray[np.int64], late: NDArray[np.int64], above: Array) -> None:
         """Update the likelihoods of predictions and start-up costs by a round's times."""
         usual = np.einsum("swb,spwb->swp", KERNEL[at], self.predictions)
-        rare = np.einsum("swb,sb->sw", RARE_KERNEL[at], self.predictions[:, -1, 0])
+        outlier = np.einsum("swb,sb->sw", OUTLIER_KERNEL[at], self.predictions[:, -1, 0])
         usual[:, late] = np.einsum("swb,spwb->swp", above, self.predictions[:, :, late])
-        rare[:, late] = np.einsum("swb,sb->sw", above, self.predictions[:, -1, 0] @ RARE_KERNEL)
-        density = EXPECTED_SHARE * usual + rare[:, :, None] + LEAST_DENSITY
+        outlier[:, late] = np.einsum("swb,sb->sw", above, self.predictions[:, -1, 0] @ OUTLIER_KERNEL)
+        density = EXPECTED_SHARE * usual + outlier[:, :, None] + LEAST_DENSITY
         found = STARTUP_EXPONENT * np.log((self._weights() * density).sum(axis=-1)).sum(axis=1)
-        beliefs = self.beliefs * np.exp(found - found.max())
-        self.beliefs = (1 - LEAST_PRIOR_SHARE) * beliefs / beliefs.sum() + LEAST_PRIOR_SHARE * STARTUP_PRIOR
-        self.likelihoods = MEMORY * self.likelihoods + np.log(density)
+        found = self.posterior * np.exp(found - found.max())
+        self.posterior = (1 - LEAST_PRIOR_SHARE) * found / found.sum() + LEAST_PRIOR_SHARE * STARTUP_PRIOR
+        self.likelihoods = LIKELIHOOD_DECAY * self.likelihoods + np.log(density)
 
     def _weights(self) -> Array:
         """Return the weight of each prediction, (s, w, 2 d), from its likelihood for this worker and the mean one."""
@@ -153,7 +156,7 @@ class WorkerTimes:
         Return the times of the first round's load, (number, workers), s, and the start-up cost in samples, (number, 1).
         """
         parts = (np.arange(number) + 0.5) / number
-        which = np.searchsorted(np.cumsum(self.beliefs)[:-1], parts)
+        which = np.searchsorted(np.cumsum(self.posterior)[:-1], parts)
         quantiles = random.permuted(np.tile(parts, (self.counts.shape[2], 1)), axis=1)
         bins = np.empty_like(quantiles)
         for s in np.unique(which):
