@@ -29,7 +29,6 @@ from tests.support.sampled_cases import rotated
 from workbench.core import schemes
 from workbench.core.contract.problem import Request
 
-NOT_COMPUTED = {("network", "tail", "5", 0.02)}  # cells that the map shows as empty
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
@@ -47,14 +46,14 @@ def test_comparison_table_has_every_scheme_in_every_cell(kept: pd.DataFrame) -> 
         for cost in COSTS
     }
     groups = kept.groupby(["problem", "delay_model", "column", "cost"])
-    assert set(groups.groups) == cells - NOT_COMPUTED
+    assert set(groups.groups) == cells
     for _, cell in groups:
         assert set(zip(cell["family"], cell["scheme"], strict=True)) == set(contest_settings.contenders())
         assert {"UMW", "GC", "Backup", "D-SGD", "LocalSGD", "ASGD"} <= set(cell["scheme"])
         assert set(cell["family"]) == set(FAMILIES)
         assert all(len(seconds) == TIMED for seconds in cell["seconds"])
         assert not cell.duplicated(["family", "scheme"]).any()
-    for each in cells - NOT_COMPUTED:
+    for each in cells:
         assert not set(coding_or_not.absent(*each)) & {"UMW", "GC", "Backup"}
 
 
@@ -257,3 +256,11 @@ def test_comparison_exercise_answer_is_correct(tmp_path: Path, level: int) -> No
     coded = (level + 1) + (WORKERS - level) * knobs.message
     assert waits == pytest.approx(coded)
     assert waits == pytest.approx(slow + level * knobs.message)
+
+
+def test_map_marks_schemes_that_follow_an_abstract() -> None:
+    rows = coding_or_not.cell("least squares", "tail", "5", 0.02)
+    names = {str(row["scheme"]): coding_or_not.called(row) for _, row in rows.iterrows()}
+    assert names["AdaptiveK"] == "AdaptiveK†"
+    assert names["Backup"] == "Backup"
+    assert "AdaptiveK†" in coding_or_not.worth(rows)[1]

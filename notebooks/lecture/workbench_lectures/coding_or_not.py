@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 from workbench.core import schemes, theory
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.text import parse
+from workbench.core.contract.scheme import marked
 from workbench.core.experiment import Experiment
 from workbench.lab.figures.labels import ratio_text
 from workbench.lab.figures.style import (
@@ -144,8 +145,9 @@ def _tried(problem: str, delay_model: str, column: str, cost: float) -> pd.DataF
 
 
 def called(row: pd.Series[Any]) -> str:
-    """Return the name of a scheme in the map."""
-    return "tree" if (row["family"], row["scheme"]) == ("wait for all", "CR") else str(row["scheme"])
+    """Return the name of a scheme in the map, marked if it follows only the abstract of its paper."""
+    name = str(row["scheme"])
+    return "tree" if (row["family"], name) == ("wait for all", "CR") else marked(name, name)
 
 
 def label(row: pd.Series[Any]) -> str:
