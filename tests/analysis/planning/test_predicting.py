@@ -108,7 +108,7 @@ def test_candidate_is_behind_if_it_is_far_or_certainly_slower() -> None:
     )  # by a tenth on average, but not under each seed
     assert is_behind(times(9.0, 3.0, 8.0, 2.0, 9.0), best)  # twice as slow on average
     assert not is_behind(times(0.9, 2.9, 1.9, 4.9, 3.9), best)
-    steady = [1.0] * 5  # without random delays, rounding errors are no difference
+    steady = [1.0] * 5  # without random delays, a difference can be a rounding error
     assert not is_behind(times(*np.nextafter(steady, 2)), times(*steady))
     assert is_behind(times(*np.multiply(steady, 1.001)), times(*steady))
 

@@ -92,7 +92,7 @@ def plan(
         Value to reach. Default: that of an exact scheme after `rounds` updates, less `tolerance` times its change.
     schemes, effort
         Names of schemes to consider (default: all). `effort`: max number of data values that all simulations together
-        process. Default: 20 to 35 s of a core for 12 workers. 0: only exact schemes, with the automatic step size.
+        process. Default: 20 to 40 s of a core for 12 workers. 0: only exact schemes, with the automatic step size.
     seconds
         Max time of the search, s; candidates that were not tried by then are refused. None: unlimited.
     machines, replay
