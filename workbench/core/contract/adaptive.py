@@ -53,7 +53,6 @@ class Change(NamedTuple):
 class DataMove(NamedTuple):
     """Samples that a change of scheme moves."""
 
-    most: int  # largest number of samples that one worker receives
     samples: int  # number of samples that all workers receive
     seconds: float
 
@@ -193,14 +192,13 @@ class AdaptiveController:
     def move(self, configuration: Configuration) -> DataMove:
         """Return the samples that workers receive, in parallel, when the run changes to a candidate."""
         missing = self.stored.missing(configuration.plan)
-        most = int(missing.max())
         link, floats = self.link, missing[missing > 0] * self.row_bytes / self.link.width
         to = zip((np.flatnonzero(missing) + 1).tolist(), floats.tolist(), strict=True)
         latency = link.by_worker("latency", self.workers)
         seconds = max(
             (float(latency[rank - 1]) + link.transfer(size, rank) for rank, size in to), default=0.0
         )
-        return DataMove(most, int(missing.sum()), seconds)
+        return DataMove(int(missing.sum()), seconds)
 
     def begin(self) -> None:
         """Begin a segment of the run with the current candidate."""
