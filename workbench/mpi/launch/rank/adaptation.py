@@ -18,7 +18,7 @@ from workbench.mpi.engine.polling import IDLE_EMULATED
 from workbench.mpi.engine.setup import Setup
 from workbench.mpi.launch.task import Task
 
-MAX_EVALUATION_SHARE = 0.25  # max share of the run's time in which rank 0 evaluates rounds
+MAX_EVALUATION_SHARE = 0.25  # share of the time since the start, from which rank 0 evaluates no further round
 
 
 def report_compute_times(task: Task, control: Control, ledger: Ledger) -> None:
