@@ -31,6 +31,7 @@ from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
 from workbench.core.trace.layout import PLAN, TRACE
 from workbench.core.trace.trace import Trace, versions
+from workbench.lab.batch.run import restore
 from workbench.lab.figures import bands, convergence, gantt, importance, round_times, speedups, stream
 from workbench.lab.figures.fit import page_script
 from workbench.lab.figures.inputs import labels, plural, shared
@@ -157,8 +158,6 @@ def _read(folder: Path, trust: bool) -> Trace | Runs:
     if not folder.is_dir() and not shards.files(folder.parent):
         raise SettingError(f"source = {str(folder)!r}: is not the folder of a run or a sweep")
     if not folder.is_dir():
-        from workbench.lab.batch.run import restore
-
         folder = restore(folder, trust)
     if is_run([path.name for path in folder.iterdir()]):
         inside = folder / TRACE  # run folder that a sweep's notebook has written
