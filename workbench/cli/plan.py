@@ -173,7 +173,9 @@ def described(found: ClusterProfile) -> list[str]:
 
 def table(advice: Advice) -> list[str]:
     """Return a table of the best configuration of each of the best schemes, and the schemes that are not ranked."""
-    head = f"{'scheme':42} {'time':>9} {'from':>9} {'to':>9} {'a round':>9} {'rounds':>7} {'fastest':>8} step"
+    head = (
+        f"{'scheme':42} {'time':>9} {'from':>9} {'to':>9} {'a round':>9} {'rounds':>7} {'fastest':>7}  step"
+    )
     shown = advice.schemes[:MAX_SHOWN_CHOICES]
     lines = [head, *(_row(choice) for choice in shown), "fastest: share of the resampled predictions"]
     if not all(choice.exact for choice in shown):
@@ -189,7 +191,7 @@ def table(advice: Advice) -> list[str]:
 def _row(choice: Choice) -> str:
     times = (choice.seconds, choice.low, choice.high, choice.per_round)
     cells = " ".join(f"{quantity_of(seconds):>9}" for seconds in times)
-    return f"{choice.marked[:42]:42} {cells} {choice.rounds:7.0f} {choice.sure:8.0%} {choice.step}"
+    return f"{choice.marked[:42]:42} {cells} {choice.rounds:7.0f} {choice.sure:7.0%}  {choice.step}"
 
 
 def _writable(path: Path, endings: tuple[str, ...], field: str) -> None:

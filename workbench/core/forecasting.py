@@ -50,7 +50,7 @@ class Forecast:
         """
         with np.errstate(over="ignore", invalid="ignore"):  # squares of round times may overflow
             found = float(self.seconds.std())
-        return float(chop(found, self.mean))
+        return float(chop(found, self.mean)) if np.isfinite(found) else 0.0
 
     @property
     def error(self) -> float:

@@ -119,19 +119,18 @@ def test_no_star_commits_by_the_rule_of_a_base_with_another_program() -> None:
     assert star_commits(wb.Experiment(scheme="OtherMaster")) is None
 
 
-class WaitsForAll(schemes.get("SGD")):  # type: ignore[misc]
-    """SGD whose rule, for training scripts, does not describe its program: late answers count."""
-
-    name = "WaitsForAll"
-
-    def program(self, node: Node) -> Program:
-        return schemes.get("UMW")().program(node)
-
-    def exchange_rule(self, workers: int) -> GradientSum:
-        return GradientSum(np.eye(workers), workers - 1, equal_weights(workers))
-
-
 def test_commits_of_a_users_scheme_are_those_of_its_program() -> None:
+    class WaitsForAll(schemes.get("SGD")):  # type: ignore[misc]
+        """SGD whose rule, for training scripts, does not describe its program: late answers count."""
+
+        name = "WaitsForAll"
+
+        def program(self, node: Node) -> Program:
+            return schemes.get("UMW")().program(node)
+
+        def exchange_rule(self, workers: int) -> GradientSum:
+            return GradientSum(np.eye(workers), workers - 1, equal_weights(workers))
+
     e = wb.Experiment(scheme="WaitsForAll", workers=4, rounds=3)
     assert WaitsForAll.has_rule()
     commits, _ = commits_and_ends(e)

@@ -428,7 +428,9 @@ def test_sweep_folder_may_name_only_the_users_clusters(home: Path) -> None:
     plan = {"base": SMALL, "engine": "mpi", "cluster": "lab.yaml"}
     Path("sweep").mkdir()
     Path("sweep/sweep.json").write_text(json.dumps({"sweep": plan, "runs": ["x"]}))
-    with pytest.raises(SettingError, match=r"cluster = 'lab.yaml': is not one of local.*trust=True"):
+    with pytest.raises(
+        SettingError, match=r"cluster = 'lab.yaml': is neither a cluster of yours nor.*trust=True"
+    ):
         batch.sweep("sweep", progress=False)
 
 

@@ -24,7 +24,7 @@ def drawn(theme: Literal["light", "dark"]) -> Iterator[tuple[str, go.Figure]]:
     yield from ((name, draw(theme)) for name, draw in EVERY.items())
     yield "code of GC", wb.figures.code(CODE, theme=theme)
     for name, script in SCRIPTS.items():
-        for part, each in script.parts.items():
+        for part, each in script.figures.items():
             yield f"{name} {part}", each.draw(at_end(script, True), theme)
 
 

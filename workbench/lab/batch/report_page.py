@@ -84,8 +84,8 @@ def report(
     ----------
     source
         A run (`Trace`), an experiment, a list of these, a table of runs (`wb.runs(folder)`), or the folder of a run or
-        of a sweep. A run of a sweep without notebooks (SWEEP/RUN) is executed again, see `wb.batch.restore`. An
-        explorer gives its finished runs, or the forecast of its settings if nothing has run.
+        of a sweep. A run of a sweep without notebooks (SWEEP/RUN) is executed again. An explorer
+        gives its finished runs, or the forecast of its settings if nothing has run.
     path
         The file; ends in .html. Its folder must exist.
     target, metric

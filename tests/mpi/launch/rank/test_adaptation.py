@@ -10,7 +10,7 @@ from workbench.core.engine.timeline import SchemeChanged
 
 pytest.importorskip("mpi4py")
 
-from tests.mpi.engine.test_rank_inbox import GivenMessages, LoneContext
+from tests.support.lone_rank import GivenMessages, LoneContext
 from workbench.mpi.engine.learner import Learner
 from workbench.mpi.engine.rank import RankEngine
 from workbench.mpi.engine.setup import Setup
