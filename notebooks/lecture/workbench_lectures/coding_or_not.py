@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.core import schemes, theory
-from workbench.core.base.settings import SettingError, setting
+from workbench.core.base.settings import setting
 from workbench.core.base.text import parse
 from workbench.core.contract.scheme import marked
 from workbench.core.experiment import Experiment
@@ -52,7 +52,6 @@ ACROSS = {
     "tail": "mean of what is added at random to a share",
 }
 SEVERITIES = sorted({int(level) for levels in LEVELS.values() for level in levels})  # all values of the axis
-EMPTY = "not computed"  # text of a cell of the map
 RACE = 1.2  # length of the watched run, as a multiple of the mean rounds to the target
 
 
@@ -122,9 +121,8 @@ def table() -> pd.DataFrame:
 
 @lru_cache(maxsize=128)
 def cell(problem: str, delay_model: str, column: str, cost: float) -> pd.DataFrame:
-    """Return the schemes of one cell that reach the loss, the fastest first; none if the cell was not computed."""
-    found = _tried(problem, delay_model, column, cost)
-    return found if found.empty else ranked(found)
+    """Return the schemes of one cell that reach the loss, the fastest first."""
+    return ranked(_tried(problem, delay_model, column, cost))
 
 
 def absent(problem: str, delay_model: str, column: str, cost: float) -> list[str]:
@@ -159,8 +157,6 @@ def label(row: pd.Series[Any]) -> str:
 
 def fastest(found: pd.DataFrame) -> tuple[str, str]:
     """Return the family of the fastest scheme, and the text of its cell: name, ties, gain over waiting."""
-    if found.empty:
-        return "", EMPTY
     first = found.iloc[0]
     waits = float(found.loc[found["scheme"] == "UMW", "mean"].iloc[0])
     ties = [called(row) for _, row in found[found["tie"]].iloc[1:].iterrows()]
@@ -175,8 +171,6 @@ def worth(found: pd.DataFrame) -> tuple[float, str]:
     The ratio is the time of the best scheme without a code divided by that of the best code. Above 0, the code is
     quicker. Only schemes with plain gradient steps count.
     """
-    if found.empty:
-        return float("nan"), EMPTY
     coded = found[found["family"].isin(CODES)].iloc[0]
     other = found[~found["family"].isin((*CODES, OWN))].iloc[0]
     ratio = float(other["mean"] / coded["mean"])
@@ -198,7 +192,7 @@ def _fastest_map(cells: Cells) -> Drawn:
     ]
     look = {"colorscale": ends, "zmin": -0.5, "zmax": len(names) - 0.5}
     return (
-        [[float(names.index(name)) if name else float("nan") for name, _ in row] for row in shown],
+        [[float(names.index(name)) for name, _ in row] for row in shown],
         _texts(shown),
         look,
     )
@@ -260,8 +254,6 @@ def chart(knobs: CodingOrNot, theme: Theme) -> go.Figure:
 def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
     """Draw the times of all schemes in one cell."""
     found = cell(knobs.problem, knobs.delay_model, knobs.column, knobs.message).iloc[::-1]
-    if found.empty:
-        return new_figure(theme, "Time to the loss", EMPTY, HEIGHT + 60)
     about = (
         f"{knobs.problem}, {knobs.delay_model}, {knobs.column} · a message takes {knobs.message:g}"
         " · 1 = an uncoded share · 95 %"
@@ -300,8 +292,6 @@ def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
 def entries(knobs: CodingOrNot) -> list[Experiment]:
     """Return the best scheme of every family in the cell."""
     best = cell(knobs.problem, knobs.delay_model, knobs.column, knobs.message).drop_duplicates("family")
-    if best.empty:
-        raise SettingError(f"severity = {knobs.column}: this cell was not computed; take another one")
     return [_entry(knobs, row) for _, row in best.iterrows()]
 
 
