@@ -43,14 +43,14 @@ class Forecast:
 
     @property
     def std(self) -> float:
-        """Standard deviation of the round times, s; 0 if it is only a rounding error of the mean.
+        """Standard deviation of the round times, s; 0 if it is only a rounding error of the mean, inf if it overflows.
 
         >>> Forecast(np.full(100, 0.1), 1.0, 1.0, 8.0).std
         0.0
         """
         with np.errstate(over="ignore", invalid="ignore"):  # squares of round times may overflow
             found = float(self.seconds.std())
-        return float(chop(found, self.mean)) if np.isfinite(found) else 0.0
+        return float(chop(found, self.mean)) if np.isfinite(found) else float("inf")
 
     @property
     def error(self) -> float:

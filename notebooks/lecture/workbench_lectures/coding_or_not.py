@@ -28,7 +28,7 @@ from workbench.lab.figures.style import (
     new_figure,
     palette,
 )
-from workbench_lectures.comparison_table import CODES, OWN, ranked, read
+from workbench_lectures.comparison_table import OWN, band, best_pair, ranked, read
 from workbench_lectures.contest_settings import (
     COSTS,
     FAMILIES,
@@ -171,12 +171,10 @@ def worth(found: pd.DataFrame) -> tuple[float, str]:
     The ratio is the time of the best scheme without a code divided by that of the best code. Above 0, the code is
     quicker. Only schemes with plain gradient steps count.
     """
-    coded = found[found["family"].isin(CODES)].iloc[0]
-    other = found[~found["family"].isin((*CODES, OWN))].iloc[0]
-    ratio = float(other["mean"] / coded["mean"])
-    late = other if ratio > 1 else coded
+    coded, other = best_pair(found)
+    low, ratio, high = band(other["seconds"] / coded["seconds"])
     text = f"<b>{ratio_text(ratio)}</b><br>{called(coded)} : {called(other)}"
-    return (0.0, f"{text}<br>a tie") if late["tie"] else (float(np.log2(ratio)), text)
+    return (0.0, f"{text}<br>a tie") if low <= 1 <= high else (float(np.log2(ratio)), text)
 
 
 Cells = list[list[pd.DataFrame]]

@@ -75,6 +75,14 @@ def _same(found: pd.DataFrame) -> list[str]:
     return texts
 
 
+def best_pair(found: pd.DataFrame) -> tuple[pd.Series[Any], pd.Series[Any]]:
+    """Return the fastest code and the fastest scheme without a code. Only plain gradient steps count."""
+    return (
+        found[found["family"].isin(CODES)].iloc[0],
+        found[~found["family"].isin((*CODES, OWN))].iloc[0],
+    )
+
+
 def summary(table: pd.DataFrame) -> Iterator[str]:
     """Yield a row of a Markdown table for each cell: the best code, the best without one, and the ratio of times.
 
@@ -85,8 +93,7 @@ def summary(table: pd.DataFrame) -> Iterator[str]:
         ["problem", "delay_model", "column", "cost"]
     ):
         found = ranked(cell)
-        coded = found[found["family"].isin(CODES)].iloc[0]
-        other = found[~found["family"].isin((*CODES, OWN))].iloc[0]
+        coded, other = best_pair(found)
         low, mean, high = band(other["seconds"] / coded["seconds"])
         sides = [
             f"{side['scheme']} {side['settings']}, {side['share']:g}: {side['mean']:.1f}, test {side['test']:.4g}"
@@ -102,6 +109,6 @@ def keep(new: pd.DataFrame) -> None:
     new = new.astype({"cost": float}).astype(str).replace("nan", "")
     if NUMBERS.is_file():
         old = pd.read_csv(NUMBERS, dtype=str, keep_default_na=False)
-        new = pd.concat([old, new]).drop_duplicates(key, keep="last") if "problem" in old else new
+        new = pd.concat([old, new]).drop_duplicates(key, keep="last")
     with atomic_write(NUMBERS) as out:
         out.write(new.sort_values(key[:4], kind="stable").to_csv(index=False).encode())

@@ -20,7 +20,7 @@ from workbench.analysis.tables.status import alone
 from workbench.cli.report import report
 from workbench.core.base.errors import RunError
 from workbench.core.base.settings import SettingError
-from workbench.core.trace.layout import PAGE, SHARDS
+from workbench.core.trace.layout import ATTEMPTS, PAGE, SHARDS
 from workbench.lab.batch import Summary, Sweep, restore, sweep
 from workbench.lab.batch.background import attach, start
 from workbench.lab.batch.chunk import run_chunk, unpack_shard
@@ -173,6 +173,39 @@ def test_restore_makes_a_run_folder_with_the_same_bits(tmp_path: Path) -> None:
     assert restore(tmp_path / name) == tmp_path / name
     with pytest.raises(SettingError, match="is not a run of a sweep without notebooks"):
         restore(tmp_path / "other-0123456789")
+
+
+@pytest.mark.parametrize(("field", "value"), [("engine", "mpi"), ("cluster", "evil.yaml")])
+def test_restore_uses_the_engine_and_cluster_of_the_sweep_only(
+    field: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards are not signed, so their rows name nothing that is started."""
+    swept(PLAN, tmp_path / "s")
+    monkeypatch.chdir(tmp_path)
+    Path("evil.yaml").write_text("kind: ssh\nhosts: [nowhere]\n")
+    path = shards.files(tmp_path / "s")[0]
+    table = pq.read_table(path)
+    name, values = shards.SETTING + field, pa.array([value] * len(table))
+    others = table.drop_columns([name]) if name in table.column_names else table
+    shards.write(others.append_column(name, values), path)
+    with pytest.raises(SettingError, match="its engine or cluster is not that of the sweep"):
+        restore(tmp_path / "s" / table["run"][0].as_py())
+    assert list(tmp_path.glob("s/*/trace")) == []
+
+
+def test_restore_waits_for_no_sweep_and_leaves_no_attempt(tmp_path: Path) -> None:
+    swept(PLAN, tmp_path)
+    name = wb.runs(tmp_path).table["run"][0]
+    with alone(tmp_path), pytest.raises(SettingError, match="a sweep is running in it"):
+        restore(tmp_path / name)
+    path = shards.files(tmp_path)[0]
+    table = pq.read_table(path)
+    at = table.column_names.index("curve.time")
+    other = [[x + 1.0 for x in times] for times in table["curve.time"].to_pylist()]
+    shards.write(table.set_column(at, "curve.time", pa.array(other)), path)
+    with pytest.raises(RunError):
+        restore(tmp_path / table["run"][0].as_py())
+    assert list((tmp_path / ATTEMPTS).iterdir()) == []
 
 
 def test_restore_says_where_bits_differ(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ CLOSE_SHEETS = "() => document.querySelectorAll('.wb-pop[open]').forEach(each =>
 
 
 @dataclass(frozen=True)
-class LectureFigure:
+class ShownPart:
     """Part of the workbench. `cell`: source of its cell. `path`: notebook, if it has one. `selector`: its element."""
 
     selector: str
@@ -269,19 +269,19 @@ def answered(name: str) -> State:
     return state
 
 
-def lecture(name: str) -> LectureFigure:
+def lecture(name: str) -> ShownPart:
     states = {"low": ends(name, True), "high": ends(name, False), "answered": answered(name)}
-    return LectureFigure("#rendered_cells", path=f"lecture/{name}.ipynb", states=states)
+    return ShownPart("#rendered_cells", path=f"lecture/{name}.ipynb", states=states)
 
 
 SWEEP_FIGURES = ("mean and band", "parallel coordinates", "what decides")
 PARTS = {
-    "explorer": LectureFigure(".wb-explorer", EXPLORER, states=FORECASTS),
-    "results": LectureFigure(".wb-explorer", EXPLORER, states=RESULTS),
-    "extreme": LectureFigure(
+    "explorer": ShownPart(".wb-explorer", EXPLORER, states=FORECASTS),
+    "results": ShownPart(".wb-explorer", EXPLORER, states=RESULTS),
+    "extreme": ShownPart(
         ".wb-explorer", EXTREME, states={**FORECASTS, "question": asked, "save": opened("Save / export")}
     ),
-    "runs": LectureFigure(
+    "runs": ShownPart(
         ".wb-pane",
         RUNS,
         states={
@@ -292,9 +292,9 @@ PARTS = {
             "row": row_menu,
         },
     ),
-    "live": LectureFigure(".wb-live", LIVE, states={"": nothing, "axes": sheet("Axes"), "target": aimed}),
-    "stream": LectureFigure(".wb-pane", STREAM, states={"": nothing, "round": one_round}),
-    "sweep": LectureFigure(".wb-pane", SWEEP, states={name: swept(name) for name in SWEEP_FIGURES}),
+    "live": ShownPart(".wb-live", LIVE, states={"": nothing, "axes": sheet("Axes"), "target": aimed}),
+    "stream": ShownPart(".wb-pane", STREAM, states={"": nothing, "round": one_round}),
+    "sweep": ShownPart(".wb-pane", SWEEP, states={name: swept(name) for name in SWEEP_FIGURES}),
 }
 LECTURES = {name: lecture(name) for name in SCRIPTS}
 
@@ -336,7 +336,7 @@ class AsPage:
 
 
 Host = type[InLab] | type[AsPage]
-SHOWN: dict[str, tuple[LectureFigure, Host]] = {
+SHOWN: dict[str, tuple[ShownPart, Host]] = {
     **{f"{name} in JupyterLab": (part, InLab) for name, part in PARTS.items()},
     **{f"{name} as a page": (part, AsPage) for name, part in {**PARTS, **LECTURES}.items()},
 }

@@ -59,7 +59,7 @@ class Instruments:
         `DistributedDataParallel` measures them in its first ten steps, and then in every hundredth one. The method that
         returns them is not public, so versions of PyTorch without it leave them unknown.
         """
-        with suppress(AttributeError, AssertionError, RuntimeError, TypeError):
+        with suppress(AttributeError, RuntimeError):
             known = [module._get_ddp_logging_data() for module in self._gradients]
             return sum(each.get("backward_compute_comm_overlap_time", 0) for each in known) / NS_PER_S
         return 0.0

@@ -67,10 +67,16 @@ class Connection:
 def connected(given: Given | ExecutorSettings, jobs: int) -> Iterator[Connection]:
     """Open the executor of a sweep within a block. An executor that the user has passed stays open.
 
-    jobs: number of runs at a time.
+    `jobs`: number of runs at a time. An executor that a user's function has made is closed if it was not used.
     """
     if not isinstance(given, ExecutorSettings):
-        yield Connection(_again(given))
+        left = [_made(given)]
+        try:
+            yield Connection(_again(given, left))
+        finally:
+            if not isinstance(given, Executor):
+                for unused in left:
+                    unused.shutdown(wait=False)
         return
     with ExitStack() as stack:
         found = Connection(lambda: None, engines=jobs)  # type: ignore[arg-type,return-value]
@@ -85,12 +91,11 @@ def connected(given: Given | ExecutorSettings, jobs: int) -> Iterator[Connection
         yield found
 
 
-def _again(given: Given) -> Callable[[], Executor]:
-    """Return a function that returns an executor.
+def _again(given: Given, left: list[Executor]) -> Callable[[], Executor]:
+    """Return a function that returns an executor: first the one in `left`.
 
-    A given executor is returned once. A given function is called at once, and again for each further executor.
+    A given executor is returned once. A given function is called again for each further executor.
     """
-    left = [_made(given)]
 
     def connect() -> Executor:
         if not left and isinstance(given, Executor):

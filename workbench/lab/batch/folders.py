@@ -77,12 +77,14 @@ def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
 
 def elsewhere(plan: Sweep) -> str:
     """Return the field that names an address, or a cluster that the user has no file of, else ""."""
-    known, executor = ["", ExecutorSettings().listen, *clusters.names()], plan.executor
-    given = {"cluster": plan.cluster}
-    if executor is not None:
-        given |= {"executor.cluster": executor.cluster, "executor.address": executor.address}
-        given["executor.listen"] = executor.listen
-    return next((f"{name} = {value!r}" for name, value in given.items() if value not in known), "")
+    executor, own = plan.executor or ExecutorSettings(), ["", *clusters.names()]
+    given = {
+        "cluster": (plan.cluster, own),
+        "executor.cluster": (executor.cluster, own),
+        "executor.address": (executor.address, [""]),
+        "executor.listen": (executor.listen, [ExecutorSettings().listen]),
+    }
+    return next((f"{name} = {value!r}" for name, (value, known) in given.items() if value not in known), "")
 
 
 def signed(plan: Sweep) -> dict[str, Any]:

@@ -263,7 +263,8 @@ def restore(run: str | Path, trust: bool = False) -> Path:
     """Write the folder, the notebook and the page of one run of a sweep without notebooks. Return the folder.
 
     The run is executed again from its settings. `run`: path of its folder, as in the table of runs. `trust`: as in
-    `sweep`. Raises `SettingError` if the run does not exist, and `RunError` if its rounds differ from the sweep's.
+    `sweep`. Raises `SettingError` if the run does not exist or its sweep is running, and `RunError` if its rounds
+    differ from the sweep's.
 
     >>> restore("results/first")
     Traceback (most recent call last):
@@ -272,8 +273,8 @@ def restore(run: str | Path, trust: bool = False) -> Path:
     path = path_of(run, "run")
     if not (path.parent / PLAN).is_file():
         raise SettingError(f"run = {str(run)!r}: is not in a sweep's folder; give FOLDER/RUN")
-    with opened(path.parent, None, trust):
-        return restored(path, NOTEBOOK)
+    with opened(path.parent, None, trust) as (plan, _):
+        return path if (path / TRACE).is_dir() else restored(path, plan, NOTEBOOK)
 
 
 def _at_work(batch: Batch, items: list[Item], chosen: list[Item], work: Work) -> Summary:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import math
 import secrets
+import shutil
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -20,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from workbench.analysis.tables import shards
-from workbench.analysis.tables.status import Status, another_sweep
+from workbench.analysis.tables.status import Status, alone, another_sweep
 from workbench.core.base.errors import RunError
 from workbench.core.base.files import write_file
 from workbench.core.base.settings import SettingError
@@ -35,7 +37,7 @@ from workbench.lab.batch.folders import allowed, own_of
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import write_script
 from workbench.lab.batch.searches import Changes
-from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep, make_item
+from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep, cluster_of, make_item
 from workbench.lab.batch.task import publish, renamed
 
 # target time of a task, s: shorter tasks make more files, and longer ones lose more work if a process of the executor
@@ -184,32 +186,45 @@ def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, tally: Tally) 
         shards.merge(dispatcher.folder)
 
 
-def restored(path: Path, notebook: Path) -> Path:
+def restored(path: Path, plan: Sweep, notebook: Path) -> Path:
     """Repeat a run of a sweep without notebooks, and write its folder, notebook and page. Return the folder.
 
-    `path`: FOLDER/NAME. Raises `SettingError` if the run does not exist, and `RunError` if its rounds differ from the
-    sweep's in any bit.
+    `path`: FOLDER/NAME. `plan`: the sweep. Its engine and cluster are used, since shards are not signed. Raises
+    `SettingError` if the run does not exist or is of another engine or cluster, and `RunError` if its rounds differ
+    from the sweep's in any bit.
     """
     folder, name = path.parent.resolve(), path.name
-    if (path / TRACE).is_dir():
-        return path
     if (row := shards.find(folder, name)) is None:
         raise SettingError(
             f"run = {str(path)!r}: is not a run of a sweep without notebooks; `workbench runs` lists them"
         )
-    item = Item({}, Experiment(**row["spec"]), row.get("engine") or "sim", row.get("cluster") or "", name)
+    used = plan.engine, cluster_of(plan.engine, plan.cluster)
+    if (row.get("engine") or "sim", row.get("cluster") or "") != used:
+        raise SettingError(
+            f"run = {str(path)!r}: its engine or cluster is not that of the sweep; run it again"
+        )
+    item = Item({}, Experiment(**row["spec"]), *used, name)
     if item.key != row["key"]:
         raise SettingError(f"run = {str(path)!r}: its user-defined code has changed since; run it again")
+    with alone(folder), _attempt(folder) as attempt:  # a sweep deletes the attempts in its folder
+        write_script(folder)
+        with Kernels(1, code=own_of([item]), allowed=allowed()) as kernels:
+            status = NotebookRunner(notebook, attempt, kernels, Semaphore()).run(item)
+        _check(status, attempt / name, row)
+        renamed(status, attempt / name, folder / name)
+        publish(attempt / name, folder / name)
+    return folder / name
+
+
+@contextmanager
+def _attempt(folder: Path) -> Iterator[Path]:
+    """Make a folder for an attempt, and delete it at the end of the block."""
     attempt = folder / ATTEMPTS / secrets.token_hex(8)
     attempt.mkdir(parents=True)
-    write_script(folder)
-    with Kernels(1, code=own_of([item]), allowed=allowed()) as kernels:
-        status = NotebookRunner(notebook, attempt, kernels, Semaphore()).run(item)
-    _check(status, attempt / name, row)
-    renamed(status, attempt / name, folder / name)
-    publish(attempt / name, folder / name)
-    attempt.rmdir()
-    return folder / name
+    try:
+        yield attempt
+    finally:
+        shutil.rmtree(attempt, ignore_errors=True)
 
 
 def _check(status: Status, made: Path, row: dict[str, Any]) -> None:
