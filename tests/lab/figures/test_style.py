@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -16,6 +17,7 @@ import workbench as wb
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import scheme_style, style
 from workbench.lab.figures.page import PALETTES, Palette
+from workbench.lab.widgets.assets import FOLDER
 
 PUBLISHED = ["UMW", "SGD", "RAR", "GC", "CR", "CEGC", "FRC", "CRC", "UC-MMC", "GC-MMC", "LCC"]
 PUBLISHED += ["D-SGD", "D-Adam", "CADA", "G-CADA", "LAGC", "BGC", "ErasureHead", "SGC"]
@@ -49,6 +51,31 @@ def test_scheme_style_of_published_schemes_is_distinct() -> None:
 @pytest.mark.parametrize("names", COMPARED)
 def test_scheme_style_of_schemes_in_a_paper_has_distinct_colours(names: list[str]) -> None:
     assert len({scheme_style(name).color for name in names}) == len(names)
+
+
+MIN_DISTANCE = 20.0  # of two colours in CIE L*a*b*, of which 2.3 is just visible
+
+
+def lab(color: str) -> Any:
+    """Return the coordinates of a colour in CIE L*a*b* (white: D65), shape (3,)."""
+    c = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    x, y, z = np.cbrt(to_xyz @ linear / [0.9505, 1, 1.089])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("name", ["accent", "good", "bad"])
+def test_colours_of_states_and_buttons_are_not_those_of_schemes(name: str) -> None:
+    sheet = (FOLDER / "design.css").read_text("utf-8")
+    ((light, dark),) = re.findall(rf"--wb-{name}: light-dark\((#\w{{6}}), (#\w{{6}})\)", sheet)
+    schemes = {scheme_style(scheme).color for scheme in [*style._KNOWN, "a scheme of tomorrow"]} | {
+        *style.HUES
+    }
+    assert light != dark
+    for color in (light, dark):
+        distances = {scheme: np.linalg.norm(lab(color) - lab(scheme)) for scheme in schemes}
+        assert min(distances.values()) >= MIN_DISTANCE, (color, distances)
 
 
 NAMES = st.text("ABCxyz-1", min_size=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from threading import Lock
 from typing import Any
@@ -12,7 +13,9 @@ import workbench as wb
 from tests.support.widget_messages import receives
 from workbench.core.running.run import Run
 from workbench.core.trace.stream import UNFINISHED, Stream
+from workbench.lab.figures.gallery import stream as gallery
 from workbench.lab.widgets import Rounds, StreamPlot, stream
+from workbench.lab.widgets.assets import FOLDER
 
 E = wb.Experiment(
     scheme="CR",
@@ -174,3 +177,33 @@ def test_stream_plot_pauses_a_simulation_while_read() -> None:
 def test_stream_plot_of_finished_run_folders(tmp_path: Any) -> None:
     shown = stream(TRACE.save(tmp_path / "run"))
     np.testing.assert_array_equal(shown.stream.stream.grid, Stream.of(TRACE).grid)
+
+
+def test_stream_plot_of_a_large_finished_run_has_its_finding() -> None:
+    """A page draws 84 workers over 100 rounds as shares over blocks of rounds, most often late on top."""
+    args = {"stragglers": 20}
+    base = {"base": {"kind": "shifted_exponential"}, "common": {"kind": "constant", "shift": 1e-9}}
+    speeds = [0.1 if worker in (41, 42) else 1.0 for worker in range(1, 85)]
+    delays = {"kind": "groups", **base, "speeds": speeds}
+    trace = wb.run(
+        wb.Experiment(scheme="GC", scheme_args=args, workers=84, rounds=100, problem="unit", delays=delays)
+    )
+    plot = stream(trace).stream
+    assert plot.wait(10)
+    assert plot.finding.startswith("workers 41–42 late in ")
+    assert sorted(plot.order) == list(range(84))
+    assert set(plot.order[:2]) == {40, 41}
+    late = Stream.of(trace).lateness()[plot.order]
+    assert (np.diff(late) <= 0).all()
+    assert late[0] > late[-1]
+
+
+def test_stream_plot_and_figure_draw_blocks_from_the_same_size_on() -> None:
+    (line,) = re.findall(r"^const MAX_CELLS.*;$", (FOLDER / "stream.js").read_text("utf-8"), re.MULTILINE)
+    page = {name: int(number) for name, number in re.findall(r"(\w+) = (\d+)", line)}
+    figure = {
+        "MAX_CELLS": gallery.MAX_CELLS,
+        "BLOCKS": gallery.MAX_BLOCKS,
+        "MIN_ROUNDS": gallery.MIN_BLOCK_ROUNDS,
+    }
+    assert page == figure
