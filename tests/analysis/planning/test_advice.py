@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import workbench as wb
+from tests.support.figure_numbers import contrast
 from tests.support.plans import advise, learnt, measured
 from tests.support.sampled_cases import rotated
-from workbench.analysis.planning.advice import Trial, name_of
+from workbench.analysis.planning.advice import Trial, Verdict, name_of
 from workbench.core.base.settings import SettingError
 
 
@@ -39,6 +41,16 @@ def test_plan_table_of_predicted_and_measured() -> None:
         )
 
 
+def shown(verdict: Verdict) -> tuple[str, tuple[str, str]]:
+    """Return the coloured words of a verdict, and their colours among black and among white text."""
+    look = r'<p><b style="color: color-mix\(in srgb, #(\w{6}) (\d+)%, currentColor\)">(.+?)</b>'
+    (colour, share, words), *_ = re.findall(look, verdict._repr_html_())
+    parts = np.array([*bytes.fromhex(colour)]) * int(share) / 100
+    rest = 255 - 2.55 * int(share)
+    on_light, on_dark = ("#" + bytes((parts + text).round().astype(np.uint8)).hex() for text in (0, rest))
+    return words, (on_light, on_dark)
+
+
 def test_plan_verdict_of_runs_beside_their_forecasts() -> None:
     advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=["UMW", "CR"])
     traces = wb.compare([choice.experiment.replace(rounds=60) for choice in advice.schemes], events=False)
@@ -55,6 +67,12 @@ def test_plan_verdict_of_runs_beside_their_forecasts() -> None:
     assert "Not right:" in wrong._repr_html_()
     unknown = advice.verdict([replace(slow, info={})])
     assert "measure again just before" in unknown.why
+    assert str(right).startswith("Right: ")
+    words, colours = zip(*map(shown, (right, wrong)), strict=True)
+    assert words == ("Right:", "Not right:")
+    assert not set(colours[0]) & set(colours[1])
+    for on_light, on_dark in colours:
+        assert min(contrast(on_light, "#ffffff"), contrast(on_dark, "#111111")) >= 4.5
 
 
 @rotated

@@ -43,3 +43,10 @@ def test_planning_notebook_executes(tmp_path: Path) -> None:
     assert means == pytest.approx([float(row.split()[-2]) for row in table.splitlines()[1:]], rel=3e-3)
     assert "resampled predictions" in text
     assert "ratio" in text
+    verdicts = [
+        o["data"] for o in outputs if re.search("right:", o.get("data", {}).get("text/html", ""), re.I)
+    ]
+    (verdict,) = verdicts
+    assert re.search(
+        r'<b style="color: [^"]+">(Not right|Right):</b>.* times its forecast', verdict["text/html"]
+    )

@@ -161,9 +161,10 @@ class Verdict(NamedTuple):
         return f"{'Right' if self.right else 'Not right'}: {self.text}.{why}"
 
     def _repr_html_(self) -> str:
-        colour = "light-dark(#17703a, #74d592)" if self.right else "light-dark(#b3123f, #ff8fa6)"
+        # mixed with the text's colour, because JupyterLab's dark theme sets no color-scheme
+        colour = f"color-mix(in srgb, {'#17a04f' if self.right else '#e03058'} 65%, currentColor)"
         head, _, rest = str(self).partition(":")
-        return f'<p style="color-scheme: inherit"><b style="color: {colour}">{head}:</b>{escape(rest)}</p>'
+        return f'<p><b style="color: {colour}">{head}:</b>{escape(rest)}</p>'
 
 
 def _reason(off: pd.DataFrame, traces: Sequence[Trace]) -> str:
