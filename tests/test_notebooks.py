@@ -62,6 +62,23 @@ def test_notebooks_have_no_outputs_and_a_parameters_cell(path: Path) -> None:
     assert known == {node.target.id for node in assigned if isinstance(node.target, ast.Name)}
 
 
+def text_of(name: str) -> str:
+    """Return the text of a notebook, without its code."""
+    cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
+    return "\n".join(c.source for c in cells if c.cell_type == "markdown")
+
+
+def test_notebooks_with_different_ratios_state_what_is_tuned() -> None:
+    """Notebook 01 tunes step sizes and notebook 02 does not, so that SGD's ratio to CR differs."""
+    first, second = text_of("01-quickstart"), text_of("02-explore")
+    code = nbformat.read(FIRST, as_version=4).cells
+    assert any("wb.tune(" in c.source for c in code if c.cell_type == "code")
+    assert "**What is tuned:** `wb.tune` chooses a step size for each scheme" in first
+    assert "(02-explore.ipynb) uses the optimisers as they are set" in first
+    assert "SGD keeps its untuned, decreasing step size" in first
+    assert "Optimisers are used as they are set. Notebook 01 tunes their step sizes" in second
+
+
 def id_of(changes: dict[str, Any]) -> str:
     return str(changes.get("data", "digits"))
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from base64 import b64decode
+from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
+from threading import enumerate as enumerate_threads
 from typing import Any
 
+import ipywidgets as w
 import numpy as np
 import pandas as pd
 import pytest
 
 import workbench as wb
 from tests.support.widget_messages import receives, types
+from workbench.core.base.version import __version__
 from workbench.core.running.start import ENGINES
 from workbench.lab.figures.decoding import decode_weights
 from workbench.lab.figures.speedups import common_target
@@ -342,6 +349,41 @@ def test_explorer_saves_every_shown_figure(explorer: Explorer) -> None:
         path = keeping._path(name, "html")
         keeping._save(keeping.drawings[name]("light"), path)
         assert "plotly" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("ran", [False, True], ids=["forecast", "runs"])
+def test_explorer_report_is_one_page_that_reproduces_it(explorer: Explorer, ran: bool) -> None:
+    if ran:
+        explorer.run(60)
+    keeping = keep_tab(explorer)
+    (press,) = (each for each in buttons(keeping) if each.description == "Report")
+    press.click()
+    written = keeping.root / "exports" / "report.html"
+    for thread in [each for each in enumerate_threads() if each.name == "workbench-report"]:
+        thread.join(60)
+    assert f"written: {written}" in unescape(keeping.note.value)
+    assert exports(explorer) == ["report.html"]
+    assert written.stat().st_size < 6_000_000
+    page = written.read_text(encoding="utf-8")
+    assert not re.search(r'(?:src|href)="(?!data:)', page)  # one file, which needs no network
+    heads = re.findall(r"<h2>(.+?)</h2>", page)
+    assert heads[-2:] == ["Settings", "Reproduce"]
+    assert "<dt>workers</dt><dd>12</dd>" in page
+    assert page.count('<div class="plot"') >= 1
+    for scheme in ("UMW", "GC", "RAR", "SGD", "CR"):
+        assert re.search(rf"<th[^>]*>{scheme}</th>", page), scheme  # a row of the table of results
+    assert f"workbench {__version__}" in page
+    links = re.findall(r'download="([^"]+)" href="data:text/plain;base64,([^"]+)"', page)
+    files = {name: b64decode(text).decode() for name, text in links}
+    (keeping.root / "CR.yaml").write_text(files["CR.yaml"])
+    assert wb.Experiment.read(keeping.root / "CR.yaml") == explorer.experiments[4]
+    assert "workbench run" in page
+
+
+def buttons(widget: Any) -> Iterator[w.Button]:
+    yield from [widget] if isinstance(widget, w.Button) else []
+    for child in getattr(widget, "children", ()):
+        yield from buttons(child)
 
 
 def test_explorer_with_nothing_to_save(explorer: Explorer) -> None:
