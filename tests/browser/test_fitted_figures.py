@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache, partial
 from pathlib import Path
@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import BrowserContext, Page
 from plotly.offline import get_plotlyjs
 
 import workbench as wb
 from tests.support.browser.jupyterlab import Noise
 from tests.support.every_figure import EVERY
 from tests.support.lecture_settings import SCRIPTS, at_end
-from tests.support.sampled_cases import sampled_indices, sampled_test
+from tests.support.sampled_cases import sampled_cases, sampled_indices, sampled_test
 from workbench.analysis.tables.table import Runs
 from workbench.lab.figures import SchemeGrid
 from workbench.lab.figures.fit import page_script
@@ -65,6 +65,20 @@ CUT = """() => [...document.querySelectorAll('main :is(h1, p, td, th, dt, dd, su
   .map((e) => e.textContent)"""
 GROUNDS = """() => [document.body, ...document.querySelectorAll('.main-svg:first-child')]
   .map((e) => getComputedStyle(e).backgroundColor)"""
+# where the whole legend is: beside the axes, below them with their numbers, or elsewhere
+LEGEND = """() => {
+  const box = (part) => document.querySelector(`.js-plotly-plot ${part}`)?.getBoundingClientRect();
+  const legend = box('.legend'), axes = box('.nsewdrag'), ticks = box('.xaxislayer-above'), title = box('.g-xtitle');
+  if (!legend?.width || legend.left < 0 || legend.right > innerWidth) return 'elsewhere';
+  if (legend.top >= Math.max(axes.bottom, ticks?.bottom ?? 0, title?.bottom ?? 0) - 1) return 'below';
+  return legend.left >= axes.right ? 'beside' : 'elsewhere'; }"""
+# figures without a mark inside their axes, or with text beyond the window
+NOT_DRAWN = """() => [...document.querySelectorAll('main .plot')].filter((plot) => {
+  const marks = [...plot.querySelectorAll('.cartesianlayer .mlayer :is(path, image)')];
+  const seen = marks.some((mark) => mark.getBoundingClientRect().width > 1);
+  const texts = [...plot.querySelectorAll('.main-svg text')].map((text) => text.getBoundingClientRect());
+  return !seen || texts.some((box) => box.left < -1 || box.right > innerWidth + 1);
+}).map((plot) => plot.getAttribute('aria-label'))"""
 PARETO: dict[str, Any] = {
     "problem_args": {"samples": 120},
     "link": {"latency": 1e-3, "bandwidth": 1e6},
@@ -75,6 +89,13 @@ PARETO: dict[str, Any] = {
 @cache
 def run(scheme: str, workers: int, rounds: int) -> wb.Trace:
     return wb.run(wb.Experiment(scheme=scheme, workers=workers, rounds=rounds, **PARETO))
+
+
+def swept(folder: Path) -> Path:
+    """Run a sweep and return its folder."""
+    grid = {"scheme": ["UMW", "GC"], "link.latency": [1e-3, 1e-2]}
+    wb.batch.sweep({"base": {"workers": 8, "rounds": 10, **PARETO}, "grid": grid}, folder, progress=False)
+    return folder
 
 
 def sweep() -> Runs:
@@ -122,6 +143,14 @@ ODD: dict[str, Callable[[Any], go.Figure]] = {
         title_text="A title with more words than are in one line of any page " * 3
     ),
 }
+@pytest.fixture
+def offline(context: BrowserContext) -> Iterator[None]:
+    """Take the network away."""
+    context.set_offline(True)
+    yield
+    context.set_offline(False)
+
+
 LECTURES: dict[str, Callable[[Any], go.Figure]] = {
     f"{name} {part} {'high' if high else 'low'}": partial(drawn.draw, at_end(script, high))
     for name, script in SCRIPTS.items()
@@ -171,24 +200,47 @@ def test_figure_follows_the_width_of_its_page(page: Page, tmp_path: Path, noise:
     assert noise.errors == []
 
 
+@pytest.mark.parametrize("name", ["convergence", "bands"])
+def test_legend_is_below_its_axes_on_a_phone(name: str, page: Page, tmp_path: Path, noise: Noise) -> None:
+    wb.figures.save(EVERY[name]("light"), tmp_path / "saved.html")
+    page.set_viewport_size({"width": 1200, "height": 900})
+    page.goto((tmp_path / "saved.html").as_uri())
+    page.wait_for_function(f"({LEGEND})() === 'beside'")
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.wait_for_function(f"({LEGEND})() === 'below'")
+    assert noise.errors == []
+
+
+REPORTS: dict[str, Callable[[Path], Any]] = {
+    "comparison": lambda _: [run("UMW", 8, 20), run("GC", 8, 20), run("ASGD", 8, 60)],
+    "run": lambda _: run("GC", 8, 20),
+    "sweep": swept,
+    "forecast": lambda folder: wb.explore([run(name, 8, 20).experiment for name in ("UMW", "GC")], folder),
+}
+
+
 @sampled_test("fitted figures", 1, 2, 1)
+@pytest.mark.parametrize("kind", sampled_cases("reports", 1, REPORTS))
 def test_report_is_whole_on_phones_and_screens(
-    page: Page, tmp_path: Path, noise: Noise, screens: Path
+    kind: str, page: Page, offline: None, tmp_path: Path, noise: Noise, screens: Path
 ) -> None:
-    traces = [run("UMW", 8, 20), run("GC", 8, 20), run("ASGD", 8, 60)]
-    wb.report(traces, tmp_path / "report.html")
+    """A report needs no network; all of its figures are drawn, and nothing is wider than the window."""
+    wb.report(REPORTS[kind](tmp_path / "runs"), tmp_path / "report.html")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url.split(":")[0]))
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": 900})
-            page.goto((tmp_path / "report.html").as_uri())
-            page.locator("body[data-drawn]").wait_for()
-            page.screenshot(path=screens / f"report-{width}-{scheme}.png", full_page=True)
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto((tmp_path / "report.html").as_uri())
+        page.locator("body[data-drawn]").wait_for()
+        assert f"report of a {kind}" in page.locator("main").inner_text()
+        assert page.locator("main .plot").count() == {"run": 4, "forecast": 1}.get(kind, 2)
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            page.screenshot(path=screens / f"report-{kind}-{width}-{scheme}.png", full_page=True)
+            assert page.evaluate(NOT_DRAWN) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert page.evaluate(CUT) == []
             assert len(set(page.evaluate(GROUNDS))) == 1
+        page.emulate_media(color_scheme="light")
     assert set(asked) <= {"file", "blob", "data"}
     assert noise.errors == []
-    page.emulate_media(color_scheme="light")

@@ -23,8 +23,8 @@ from playwright.sync_api import Page
 from tests.support.browser.explorer_user import User
 from tests.support.browser.jupyterlab import Lab, Noise, Server
 from tests.support.browser.layout import faults, grounds
-from tests.support.browser.viewed import DRAWN, EXPLORER, PHONE, SHOWN, WINDOWS, InLab
-from tests.support.sampled_cases import rotated, sampled_indices
+from tests.support.browser.viewed import DRAWN, EXPLORER, GROUPS, PHONE, SHOWN, WINDOWS, AsPage, InLab
+from tests.support.sampled_cases import rotated, sampled_cases, sampled_indices
 
 pytestmark = pytest.mark.browser
 
@@ -37,6 +37,24 @@ DRAWER = (
 )
 TOP = "(selector) => document.querySelector(selector).getBoundingClientRect().top"
 HEIGHT = "(selector) => Math.ceil(document.querySelector(selector).scrollHeight) + 200"
+# scroll the page until the last setting is in view, at the lower edge of the window
+LAST_SETTING = """() => { const all = [...document.querySelectorAll('.wb-controls :is(input, select)')];
+  all.filter((e) => e.checkVisibility()).at(-1).scrollIntoView({ block: 'end' }); }"""
+# boxes of the last setting, and of the figure and its tabs, below the bars of JupyterLab: top and bottom
+IN_VIEW = """() => {
+  const bar = document.querySelector('.jp-WindowedPanel-outer')?.getBoundingClientRect() ?? { top: 0, bottom: innerHeight };
+  const last = [...document.querySelectorAll('.wb-controls :is(input, select)')].filter((e) => e.checkVisibility()).at(-1);
+  const figure = [...document.querySelectorAll('.wb-tabbed .wb-plot[data-drawn], .wb-tabbed .wb-forecast[data-drawn]')]
+    .filter((e) => e.checkVisibility())[0];
+  const found = Object.entries({ last, figure }).map(([name, e]) => [name, e.getBoundingClientRect()]);
+  return found.filter(([, box]) => box.top < bar.top - 1 || box.bottom > bar.bottom + 1)
+    .map(([name, box]) => `${name} from ${Math.round(box.top)} to ${Math.round(box.bottom)} of ${bar.top} to ${bar.bottom}`); }"""
+# the tabs that are wholly within their strip and the window
+WHOLE_TABS = """() => { const strip = document.querySelector('.wb-tabs').getBoundingClientRect();
+  return [...document.querySelectorAll('.wb-tabs > button')].filter((tab) => {
+    const { left, right } = tab.getBoundingClientRect();
+    return left >= Math.max(0, strip.left) - 1 && right <= Math.min(innerWidth, strip.right) + 1;
+  }).map((tab) => tab.innerText); }"""
 SCROLL = """(y) => { const e = document.querySelector('.jp-WindowedPanel-outer') ?? document.scrollingElement;
   document.querySelector('.wb-explorer').scrollIntoView({ block: 'start' }); e.scrollBy(0, y); }"""
 
@@ -147,6 +165,60 @@ def test_settings_are_a_drawer_on_narrow_pages(
     assert page.evaluate(TOP, ".wb-tabs") >= 0
     assert found(page, "all groups") == []
     assert noise.errors == []
+
+
+@rotated
+@pytest.mark.parametrize("host", sampled_cases("a figure stays in view", 1, (InLab, AsPage)))
+def test_figure_stays_in_view_while_settings_scroll(
+    host: type[InLab] | type[AsPage],
+    page: Page,
+    noise: Noise,
+    server: Server,
+    write: Callable[..., str],
+    screens: Path,
+    alone: None,
+) -> None:
+    shown, me = host(page, server, write(EXPLORER)), User(page)
+    me.drawn("Time per round")
+    if isinstance(shown, InLab):
+        page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+    resized(page, WINDOWS[0])
+    assert page.evaluate(WIDTH) >= 900
+    for name in GROUPS:
+        opener = page.get_by_role("button", name=re.compile(f"^{name}:"))
+        if opener.get_attribute("aria-expanded") != "true":
+            opener.click()
+    page.evaluate(LAST_SETTING)
+    page.wait_for_timeout(300)
+    page.screenshot(path=screens / f"last-setting-{host.__name__}.png")
+    assert page.evaluate(TOP, ".wb-controls") < 0
+    assert page.evaluate(IN_VIEW) == []
+    assert noise.ours() == []
+
+
+@rotated
+def test_strip_of_tabs_scrolls_on_a_phone(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str], screens: Path, alone: None
+) -> None:
+    """The last tab is reached by scrolling and by keys, and is then whole."""
+    resized(page, PHONE)
+    AsPage(page, server, write(EXPLORER))
+    User(page).drawn("Time per round")
+    tabs = page.locator(".wb-tabs > button")
+    first, last = tabs.first.inner_text(), tabs.last.inner_text()
+    whole = page.evaluate(WHOLE_TABS)
+    assert first in whole
+    assert last not in whole
+    page.evaluate("() => document.querySelector('.wb-tabs').scrollBy(1e4, 0)")
+    assert last in page.evaluate(WHOLE_TABS)
+    page.evaluate("() => document.querySelector('.wb-tabs').scrollTo(0, 0)")
+    tabs.first.focus()
+    page.keyboard.press("End")
+    page.wait_for_function("() => document.activeElement.matches('.wb-tabs > button:last-child')")
+    page.screenshot(path=screens / "last-tab.png")
+    assert last in page.evaluate(WHOLE_TABS)
+    assert tabs.last.get_attribute("aria-selected") == "true"
+    assert noise.ours() == []
 
 
 @rotated
