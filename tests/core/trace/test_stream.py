@@ -19,11 +19,13 @@ from workbench.core.trace.stream import (
     LATE,
     MAX_SLICES,
     SLICES_PER_ROUND,
+    STATES,
     UNFINISHED,
     Stream,
 )
 from workbench.lab.figures.round_events import events_of
 
+WAITS = STATES.index("waits")
 LINK = {"latency": 1e-3, "bandwidth": 1e6}
 TREE = {"children": 3, "layers": 2, "stragglers": 1}
 CASES: dict[str, dict[str, Any]] = {
@@ -146,6 +148,17 @@ def test_stream_of_work_over_several_rounds_is_the_time_of_computing(scheme: str
     drawn = ((stream.grid == COMPUTES).mean(axis=2) * lengths[:, None]).sum(axis=0) / end
     np.testing.assert_allclose(drawn, found, atol=0.25)  # a slice shows one state only
     assert not stream.late.any()
+
+
+@pytest.mark.parametrize("scheme", ["ASGD", "FedBuff"])
+@pytest.mark.parametrize("link", [{}, LINK])
+def test_stream_of_asynchronous_workers_is_busy_until_the_end(scheme: str, link: dict[str, float]) -> None:
+    """A worker gets its next model at once. Over free links, this is the moment in which its computation ends."""
+    spec: dict[str, Any] = {"delays": {"kind": "pareto"}, "problem_args": {"samples": 60}, "link": link}
+    stream = Stream.of(wb.run(wb.Experiment(scheme=scheme, workers=6, rounds=30, **spec)))
+    assert (stream.grid != WAITS).mean() > (0.99 if not link else 0.8)
+    if not link:
+        np.testing.assert_allclose(stream.utilisation(), 1.0, atol=1e-5)
 
 
 def test_stream_of_long_runs_has_fewer_slices() -> None:

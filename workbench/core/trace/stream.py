@@ -148,7 +148,8 @@ class Painter:
             who = rows[whose][mask].astype(int)
             np.maximum.at(table, who[who > 0] - 1, rows["end"][mask][who > 0].astype(float))
         end = self.ends[-1] if len(self) else 0.0
-        computes = np.flatnonzero((asked > done) & (asked < end))
+        # a model that takes no time arrives when the computation before it ends
+        computes = np.flatnonzero((np.asarray(self.plan.loads)[1:] > 0) & (asked >= done) & (asked < end))
         ends = np.full(self.workers, end)
         self._fill(first, computes, asked[computes], ends[computes], COMPUTES)
         self._compute(first, computes, asked[computes], ends[computes])

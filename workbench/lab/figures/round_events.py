@@ -68,6 +68,7 @@ class Round:
 
     plan: Plan
     rows: Rows  # events of the round, with times since the start of the run
+    work: Rows  # computations in the time of the round, also those for other rounds
     start: float  # s since the start of the run
     duration: float
     dead: frozenset[int]
@@ -115,6 +116,11 @@ class Round:
         the time at which a rank had a gradient estimate. "decode" exists if the experiment has a time for decoding.
         """
         return self.bars(self.of(kind))
+
+    @property
+    def computing(self) -> Bars:
+        """Computations in the time of the round, also those for other rounds."""
+        return self.bars(self.work)
 
     @property
     def waiting(self) -> Bars:
@@ -171,8 +177,8 @@ class Round:
 
     @property
     def idle(self) -> int:
-        """Number of live workers without a computation in this round."""
-        busy = {*self._asked, *self._computed, *(self.answers["rank"] if self.endless else ())}
+        """Number of live workers without a computation in the time of this round."""
+        busy = {*self._asked, *self.work["rank"], *(self.answers["rank"] if self.endless else ())}
         return len(set(np.flatnonzero(self.plan.loads).tolist()) - self.dead - busy)
 
     @cached_property
@@ -214,19 +220,22 @@ def events_of(trace: Trace, round: int) -> Round:
         raise SettingError(f"round = {short(round)}: take a whole number from 0 to {count - 1}")
     if not 0 <= round < count:
         raise SettingError(f"round = {short(round)}: the run has rounds 0 to {count - 1}; choose one of them")
-    events, times = trace.events, np.asarray(trace.columns["time"], dtype=float)
-    here = (events["round"] == round).to_numpy()
-    endless = trace.experiment.built_scheme.self_paced  # work continues beyond the end of a round
-    if endless:
-        begin = times[round - 1] if round else -np.inf
-        here = ((events["end"] > begin) & (events["start"] < times[round])).to_numpy() | here
-    found = events[here]
-    if found.empty:
+    times, plan = np.asarray(trace.columns["time"], dtype=float), trace.experiment.plan
+    events = Rows({str(name): column.to_numpy() for name, column in trace.events.items()})
+    scheme = trace.experiment.built_scheme
+    begin = times[round - 1] if round else -np.inf
+    mine = events["round"] == round
+    during = (events["end"] > begin) & (events["start"] < times[round])
+    rows = events[mine | during if scheme.self_paced else mine]
+    if not len(rows):
         raise SettingError(f"round = {round}: the trace kept no events of it; run with events=True")
-    plan = trace.experiment.plan
-    rows = Rows({str(name): found[name].to_numpy() for name in found})
     # empty messages to children, such as "stop", contain no model and are left out
     rows = rows[~((rows["kind"] == "send") & (rows["bytes"] == 0) & _downward(plan, rows))]
+    if not (scheme.self_paced or scheme.delayed):
+        during &= events["round"] < round  # other ranks may begin the next round before this one ends
+    work = events[(events["kind"] == "compute") & (mine | during)]
+    if scheme.self_paced:
+        work = _with_unfinished(work, events, trace)
     start = float(times[round - 1]) if round else 0.0
     dead = frozenset(f.worker for f in trace.experiment.faults if f.for_good and f.round <= round)
     faults: dict[int, str] = {}
@@ -234,7 +243,31 @@ def events_of(trace: Trace, round: int) -> Round:
         if not fault.for_good and fault.active(round):
             kinds = faults.get(fault.worker)
             faults[fault.worker] = f"{kinds}, {fault.kind}" if kinds else fault.kind
-    return Round(plan, rows, start, float(times[round]) - start, dead, faults, endless)
+    return Round(plan, rows, work, start, float(times[round]) - start, dead, faults, scheme.self_paced)
+
+
+def _with_unfinished(work: Rows, events: Rows, trace: Trace) -> Rows:
+    """Add computations that the end of the run interrupted, up to that end; the engine writes no events of them."""
+    plan, end = trace.experiment.plan, float(trace.columns["time"][-1])
+    models = events[(events["kind"] == "send") & (events["bytes"] > 0) & _downward(plan, events)]
+    asked, done = np.full((2, plan.ranks), -np.inf)
+    np.maximum.at(asked, models["to"].astype(np.int64), models["end"].astype(float))
+    computed = events[events["kind"] == "compute"]
+    np.maximum.at(done, computed["rank"].astype(np.int64), computed["end"].astype(float))
+    asked[[f.worker for f in trace.experiment.faults if f.for_good] + list(trace.info.get("dead", ()))] = (
+        np.inf
+    )
+    ranks = np.flatnonzero((plan.loads > 0) & (asked >= 0) & (asked >= done) & (asked < end))
+    row = {
+        "kind": "compute",
+        "rank": ranks,
+        "start": asked[ranks],
+        "begun": asked[ranks],
+        "end": end,
+        "to": -1,
+    }
+    added = {name: np.broadcast_to(row.get(name, 0), len(ranks)) for name in work.columns}
+    return Rows({name: np.concatenate([column, added[name]]) for name, column in work.columns.items()})
 
 
 def _downward(plan: Plan, rows: Rows) -> NDArray[np.bool_]:

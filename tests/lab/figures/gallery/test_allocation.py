@@ -34,3 +34,9 @@ def test_allocation_of_shuffled_workers_differs_by_round() -> None:
 def test_allocation_refuses_ranks_without_data(rank: int) -> None:
     with pytest.raises(SettingError, match=f"rank = {rank}: there are workers 1 to 12"):
         wb.figures.allocation(experiment("CR", TREE), rank)
+
+
+@pytest.mark.parametrize("round", [99, -1])
+def test_allocation_refuses_rounds_that_the_run_does_not_have(round: int) -> None:
+    with pytest.raises(SettingError, match=f"round = {round}: the run has rounds 0 to 14"):
+        wb.figures.allocation(experiment("CR", TREE), 1, round=round)

@@ -85,3 +85,11 @@ def test_cluster_omits_what_takes_no_time() -> None:
         assert "models" not in {trace.name for trace in figure.data}
         assert figure.layout.yaxis4.dtick == ticks
         assert figure.layout.yaxis4.type == ("log" if ticks else None)
+
+
+def test_cluster_of_equal_workers_and_free_links_invents_no_difference() -> None:
+    equal = wb.Experiment(scheme="UMW", workers=4, delays={"kind": "constant", "shift": 0.01})
+    names = [trace.name for trace in cluster(simulated(equal, rounds=8, resamples=2)).data]
+    assert "worker 1 like all others" in names
+    assert not [name for name in names if "straggles" in name]
+    assert "fitted link: 0" in names  # not 1e-11 ns, the rounding error of the fit

@@ -89,6 +89,15 @@ def test_convergence_target_that_is_never_reached(traces: list[wb.Trace]) -> Non
     assert not [ring for ring in figure.data if ring.mode == "markers"]
 
 
+@pytest.mark.parametrize("target", [0.0, -1.0])
+def test_convergence_target_that_a_logarithmic_axis_lacks(traces: list[wb.Trace], target: float) -> None:
+    figure = convergence(traces, "relative_error", target=target)
+    assert figure.layout.yaxis.type == "log"
+    assert not figure.layout.shapes  # plotly would extend the axis by dozens of decades
+    assert not figure.layout.annotations
+    assert {c.name for c in curves(figure).values()} == {f"{t.label}  never" for t in traces}
+
+
 def test_convergence_of_accuracy_rises_to_the_target(traces: list[wb.Trace]) -> None:
     best = float(traces[0].rounds["accuracy"].max())
     assert "never" not in curves(convergence(traces[:1], "accuracy", target=best))["UMW"].name

@@ -40,3 +40,10 @@ def test_convergence_bands_group_by_setting(many: list[wb.Trace]) -> None:
         convergence_bands([])
     with pytest.raises(SettingError, match="lss"):
         convergence_bands(many, metric="lss")
+
+
+@pytest.mark.parametrize("x", ["round", "time"])
+def test_convergence_bands_of_one_round_are_visible(x: str) -> None:
+    traces = wb.compare([wb.Experiment(scheme="UMW", rounds=1, seed=seed) for seed in range(3)])
+    *_, line = convergence_bands(traces, "relative_error", x).data
+    assert len(line.x) > 1 or (line.mode == "markers" and line.error_y.array is not None)

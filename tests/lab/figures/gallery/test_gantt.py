@@ -188,6 +188,52 @@ def test_gantt_shows_decoding_and_downloads() -> None:
     assert sorted(bars(figure, "model comes down").y) == list(range(1, 13))
 
 
+PARETO: dict[str, Any] = {"delays": {"kind": "pareto"}, "problem_args": {"samples": 60}}
+
+
+@pytest.mark.parametrize("scheme", ["ASGD", "FedBuff"])
+def test_gantt_of_asynchronous_workers_is_full(scheme: str) -> None:
+    """Workers compute all the time, also those whose computation the end of the run interrupts."""
+    trace = wb.run(wb.Experiment(scheme=scheme, workers=8, rounds=12, **PARETO))
+    for round in range(12):
+        figure, window = gantt(trace, round), events_of(trace, round)
+        begin, end = spans(bars(figure, "computes"))
+        busy = np.bincount(bars(figure, "computes").y, end - begin, minlength=9)[1:]
+        np.testing.assert_allclose(busy, window.duration * unit(figure), rtol=1e-9)
+        assert "not asked" not in figure.layout.title.subtitle.text
+
+
+@pytest.mark.parametrize("scheme", ["M-SGC", "DSAG"])
+def test_gantt_shows_computing_for_other_rounds(scheme: str) -> None:
+    """Workers of these schemes compute for one round in the time of another."""
+    trace = wb.run(wb.Experiment(scheme=scheme, workers=8, rounds=12, **PARETO))
+    times, events = [0.0, *trace.columns["time"]], trace.events
+    computed, others = events[events["kind"] == "compute"], 0
+    for round in range(12):
+        window = computed[(computed["end"] > times[round]) & (computed["start"] < times[round + 1])]
+        shown = bars(gantt(trace, round), "computes")
+        inside = window["end"].clip(upper=times[round + 1]) - window["start"].clip(lower=times[round])
+        begin, end = spans(shown)
+        lengths = (end - np.maximum(begin, 0.0)).clip(0) / unit(gantt(trace, round))
+        np.testing.assert_allclose(
+            np.bincount(shown.y, lengths, minlength=9),
+            np.bincount(window["rank"], inside, minlength=9),
+            atol=1e-9,
+        )
+        others += int((window["round"] != round).sum())
+    assert others, "the example must have such work"
+
+
+def test_gantt_of_three_ranks_has_room_for_its_legend() -> None:
+    link = {"latency": 1e-3, "bandwidth": 1e5, "downloads": True}
+    figure = gantt(wb.run(experiment("SGD", {"stragglers": 1}, workers=2, rounds=9, link=link)), 3)
+    entries = [mark for mark in figure.data if mark.name and mark.showlegend is not False]
+    assert len(entries) >= 6
+    margin = figure.layout.template.layout.margin
+    inner = figure.layout.height - margin.t - margin.b
+    assert inner >= len(entries) * 1.3 * 15  # px of a line of the legend
+
+
 def test_gantt_of_a_ring(traces: list[wb.Trace]) -> None:
     figure = gantt(traces[2], 3)
     assert sorted(bars(figure, "exchanges a series of messages").y) == list(range(1, 13))

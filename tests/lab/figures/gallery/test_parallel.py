@@ -35,3 +35,13 @@ def test_parallel_axes_of_many_decades_are_logarithmic() -> None:
 def test_parallel_refuses_an_unknown_result() -> None:
     with pytest.raises(SettingError, match=r"of = 'auc': is not a column of numbers"):
         parallel(runs(), "auc")
+
+
+def test_parallel_has_room_for_the_texts_of_its_first_axis() -> None:
+    names = ["GC", "a scheme of a user with a long name"] * 4
+    rows = {"state": "done", "scheme": names, "workers": [2, 3, 4, 5] * 2, "time": np.linspace(1, 2, 8)}
+    figure = parallel(Runs(pd.DataFrame(rows), ("scheme", "workers")))
+    first, texts = figure.layout.margin.l, figure.data[0].dimensions[0].ticktext
+    assert max(map(len, texts)) <= 28
+    assert len(set(texts)) == 2
+    assert first >= 0.58 * 13 * max(map(len, texts))

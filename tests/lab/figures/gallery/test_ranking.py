@@ -77,3 +77,13 @@ def test_ranking_shows_the_best_of_every_scheme_first(advice: Advice) -> None:
     assert len(picked(advice, 3)) == 3
     with pytest.raises(SettingError, match=r"^most = 0: "):
         ranking(advice, most=0)
+
+
+def test_ranking_of_equally_fast_schemes_names_no_winner_among_them() -> None:
+    """Without stragglers and over free links, UMW, RAR and SGD that waits for all take the same time."""
+    truth = wb.Experiment(scheme="UMW", workers=6, delays={"kind": "constant", "shift": 0.01})
+    advice = plan(simulated(truth, rounds=8, resamples=2), schemes=["UMW", "RAR"], rounds=10, effort=0)
+    one, other = sorted(choice.marked for choice in advice.choices)
+    texts = sorted(ranking(advice).layout.yaxis.ticktext, key=len)
+    assert any("with its equals fastest in 100%" in text for text in texts), texts
+    assert any(f"as fast as {one}" in text or f"as fast as {other}" in text for text in texts), texts

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -77,3 +80,29 @@ def test_stream_finding_names_nobody_among_equal_workers() -> None:
     assert ": nobody stands out, each was late in " in stream(wb.run(MANY)).layout.title.text
     waits = MANY.replace(scheme="UMW", scheme_args={})
     assert ": nobody was late, and workers computed " in stream(wb.run(waits)).layout.title.text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"), [({"rounds": 0}, "rounds = 0: take 1"), ({"first": 99}, "first = 99: .* rounds 0 to 8$")]
+)
+def test_stream_figure_refuses_rounds_that_are_not_there(wrong: dict[str, int], why: str) -> None:
+    with pytest.raises(SettingError, match=why):
+        stream(wb.run(E), **wrong)
+
+
+def test_figures_of_a_run_that_finished_no_round_say_so() -> None:
+    """A run can be stopped before its first commit."""
+    trace = wb.run(E)
+    stopped = replace(
+        trace, columns={name: values[:0] for name, values in trace.columns.items()}, event_rows=[]
+    )
+    draw: Any
+    for draw, argument in (
+        (stream, stopped),
+        (wb.figures.gantt, stopped),
+        (wb.figures.round_times, [stopped]),
+        (wb.figures.convergence, [stopped]),
+        (wb.figures.convergence_bands, [stopped]),
+    ):
+        with pytest.raises(SettingError, match="the run of GC finished no round"):
+            draw(argument)

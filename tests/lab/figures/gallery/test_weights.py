@@ -35,3 +35,20 @@ def test_weights_figure_of_fractional_messages() -> None:
     trace = wb.run(experiment("CEGC", {"load": 4, "stragglers": 2, "reduction": 2}))
     figure = wb.figures.weights(trace, 0)
     assert [bar.name for bar in figure.data[:2]] == ["coordinates 0, 2, …", "coordinates 1, 3, …"]
+
+
+def test_weights_figure_has_a_bar_for_each_message_of_a_worker() -> None:
+    """Bars and texts of several messages of one worker are side by side, not over one another."""
+    e = wb.Experiment(
+        scheme="GC-MMC", workers=8, rounds=3, delays={"kind": "pareto"}, problem_args={"samples": 80}
+    )
+    trace = wb.run(e)
+    round = next(r for r in range(3) if decode_weights(trace, r).number.any())
+    found, figure = decode_weights(trace, round), wb.figures.weights(trace, round)
+    bars = [trace for trace in figure.data if trace.type == "bar"]
+    assert [bar.name for bar in bars] == [f"message {n + 1}" for n in np.unique(found.number)]
+    assert figure.layout.barmode == "group"
+    assert all(len(set(bar.x)) == len(bar.x) for bar in bars)
+    drawn = sorted(zip(np.concatenate([bar.x for bar in bars]), np.concatenate([bar.y for bar in bars])))
+    assert drawn == sorted(zip(found.rank, found.weight[0]))
+    assert figure.layout.showlegend

@@ -21,13 +21,15 @@ def allocation(experiment: Experiment, rank: int, round: int = 0, theme: Theme =
 
     `experiment`: settings of the run; `rank`: rank of the worker, from 1; `round`: number of the round, from 0.
 
-    Raises `SettingError` if the worker does not exist, or for an unknown theme.
+    Raises `SettingError` if the worker or the round does not exist, or for an unknown theme.
 
     >>> import workbench as wb
     >>> e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=12)
     >>> allocation(e, 3).data[0].y.tolist()
     [1.0]
     """
+    if not 0 <= round < experiment.rounds:
+        raise SettingError(f"round = {short(round)}: the run has rounds 0 to {experiment.rounds - 1}")
     plan = experiment.built_scheme.round_plan(experiment.plan, round)
     if not 1 <= rank <= plan.workers:
         raise SettingError(f"rank = {short(rank)}: {there_are('worker', 1, plan.workers)}")

@@ -198,6 +198,8 @@ def _entry(at: float, base: float, x: str) -> str:
 def _target_line(figure: go.Figure, metric: str, target: float, theme: str) -> None:
     """Draw the target. In a page, js/fit.js moves its label to a side where no curve crosses it."""
     colors, log, up = palette(theme), figure.layout.yaxis.type == "log", rises(metric)
+    if log and target <= 0:
+        return  # a logarithmic axis has no such place
     stroke = {"color": colors.muted, "width": 2, "dash": "dot"}
     figure.add_shape(type="line", xref="paper", x0=0, x1=1, y0=target, y1=target, line=stroke)
     # At the right end, decreasing curves are below the target and increasing ones above. On a
@@ -206,8 +208,7 @@ def _target_line(figure: go.Figure, metric: str, target: float, theme: str) -> N
     label = {"text": f"{short(metric)} {target:.4g}", "font": {"size": 15}, "bgcolor": colors.background}
     place = {"x": 1 - left, "xref": "paper", "xanchor": "left" if left else "right"}
     place |= {"y": np.log10(target) if log else target, "yanchor": "bottom" if left or not up else "top"}
-    if not log or target > 0:  # a logarithmic axis has no other place
-        figure.add_annotation(name="target", showarrow=False, **label, **place)
+    figure.add_annotation(name="target", showarrow=False, **label, **place)
 
 
 def _met(s: Series, metric: str, place: int, x: str, theme: str) -> go.Scatter:

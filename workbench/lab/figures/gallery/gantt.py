@@ -67,7 +67,7 @@ def _shown(bars: Bars) -> Bars:
 
 
 def _subtitle(r: Round, unit: Unit) -> str:
-    answers, late = len(set(r.of("compute")["rank"].tolist())), len(r.of("drop"))
+    answers, late = len(set(r.work["rank"].tolist())), len(r.of("drop"))
     cut, idle = len(r.cut_off.rank), r.idle
     text = f"{r.duration * unit.scale:.4g} {unit.name} · {answers} computed · {late} too late"
     text += f" · {cut} cut off" + (f" · {idle} not asked" if idle else "")
@@ -80,7 +80,7 @@ def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
     work, talk = ({"width": 0.4, "offset": -0.4}, lower) if r.overlapping else ({}, {})
     return [
         ("model comes down", r.downloading, {**_solid(DOWNLOADING), **work}),
-        ("computes", r.did("compute"), {**_solid(COMPUTING), **work}),
+        ("computes", r.computing, {**_solid(COMPUTING), **work}),
         ("message travels, queues", r.waiting, {**_solid(fade(SENDING, 0.45)), **talk}),
         ("message through the port", r.passing, {**_solid(SENDING), **talk}),
         ("port receives", r.receiving, {**_solid(RECEIVING), **lower}),

@@ -16,6 +16,7 @@ from workbench.lab.figures.labels import result, setting, upper
 from workbench.lab.figures.style import BLUE, ORANGE, SKY, Theme, log_scale, new_figure, palette
 
 _MAX_LINEAR_RATIO = 20.0
+MAX_TICK_LETTERS, TICK_LETTER_PX = 28, 8  # max letters of a tick's text, and width of one in px
 _MAX_LABELLED_VALUES = 8  # max number of values of a setting for which each has a label
 
 
@@ -56,7 +57,8 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
         rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
         unselected={"line": {"color": look.grid}},
     )
-    return figure.update_layout(height=480, margin={"t": 140, "l": 110, "r": 110})
+    left = max(map(len, axes[0].get("ticktext") or [""])) * TICK_LETTER_PX if axes else 0
+    return figure.update_layout(height=480, margin={"t": 140, "l": max(110, left), "r": 110})
 
 
 def _axis(name: str, column: pd.Series[Any]) -> dict[str, Any]:
@@ -64,8 +66,18 @@ def _axis(name: str, column: pd.Series[Any]) -> dict[str, Any]:
         values = column.to_numpy(float)
         return {"label": setting(name), **_numbers(values, bool(log_scale(values, _MAX_LINEAR_RATIO)))}
     codes, texts = pd.factorize(column.astype(object).where(column.notna(), "none"), sort=False)
-    ticks = {"tickvals": list(range(len(texts))), "ticktext": list(map(str, texts))}
+    ticks = {"tickvals": list(range(len(texts))), "ticktext": [_tick(str(text)) for text in texts]}
     return {"label": setting(name), "values": codes, **ticks}
+
+
+def _tick(text: str) -> str:
+    """Return a text without its middle if it is too long for a tick.
+
+    >>> _tick("/data/of/many/experiments/features.csv")
+    '/data/of/many…s/features.csv'
+    """
+    half = MAX_TICK_LETTERS // 2
+    return text if len(text) <= MAX_TICK_LETTERS else f"{text[: half - 1]}…{text[-half:]}"
 
 
 def _numbers(values: Array, log: bool) -> dict[str, Any]:

@@ -116,6 +116,8 @@ def _name(runs: list[Trace | Forecast]) -> list[tuple[str, Trace | Forecast]]:
 def _seconds(run: Trace | Forecast, skip: int) -> Array:
     if isinstance(run, Trace):
         times = np.asarray(run.columns["time"], dtype=float)
+        if not len(times):
+            raise SettingError(f"runs: the run of {run.label} finished no round; draw one with rounds")
         if not 0 <= skip < len(times):
             why = f"{run.label} has {len(times)} rounds; take 0 to {len(times) - 1}"
             raise SettingError(f"skip = {short(skip)}: {why}")

@@ -65,7 +65,7 @@ def stream(
 
     `theme`: "light" or "dark".
 
-    Raises `SettingError` if the events of the trace were not kept.
+    Raises `SettingError` if the events of the trace were not kept, or there is no such round.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=3))
@@ -76,7 +76,7 @@ def stream(
     table = Stream.of(trace)
     if not len(table):
         raise SettingError("trace: kept no events; run with events=True")
-    begin = max(len(table) - rounds, 0) if first is None else min(max(first - table.first, 0), len(table) - 1)
+    begin = _begin(table, first, rounds)
     shown = table.grid[begin : begin + rounds]
     workers = np.arange(1, table.workers + 1)
     blocks = len(shown) * table.workers > MAX_CELLS
@@ -106,6 +106,17 @@ def stream(
     figure.update_yaxes(title_text=f"worker{top}", row=1, col=1)
     figure.update_layout(legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}, bargap=0.15)
     return figure.update_layout(margin={"t": 126})  # space for the subtitle
+
+
+def _begin(table: Stream, first: int | None, rounds: int) -> int:
+    """Return the index of the first drawn round."""
+    if rounds < 1:
+        raise SettingError(f"rounds = {rounds}: take 1 or more")
+    begin = max(len(table) - rounds, 0) if first is None else first - table.first
+    if not 0 <= begin < len(table):
+        there = span(table.first, table.first + len(table) - 1)
+        raise SettingError(f"first = {first}: the trace has events of rounds {there}")
+    return begin
 
 
 def _add_sides(figure: go.Figure, table: Stream, order: NDArray[np.int64]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -34,14 +34,15 @@ def weights(trace: Trace, round: int, parent: int = MASTER, theme: Theme = "ligh
     who = "the master" if parent == MASTER else f"rank {parent}"
     title = f"{trace.label}: decode weights of {who} in round {round}"
     figure = new_figure(theme, title, _used(found), height=HEIGHT_PX)
-    figure.add_traces([_bars(found, row, trace) for row in range(len(found.weight))])
+    for row, number in product(range(len(found.weight)), np.unique(found.number).tolist()):
+        figure.add_trace(_bars(found, row, number))
     if len(found.late):
         figure.add_trace(_crosses(found))
     senders = {*found.rank.tolist(), *found.late.tolist()}
     step = 1 if len(senders) <= MAX_PRINTED_BARS else None
     figure.update_xaxes(title_text="sender’s rank", dtick=step, showgrid=False)
     figure.update_yaxes(title_text="weight", zeroline=True, zerolinecolor=palette(theme).muted)
-    figure.update_layout(barmode="group", showlegend=len(found.weight) > 1 or bool(len(found.late)))
+    figure.update_layout(barmode="group", showlegend=len(figure.data) > 1)
     return figure
 
 
@@ -55,17 +56,19 @@ def _used(found: Weights) -> str:
     return " · ".join(texts)
 
 
-def _bars(found: Weights, row: int, trace: Trace) -> go.Bar:
-    many = len(found.weight) > 1
-    several = max(Counter(found.rank.tolist()).values(), default=1) > 1
-    numbers = [f"message {n + 1}, " if several else "" for n in found.number.tolist()]
+def _bars(found: Weights, row: int, number: int) -> go.Bar:
+    """Return the weights of each sender's message with this number, for every k-th coordinate from `row` on."""
+    mine, many = found.number == number, len(found.weight) > 1
+    names = [f"message {number + 1}"] if found.number.any() else []
+    names += [f"coordinates {row}, {row + len(found.weight)}, …"] if many else []
+    color = HUES[(row + len(found.weight) * number) % len(HUES)] if names else BLUE
     return numbered(
-        found.rank,
-        found.weight[row],
-        not many,
-        name=f"coordinates {row}, {row + len(found.weight)}, …" if many else "weight",
-        marker={"color": HUES[row % len(HUES)] if many else BLUE, "line": {"width": 0}},
-        customdata=[f"{n}came at {t:.5g} s" for n, t in zip(numbers, found.time.tolist(), strict=True)],
+        found.rank[mine],
+        found.weight[row][mine],
+        not many and len(found.rank) <= MAX_PRINTED_BARS,
+        name=", ".join(names) or "weight",
+        marker={"color": color, "line": {"width": 0}},
+        customdata=[", ".join([*names[:1], f"came at {t:.5g} s"]) for t in found.time[mine].tolist()],
         hovertemplate="<b>rank %{x}</b><br>weight %{y:.5g}<br>%{customdata}<extra></extra>",
     )
 
