@@ -8,6 +8,7 @@ import click
 
 from workbench.core.base.settings import check_writable
 from workbench.core.experiment import Experiment
+from workbench.lab.figures.design import style_sheet
 from workbench.lab.pages import TEMPLATE, check_voila, explorer_page, free_port, templates, voila_command
 from workbench.lab.widgets.forms.controls import preset_of
 from workbench.mpi.launch.processes import die_with_parent_argv
@@ -43,7 +44,7 @@ def explore(setting: str, folder: Path, port: int, browser: bool, token: bool, d
         preset_of(setting)
     with (
         explorer_page(setting, folder.absolute(), Path.cwd()) as path,
-        templates("explorer", TEMPLATE) as shared,
+        templates("explorer", TEMPLATE, **{"design.css": style_sheet()}) as shared,
     ):
         text = die_with_parent_argv(
             "TERM", *voila_command(path, "explorer", port or free_port(), browser, token, dark)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from workbench.lab.figures.design import style_sheet
 from workbench.lab.widgets import assets
 
 FOLDER = Path(__file__).parent / "js"
@@ -22,4 +23,4 @@ def script(*names: str) -> str:
 
 def style() -> str:
     """Return the style sheet of forms, questions and pages."""
-    return assets.style() + (FOLDER / "lecture.css").read_text(encoding="utf-8")
+    return style_sheet() + (FOLDER / "lecture.css").read_text(encoding="utf-8")

@@ -22,6 +22,7 @@ from workbench.lab.figures.style import (
     GREY,
     ORANGE,
     PINK,
+    PURPLE,
     VERMILLION,
     Theme,
     fade,
@@ -45,7 +46,6 @@ from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import LectureFigure, Script
 
-PURPLE = "#5D3A9B"  # its pale shades differ from all other colours
 COLOURS = dict(zip(FAMILIES, (GREY, BLUE, GREEN, ORANGE, VERMILLION, PINK, PURPLE), strict=True))
 ACROSS = {
     "bursts": "factor by which a worker in a burst takes longer",

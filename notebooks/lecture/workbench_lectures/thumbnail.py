@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
 from workbench.lab.figures.gallery.phase_diagram import mixed
+from workbench.lab.figures.page import PALETTES
 from workbench.lab.figures.style import BLUE, VERMILLION
 
 WIDTH, HEIGHT, EDGE = 144, 90, 4  # px
 MAX_POINTS = 60  # max points of a line
 MAX_CELLS = 24  # max rows or columns of a heat map
-NEUTRAL = "#D3D7DC"
+NEUTRAL = PALETTES["light"].neutral
 
 
 def thumbnail(figure: go.Figure) -> str:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import scheme_style, style
+from workbench.lab.figures.design import style_sheet
 from workbench.lab.figures.page import PALETTES, Palette
-from workbench.lab.widgets.assets import FOLDER
 
 PUBLISHED = ["UMW", "SGD", "RAR", "GC", "CR", "CEGC", "FRC", "CRC", "UC-MMC", "GC-MMC", "LCC"]
 PUBLISHED += ["D-SGD", "D-Adam", "CADA", "G-CADA", "LAGC", "BGC", "ErasureHead", "SGC"]
@@ -67,7 +67,7 @@ def lab(color: str) -> Any:
 
 @pytest.mark.parametrize("name", ["accent", "good", "bad"])
 def test_colours_of_states_and_buttons_are_not_those_of_schemes(name: str) -> None:
-    sheet = (FOLDER / "design.css").read_text("utf-8")
+    sheet = style_sheet()
     ((light, dark),) = re.findall(rf"--wb-{name}: light-dark\((#\w{{6}}), (#\w{{6}})\)", sheet)
     schemes = {scheme_style(scheme).color for scheme in [*style._KNOWN, "a scheme of tomorrow"]} | {
         *style.HUES

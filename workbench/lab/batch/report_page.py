@@ -33,6 +33,7 @@ from workbench.core.trace.layout import PLAN, TRACE
 from workbench.core.trace.trace import Trace, versions
 from workbench.lab.batch.run import restore
 from workbench.lab.figures import bands, convergence, gantt, importance, round_times, speedups, stream
+from workbench.lab.figures.design import style_sheet
 from workbench.lab.figures.fit import page_script
 from workbench.lab.figures.inputs import labels, plural, shared
 from workbench.lab.figures.labels import metric_words, setting, value_text
@@ -376,9 +377,10 @@ def html(made: Report) -> str:
     css, script = (read_text(HERE / f"report.{kind}") for kind in ("css", "js"))
     data = f'<script type="application/json" id="config">{_json(CONFIG)}</script>'
     data += f'<script type="text/plain" id="library">{_library()}</script>' if made.figures else ""
-    head += f"<style>{css}</style>{dark_style()}"
+    head += f"<style>{style_sheet()}{css}</style>{dark_style()}"
     main = f"<main>{''.join(body)}</main>{data}<script>{script}</script>"
-    return f'<!doctype html><html lang="en"><head>{head}</head><body data-jp-theme-light="true">{main}</body></html>'
+    body_tag = '<body class="wb" data-jp-theme-light="true">'
+    return f'<!doctype html><html lang="en"><head>{head}</head>{body_tag}{main}</body></html>'
 
 
 def _json(value: Any) -> str:

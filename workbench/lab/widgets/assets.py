@@ -12,6 +12,7 @@ import traitlets as t
 from IPython import get_ipython
 
 from workbench.core.base.page import CONFIG
+from workbench.lab.figures.design import style_sheet
 from workbench.lab.figures.fit import FIT, page_script
 
 FOLDER = Path(__file__).parent / "js"
@@ -30,25 +31,11 @@ def script(*names: str) -> str:
     return f"const PLOTLY_CONFIG = {json.dumps(CONFIG)};\n{lines}"
 
 
-_EXPLORER = "/* ==== explorer"  # beginning of the part of the style sheet that only the explorer needs
-
-
-@cache
-def style(whole: bool = False) -> str:
-    """Return the style sheet of the package for every widget and page, without comments and line ends.
-
-    `whole`: include the explorer's part.
-    """
-    text = (FOLDER / "design.css").read_text(encoding="utf-8")
-    text = text if whole else text.partition(_EXPLORER)[0]
-    return re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)).strip()
-
-
 class Sheet(anywidget.AnyWidget):
     """Style sheet, which also applies to other libraries' widgets. js/sheet.js handles keys of these widgets."""
 
     _esm = t.Unicode(script("sheet")).tag(sync=True)
-    _css = t.Unicode(style(whole=True)).tag(sync=True)
+    _css = t.Unicode(style_sheet(whole=True)).tag(sync=True)
 
 
 @cache

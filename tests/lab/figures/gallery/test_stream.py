@@ -83,7 +83,8 @@ def test_stream_finding_names_nobody_among_equal_workers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why"), [({"rounds": 0}, "rounds = 0: take 1"), ({"first": 99}, "first = 99: .* rounds 0 to 8$")]
+    ("wrong", "why"),
+    [({"rounds": 0}, "rounds = 0: take 1"), ({"first": 99}, "first = 99: .* rounds 0 to 8$")],
 )
 def test_stream_figure_refuses_rounds_that_are_not_there(wrong: dict[str, int], why: str) -> None:
     with pytest.raises(SettingError, match=why):

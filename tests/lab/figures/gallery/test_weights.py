@@ -49,6 +49,8 @@ def test_weights_figure_has_a_bar_for_each_message_of_a_worker() -> None:
     assert [bar.name for bar in bars] == [f"message {n + 1}" for n in np.unique(found.number)]
     assert figure.layout.barmode == "group"
     assert all(len(set(bar.x)) == len(bar.x) for bar in bars)
-    drawn = sorted(zip(np.concatenate([bar.x for bar in bars]), np.concatenate([bar.y for bar in bars])))
-    assert drawn == sorted(zip(found.rank, found.weight[0]))
+    drawn = {
+        (rank, number): y for number, bar in enumerate(bars) for rank, y in zip(bar.x, bar.y, strict=True)
+    }
+    assert drawn == dict(zip(zip(found.rank, found.number, strict=True), found.weight[0], strict=True))
     assert figure.layout.showlegend

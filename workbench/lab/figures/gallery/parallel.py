@@ -13,7 +13,7 @@ from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.lab.figures.labels import result, setting, upper
-from workbench.lab.figures.style import BLUE, ORANGE, SKY, Theme, log_scale, new_figure, palette
+from workbench.lab.figures.style import BLUE, CLEAR, ORANGE, SKY, Theme, log_scale, new_figure, palette
 
 _MAX_LINEAR_RATIO = 20.0
 MAX_TICK_LETTERS, TICK_LETTER_PX = 28, 8  # max letters of a tick's text, and width of one in px
@@ -54,7 +54,7 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
         line={"color": shown, "colorscale": [[0, low], [0.5, look.muted], [1, ORANGE]]},
         labelfont={"size": 15, "color": look.text},
         tickfont={"size": 13, "color": look.text},
-        rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
+        rangefont={"size": 1, "color": CLEAR},
         unselected={"line": {"color": look.grid}},
     )
     left = max(map(len, axes[0].get("ticktext") or [""])) * TICK_LETTER_PX if axes else 0

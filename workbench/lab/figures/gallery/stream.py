@@ -19,6 +19,7 @@ from workbench.lab.figures.inputs import check_traces, plural, runs
 from workbench.lab.figures.style import (
     COMPUTING,
     QUEUED,
+    QUEUED_DARK,
     REFUSED,
     SENDING,
     TOO_LATE,
@@ -45,7 +46,7 @@ def colors(theme: str) -> dict[str, str]:
     ['waits', 'computes', 'queues']
     """
     p = palette(theme)
-    queued = QUEUED if theme == "light" else "#6B6238"
+    queued = QUEUED if theme == "light" else QUEUED_DARK
     states = [p.neutral, COMPUTING, queued, SENDING, TOO_LATE, REFUSED, p.text]
     return {**dict(zip(STATES, states, strict=True)), "ink": p.text, "soft": p.muted, "ground": p.background}
 

@@ -119,7 +119,7 @@ def _nodes(plan: Plan, layout: Layout, theme: str) -> dict[str, Any]:
         "opacity": 1.0,
     }
     look = {"mode": "markers+text" if few else "markers", "marker": marker, "text": numbers}
-    look |= {"textfont": {"size": size, "color": np.where(rest, colors.text, "#FFFFFF")}}
+    look |= {"textfont": {"size": size, "color": np.where(rest, colors.text, palette("light").background)}}
     labels = [_labels(plan, layout, place) for place in range(len(ranks))]
     hover = {"customdata": ranks, "hovertext": labels, "hovertemplate": "%{hovertext}<extra></extra>"}
     return {"type": "scatter", "name": "nodes", "x": layout.x, "y": layout.y, **look, **hover}

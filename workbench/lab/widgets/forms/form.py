@@ -10,7 +10,8 @@ import anywidget
 import traitlets as t
 
 from workbench.core.base.settings import Settings
-from workbench.lab.widgets.assets import script, style
+from workbench.lab.figures.design import style_sheet
+from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.forms.fields import (
     Field,
     lines_of,
@@ -34,7 +35,7 @@ class Form(anywidget.AnyWidget):
     """
 
     _esm = t.Unicode(script("form")).tag(sync=True)
-    _css = t.Unicode(style()).tag(sync=True)
+    _css = t.Unicode(style_sheet()).tag(sync=True)
     title = t.Unicode().tag(sync=True)
     opened = t.Bool(True).tag(sync=True)
     colour = t.Unicode().tag(sync=True)  # colour of the mark before the title

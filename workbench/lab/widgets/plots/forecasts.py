@@ -7,8 +7,9 @@ from typing import Any
 import plotly.graph_objects as go
 import traitlets as t
 
+from workbench.lab.figures.design import style_sheet
 from workbench.lab.figures.style import Theme
-from workbench.lab.widgets.assets import script, style
+from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.plots.plot import Draw, Drawn
 
 
@@ -22,7 +23,7 @@ class Forecasts(Drawn):
     """
 
     _esm = t.Unicode(script("forecasts")).tag(sync=True)
-    _css = t.Unicode(style()).tag(sync=True)
+    _css = t.Unicode(style_sheet()).tag(sync=True)
     html = t.Unicode().tag(sync=True)
     label = t.Unicode().tag(sync=True)  # label for screen readers
     serial = t.Int().tag(sync=True)  # increased with each table

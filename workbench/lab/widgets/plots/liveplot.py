@@ -20,11 +20,12 @@ from workbench.core.base.settings import SettingError
 from workbench.core.contract.adaptive import Change
 from workbench.core.running.run import Rows, Run
 from workbench.core.trace.metrics import RISING_METRICS
+from workbench.lab.figures.design import style_sheet
 from workbench.lab.figures.inputs import labels
 from workbench.lab.figures.labels import metric_words, plotted
 from workbench.lab.figures.speedups import AXES
 from workbench.lab.figures.style import Theme, new_figure, palette, styles
-from workbench.lab.widgets.assets import script, style
+from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.plots.plot import Drawn, Stills
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class LivePlot(Drawn):
     """
 
     _esm = t.Unicode(script("live")).tag(sync=True)
-    _css = t.Unicode(style()).tag(sync=True)
+    _css = t.Unicode(style_sheet()).tag(sync=True)
     # name, color, dash, symbol and width of each curve
     curves: t.List[dict[str, Any]] = t.List().tag(sync=True)
     changes: t.List[dict[str, Any]] = t.List().tag(sync=True)  # changes of scheme: curve, first round, reason

@@ -15,8 +15,9 @@ import plotly.graph_objects as go
 import traitlets as t
 from IPython.display import HTML, display
 
+from workbench.lab.figures.design import style_sheet
 from workbench.lab.figures.style import Theme
-from workbench.lab.widgets.assets import library, script, style
+from workbench.lab.widgets.assets import library, script
 
 PAUSE_S = 0.001  # pause after a figure, in which the kernel's sending thread can run, s
 # text in place of the widget, for readers without a kernel
@@ -74,7 +75,7 @@ class Plot(Drawn):
     """
 
     _esm = t.Unicode(script("plot", "plot_main")).tag(sync=True)
-    _css = t.Unicode(style()).tag(sync=True)
+    _css = t.Unicode(style_sheet()).tag(sync=True)
     figure = t.Unicode().tag(sync=True)  # JSON
     label = t.Unicode().tag(sync=True)  # label for screen readers
     serial = t.Int().tag(sync=True)  # number that increases with each figure

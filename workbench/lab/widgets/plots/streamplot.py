@@ -22,8 +22,9 @@ from workbench.core.running.run import Run, recorded
 from workbench.core.trace.layout import RUN
 from workbench.core.trace.stream import REDRAWN_ROUNDS, STATES, Stream
 from workbench.core.trace.trace import Trace
+from workbench.lab.figures.design import style_sheet
 from workbench.lab.figures.gallery.stream import colors, finding, order_of
-from workbench.lab.widgets.assets import script, style
+from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.callbacks import Pane, guarded
 from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Drawn, Stills
@@ -48,7 +49,7 @@ class StreamPlot(Drawn):
     """
 
     _esm = t.Unicode(script("stream")).tag(sync=True)
-    _css = t.Unicode(style()).tag(sync=True)
+    _css = t.Unicode(style_sheet()).tag(sync=True)
     edition = t.Int().tag(sync=True)  # increased when another table is shown
     shape = t.List([0, 0, 0]).tag(sync=True)  # workers, slices per round, number of the first round
     label = t.Unicode("no run yet").tag(sync=True)

@@ -1,8 +1,6 @@
 // Rounds on the virtual clock: a star, a ring, a regular tree. The same draws, rules and events as the package's own
 // engine (workbench/core/engine/virtual, workbench/core/contract/round_times.py), and its Gantt chart of a round.
 
-const GANTT = { computing: "#7B6FE3", sending: "#A8912E", receiving: "#6B5A14", late: "#D42A55", clear: "rgba(0,0,0,0)" }; // of figures/style.py
-
 const evenSizes = (samples, parts) => Array.from({ length: parts }, (_, i) => Math.floor(samples / parts) + (i < samples % parts));
 
 class Experiment {
@@ -161,7 +159,7 @@ function words({ kind, start, begun, end, to, bytes }) {
 }
 
 function bar(name, bars, look, unit, few) {
-  const hollow = look.color === GANTT.clear, ends = bars.map(({ from, until }) => (until - from) * unit.scale);
+  const hollow = look.color === DATA.gantt.clear, ends = bars.map(({ from, until }) => (until - from) * unit.scale);
   const line = hollow && !few ? { ...look.line, width: 1 } : look.line;
   return {
     type: "bar", name, orientation: "h", y: bars.map(({ row }) => row), base: bars.map(({ from }) => from * unit.scale), x: ends,
@@ -183,19 +181,19 @@ N["workbench.lab.figures.gallery.gantt.gantt"] = native(([e, round = 0], { theme
   const silent = computed.filter(({ rank, end: at }) => !spoke.has(rank) && at < end).map(({ rank, end: at }) => [rank, at]);
   const overlapping = [...sends, ...drops].some(({ rank, start }) => start < own[rank] && done.has(rank));
   const lower = { width: 0.4, offset: 0 }, work = overlapping ? { width: 0.4, offset: -0.4 } : {}, talk = overlapping ? lower : {};
-  const solid = (color) => ({ color, line: { width: 0 } }), hollow = (color) => ({ color: GANTT.clear, line: { width: 1.5, color } });
+  const solid = (color) => ({ color, line: { width: 0 } }), hollow = (color) => ({ color: DATA.gantt.clear, line: { width: 1.5, color } });
   const layers = [
-    ["computes", bars(computed), { ...solid(GANTT.computing), ...work }],
-    ["message travels, queues", lasting(bars(sends, "rank", "start", "begun")), { ...solid("rgba(168,145,46,0.45)"), ...talk }],
-    ["message through the port", lasting(bars(sends, "rank", "begun")), { ...solid(GANTT.sending), ...talk }],
-    ["port receives", lasting(bars(sends.filter(({ to }) => parents.has(to)), "to", "begun")), { ...solid(GANTT.receiving), ...lower }],
-    ["answer too late: dropped", bars(drops), { ...hollow(GANTT.sending), ...talk }],
-    ["still computing: cut off", open(cut, "still computing when the round ended: cut off"), { ...hollow(GANTT.computing), words: "cut off", ink: muted }],
+    ["computes", bars(computed), { ...solid(DATA.gantt.computing), ...work }],
+    ["message travels, queues", lasting(bars(sends, "rank", "start", "begun")), { ...solid(DATA.gantt.travelling), ...talk }],
+    ["message through the port", lasting(bars(sends, "rank", "begun")), { ...solid(DATA.gantt.sending), ...talk }],
+    ["port receives", lasting(bars(sends.filter(({ to }) => parents.has(to)), "to", "begun")), { ...solid(DATA.gantt.receiving), ...lower }],
+    ["answer too late: dropped", bars(drops), { ...hollow(DATA.gantt.sending), ...talk }],
+    ["still computing: cut off", open(cut, "still computing when the round ended: cut off"), { ...hollow(DATA.gantt.computing), words: "cut off", ink: muted }],
     ["no answer in this round", open(silent, "computed, but no answer went out or arrived in this round"), { ...hollow(muted), words: "no answer", ink: muted }],
   ];
   const marks = [
     { type: "scatter", mode: "markers", name: "dropped", showlegend: false, x: drops.map((d) => d.end * unit.scale), y: drops.map((d) => d.rank + (overlapping ? 0.2 : 0)),
-      marker: { symbol: "x-thin", size: 9, line: { width: 2.5, color: GANTT.late } },
+      marker: { symbol: "x-thin", size: 9, line: { width: 2.5, color: DATA.gantt.late } },
       customdata: drops.map((d) => `<b>rank ${d.rank}</b>: ${words(d)}`), hovertemplate: "%{customdata}<br>answer too late<extra></extra>" },
     { type: "scatter", mode: "markers", name: "commits", x: [end * unit.scale], y: [0], marker: { symbol: "diamond", size: 12, color: ink }, cliponaxis: false,
       hovertemplate: `<b>rank %{y}</b> has the gradient<br>%{x:.5g} ${unit.name}<extra></extra>` },
