@@ -10,8 +10,9 @@ import plotly.graph_objects as go
 
 import workbench as wb
 from tests.support.widget_messages import receives
+from workbench.lab.figures.design import style_sheet
 from workbench.lab.widgets import Player, Plot
-from workbench.lab.widgets.assets import library, script, style
+from workbench.lab.widgets.assets import library, script
 from workbench.lab.widgets.plots.plot import low
 
 
@@ -75,7 +76,7 @@ def test_plot_scripts_have_no_import_and_no_address() -> None:
         script("live"),
         script("form"),
         script("plot", "player"),
-        style(),
+        style_sheet(),
     ):
         assert "http" not in text
         assert not [line for line in text.splitlines() if line.startswith("import ")]

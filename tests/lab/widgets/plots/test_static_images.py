@@ -9,7 +9,7 @@ import pytest
 import workbench as wb
 from tests.support.widget_messages import receives
 from workbench.analysis.tables.status import write_plan
-from workbench.lab.widgets.assets import style
+from workbench.lab.figures.design import style_sheet
 from workbench.lab.widgets.plots import plot as still
 from workbench.lab.widgets.plots.liveplot import LivePlot
 
@@ -75,4 +75,4 @@ def swept(folder: Any) -> Any:
 
 
 def test_static_image_is_hidden_by_widgets() -> None:
-    assert ".wb-still { display: none; }" in style()
+    assert ".wb-still { display: none; }" in style_sheet()
