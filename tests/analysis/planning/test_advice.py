@@ -75,6 +75,20 @@ def test_plan_verdict_of_runs_beside_their_forecasts() -> None:
         assert min(contrast(on_light, "#ffffff"), contrast(on_dark, "#111111")) >= 4.5
 
 
+def test_plan_verdict_without_measured_rounds_is_neither_right_nor_wrong() -> None:
+    advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=["UMW", "CR"])
+    trace = wb.run(advice.best.experiment.replace(rounds=9), events=False)
+    short = replace(trace, columns={name: values[:1] for name, values in trace.columns.items()})
+    none, one = replace(trace, columns={name: values[:0] for name, values in trace.columns.items()}), [short]
+    for traces in ([], [none], one, [none, *one]):
+        verdict = advice.verdict(traces)
+        assert verdict.right is None
+        assert str(verdict).startswith("Not measured: ")
+        assert '<b style="color: color-mix(in srgb, currentColor' in verdict._repr_html_()
+        assert np.isnan(advice.beside(traces)["ratio"]).all()
+    assert advice.verdict([trace, short]).right is not None
+
+
 @rotated
 def test_plan_table_and_text() -> None:
     advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=["UMW", "GC", "CR"])

@@ -143,8 +143,18 @@ class Trial(NamedTuple):
         return f"{start}, forecast {quantity_of(self.predicted)}: {end}"
 
 
+# words and colour of a verdict, by whether forecasts were right; None: nothing was measured
+VERDICTS = {
+    True: ("Right", "#17a04f"),
+    False: ("Not right", "#e03058"),
+    None: ("Not measured", "currentColor"),
+}
+
+
 class Verdict(NamedTuple):
     """Whether forecasts were right. `text`: the ratios. `why`: reason if a ratio is too large or too small, else "".
+
+    `right` is None if nothing was measured.
 
     A notebook shows it in colour.
 
@@ -152,17 +162,17 @@ class Verdict(NamedTuple):
     Not right: GC takes 7.7 times its forecast. Why: the machine was busier.
     """
 
-    right: bool
+    right: bool | None
     text: str
     why: str = ""
 
     def __str__(self) -> str:
         why = f" Why: {self.why}." if self.why else ""
-        return f"{'Right' if self.right else 'Not right'}: {self.text}.{why}"
+        return f"{VERDICTS[self.right][0]}: {self.text}.{why}"
 
     def _repr_html_(self) -> str:
         # mixed with the text's colour, because JupyterLab's dark theme sets no color-scheme
-        colour = f"color-mix(in srgb, {'#17a04f' if self.right else '#e03058'} 65%, currentColor)"
+        colour = f"color-mix(in srgb, {VERDICTS[self.right][1]} 65%, currentColor)"
         head, _, rest = str(self).partition(":")
         return f'<p><b style="color: {colour}">{head}:</b>{escape(rest)}</p>'
 
@@ -236,7 +246,8 @@ class Advice:
     def beside(self, traces: Sequence[Trace]) -> pd.DataFrame:
         """Compare predicted and measured round times, for runs of some of the choices: one row per run.
 
-        Columns: name, predicted and measured (mean seconds per round, without the first one), ratio of the two.
+        Columns: name, predicted and measured (mean seconds per round, without the first one), ratio of the two. NaN for
+        a run of less than two rounds.
 
         Raises
         ------
@@ -249,16 +260,21 @@ class Advice:
             name = name_of(trace.experiment)
             if name not in known:
                 raise unknown_name("traces", name, known)
-            measured = float(np.diff(trace.columns["time"]).mean())
+            rounds = np.diff(trace.columns["time"])
+            measured = float(rounds.mean()) if len(rounds) else float("nan")
             rows.append((name, known[name], measured, measured / known[name]))
         return results(rows, columns=["name", "predicted", "measured", "ratio"])
 
     def verdict(self, traces: Sequence[Trace]) -> Verdict:
         """Compare forecasts with real runs of some choices in a sentence: ratios, order, and reasons for differences.
 
+        Runs of less than two rounds do not count.
+
         Raises `SettingError` as `beside` does.
         """
-        rows = self.beside(traces)
+        rows = self.beside(traces).dropna()
+        if not len(rows):
+            return Verdict(None, "give runs of some choices, of at least two rounds")
         off = rows[
             [not Trial(m, p, 0).holds for m, p in zip(rows["measured"], rows["predicted"], strict=True)]
         ]
