@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workbench_lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
 from workbench_lectures.exercises import Exercise, read_number
+from workbench_lectures.knobs import SliderHost
 
 from tests.support.lecture_settings import FEW_EXAMPLES, SCRIPTS, settings_of
+from tests.support.widget_messages import types
 from workbench.core import theory
 
 ALL = [pytest.param(name, i, id=f"{name}-{i + 1}") for name in SCRIPTS for i in range(3)]
@@ -158,3 +160,48 @@ def test_exercise_gap_of_a_lazy_worker_is_the_inverse_of_the_bound() -> None:
     knobs = asking_less.AskingLess(c=0.6, max_age=10)
     assert asking_less.gap(knobs) == 3  # 0.25 tau <= 0.6 up to tau = 2
     assert theory.cada_selected([0.5], 0.6, 10) == pytest.approx(1 / 3)
+
+
+NOT_FINITE = [
+    "inf",
+    "-inf",
+    "+Infinity",
+    ".inf",
+    "∞",
+    "-∞",
+    "nan",
+    "NaN",
+    "1e999",
+    "-1e999",
+    "1e999 %",
+    "1e400/2",
+    "9" * 400,
+]
+
+
+@pytest.mark.parametrize("text", [*NOT_FINITE, "5/0", "0x1F", "1e", "½", "--1", "1 2/3e9"])
+@pytest.mark.parametrize("name", list(SCRIPTS))
+def test_exercises_refuse_what_is_not_a_finite_number(name: str, text: str) -> None:
+    script = SCRIPTS[name]
+    knobs = script.knobs().fit()
+    for exercise in script.exercises:
+        found = exercise.judge(knobs, text)
+        if exercise.choices is None and text != "1 2/3e9":
+            assert found.verdict == "unclear", exercise.title
+            assert "is not a finite number" in found.words
+        assert found.verdict != "right", exercise.title
+
+
+@pytest.mark.parametrize("text", NOT_FINITE)
+@pytest.mark.parametrize("name", list(SCRIPTS))
+def test_sliders_of_lectures_refuse_what_is_not_a_finite_number(name: str, text: str) -> None:
+    script = SCRIPTS[name]
+    host = SliderHost(script.knobs().fit())
+    before, names = host.knobs, [e.name for e in script.knobs.entries() if e.kind in ("whole", "number")]
+    panel = host.panel(names)
+    for each in names:
+        types(panel, **{each: text})
+        assert list(panel.reasons) == [each]
+        types(panel, **{each: str(getattr(before, each))})
+        assert panel.reasons == {}
+    assert host.knobs == before

@@ -39,7 +39,8 @@ class Forecast:
     @property
     def mean(self) -> float:
         """Mean seconds per round."""
-        return float(self.seconds.mean())
+        with np.errstate(over="ignore"):  # sums of round times may overflow
+            return float(self.seconds.mean())
 
     @property
     def std(self) -> float:

@@ -85,7 +85,7 @@ def test_plan_verdict_without_measured_rounds_is_neither_right_nor_wrong() -> No
         assert verdict.right is None
         assert str(verdict).startswith("Not measured: ")
         assert '<b style="color: color-mix(in srgb, currentColor' in verdict._repr_html_()
-        assert np.isnan(advice.beside(traces)["ratio"]).all()
+        assert not advice.beside(traces)["ratio"].notna().any()
     assert advice.verdict([trace, short]).right is not None
 
 

@@ -51,6 +51,9 @@ class SettingError(ValueError):
     workers = 0: take 1 or more
     """
 
+    def __init__(self, text: str = "") -> None:
+        super().__init__(re.sub(r"(\d{57})\d{4,}", r"\1...", text))  # as `short` does
+
 
 def setting(default: Any = ..., description: str = "", unit: str = "", **constraints: Any) -> Any:
     """Declare a field with its description, unit and range, from which forms, help and errors are made."""

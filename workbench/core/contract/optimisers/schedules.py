@@ -12,7 +12,9 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BeforeValidator, SerializeAsAny, model_validator
 
 from workbench.core.base.plugins import Catalogue, KindFamily
-from workbench.core.base.settings import SettingError, setting
+from workbench.core.base.settings import SettingError, at_most, setting
+
+MAX_WARMUP_ROUNDS = 10**9
 
 
 class Schedule(KindFamily):
@@ -28,7 +30,7 @@ class Schedule(KindFamily):
         "schedule.kind", "workbench.core.contract.optimisers", "workbench.schedules"
     )
 
-    warmup: int = setting(
+    warmup: Annotated[int, at_most(MAX_WARMUP_ROUNDS)] = setting(
         0, "rounds of linear warm-up; the schedule begins after them, at its round 0", "rounds", ge=0
     )
     warmup_start: float | None = setting(

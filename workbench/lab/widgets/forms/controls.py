@@ -199,6 +199,9 @@ class Controls(w.VBox):
             form.reach(setup.common["workers"])
             mine = form.form.complaints()
             if verdict.experiment is None:
+                own = [name for name in ("children", "layers") if not self._of_shape(entry, name)]
+                if own and verdict.field == "workers":  # the scheme's own tree has another number of workers
+                    verdict = replace(verdict, form="scheme_args", field=own[0])
                 _place(verdict, entry, mine, shared, forms, self._of_shape(entry, verdict.field))
             form.form.blame(mine)
         for name, form in forms.items():

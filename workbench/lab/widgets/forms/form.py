@@ -10,6 +10,7 @@ import anywidget
 import traitlets as t
 
 from workbench.core.base.settings import Settings
+from workbench.core.experiment import MAX_WORKERS
 from workbench.lab.figures.design import style_sheet
 from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.forms.fields import (
@@ -92,7 +93,7 @@ class Form(anywidget.AnyWidget):
     def reach(self, ends: Mapping[str, int]) -> None:
         """Set the ends of the sliders of whole numbers. Values in the fields are kept."""
         entries = tuple(
-            replace(entry, high=float(ends[entry.name]))
+            replace(entry, high=float(min(ends[entry.name], MAX_WORKERS)))
             if entry.high is not None and entry.name in ends
             else entry
             for entry in self.entries
@@ -116,7 +117,9 @@ class Form(anywidget.AnyWidget):
     def blame(self, reasons: Mapping[str, str]) -> None:
         """Mark fields as invalid, with the reason. All others are marked as valid."""
         names = {line.name for line in self.entries}
-        places = {name: name if name in names else name.rpartition(".")[2] for name in reasons}
+        # of a list in a field, or of nested settings, the field is marked
+        parts = {name: (name, name.partition(".")[0], name.rpartition(".")[2]) for name in reasons}
+        places = {name: next((part for part in parts[name] if part in names), name) for name in reasons}
         kept = {places[name]: reason for name, reason in reasons.items() if places[name] in names}
         if kept != self.reasons:
             self.reasons = kept

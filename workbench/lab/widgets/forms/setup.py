@@ -10,13 +10,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from workbench.core import schemes
 from workbench.core.base.plugins import Catalogue
-from workbench.core.base.settings import SettingError, Settings, setting
+from workbench.core.base.settings import SettingError, Settings, at_most, setting
 from workbench.core.contract.scheme import decoded_together
-from workbench.core.experiment import Experiment
+from workbench.core.experiment import MAX_WORKERS, Experiment
 from workbench.core.problems import ProblemArgs
 from workbench.core.schemes.coded_reduce import nearest_trees, tree_size
 
@@ -35,7 +35,9 @@ class Shape(Settings):
     156
     """
 
-    children: int = setting(4, "children of every parent (n); with one layer: all workers", ge=1)
+    children: Annotated[int, at_most(MAX_WORKERS)] = setting(
+        4, "children of every parent (n); with one layer: all workers", ge=1
+    )
     layers: int = setting(3, "layers of workers below the master (L)", ge=1, le=MAX_LAYERS)
     stragglers: int = setting(
         1, "late children per parent that are tolerated (s); their share is alpha = s/n", ge=0
@@ -119,11 +121,14 @@ def field_at_fault(sentence: str) -> tuple[str, str]:
 
     >>> field_at_fault("optimiser_args.schedule.warmup = -1: take 0 or more")
     ('optimiser_args', 'schedule.warmup')
+    >>> field_at_fault("scheme_args.matrix[0] = 1: is not a list")
+    ('scheme_args', 'matrix')
     >>> field_at_fault("workers = 13: the (3,2) tree has 12 workers")
     ('', 'workers')
     """
-    found = re.match(r"([A-Za-z_][\w.]*)(?: = |: )", sentence)
-    path = [part for part in (found[1] if found else "").split(".") if not part.isdigit()]
+    found = re.match(r"([A-Za-z_][\w.\[\]]*)(?: = |: )", sentence)
+    whole = re.sub(r"\[\d+\]", "", found[1]) if found else ""
+    path = [part for part in whole.split(".") if not part.isdigit()]
     if len(path) > 1 and path[0] in Experiment.model_fields and path[0] != "faults":
         return path[0], ".".join(path[1:])
     return "", path[0] if path else ""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.analysis.planning.quantities import number_text, quantity, quantity_of
 from workbench.lab.widgets.forms.fields import Field, read, show
 from workbench.lab.widgets.forms.form import ChoiceForm, Form
+
+# max value and number of digits that are written with a unit; longer ones are refused, and shown as typed
+MAX_VALUE, MAX_DIGITS = sys.float_info.max, 12
 
 
 def of_shape(values: Mapping[str, Any]) -> str:
@@ -69,7 +73,7 @@ def of_run(form: Form) -> str:
     rounds, batch = form.values.get("rounds", ""), form.values.get("batch", "")
     faults = form.values.get("faults", "") not in ("", "[]", "()")
     count = _text(rounds or None)
-    if rounds.isdecimal():
+    if rounds.isdecimal() and len(rounds) <= MAX_DIGITS:
         count = f"{int(rounds):,}" if int(rounds) < 10**6 else quantity(int(rounds), "rounds")
     parts = [f"{count} {'round' if rounds == '1' else 'rounds'}"]
     return ", ".join([*parts, *[f"batch {batch}"] * bool(batch), *["faults"] * faults])
@@ -77,7 +81,7 @@ def of_run(form: Form) -> str:
 
 def _shown(field: Field, form: Form) -> str:
     value = read(field, form.values[field.name])
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_VALUE:
         return _text(value)
     if field.unit == "s":
         return quantity_of(value) if value else "0 s"
