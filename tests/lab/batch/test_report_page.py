@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
+import shlex
+import subprocess
+import sys
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +23,7 @@ from workbench.core.base.version import __version__
 from workbench.lab.batch import report_page as module
 from workbench.lab.batch.report_page import MAX_BYTES, report
 
+ROOT = Path(__file__).resolve().parents[3]
 P = {"workers": 6, "rounds": 8, "delays": {"kind": "pareto"}, "problem_args": {"samples": 60}}
 
 
@@ -102,6 +108,55 @@ def test_report_of_an_explorer(traces: list[wb.Trace], tmp_path: Path) -> None:
     assert figures(page) == 1
     explorer.traces = traces
     assert "report of a comparison" in read(report(explorer, tmp_path / "page.html"))
+
+
+def reproduced(page: str, folder: Path) -> None:
+    """Save the files of a page into an empty folder, and execute its commands there, as a reader would."""
+    folder.mkdir()
+    for name, text in saved(page).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    commands = re.findall(r"<h2>Reproduce</h2><pre>(.+?)</pre>", page, re.DOTALL)
+    assert len(commands) == 1
+    here = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder)}
+    for line in unescape(commands[0]).splitlines():
+        program, *rest = shlex.split(line)
+        assert program == "workbench"
+        command = [sys.executable, "-m", "workbench", *rest]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=here, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_report_commands_reproduce_a_comparison_in_an_empty_folder(
+    traces: list[wb.Trace], tmp_path: Path
+) -> None:
+    folder = tmp_path / "empty"
+    reproduced(read(report(traces, tmp_path / "page.html")), folder)
+    for trace in traces:
+        assert wb.Trace.load(folder / "runs" / trace.label).same(trace)
+
+
+def test_report_command_reproduces_a_sweep_in_an_empty_folder(tmp_path: Path) -> None:
+    base = {name: value for name, value in P.items() if name != "delays"}
+    plan = {"base": base, "grid": {"scheme": ["UMW", "GC"]}, "notebooks": False}
+    wb.batch.sweep(plan, tmp_path / "sweep", progress=False)
+    folder = tmp_path / "empty"
+    reproduced(read(report(tmp_path / "sweep", tmp_path / "page.html")), folder)
+    first, again = (
+        wb.runs(each, progress=False).table for each in (tmp_path / "sweep", folder / "runs/again")
+    )
+    key = ["scheme", "time", "loss"]
+    assert (
+        first[key].sort_values("scheme").to_numpy().tolist()
+        == again[key].sort_values("scheme").to_numpy().tolist()
+    )
+
+
+def test_report_has_no_address_of_the_network(traces: list[wb.Trace], tmp_path: Path) -> None:
+    """Nothing outside plotly.js, which is packed, has an address that a browser could load."""
+    page = read(report(traces, tmp_path / "page.html"))
+    bare = re.sub(r'<script type="text/plain" id="library">.*?</script>', "", page, flags=re.DOTALL)
+    assert re.findall(r"https?://[^\s\"'<)]+", bare) == []
+    assert not re.search(r"@import|url\((?!data:)", bare)
 
 
 def test_report_escapes_what_users_write(traces: list[wb.Trace], tmp_path: Path) -> None:

@@ -170,3 +170,19 @@ def test_bands_use_a_logarithmic_axis_for_wide_ranges(runs: Runs, many: list[wb.
 def test_bands_are_saved(runs: Runs, tmp_path: Path) -> None:
     page = wb.figures.save(bands(runs.mean("time", by=["scheme", "delays.rate"])), tmp_path / "bands.html")
     assert page.stat().st_size > 1e6
+
+
+def test_bands_draw_schemes_that_lack_the_swept_parameter() -> None:
+    """UMW has no `stragglers`: its mean is a line over the whole axis, beside the curve of GC."""
+    rows = [("GC", late, seed, 1.0 / late + seed / 9) for late in (1, 2, 4) for seed in range(3)]
+    rows += [("UMW", np.nan, seed, 2.0 + seed / 9) for seed in range(3)]
+    table = pd.DataFrame(rows, columns=["scheme", "scheme_args.stragglers", "seed", "time"]).assign(
+        state="done"
+    )
+    means = Runs(table, ("scheme", "scheme_args.stragglers", "seed")).mean("time")
+    assert means.attrs["by"] == ["scheme", "scheme_args.stragglers"]
+    lines = {line.name: line for line in bands(means).data if line.showlegend}
+    assert set(lines) == {"GC", "UMW"}
+    assert list(lines["UMW"].x) == [1.0, 4.0]
+    assert list(lines["UMW"].y) == pytest.approx([2.0 + 1 / 9] * 2)
+    assert list(lines["GC"].x) == [1, 2, 4]
