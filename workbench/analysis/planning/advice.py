@@ -218,12 +218,8 @@ class Advice:
                 f"rounds = {rounds}: take {WARM_ROUNDS + 1} or more, as the first are not counted"
             )
         e = self.best.experiment.replace(rounds=rounds)
-        times = (
-            start_real(e, cluster=cluster, emulate="nothing", events=False, **options)
-            .result()
-            .columns["time"]
-        )
-        measured = float(np.diff(times)[WARM_ROUNDS - 1 :].mean())
+        run = start_real(e, cluster=cluster, emulate="nothing", events=False, **options)
+        measured = float(np.diff(run.result().columns["time"])[WARM_ROUNDS - 1 :].mean())
         return replace(self, trial=Trial(measured, self.best.per_round, rounds - WARM_ROUNDS))
 
     @property
@@ -278,18 +274,13 @@ class Advice:
         off = rows[
             [not Trial(m, p, 0).holds for m, p in zip(rows["measured"], rows["predicted"], strict=True)]
         ]
-        orders = [list(rows.sort_values(name)["name"]) for name in ("predicted", "measured")]
-        times = "; ".join(
-            f"{name} takes {ratio:.2g} times its forecast"
-            for name, ratio in zip(rows["name"], rows["ratio"], strict=True)
-        )
-        kept = orders[0] == orders[1]
-        order = (
-            f"the order of their rounds is {'as forecast' if kept else 'not as forecast'}"
-            if len(rows) > 1
-            else ""
-        )
-        return Verdict(not len(off) and kept, "; ".join(filter(None, (times, order))), _reason(off, traces))
+        predicted, measured = (list(rows.sort_values(name)["name"]) for name in ("predicted", "measured"))
+        pairs = zip(rows["name"], rows["ratio"], strict=True)
+        texts = [f"{name} takes {ratio:.2g} times its forecast" for name, ratio in pairs]
+        kept = predicted == measured
+        if len(rows) > 1:
+            texts.append(f"the order of their rounds is {'as forecast' if kept else 'not as forecast'}")
+        return Verdict(not len(off) and kept, "; ".join(texts), _reason(off, traces))
 
     @property
     def favourite(self) -> Choice:

@@ -281,34 +281,25 @@ def _sentence(traces: Sequence[Trace]) -> str:
 def _results(
     traces: Sequence[Trace], goal: float | None, metric: str
 ) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    columns = [
-        "run",
-        "rounds",
-        "time",
-        "mean round",
-        *([metric_words(metric)] if metric in traces[0].columns else []),
-    ]
-    columns += [] if goal is None else [f"time to {goal:.4g}", "times as long"]
+    """Return the columns of the table of results, and a row for each run."""
     shares = [data_share(trace) for trace in traces]
-    columns += [*["data in a round"] * (min(shares) < 1), "messages", "bytes"]
     table = None if goal is None else speedups(traces, goal, metric)
     rows = []
     for place, (name, trace) in enumerate(zip(labels(traces), traces, strict=True)):
         times = np.asarray(trace.columns["time"], dtype=float)
-        row = [
-            name,
-            str(len(times)),
-            quantity_of(float(times[-1])),
-            quantity_of(float(times[-1] / len(times))),
-        ]
-        row += [f"{trace.columns[metric][-1]:.4g}"] if metric in trace.columns else []
+        row = {"run": name, "rounds": str(len(times)), "time": quantity_of(float(times[-1]))}
+        row["mean round"] = quantity_of(float(times[-1] / len(times)))
+        if metric in trace.columns:
+            row[metric_words(metric)] = f"{trace.columns[metric][-1]:.4g}"
         if table is not None:
             seconds, factor = table["seconds"].iloc[place], table["times_as_long"].iloc[place]
-            row += ["never", "–"] if seconds != seconds else [quantity_of(float(seconds)), f"{factor:.3g}×"]
-        row += [f"{100 * shares[place]:.3g} %"] if min(shares) < 1 else []
-        row += [quantity(float(np.sum(trace.columns[each])), each) for each in ("messages", "bytes")]
-        rows.append(row)
-    return columns, rows
+            texts = (quantity_of(float(seconds)), f"{factor:.3g}×") if seconds == seconds else ("never", "–")
+            row |= dict(zip((f"time to {goal:.4g}", "times as long"), texts, strict=True))
+        if min(shares) < 1:
+            row["data in a round"] = f"{100 * shares[place]:.3g} %"
+        rows.append(row | {n: quantity(float(np.sum(trace.columns[n])), n) for n in ("messages", "bytes")})
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    return columns, [[row.get(column, "–") for column in columns] for row in rows]
 
 
 # ---------------------------------------------------------------- how to reproduce it

@@ -55,13 +55,8 @@ def convergence_bands(
     note = mark_note(s.trace.experiment.scheme for s in series)
     facts = filter(None, (shared([group[0] for group in groups]), about(curves, level), note))
     figure = new_figure(theme, title(metric, x), " · ".join(facts))
-    draw(
-        figure,
-        curves,
-        max(len(curve.x) for curve in curves) > 1,
-        scale_y(curves, MAX_LINEAR_RATIO_Y),
-        markers=False,
-    )
+    joined = max(len(curve.x) for curve in curves) > 1  # a single round is a point
+    draw(figure, curves, joined, scale_y(curves, MAX_LINEAR_RATIO_Y), markers=False)
     figure.update_xaxes(title_text=AXES[x], **(_log_axis(curves) if log else {}))
     figure.update_yaxes(title_text=metric_words(metric))
     return figure.update_layout(showlegend=True, legend_itemwidth=44)
