@@ -141,12 +141,12 @@ class Painter:
 
     def _open_work(self, first: int, rows: Events, kinds: Kinds) -> None:
         """Draw work that continues beyond a round's end: computing since the last model, and answers in transit."""
-        asked, done, answered = (np.full(self.workers, -np.inf) for _ in range(3))
         down, up, dropped, computed = kinds
-        masks = ((asked, down, "to"), (done, computed, "rank"), (answered, up | dropped, "rank"))
-        for table, mask, whose in masks:
-            who = rows[whose][mask].astype(int)
-            np.maximum.at(table, who[who > 0] - 1, rows["end"][mask][who > 0].astype(float))
+        masks = ((down, "to"), (computed, "rank"), (up | dropped, "rank"))
+        asked, done, answered = (
+            last_ends({n: column[mask] for n, column in rows.items()}, whose, self.plan.ranks)[1:]
+            for mask, whose in masks
+        )
         end = self.ends[-1] if len(self) else 0.0
         # a model that takes no time arrives when the computation before it ends
         computes = np.flatnonzero((np.asarray(self.plan.loads)[1:] > 0) & (asked >= done) & (asked < end))
@@ -198,6 +198,13 @@ class Painter:
         for s in range(self.slices):
             here = inside & (low <= s) & (s < np.maximum(high, low + 1))
             self.grid[r[here], w[bar][here], s] = state
+
+
+def last_ends(rows: Mapping[str, Any] | Any, column: str, ranks: int) -> Array:
+    """Return the end of the last event of each rank in `column`, shape (ranks,), s; -inf without one."""
+    found = np.full(ranks, -np.inf)
+    np.maximum.at(found, rows[column].astype(int), rows["end"].astype(float))
+    return found
 
 
 class Stream(Painter):

@@ -14,6 +14,7 @@ from workbench.core.base.arguments import kinds_checked
 from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import MASTER, Plan
+from workbench.core.trace.stream import last_ends
 from workbench.core.trace.trace import Trace
 
 Ranks = NDArray[np.int64]
@@ -116,11 +117,6 @@ class Round:
         the time at which a rank had a gradient estimate. "decode" exists if the experiment has a time for decoding.
         """
         return self.bars(self.of(kind))
-
-    @property
-    def computing(self) -> Bars:
-        """Computations in the time of the round, also those for other rounds."""
-        return self.bars(self.work)
 
     @property
     def waiting(self) -> Bars:
@@ -250,10 +246,8 @@ def _with_unfinished(work: Rows, events: Rows, trace: Trace) -> Rows:
     """Add computations that the end of the run interrupted, up to that end; the engine writes no events of them."""
     plan, end = trace.experiment.plan, float(trace.columns["time"][-1])
     models = events[(events["kind"] == "send") & (events["bytes"] > 0) & _downward(plan, events)]
-    asked, done = np.full((2, plan.ranks), -np.inf)
-    np.maximum.at(asked, models["to"].astype(np.int64), models["end"].astype(float))
-    computed = events[events["kind"] == "compute"]
-    np.maximum.at(done, computed["rank"].astype(np.int64), computed["end"].astype(float))
+    asked = last_ends(models, "to", plan.ranks)
+    done = last_ends(events[events["kind"] == "compute"], "rank", plan.ranks)
     asked[[f.worker for f in trace.experiment.faults if f.for_good] + list(trace.info.get("dead", ()))] = (
         np.inf
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     ['time']
     """
     by = _groups(summary)
-    x = _abscissa(summary, by) if x is None else x
+    x = abscissa(summary, by) if x is None else x
     if x not in by:
         raise unknown_name("x", x, by)
     # if schemes are on the x axis, each one is a line with one point, so that it has its style
@@ -73,7 +73,8 @@ def _groups(summary: pd.DataFrame) -> list[str]:
     return by
 
 
-def _abscissa(summary: pd.DataFrame, by: list[str]) -> str:
+def abscissa(summary: pd.DataFrame, by: list[str]) -> str:
+    """Return the last numeric setting of a summary, else the last one."""
     numeric = [name for name in by if all(_is_number(value) for value in summary[name].dropna())]
     return (numeric or by)[-1]
 
@@ -83,10 +84,8 @@ def _curves(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Curve]
     groups = summary.groupby(others, dropna=False, sort=False) if others else [((), summary)]
     for key, group in groups:
         rows = _everywhere(group, x, summary[x].dropna()).dropna(subset=[x, "mean"])
-        facts = {name: value for name, value in zip(others, key, strict=True) if value == value}
-        scheme = str(facts.pop("scheme", ""))
-        texts = [f"{name.rsplit('.', 1)[-1]}={value_text(name, value)}" for name, value in facts.items()]
-        label = ", ".join([scheme, *texts] if scheme else texts)
+        facts = dict(zip(others, key, strict=True))
+        scheme, label = str(facts.get("scheme", "")), group_label(facts)
         style = scheme_style(scheme or label or "all", seen[scheme])
         seen[scheme] += 1
         if len(rows):
@@ -94,6 +93,17 @@ def _curves(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Curve]
             yield Curve(
                 label or str(summary.attrs["of"]), style, rows[x].tolist(), ends, int(rows["n"].max())
             )
+
+
+def group_label(facts: Mapping[str, Any]) -> str:
+    """Return the label of a group of runs: its scheme, then its other settings, without unknown ones.
+
+    >>> group_label({"scheme": "GC", "link.latency": 0.1, "workers": float("nan")})
+    'GC, latency=0.1'
+    """
+    known = {name: value for name, value in facts.items() if value == value}
+    scheme = [str(known.pop("scheme"))] if "scheme" in known else []
+    return ", ".join([*scheme, *(f"{n.rsplit('.', 1)[-1]}={value_text(n, v)}" for n, v in known.items())])
 
 
 def _everywhere(group: pd.DataFrame, x: str, values: pd.Series[Any]) -> pd.DataFrame:

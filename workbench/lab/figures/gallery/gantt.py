@@ -80,7 +80,7 @@ def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
     work, talk = ({"width": 0.4, "offset": -0.4}, lower) if r.overlapping else ({}, {})
     return [
         ("model comes down", r.downloading, {**_solid(DOWNLOADING), **work}),
-        ("computes", r.computing, {**_solid(COMPUTING), **work}),
+        ("computes", r.bars(r.work), {**_solid(COMPUTING), **work}),
         ("message travels, queues", r.waiting, {**_solid(fade(SENDING, 0.45)), **talk}),
         ("message through the port", r.passing, {**_solid(SENDING), **talk}),
         ("port receives", r.receiving, {**_solid(RECEIVING), **lower}),

@@ -151,13 +151,11 @@ class Controls(w.VBox):
         return State(schemes, {name: dict(form.values) for name, form in common.items()})
 
     def _restore(self, state: State) -> None:
-        for form in (self.preset, self.link, self.run):
-            name = next(n for n, f in {**self.forms, "preset": self.preset}.items() if f is form)
-            form.fill(state.forms[name], fresh=True)
-        for name in ("delays", "problem_args", "optimiser_args"):
-            form = self.forms[name]
-            assert isinstance(form, ChoiceForm)
-            form.take(state.forms[name])
+        for name, form in {"preset": self.preset, **self.forms}.items():
+            if isinstance(form, ChoiceForm):
+                form.take(state.forms[name])
+            elif form is not self.shapes.form:
+                form.fill(state.forms[name], fresh=True)
         self.shapes.take(state.forms["shape"])
         self.schemes.take(state.schemes)
 

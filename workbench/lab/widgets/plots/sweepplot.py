@@ -14,10 +14,10 @@ from workbench.analysis.tables.status import read_plan
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
 from workbench.lab.batch.background import Progress, SweepRun, host_lines, reasons
-from workbench.lab.figures.gallery.bands import bands
+from workbench.lab.figures.gallery.bands import abscissa, bands, group_label
 from workbench.lab.figures.gallery.importance import importance
 from workbench.lab.figures.gallery.parallel import parallel
-from workbench.lab.figures.labels import result, value_text
+from workbench.lab.figures.labels import result
 from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.assets import Sheet
 from workbench.lab.widgets.callbacks import (
@@ -209,17 +209,9 @@ def group_labels(means: pd.DataFrame, x: str | None) -> list[str]:
     ['GC, workers=4', 'GC, workers=4']
     """
     by = means.attrs["by"]
-    numbers = [name for name in by if pd.api.types.is_numeric_dtype(means[name])]
-    x = (numbers or by)[-1] if x is None else x
+    x = abscissa(means, by) if x is None else x
     others = [name for name in by if name != x or x == "scheme"]
-    rows = means[others].to_dict("records")
-    return [
-        ", ".join(_group(str(name), value) for name, value in each.items() if value == value) for each in rows
-    ]
-
-
-def _group(name: str, value: object) -> str:
-    return str(value) if name == "scheme" else f"{name.rpartition('.')[2]}={value_text(name, value)}"
+    return [group_label(dict(each)) for each in means[others].to_dict("records")]
 
 
 def _failures(p: Progress) -> str:
