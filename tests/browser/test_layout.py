@@ -23,7 +23,7 @@ from playwright.sync_api import Page
 from tests.support.browser.explorer_user import User
 from tests.support.browser.jupyterlab import Lab, Noise, Server
 from tests.support.browser.layout import faults, grounds
-from tests.support.browser.viewed import DRAWN, EXPLORER, GROUPS, PHONE, SHOWN, WINDOWS, AsPage, InLab
+from tests.support.browser.viewed import DRAWN, EXPLORER, GROUPS, PHONE, SHOWN, TARGET, WINDOWS, AsPage, InLab
 from tests.support.sampled_cases import rotated, sampled_cases, sampled_indices
 
 pytestmark = pytest.mark.browser
@@ -44,7 +44,7 @@ LAST_SETTING = """() => { const all = [...document.querySelectorAll('.wb-control
 IN_VIEW = """() => {
   const bar = document.querySelector('.jp-WindowedPanel-outer')?.getBoundingClientRect() ?? { top: 0, bottom: innerHeight };
   const last = [...document.querySelectorAll('.wb-controls :is(input, select)')].filter((e) => e.checkVisibility()).at(-1);
-  const figure = [...document.querySelectorAll('.wb-tabbed .wb-plot[data-drawn], .wb-tabbed .wb-forecast[data-drawn]')]
+  const figure = [...document.querySelectorAll('.wb-tabbed :is(.wb-plot[data-frames], .wb-forecast[data-drawn])')]
     .filter((e) => e.checkVisibility())[0];
   const found = Object.entries({ last, figure }).map(([name, e]) => [name, e.getBoundingClientRect()]);
   return found.filter(([, box]) => box.top < bar.top - 1 || box.bottom > bar.bottom + 1)
@@ -188,11 +188,16 @@ def test_figure_stays_in_view_while_settings_scroll(
         opener = page.get_by_role("button", name=re.compile(f"^{name}:"))
         if opener.get_attribute("aria-expanded") != "true":
             opener.click()
-    page.evaluate(LAST_SETTING)
-    page.wait_for_timeout(300)
-    page.screenshot(path=screens / f"last-setting-{host.__name__}.png")
-    assert page.evaluate(TOP, ".wb-controls") < 0
-    assert page.evaluate(IN_VIEW) == []
+    for view in ("Before a run", "Run"):
+        me.tab(view)
+        if view == "Run":
+            me.press("Run")
+            page.locator(TARGET).wait_for()
+        page.evaluate(LAST_SETTING)
+        page.wait_for_timeout(300)
+        page.screenshot(path=screens / f"last-setting-{view}-{host.__name__}.png".replace(" ", "-"))
+        assert page.evaluate(TOP, ".wb-controls") < 0
+        assert page.evaluate(IN_VIEW) == [], view
     assert noise.ours() == []
 
 

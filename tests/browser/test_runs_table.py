@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -24,6 +26,13 @@ COLUMN = """name => { const at = [...document.querySelectorAll('.wb-grid th')].f
 HEADS = "() => [...document.querySelectorAll('.wb-grid th[title]')].map(e => e.title)"
 NAME = """() => { const e = document.activeElement;
   return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
+WHEN = "() => [...document.querySelectorAll('.wb-grid td.wb-c-when')].map(e => e.title)"
+STATES = """() => [...document.querySelectorAll('.wb-grid .wb-state')].map(e =>
+  [e.innerText, [...e.classList].find(name => name.startsWith('wb-is-')), e.querySelectorAll('svg.wb-i > *').length])"""
+# px between the button Delete and the one before it, and between two other buttons of the bar
+GAPS = """() => { const all = [...document.querySelectorAll('.wb-select-bar.wb-on button')].filter(e => e.offsetWidth);
+  const boxes = all.map(e => e.getBoundingClientRect()), at = all.findIndex(e => e.innerText.startsWith('Delete'));
+  return [boxes[at].left - boxes[at - 1].right, boxes[at - 1].left - boxes[at - 2].right]; }"""
 TWO_CURVES = "() => document.querySelectorAll('[role=figure] .wb-plot[data-drawn] .legendtext').length === 2"
 
 
@@ -104,6 +113,9 @@ def test_runs_table_sorts_filters_groups_and_chooses_columns(
     shutil.copytree(root / "ranges" / "0", root / "ranges" / "half")
     # without run.json, this row has no time: it is sorted behind the others, and no range contains it
     (root / "ranges" / "half" / "run.json").unlink()
+    dates = [datetime(2026, 1, 1 + 7 * i % 11, 12) for i in range(11)]  # not in the order of the names
+    for date, folder in zip(dates, sorted((root / "ranges").iterdir()), strict=True):
+        os.utime(folder, (date.timestamp(), date.timestamp()))
     lab = Lab(page, server, write("import workbench as wb\nwb.RunsTable('ranges')"))
     lab.run_all()
     page.wait_for_function(COUNT, arg=10)
@@ -115,8 +127,17 @@ def test_runs_table_sorts_filters_groups_and_chooses_columns(
         return [float(text.replace("–", "nan").replace("\u2009", "")) for text in page.evaluate(COLUMN, name)]
 
     # show all rows, then sort them by clicks on a column's heading, in both orders
+    newest = [date.isoformat() for date in sorted(dates, reverse=True)]
+    assert page.evaluate(WHEN) == newest[:10]  # before any click
     press("Show more")
     page.wait_for_function(COUNT, arg=11)
+    assert page.evaluate(WHEN) == newest
+    states = page.evaluate(STATES)
+    assert sorted({(word, look) for word, look, _ in states}) == [
+        ("damaged", "wb-is-bad"),
+        ("done", "wb-is-done"),
+    ]
+    assert all(parts for _, _, parts in states)  # each has an icon
     press("Time, s")
     assert column("time")[:10] == times[::-1]
     assert column("time")[10] != column("time")[10]  # NaN: the missing time
@@ -151,6 +172,8 @@ def test_runs_table_sorts_filters_groups_and_chooses_columns(
     page.wait_for_function(
         "() => document.querySelectorAll('[role=figure] .wb-plot[data-drawn]').length === 1"
     )
+    apart, usual = page.evaluate(GAPS)
+    assert apart > usual + 16
     before = page.evaluate(HEADS)
     page.locator(".wb-runs summary", has_text="Columns").click()
     page.get_by_label("Seed", exact=True).check()
@@ -187,6 +210,12 @@ def test_runs_table_sorts_filters_groups_and_chooses_columns(
     page.keyboard.press("ArrowDown")
     expect(page.get_by_role("menuitem", name="Show on the live plot")).to_be_focused()
     picture("runs-menu")
+    items = page.locator(".wb-menu").get_by_role("menuitem")
+    expect(items.last).to_have_text("Delete …")
+    lines = [
+        float(each.evaluate("e => parseFloat(getComputedStyle(e).borderTopWidth)")) for each in items.all()
+    ]
+    assert lines == [0] * (len(lines) - 1) + [1]  # a line above Delete only
     page.keyboard.press("Escape")
     expect(menu).to_be_focused()
 

@@ -395,6 +395,19 @@ def test_runs_table_bar_offers_what_fits(table: RunsTable) -> None:
     assert "selected" not in table.note.value  # the bar has the number already
 
 
+def test_runs_table_delete_stands_apart(table: RunsTable) -> None:
+    keys = [each["key"] for each in table.grid.actions]
+    assert keys[-1] == "delete"
+    assert [each["key"] for each in table.grid.actions if each.get("danger")] == ["delete"]
+    assert {"wb-danger", "wb-right"} <= set(table.acts.buttons["delete"]._dom_classes)
+    others = {
+        key for key, each in table.acts.buttons.items() if {"wb-danger", "wb-right"} & set(each._dom_classes)
+    }
+    assert others == {"delete"}
+    shown = [each for each in table.acts.selected.children if each in table.acts.buttons.values()]
+    assert [each.description for each in shown[-2:]] == ["Delete …", "Clear"]
+
+
 def test_runs_table_sends_columns_that_filters_need(table: RunsTable) -> None:
     assert "seed" not in table.grid.rows
     table.grid.asked = {"filters": [{"column": "seed", "op": "at least", "value": "0"}]}
