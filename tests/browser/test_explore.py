@@ -32,6 +32,19 @@ SCROLLED = """() => [...document.querySelectorAll('.wb-explorer, .wb-explorer *'
   .map(e => [e.className, e.scrollHeight, e.clientHeight])"""
 OWN_STRAGGLERS = """[...document.querySelectorAll('.wb-entry input[type=range][aria-label^="stragglers"]')]"""
 POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 50"
+# record all notes of the table of states, from now on
+RECORD = """() => { window.notes = new Set();
+  const look = () => document.querySelectorAll('.wb-status td:last-child').forEach(each => notes.add(each.textContent));
+  const what = { childList: true, characterData: true, subtree: true };
+  new MutationObserver(look).observe(document.querySelector('.wb-status'), what); }"""
+# numbers of points, states and notes so far, once each of five curves has a point
+FIVE_CURVES = """() => {
+  const lines = document.querySelector('.wb-live .wb-plot[data-points]')?.data?.slice(0, 5) ?? [];
+  const counts = lines.map(({ x, y }) => Math.min(x.length, y.length)), names = lines.map(({ name }) => name);
+  const states = [...document.querySelectorAll('.wb-status tr')].map(row => row.className);
+  return counts.length === 5 && Math.min(...counts) > 0 && { names, counts, states, notes: [...notes] }; }"""
+LONGER = """(before) => document.querySelector('.wb-live .wb-plot').data.slice(0, 5)
+  .every(({ x }, i) => x.length > before[i])"""
 TICKS = "() => document.querySelectorAll('.wb-live .xtick').length"
 MOVING = """() => [...document.querySelectorAll('.wb-status tr')].flatMap((row) => row.getAnimations({ subtree: true }))
   .map((each) => each.animationName)"""
@@ -173,6 +186,36 @@ def try_all_controls(me: User, page: Page, picture: Callable[[str], Path]) -> No
     page.locator(".wb-entry summary", has_text="FRC").click()
     me.press("Remove FRC")
     page.wait_for_function("(rows) => document.querySelectorAll(rows).length === 5", arg=ROWS)
+
+
+@rotated
+def test_curves_of_fig9c_grow_together_before_any_run_is_complete(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
+) -> None:
+    """On the virtual clock, no scheme waits for the simulation of the others, and Stop keeps the rounds so far."""
+    lab, me = Lab(page, server, write("import workbench as wb\nwb.explore('fig9c', 'explored')")), User(page)
+    lab.run_all()
+    me.drawn("Time per round")
+    me.tab("Run")
+    page.evaluate(RECORD)
+    me.press("Run")
+    found = page.wait_for_function(FIVE_CURVES, polling=50).json_value()
+    picture("run-fig9c")
+    assert found["names"] == ["UMW", "GC", "RAR", "SGD", "CR"]
+    assert max(found["counts"]) < 300
+    assert found["states"] == ["wb-running"] * 5
+    assert [note for note in found["notes"] if "other" in note] == []
+    simulated = [int(note.split()[2]) for note in found["notes"] if note.startswith("simulating round")]
+    assert max(simulated, default=0) < 100
+    # the curves grow further
+    page.wait_for_function(LONGER, arg=found["counts"])
+    me.press("Stop")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.wb-status tr')].every(row => row.className === 'wb-stopped')"
+    )
+    kept = page.evaluate(FIVE_CURVES)
+    assert all(after > before for after, before in zip(kept["counts"], found["counts"], strict=True))
+    assert noise.errors == []
 
 
 def test_explorer_run_is_watched_reloaded_stopped_and_saved(

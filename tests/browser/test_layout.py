@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page
 
 from tests.support.browser.explorer_user import User
 from tests.support.browser.jupyterlab import Lab, Noise, Server
@@ -42,19 +42,25 @@ LAST_SETTING = """() => { const all = [...document.querySelectorAll('.wb-control
   all.filter((e) => e.checkVisibility()).at(-1).scrollIntoView({ block: 'end' }); }"""
 # boxes of the last setting, and of the figure and its tabs, below the bars of JupyterLab: top and bottom
 IN_VIEW = """() => {
-  const bar = document.querySelector('.jp-WindowedPanel-outer')?.getBoundingClientRect() ?? { top: 0, bottom: innerHeight };
-  const last = [...document.querySelectorAll('.wb-controls :is(input, select)')].filter((e) => e.checkVisibility()).at(-1);
-  const figure = [...document.querySelectorAll('.wb-tabbed :is(.wb-plot[data-frames], .wb-forecast[data-drawn])')]
-    .filter((e) => e.checkVisibility())[0];
+  const bar = document.querySelector('.jp-WindowedPanel-outer')?.getBoundingClientRect() ??
+    { top: 0, bottom: innerHeight };
+  const seen = (selector) => [...document.querySelectorAll(selector)].filter((e) => e.checkVisibility());
+  const last = seen('.wb-controls :is(input, select)').at(-1);
+  const figure = seen('.wb-tabbed :is(.wb-plot[data-frames], .wb-forecast[data-drawn])')[0];
   const found = Object.entries({ last, figure }).map(([name, e]) => [name, e.getBoundingClientRect()]);
   return found.filter(([, box]) => box.top < bar.top - 1 || box.bottom > bar.bottom + 1)
-    .map(([name, box]) => `${name} from ${Math.round(box.top)} to ${Math.round(box.bottom)} of ${bar.top} to ${bar.bottom}`); }"""
+    .map(([name, { top, bottom }]) => `${name} from ${top} to ${bottom} of ${bar.top} to ${bar.bottom}`); }"""
 # the tabs that are wholly within their strip and the window
 WHOLE_TABS = """() => { const strip = document.querySelector('.wb-tabs').getBoundingClientRect();
   return [...document.querySelectorAll('.wb-tabs > button')].filter((tab) => {
     const { left, right } = tab.getBoundingClientRect();
     return left >= Math.max(0, strip.left) - 1 && right <= Math.min(innerWidth, strip.right) + 1;
   }).map((tab) => tab.innerText); }"""
+# the tab that is chosen, and the tab whose panel is shown, if it is the only one and has fields
+CHOSEN = """() => { const chosen = document.querySelector('.wb-tabs > [aria-selected=true]').innerText;
+  const panels = [...document.querySelectorAll('.wb-panels > [role=tabpanel]')].filter((e) => e.checkVisibility());
+  if (panels.length !== 1 || !panels[0].querySelector('input, select, button, textarea')) return [chosen, ''];
+  return [chosen, document.getElementById(panels[0].getAttribute('aria-labelledby')).innerText]; }"""
 SCROLL = """(y) => { const e = document.querySelector('.jp-WindowedPanel-outer') ?? document.scrollingElement;
   document.querySelector('.wb-explorer').scrollIntoView({ block: 'start' }); e.scrollBy(0, y); }"""
 
@@ -224,6 +230,54 @@ def test_strip_of_tabs_scrolls_on_a_phone(
     assert last in page.evaluate(WHOLE_TABS)
     assert tabs.last.get_attribute("aria-selected") == "true"
     assert noise.ours() == []
+
+
+@rotated
+@pytest.mark.parametrize("by", ["touch", "mouse"])
+def test_last_tab_is_reached_by_touch_and_by_mouse_on_a_phone(
+    by: str, page: Page, noise: Noise, server: Server, write: Callable[..., str], screens: Path, alone: None
+) -> None:
+    """A finger swipes the strip, and a mouse presses the last visible tab, which then moves to the middle."""
+    resized(page, PHONE)
+    AsPage(page, server, write(EXPLORER))
+    User(page).drawn("Time per round")
+    tabs = page.locator(".wb-tabs > button")
+    first, last = tabs.first.inner_text(), tabs.last.inner_text()
+    page.locator(".wb-tabs").scroll_into_view_if_needed()
+    assert last not in page.evaluate(WHOLE_TABS)
+    assert page.evaluate(CHOSEN) == [first, first]
+    if by == "touch":
+        y = middle(tabs.first)[1]
+        for _ in range(3):
+            touched(page, *((x, y) for x in range(360, 10, -10)))
+        page.wait_for_function(f"(last) => ({WHOLE_TABS})().includes(last)", arg=last)
+        touched(page, middle(tabs.last))
+    for _ in range(tabs.count() if by == "mouse" else 0):
+        page.mouse.click(*middle(page.get_by_role("tab", name=page.evaluate(WHOLE_TABS)[-1], exact=True)))
+        page.wait_for_timeout(100)
+    page.wait_for_function(f"(last) => ({CHOSEN})().join() === `${{last}},${{last}}`", arg=last)
+    page.screenshot(path=screens / f"last-tab-{by}.png")
+    assert last in page.evaluate(WHOLE_TABS)
+    assert noise.ours() == []
+
+
+def touched(page: Page, *places: tuple[float, float]) -> None:
+    """Touch the window at the first place, move the finger to the others, and lift it. Places are in px."""
+    session = page.context.new_cdp_session(page)
+    for i, (x, y) in enumerate(places):
+        points = [{"x": x, "y": y}]
+        session.send(
+            "Input.dispatchTouchEvent", {"type": "touchMove" if i else "touchStart", "touchPoints": points}
+        )
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    session.detach()
+
+
+def middle(part: Locator) -> tuple[float, float]:
+    """Return the middle of an element in the window, px."""
+    box = part.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
 @rotated

@@ -16,6 +16,7 @@ from playwright.sync_api import Page, expect
 from workbench_lectures.command import command, templates
 
 from tests.support.browser.jupyterlab import CONNECTED, NOTEBOOKS, Lab, Noise, Server, free_port
+from tests.support.browser.lecture_pages import SCREENS, incomplete, not_typeset, off_centre
 from tests.support.browser.student import (
     NAMELESS,
     OVERFLOW,
@@ -30,6 +31,8 @@ from tests.support.sampled_cases import rotated, sampled_cases, sampled_test
 pytestmark = pytest.mark.browser
 
 NAMES = list(SCRIPTS)
+FITTED = """() => [...document.querySelectorAll('.wb-plot')].filter(p => p.offsetParent)
+  .every(p => p._fullLayout && Math.abs(p._fullLayout.width - p.offsetWidth) < 2)"""
 FOCUSED = """() => { const e = document.activeElement;
   return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
 
@@ -79,6 +82,21 @@ def test_lecture_is_a_page_without_code(
     student.stop()
     student.answer_all()
     picture(f"lecture-{name}-{theme}-answered")
+    assert noise.ours() == []
+
+
+@rotated
+@pytest.mark.parametrize("name", sampled_cases("a centred lecture", 1, NAMES))
+def test_lecture_is_a_centred_column_with_typeset_mathematics(
+    name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
+) -> None:
+    voila(page, server, name)
+    for width, height in SCREENS:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function(FITTED)
+        picture(f"lecture-{name}-{width}")
+        assert off_centre(page) == []
+        assert not_typeset(page) == []
     assert noise.ours() == []
 
 
@@ -259,7 +277,11 @@ def test_lectures_command_requires_the_token(
     page.goto(address)
     links = page.get_by_role("link").filter(has_text=re.compile(r"^Lecture \d: "))
     expect(links).to_have_count(len(NAMES))
-    picture("lectures-list")
+    for width, height in SCREENS:
+        page.set_viewport_size({"width": width, "height": height})
+        picture(f"lectures-list-{width}")
+        assert off_centre(page) == []
+        assert incomplete(page, len(NAMES)) == []
     assert page.request.get(f"{root}voila/files/{NAMES[1]}.ipynb").status == 403
     page.goto(f"{root}{lecture}?{address.split('?')[1]}")
     student = Student(page, SCRIPTS[NAMES[1]])

@@ -24,6 +24,7 @@ from workbench_lectures.offline.pages import index, write
 from workbench_lectures.titles import info_of
 
 from tests.support.browser.jupyterlab import NOTEBOOKS, Noise
+from tests.support.browser.lecture_pages import SCREENS, incomplete, not_typeset, off_centre
 from tests.support.browser.student import NAMELESS, OVERFLOW, Student, first_slider
 from tests.support.lecture_settings import SCRIPTS
 from tests.support.sampled_cases import rotated, sampled_cases
@@ -125,13 +126,21 @@ def test_offline_lectures_are_linked_by_list_and_keys(
 ) -> None:
     page, first = shared[0], next(iter(SCRIPTS))
     write_lecture(tmp_path, first)
-    listed = index({name: info_of(NOTEBOOKS / "lecture" / f"{name}.ipynb") for name in SCRIPTS})
-    (tmp_path / "index.html").write_text(listed)
+    infos = {name: info_of(NOTEBOOKS / "lecture" / f"{name}.ipynb", each) for name, each in SCRIPTS.items()}
+    (tmp_path / "index.html").write_text(index(infos))
     page.goto((tmp_path / "index.html").as_uri())
+    for width, height in SCREENS:
+        page.set_viewport_size({"width": width, "height": height})
+        assert off_centre(page) == []
+        assert incomplete(page, len(SCRIPTS)) == []
     assert page.locator(".wb-index a").count() == len(SCRIPTS)
     expect(page.locator(".wb-index li").first).to_contain_text("Lecture 1: stragglers and the tail")
     expect(page.locator(".wb-index li").first).to_contain_text("min")
     page.locator(".wb-index a").first.click()
+    for width, height in (*SCREENS, (1280, 720)):
+        page.set_viewport_size({"width": width, "height": height})
+        assert off_centre(page) == []
+        assert not_typeset(page) == []
     page.goto(f"{page.url.split('#')[0]}#workers=40&distribution=pareto")
     page.reload()
     expect(page.get_by_label("workers N", exact=True).first).to_have_value("40")
