@@ -89,13 +89,14 @@ DRAG = """([slider, plot, values]) => new Promise((resolve) => {
   look();
 })"""
 # Click Run, and return the ms until a curve of the new runs is drawn.
-CURVE = """() => new Promise((resolve, reject) => {
+CURVE = """(count) => new Promise((resolve, reject) => {
   setTimeout(() => reject("no curve after a minute"), 60_000);
   const began = performance.now(), plot = document.querySelector(".wb-plot[data-frames]");
   if (plot) plot.dataset.points = 0;
   const timer = setInterval(() => {
-    const points = document.querySelector(".wb-plot[data-points]")?.dataset.points;
-    if (!(Number(points) > 0) || !document.querySelector(".wb-status .wb-running, .wb-status .wb-finished")) return;
+    const shown = document.querySelector(".wb-plot[data-points]"), lines = shown?.data?.slice(0, count) ?? [];
+    const drawn = lines.filter(({ x }) => x.length).length, some = Number(shown?.dataset.points) > 0;
+    if (!some || drawn < count || !document.querySelector(".wb-status .wb-running, .wb-status .wb-finished")) return;
     clearInterval(timer);
     requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began)));
   }, 2);
