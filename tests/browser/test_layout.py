@@ -162,6 +162,21 @@ def test_settings_are_a_drawer_on_narrow_pages(
     me.field("latency").press("Escape")
     assert page.get_by_label("latency", exact=True).locator("visible=true").count() == 0
 
+    # the fields of a scheme are in two columns
+    page.get_by_role("button", name=re.compile("^Schemes: 5")).click()
+    page.locator(".wb-entry summary", has_text="GC").click()
+    assert middle(me.field("stragglers"))[1] == middle(me.field("code"))[1]
+
+    # the buttons of the views stay where they are while the fastest scheme is looked for
+    page.get_by_role("button", name=re.compile("^Schemes: 5")).click()
+    views = page.locator(".widget-toggle-buttons").locator("visible=true")
+    before = middle(views)[1]
+    me.press("Fastest scheme")
+    page.get_by_text("looking for the fastest scheme").locator("visible=true").wait_for()
+    assert middle(views)[1] == before
+    me.drawn("Fastest scheme")
+    me.press("Time per round")
+
     # wide page: the figure stays visible while the settings scroll
     resized(page, WINDOWS[1])
     for group in ("Delays", "Links", "Problem and data", "Optimiser"):

@@ -182,7 +182,7 @@ def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
     first = in_steps(worst, found.last).removeprefix(", ")
     return [
         Fact("Who", _upper(worst.who), ", ".join(filter(None, (who, cause)))),
-        Fact("Cost", f"{worst.cost:.0%} of the time", f"90 % band: {worst.low:.0%} to {worst.high:.0%}"),
+        Fact("Cost", f"{worst.cost:.0%} of the time", f"90% band: {worst.low:.0%} to {worst.high:.0%}"),
         Fact(
             "When",
             _upper(first or "from the first step on"),

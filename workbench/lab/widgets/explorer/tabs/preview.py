@@ -54,7 +54,7 @@ class Preview(Tab):
         )
         for widget in (self._beside, self.entry):
             widget.add_class("wb-behind")
-        return [self.note, row(self.view, self.entry), sides(self._forecast, self._beside)]
+        return [row(self.view, self.entry), self.note, sides(self._forecast, self._beside)]
 
     @guarded
     def changed(self) -> None:
