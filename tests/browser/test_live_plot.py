@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, WebSocket, expect
 
 from tests.support.browser.jupyterlab import CONNECTED, PACED, Lab, Noise, Server
-from tests.support.sampled_cases import sampled_test
+from tests.support.sampled_cases import rotated, sampled_test
 
 pytestmark = pytest.mark.browser
 
@@ -27,6 +27,24 @@ PLACE = """([x, y]) => {
   const plot = document.querySelector('.wb-plot');
   const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
   return [box.x + xaxis._offset + xaxis.d2p(x), box.y + yaxis._offset + yaxis.d2p(y)];
+}"""
+SHORT = """import workbench as wb
+runs = wb.start_all(wb.baselines(3, 2, 1, rounds=20))
+[run.result() for run in runs]
+wb.watch(runs)"""
+# change the theme twice: plotly.js draws the first change late, after the second one. Return the color of the text.
+LATE_DRAWING = """async () => {
+  const Plotly = await globalThis[Symbol.for('workbench.plotly')].ready, { react } = Plotly;
+  const pause = (ms) => new Promise((done) => setTimeout(done, ms)), set = (light) => {
+    document.body.dataset.jpThemeLight = String(light); };
+  let drawn = 0;
+  Plotly.react = async (...all) => (drawn++ || (await pause(600)), react(...all));
+  set(false);
+  while (!drawn) await pause(10);
+  set(true);
+  await pause(1500);
+  Plotly.react = react;
+  return [drawn, document.querySelector('.wb-plot').layout.font.color];
 }"""
 ROUNDS = """() => [...document.querySelectorAll('.wb-status td:last-child')]
   .map(cell => Number(/round (\\d+)/.exec(cell.innerText)?.[1] ?? 0))"""
@@ -119,6 +137,20 @@ def test_live_plot_watches_and_stops_a_run_and_survives_a_reload(
     picture("live-restarted")
     assert noise.after_reload() == []
     assert lab.failures() == []
+
+
+@rotated
+def test_live_plot_has_the_last_theme_if_drawings_overlap(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str]
+) -> None:
+    lab = Lab(page, server, write(SHORT))
+    lab.dark(False)
+    lab.run_all()
+    page.wait_for_function(f"() => ({POINTS})() > 90")
+    drawn, color = page.evaluate(LATE_DRAWING)
+    assert drawn > 1
+    assert color == "#1B1F24"
+    assert noise.errors == []
 
 
 @sampled_test("marks on curves", 0, 2)

@@ -227,7 +227,7 @@ function render({ model, el }) {
     types.x = x === "time" ? scale(model.get("scale_x"), "x", some.map((d) => [d.x[0], d.x.at(-1)]).map(([a, b]) => [a > 0 ? b : 0, b]), types.x) : model.get("scale_x") === "log" ? "log" : "linear";
     for (const axis of ["x", "y"]) spans[axis] = extent(some.flatMap((d) => extent(d[axis].filter((value) => value > 0))));
     types.y = model.get("rising").includes(y.split("_").at(-1)) && model.get("scale_y") === "auto" ? "linear" : scale(model.get("scale_y"), "y", some.map((d) => extent(d.y)), types.y);
-    const first = !plot.box.data;
+    const first = !plot.box.data, began = theme();
     const marked = marks(model.get("changes"), model.get("curves"), store.curves, x, y);
     const look = layout(!some.length), whole = { data: [...traces(model.get("curves"), drawn), marked], layout: look };
     const { freed, worded } = plot.Plotly.workbenchFit, { data } = worded(whole, plot.box.offsetWidth, letters());
@@ -235,6 +235,7 @@ function render({ model, el }) {
     if (first) plot.box.on("plotly_relayout", moved);
     plot.box.dataset.points = drawn.reduce((sum, d) => sum + d.x.length, 0);
     plot.box.dataset.frames = Number(plot.box.dataset.frames ?? 0) + 1;
+    if (began !== theme()) draw(); // it changed while the figure was drawn, and the later drawing may have ended earlier
     (snap ??= stills(model, () => imageOf(plot)))();
   });
 
