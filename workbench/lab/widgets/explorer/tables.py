@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 from workbench.analysis.planning.quantities import quantity, quantity_of
 from workbench.core.contract.scheme import ABSTRACT_MARK, ABSTRACT_NOTE, mark_note
 from workbench.core.experiment import Experiment
-from workbench.core.forecasting import Forecast
 from workbench.lab.figures.labels import ratio_text
 from workbench.lab.figures.passes import data_share, pass_times, verdict
 from workbench.lab.widgets.callbacks import sentence
@@ -55,7 +54,7 @@ def costs(ahead: Sequence[Ahead]) -> str:
     known = {a.name: a.forecast for a in ahead if a.forecast is not None}
     passes = pass_times(known)
     best = min(passes, key=passes.__getitem__, default="")
-    columns = {"mean round": [_known(a.forecast, lambda f: quantity_of(f.mean)) for a in ahead]}
+    columns = {"mean round": [quantity_of(known[a.name].mean) if a.name in known else "–" for a in ahead]}
     if any(data_share(f) < 1 for f in known.values()):
         columns["pass over the data"] = [
             quantity_of(passes[a.name]) if a.name in passes else "–" for a in ahead
@@ -83,19 +82,12 @@ def finding(ahead: Sequence[Ahead]) -> str:
     return f'<div class="wb"><div class="wb-finding">{escape(head)}</div>{sentence(below)}</div>'
 
 
-def _known(found: Forecast | None, text: Callable[[Forecast], str]) -> str:
-    return "–" if found is None else text(found)
-
-
 def _costs(a: Ahead) -> list[str]:
-    texts: list[Callable[[Forecast], str]] = [
-        lambda f: f"{100 * f.load:.3g} %",
-        lambda f: quantity(f.messages, "messages"),
-        lambda f: quantity(f.bytes, "bytes"),
-        lambda f: f"{100 * data_share(f):.3g} %",
-    ]
-    late = "–" if a.forecast is None else tolerated_text(a.experiment)
-    return [a.name, late, *(_known(a.forecast, text) for text in texts)]
+    if (f := a.forecast) is None:
+        return [a.name, *["–"] * 5]
+    messages, size = quantity(f.messages, "messages"), quantity(f.bytes, "bytes")
+    share = f"{100 * data_share(f):.3g} %"
+    return [a.name, tolerated_text(a.experiment), f"{100 * f.load:.3g} %", messages, size, share]
 
 
 def tolerated_text(e: Experiment) -> str:

@@ -65,7 +65,24 @@ def low(figure: go.Figure, height: int) -> go.Figure:
     return figure.update_layout(height=height, title_y=1 - 22 / height)
 
 
-class Plot(Drawn):
+class Picture(Drawn):
+    """Base of widgets that show one figure, or its data."""
+
+    label = t.Unicode().tag(sync=True)  # label for screen readers
+    serial = t.Int().tag(sync=True)  # number that increases with each figure
+    _draw: Draw | None = None
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there is a figure."""
+        return self._draw is not None
+
+    def current(self, theme: Theme = "light") -> go.Figure | None:
+        """Return the shown figure, or None."""
+        return self._draw(theme) if self._draw else None
+
+
+class Plot(Picture):
     """Widget of a figure, which `show` replaces.
 
     >>> import plotly.graph_objects as go
@@ -77,12 +94,9 @@ class Plot(Drawn):
     _esm = t.Unicode(script("plot", "plot_main")).tag(sync=True)
     _css = t.Unicode(style_sheet()).tag(sync=True)
     figure = t.Unicode().tag(sync=True)  # JSON
-    label = t.Unicode().tag(sync=True)  # label for screen readers
-    serial = t.Int().tag(sync=True)  # number that increases with each figure
 
     def __init__(self, draw: Draw | None = None, **traits: Any) -> None:
         super().__init__(**traits)
-        self._draw: Draw | None = None
         self._listeners: list[Callable[[Click], None]] = []
         self.observe(lambda _: self.redraw(), "page")
         if draw is not None:
@@ -103,15 +117,6 @@ class Plot(Drawn):
             self.serial += 1
             self.figure = figure.to_json()
         time.sleep(PAUSE_S)
-
-    @property
-    def drawn(self) -> bool:
-        """Whether there is a figure."""
-        return self._draw is not None
-
-    def current(self, theme: Theme = "light") -> go.Figure | None:
-        """Return the shown figure, or None."""
-        return self._draw(theme) if self._draw else None
 
     def on_click(self, listener: Callable[[Click], None]) -> None:
         """Call `listener` with the x, y, z, index, about (data) and trace (name of the trace) of a clicked point."""

@@ -15,6 +15,7 @@ from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tabs.running import Running
 from workbench.lab.widgets.forms.fields import Field, menu
 from workbench.lab.widgets.forms.form import Form
+from workbench.lab.widgets.forms.summaries import MAX_DIGITS
 from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Click, Plot
 
@@ -78,12 +79,17 @@ class OneRound(Tab):
 
     @guarded
     def _draw(self) -> None:
-        round, rounds = self.form.values["round"], len(self.trace.columns["time"])
-        good = round.isdigit() and int(round) < rounds
-        self.form.blame({} if good else {"round": f"round = {round}: the run has rounds 0 to {rounds - 1}"})
-        if good:
-            self.player.play(self.trace, int(round))
+        round = self._number("round", len(self.trace.columns["time"]), "the run has rounds")
+        if round is not None:
+            self.player.play(self.trace, round)
             self._detail()
+
+    def _number(self, field: str, count: int, there: str) -> int | None:
+        """Return the number in a field, or None if it is not from 0 to count - 1; mark the field then."""
+        text = self.form.values[field]
+        good = text.isdecimal() and len(text) <= MAX_DIGITS and int(text) < count
+        self.form.blame({} if good else {field: f"{field} = {text[:20]}: {there} 0 to {count - 1}"})
+        return int(text) if good else None
 
     @guarded
     def _clicked(self, click: Click) -> None:
@@ -95,14 +101,12 @@ class OneRound(Tab):
     def _detail(self) -> None:
         """Show the samples that the chosen node stores, and its decode weights."""
         self.report("")
-        trace, node, number = self.trace, self.form.values["node"], self.form.values["round"]
-        plan = trace.experiment.plan
-        good = node.isdigit() and int(node) < plan.ranks
-        self.form.blame({} if good else {"node": f"node = {node}: there are ranks 0 to {plan.ranks - 1}"})
+        trace, plan = self.trace, self.trace.experiment.plan
         seen(False, self.placement, self.decoding)
-        if not good or not number.isdigit():
+        at = self._number("round", len(trace.columns["time"]), "the run has rounds")
+        rank = None if at is None else self._number("node", plan.ranks, "there are ranks")
+        if at is None or rank is None:
             return
-        rank, at = int(node), int(number)
         if rank != MASTER:
             self.placement.show(lambda theme: allocation(trace.experiment, rank, at, theme=theme))
         if plan.children[rank] or rank == MASTER:
