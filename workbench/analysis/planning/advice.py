@@ -143,12 +143,8 @@ class Trial(NamedTuple):
         return f"{start}, forecast {quantity_of(self.predicted)}: {end}"
 
 
-# words and colour of a verdict, by whether forecasts were right; None: nothing was measured
-VERDICTS = {
-    True: ("Right", "#17a04f"),
-    False: ("Not right", "#e03058"),
-    None: ("Not measured", "currentColor"),
-}
+# head of a verdict and its colour, by whether forecasts were right; None: nothing was measured
+HEADS = {True: ("Right", "#17a04f"), False: ("Not right", "#e03058"), None: ("Not measured", "currentColor")}
 
 
 class Verdict(NamedTuple):
@@ -168,11 +164,11 @@ class Verdict(NamedTuple):
 
     def __str__(self) -> str:
         why = f" Why: {self.why}." if self.why else ""
-        return f"{VERDICTS[self.right][0]}: {self.text}.{why}"
+        return f"{HEADS[self.right][0]}: {self.text}.{why}"
 
     def _repr_html_(self) -> str:
         # mixed with the text's colour, because JupyterLab's dark theme sets no color-scheme
-        colour = f"color-mix(in srgb, {VERDICTS[self.right][1]} 65%, currentColor)"
+        colour = f"color-mix(in srgb, {HEADS[self.right][1]} 65%, currentColor)"
         head, _, rest = str(self).partition(":")
         return f'<p><b style="color: {colour}">{head}:</b>{escape(rest)}</p>'
 

@@ -117,25 +117,29 @@ def _subsets(rows: Array, wanted: Array) -> Iterator[_Terms | None]:
 # ---------------------------------------------------------------- links
 
 
-class PortGroup(Settings):
+class PortSpeed(Settings):
+    """Link on which a message reaches the port after the latency and occupies it for overhead + bytes / bandwidth."""
+
+    latency: float = setting(0.0, "time on the way to the port", "s", ge=0)
+    overhead: float = setting(0.0, "time on the port, independent of the length", "s", ge=0)
+    bandwidth: float | None = setting(
+        None, "bytes per second through the port; empty = too fast to measure", gt=0
+    )
+
+    def transfer(self, bytes_: float) -> float:
+        """Return the seconds on the port."""
+        return self.overhead + (bytes_ / self.bandwidth if self.bandwidth else 0.0)
+
+
+class PortGroup(PortSpeed):
     """Fitted link of some workers, if it differs from the common link."""
 
     workers: tuple[int, ...] = setting(..., "ranks of the measured workers, from 1")
-    latency: float = setting(0.0, "time on the way to the port", "s", ge=0)
-    overhead: float = setting(0.0, "time on the port, independent of the length", "s", ge=0)
-    bandwidth: float | None = setting(
-        None, "bytes per second through the port; empty = too fast to measure", gt=0
-    )
 
 
-class PortFit(Settings):
-    """Fitted link: a message reaches the port after the latency and occupies it for overhead + bytes / bandwidth."""
+class PortFit(PortSpeed):
+    """Fitted link."""
 
-    latency: float = setting(0.0, "time on the way to the port", "s", ge=0)
-    overhead: float = setting(0.0, "time on the port, independent of the length", "s", ge=0)
-    bandwidth: float | None = setting(
-        None, "bytes per second through the port; empty = too fast to measure", gt=0
-    )
     residual: float = setting(0.0, "typical (median) error of a message's time", "s", ge=0)
     downloads: bool = setting(True, "whether sending models to the workers takes time as well")
     delays: Delays | None = setting(
@@ -146,14 +150,9 @@ class PortFit(Settings):
     )
     groups: tuple[PortGroup, ...] = setting((), "measured workers whose links differ from the common one")
 
-    def transfer(self, bytes_: float) -> float:
-        """Return the seconds on the port."""
-        return self.overhead + (bytes_ / self.bandwidth if self.bandwidth else 0.0)
-
     def of_group(self, group: PortGroup) -> PortFit:
         """Return the link of a group's workers."""
-        own = {name: getattr(group, name) for name in ("latency", "overhead", "bandwidth")}
-        return self.replace(groups=(), **own)
+        return self.replace(groups=(), **group.model_dump(exclude={"workers"}))
 
     def by_worker(self, bytes_: float, workers: int) -> tuple[Array, Array]:
         """Return the latency, and the time on the port of a message, of each measured worker; both (workers,), s.
@@ -165,7 +164,7 @@ class PortFit(Settings):
         latency, transfer = np.full(workers, self.latency), np.full(workers, self.transfer(bytes_))
         for group in self.groups:
             who = [rank - 1 for rank in group.workers if rank <= workers]
-            latency[who], transfer[who] = group.latency, self.of_group(group).transfer(bytes_)
+            latency[who], transfer[who] = group.latency, group.transfer(bytes_)
         return latency, transfer
 
 

@@ -21,6 +21,7 @@ from workbench.core.problems import ProblemArgs
 from workbench.core.schemes.coded_reduce import nearest_trees, tree_size
 
 MAX_LAYERS = 8
+Children = Annotated[int, at_most(MAX_WORKERS)]
 # fields with the same meaning in every scheme that has them
 SHARED_FIELDS = ("children", "layers", "stragglers")
 
@@ -35,9 +36,7 @@ class Shape(Settings):
     156
     """
 
-    children: Annotated[int, at_most(MAX_WORKERS)] = setting(
-        4, "children of every parent (n); with one layer: all workers", ge=1
-    )
+    children: Children = setting(4, "children of every parent (n); with one layer: all workers", ge=1)
     layers: int = setting(3, "layers of workers below the master (L)", ge=1, le=MAX_LAYERS)
     stragglers: int = setting(
         1, "late children per parent that are tolerated (s); their share is alpha = s/n", ge=0

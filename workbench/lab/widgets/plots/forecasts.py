@@ -6,7 +6,6 @@ from typing import Any
 
 import traitlets as t
 
-from workbench.lab.figures.design import style_sheet
 from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.plots.plot import Draw, Picture
 
@@ -21,7 +20,6 @@ class Forecasts(Picture):
     """
 
     _esm = t.Unicode(script("forecasts")).tag(sync=True)
-    _css = t.Unicode(style_sheet()).tag(sync=True)
     html = t.Unicode().tag(sync=True)
 
     def show(self, html: str, label: str, draw: Draw) -> None:

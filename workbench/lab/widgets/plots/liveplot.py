@@ -20,13 +20,12 @@ from workbench.core.base.settings import SettingError
 from workbench.core.contract.adaptive import Change
 from workbench.core.running.run import Rows, Run
 from workbench.core.trace.metrics import RISING_METRICS
-from workbench.lab.figures.design import style_sheet
 from workbench.lab.figures.inputs import labels
 from workbench.lab.figures.labels import metric_words, plotted
 from workbench.lab.figures.speedups import AXES
 from workbench.lab.figures.style import Theme, new_figure, palette, styles
 from workbench.lab.widgets.assets import script
-from workbench.lab.widgets.plots.plot import Drawn, Stills
+from workbench.lab.widgets.plots.plot import Followed, Stills
 
 if TYPE_CHECKING:
     from workbench.lab.batch.background import SweepRun
@@ -46,7 +45,7 @@ class RowBlock(NamedTuple):
     columns: Rows
 
 
-class LivePlot(Drawn):
+class LivePlot(Followed):
     """Live plot of a metric against wall clock, rounds, bytes or samples, for active and finished runs.
 
     >>> import workbench as wb
@@ -59,14 +58,11 @@ class LivePlot(Drawn):
     """
 
     _esm = t.Unicode(script("live")).tag(sync=True)
-    _css = t.Unicode(style_sheet()).tag(sync=True)
     # name, color, dash, symbol and width of each curve
     curves: t.List[dict[str, Any]] = t.List().tag(sync=True)
     changes: t.List[dict[str, Any]] = t.List().tag(sync=True)  # changes of scheme: curve, first round, reason
     # name, state, note, share and begins of each run
     status: t.List[dict[str, Any]] = t.List().tag(sync=True)
-    edition = t.Int().tag(sync=True)  # number that increases when other runs are shown
-    active = t.Bool().tag(sync=True)  # whether there are runs to stop
     x = t.Enum(list(AXES), "time").tag(sync=True)
     y = t.Unicode("loss").tag(sync=True)
     scale_x = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
@@ -83,7 +79,6 @@ class LivePlot(Drawn):
         self.runs: list[Run] = []
         self._sent: list[_Sent] = []
         self._lock = RLock()
-        self._thread: Thread | None = None
         self._following = False  # whether a thread will look at the shown runs again
         self._done: list[Callable[[], None]] = []
         self._gone = False  # whether it was closed
@@ -127,13 +122,6 @@ class LivePlot(Drawn):
         """Ask all runs to end after their current round."""
         for run in self.runs:
             run.stop()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all runs are over. Return whether they are. The plot then shows all of their rows."""
-        thread = self._thread
-        if thread is not None:
-            thread.join(timeout)
-        return not self.active
 
     def close(self) -> None:
         """Close the plot. Its runs continue, but are no longer followed."""

@@ -4,7 +4,6 @@ import traitlets as t
 
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures import gantt, moments
-from workbench.lab.figures.design import style_sheet
 from workbench.lab.figures.round_events import events_of
 from workbench.lab.figures.style import time_unit
 from workbench.lab.widgets.assets import script
@@ -24,7 +23,6 @@ class Player(Plot):
     """
 
     _esm = t.Unicode(script("plot", "player")).tag(sync=True)
-    _css = t.Unicode(style_sheet()).tag(sync=True)
     moments: t.List[list[object]] = t.List().tag(sync=True)  # [time (s), text] in order
     end = t.Float(0.0).tag(sync=True)  # s
     unit = t.Float(1.0).tag(sync=True)  # factor by which seconds are multiplied for the axis

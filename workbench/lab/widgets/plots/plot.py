@@ -8,6 +8,7 @@ the kernel.
 import time
 from collections.abc import Callable, Mapping
 from html import escape
+from threading import Thread
 from typing import Any, cast
 
 import anywidget
@@ -29,6 +30,7 @@ Click = dict[str, Any]
 class Drawn(anywidget.AnyWidget):
     """Base of all drawing widgets. The page may request plotly.js, and reports its theme."""
 
+    _css = t.Unicode(style_sheet()).tag(sync=True)
     # theme, "light" or "dark", set by the page; "" as long as no page shows the widget
     page = t.Unicode().tag(sync=True)
     still = t.Bool().tag(sync=True)  # whether the page sends images of the plot to the kernel
@@ -65,6 +67,20 @@ def low(figure: go.Figure, height: int) -> go.Figure:
     return figure.update_layout(height=height, title_y=1 - 22 / height)
 
 
+class Followed(Drawn):
+    """Base of widgets that follow runs in a thread."""
+
+    edition = t.Int().tag(sync=True)  # number that increases when other runs are shown
+    active = t.Bool().tag(sync=True)  # whether there are runs to stop
+    _thread: Thread | None = None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until all runs are over and completely shown. Return whether they are."""
+        if (thread := self._thread) is not None:
+            thread.join(timeout)
+        return not self.active
+
+
 class Picture(Drawn):
     """Base of widgets that show one figure, or its data."""
 
@@ -92,7 +108,6 @@ class Plot(Picture):
     """
 
     _esm = t.Unicode(script("plot", "plot_main")).tag(sync=True)
-    _css = t.Unicode(style_sheet()).tag(sync=True)
     figure = t.Unicode().tag(sync=True)  # JSON
 
     def __init__(self, draw: Draw | None = None, **traits: Any) -> None:

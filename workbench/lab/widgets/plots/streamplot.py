@@ -22,12 +22,11 @@ from workbench.core.running.run import Run, recorded
 from workbench.core.trace.layout import RUN
 from workbench.core.trace.stream import REDRAWN_ROUNDS, STATES, Stream
 from workbench.core.trace.trace import Trace
-from workbench.lab.figures.design import style_sheet
 from workbench.lab.figures.gallery.stream import colors, finding, order_of
 from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.callbacks import Pane, guarded
 from workbench.lab.widgets.plots.player import Player
-from workbench.lab.widgets.plots.plot import Drawn, Stills
+from workbench.lab.widgets.plots.plot import Followed, Stills
 from workbench.mpi.running.real import attach
 
 POLL_INTERVAL_S = 0.1  # s between polls of the run
@@ -37,7 +36,7 @@ MAX_MESSAGE_BYTES = 2**20  # max bytes of one message
 FINAL_STATES = ("finished", "stopped", "failed")
 
 
-class StreamPlot(Drawn):
+class StreamPlot(Followed):
     """Stream of a run that is under way or over. Functions of `on_pick` are called after a click, or Enter.
 
     >>> import workbench as wb
@@ -49,12 +48,9 @@ class StreamPlot(Drawn):
     """
 
     _esm = t.Unicode(script("stream")).tag(sync=True)
-    _css = t.Unicode(style_sheet()).tag(sync=True)
-    edition = t.Int().tag(sync=True)  # increased when another table is shown
     shape = t.List([0, 0, 0]).tag(sync=True)  # workers, slices per round, number of the first round
     label = t.Unicode("no run yet").tag(sync=True)
     status = t.Unicode().tag(sync=True)
-    active = t.Bool().tag(sync=True)
     styles = t.Dict({theme: colors(theme) for theme in ("light", "dark")}).tag(sync=True)
     states = t.List(list(STATES)).tag(sync=True)
     # of a finished run, for the view of blocks of rounds: workers in their order, from 0, and the finding
@@ -66,7 +62,6 @@ class StreamPlot(Drawn):
         self.run: Run | None = None
         self._whole = False
         self._lock = RLock()
-        self._thread: Thread | None = None
         self._picked: list[Callable[[int, int], None]] = []
         if run is not None:
             self.show(run)
@@ -98,12 +93,6 @@ class StreamPlot(Drawn):
     def on_pick(self, listener: Callable[[int, int], None]) -> None:
         """Call `listener` with the round and the worker that the user selects."""
         self._picked.append(listener)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the run is over and completely shown. Return whether it is."""
-        if (thread := self._thread) is not None:
-            thread.join(timeout)
-        return not self.active
 
     def trace(self) -> Trace | None:
         """Return the known part of the run: the final trace, or during the run the events of its newest rounds."""
