@@ -229,7 +229,7 @@ def fit_port(found: Sequence[Messages], near: PortFit | None = None) -> PortFit:
     best = min(tried, key=lambda each: float(each.fun))
     costs = np.exp(np.clip(best.x, -46, 46))
     # smaller ones are rounding errors, as of links that take no time
-    latency, overhead, rest = np.where(costs > EXACT_RELATIVE_ERROR * scale, costs, 0.0).tolist()
+    latency, overhead, rest = (costs * (costs > EXACT_RELATIVE_ERROR * scale)).tolist()
     off = np.concatenate([_port_off(m, latency, overhead + rest * m.bytes / longest).ravel() for m in found])
     return PortFit(
         latency=latency,

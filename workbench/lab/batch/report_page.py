@@ -136,15 +136,11 @@ def _contents(source: Any, target: float | None, metric: str, trust: bool) -> Re
     settings = [one for one in every if isinstance(one, Experiment)]
     if len(settings) == len(every):
         return _of_settings(settings)
-    return _of_traces([_checked(one, place) for place, one in enumerate(every)], target, metric)
-
-
-def _of_traces(every: Sequence[Trace], target: float | None, metric: str) -> Report:
-    if len(every) > MAX_RUNS:
-        raise SettingError(
-            f"source: has {len(every)} runs, and {MAX_RUNS} can be compared; save them and give their folder"
-        )
-    return _of_run(every[0]) if len(every) == 1 else _of_comparison(every, target, metric)
+    traces = [_checked(one, place) for place, one in enumerate(every)]
+    if len(traces) > MAX_RUNS:
+        why = f"has {len(traces)} runs, and {MAX_RUNS} can be compared; save them and give their folder"
+        raise SettingError(f"source: {why}")
+    return _of_run(traces[0]) if len(traces) == 1 else _of_comparison(traces, target, metric)
 
 
 def _checked(one: Any, place: int) -> Trace:

@@ -38,13 +38,11 @@ def draw(
         ends = "<br>%{customdata[0]:.5g} to %{customdata[1]:.5g}" if curve.n > 1 else ""
         bars = error_bars(curve.band.low, curve.band.mean, curve.band.high, thickness=2.5, width=8)
         hover = f"<b>{curve.label}</b><br>%{{x}}<br>mean %{{y:.5g}}{ends}<extra></extra>"
-        options = {
-            "name": curve.label,
-            "legendgroup": curve.label,
-            "showlegend": True,
-            "hovertemplate": hover,
-        }
         figure.add_scatter(
+            name=curve.label,
+            legendgroup=curve.label,
+            showlegend=True,
+            hovertemplate=hover,
             x=curve.x,
             y=curve.band.mean,
             error_y=None if joined or curve.n < 2 else bars,
@@ -52,7 +50,6 @@ def draw(
             line={"color": curve.style.color, "dash": curve.style.dash, "width": 3},
             marker={"color": curve.style.color, "symbol": curve.style.symbol, "size": 11},
             customdata=np.stack([curve.band.low, curve.band.high], axis=-1),
-            **options,
         )
 
 
@@ -63,19 +60,18 @@ def _area(curve: Curve, log: bool) -> go.Scatter:
     low, high = curve.band.low[known], curve.band.high[known]
     if log and curve.band.mean.min() > 0:
         low = np.maximum(low, curve.band.mean.min() / 10)
-    look = {
-        "fill": "toself",
-        "fillcolor": fade(curve.style.color, 0.2),
-        "line": {"width": 0},
-        "mode": "lines",
-    }
-    options = {
-        "name": f"{curve.label} band",
-        "legendgroup": curve.label,
-        "showlegend": False,
-        "hoverinfo": "skip",
-    }
-    return go.Scatter(x=np.concatenate([x, x[::-1]]), y=np.concatenate([high, low[::-1]]), **look, **options)
+    return go.Scatter(
+        x=np.concatenate([x, x[::-1]]),
+        y=np.concatenate([high, low[::-1]]),
+        fill="toself",
+        fillcolor=fade(curve.style.color, 0.2),
+        line={"width": 0},
+        mode="lines",
+        name=f"{curve.label} band",
+        legendgroup=curve.label,
+        showlegend=False,
+        hoverinfo="skip",
+    )
 
 
 def about(curves: Sequence[Curve], level: float) -> str:

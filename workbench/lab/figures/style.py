@@ -30,8 +30,8 @@ BLUE, SKY, GREEN = "#0072B2", "#56B4E9", "#009E73"
 ORANGE, VERMILLION, PINK, GREY = "#E69F00", "#D55E00", "#CC79A7", "#808890"
 PURPLE = "#5D3A9B"  # not of a scheme; its pale shades differ from those of all other colours
 # colours of the activities of workers, which differ from those of schemes and are visible on both backgrounds
-COMPUTING, SENDING, QUEUED, RECEIVING = "#7B6FE3", "#A8912E", "#D9CE9C", "#6B5A14"
-QUEUED_DARK = "#6B6238"  # of the dark theme
+COMPUTING, SENDING, RECEIVING = "#7B6FE3", "#A8912E", "#6B5A14"
+QUEUED, QUEUED_DARK = "#D9CE9C", "#6B6238"  # of the light and of the dark theme
 TOO_LATE, REFUSED, DOWNLOADING, DECODING = "#D42A55", "#8C3350", "#BBB4F5", "#4A3FA8"
 COLORS = {
     "blue": BLUE, "vermillion": VERMILLION, "sky": SKY, "orange": ORANGE, "green": GREEN, "pink": PINK, "grey": GREY

@@ -25,9 +25,8 @@ from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench.mpi import clusters
 
 ANSWERS_PER_S = 25_000  # approximate number of workers' answers that are simulated per second
-# time of a simulation, and time of a round, above which the user is asked before the start, s
-DOUBTED_S, DOUBTED_ROUND_S = 1800.0, 86_400.0
-MAX_S = 1e300  # longest time that is written; longer ones may overflow
+# time of a simulation, and time of a round, above which the user is asked before the start; longest written time; s
+DOUBTED_S, DOUBTED_ROUND_S, MAX_S = 1800.0, 86_400.0, 1e300
 DOUBT_ROUNDS = 3  # number of rounds of the forecast for this question
 ENGINE_LABELS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
 
