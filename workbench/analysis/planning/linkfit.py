@@ -117,13 +117,19 @@ def _subsets(rows: Array, wanted: Array) -> Iterator[_Terms | None]:
 # ---------------------------------------------------------------- links
 
 
-class PortSpeed(Settings):
-    """Link on which a message reaches the port after the latency and occupies it for overhead + bytes / bandwidth."""
+class PortLink(Settings):
+    """Fitted link: a message reaches the port after the latency and occupies it for overhead + bytes / bandwidth."""
 
     latency: float = setting(0.0, "time on the way to the port", "s", ge=0)
     overhead: float = setting(0.0, "time on the port, independent of the length", "s", ge=0)
     bandwidth: float | None = setting(
         None, "bytes per second through the port; empty = too fast to measure", gt=0
+    )
+    delays: Delays | None = setting(
+        None, "delay model of an answer's time beyond the latency; empty = about constant time"
+    )
+    download_delays: Delays | None = setting(
+        None, "delay model of the time to send a model, beyond the latency; empty = about constant time"
     )
 
     def transfer(self, bytes_: float) -> float:
@@ -131,28 +137,26 @@ class PortSpeed(Settings):
         return self.overhead + (bytes_ / self.bandwidth if self.bandwidth else 0.0)
 
 
-class PortGroup(PortSpeed):
+class PortGroup(PortLink):
     """Fitted link of some workers, if it differs from the common link."""
 
     workers: tuple[int, ...] = setting(..., "ranks of the measured workers, from 1")
 
 
-class PortFit(PortSpeed):
-    """Fitted link."""
+class PortFit(PortLink):
+    """Fitted links of all workers: the common link, and those of groups."""
 
     residual: float = setting(0.0, "typical (median) error of a message's time", "s", ge=0)
     downloads: bool = setting(True, "whether sending models to the workers takes time as well")
-    delays: Delays | None = setting(
-        None, "delay model of an answer's time beyond the latency; empty = about constant time"
-    )
-    download_delays: Delays | None = setting(
-        None, "delay model of the time to send a model, beyond the latency; empty = about constant time"
-    )
     groups: tuple[PortGroup, ...] = setting((), "measured workers whose links differ from the common one")
 
-    def of_group(self, group: PortGroup) -> PortFit:
-        """Return the link of a group's workers."""
-        return self.replace(groups=(), **group.model_dump(exclude={"workers"}))
+    def of_worker(self, rank: int) -> PortLink:
+        """Return the link of a measured worker."""
+        return next((group for group in self.groups if rank in group.workers), self)
+
+    def delayed(self, name: str) -> bool:
+        """Return whether some link has a delay model in the field `name`."""
+        return any(getattr(each, name) is not None for each in (self, *self.groups))
 
     def by_worker(self, bytes_: float, workers: int) -> tuple[Array, Array]:
         """Return the latency, and the time on the port of a message, of each measured worker; both (workers,), s.
@@ -161,11 +165,8 @@ class PortFit(PortSpeed):
         >>> port.by_worker(8.0, workers=2)[0].tolist()
         [0.1, 0.5]
         """
-        latency, transfer = np.full(workers, self.latency), np.full(workers, self.transfer(bytes_))
-        for group in self.groups:
-            who = [rank - 1 for rank in group.workers if rank <= workers]
-            latency[who], transfer[who] = group.latency, group.transfer(bytes_)
-        return latency, transfer
+        links = [self.of_worker(rank) for rank in range(1, workers + 1)]
+        return np.array([link.latency for link in links]), np.array([link.transfer(bytes_) for link in links])
 
 
 @dataclass(frozen=True)
@@ -227,9 +228,7 @@ def fit_port(found: Sequence[Messages], near: PortFit | None = None) -> PortFit:
     options = {"maxfev": 240 if near is None else 90}
     tried = [minimize(error, np.log(s), method="Nelder-Mead", options=options) for s in starts]
     best = min(tried, key=lambda each: float(each.fun))
-    costs = np.exp(np.clip(best.x, -46, 46))
-    # smaller ones are rounding errors, as of links that take no time
-    latency, overhead, rest = (costs * (costs > EXACT_RELATIVE_ERROR * scale)).tolist()
+    latency, overhead, rest = (float(x) for x in np.exp(np.clip(best.x, -46, 46)))
     off = np.concatenate([_port_off(m, latency, overhead + rest * m.bytes / longest).ravel() for m in found])
     return PortFit(
         latency=latency,
@@ -405,13 +404,13 @@ def _unhindered(messages: Messages) -> Array:
     return np.asarray((end - sent)[free])
 
 
-def link_text(port: PortFit) -> str:
+def link_text(port: PortLink) -> str:
     """Return the fitted link as text: latency, time per message, bandwidth. Negligible terms are left out."""
     rate = "" if port.bandwidth is None else f", {port.bandwidth / 1e6:.3g} MB/s"
     each = f" + {quantity_of(port.overhead)} a message" if port.overhead > 0.01 * port.latency else ""
     apart = [
-        f"; worker{'s' * (len(g.workers) > 1)} {spans(g.workers)}: {link_text(port.of_group(g))}"
-        for g in port.groups
+        f"; worker{'s' * (len(g.workers) > 1)} {spans(g.workers)}: {link_text(g)}"
+        for g in (port.groups if isinstance(port, PortFit) else ())
     ]
     drawn = [
         f"; {what} delayed by {model.kind}"

@@ -319,7 +319,7 @@ class Observed:
         """Return the times of the tasks, (rounds, workers), s. `master`: s of a round that the master computes."""
         latency, transfer = port.by_worker(self.width * self.floats, self.sent.shape[1])
         charged = latency + transfer if port.downloads else 0.0
-        if port.download_delays is not None:  # the time of each model itself, because these times vary
+        if port.delayed("download_delays"):  # the time of each model itself, because these times vary
             charged = self.came - self.left
         whole = (self.end if self.crammed else self.done) - self.start[:, None] - charged + master
         return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))
@@ -429,13 +429,14 @@ def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     if all(each.crammed for each in found):
         return PortFit(downloads=False)
     messages = [each.answers for each in found]
-    port = fit_groups(messages, fit_port(messages, near))
+    one = fit_port(messages, near)
+    port = fit_groups(messages, one)
     down = [float(np.median(each.came - each.left)) for each in found]
     up = [port.latency + port.transfer(each.answers.bytes) for each in found]
     port = port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
     models = [each.came - each.left for each in found]
     typical = min(float(np.median(each.seconds(port, 0.0))) for each in found)
-    return with_delays(port, messages, models, typical, near)
+    return with_delays(one.replace(downloads=port.downloads), messages, models, typical, near) or port
 
 
 def _fitted(

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.analysis.planning.delay_fits import FITS, assess, refit
-from workbench.analysis.planning.linkfit import Messages, PortFit, end_before
+from workbench.analysis.planning.linkfit import Messages, PortFit, PortGroup, PortLink, end_before
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import Delays
 
-MIN_SPREAD_RATIO = 1.0  # min ratio of the range (10 to 90 %) of messages' times to their usual time
+# min ratio of the range (10 to 90 %) of messages' times to their usual time, unless other messages get a delay model
+MIN_SPREAD_RATIO = 1.0
 MIN_TASK_SHARE = 0.1  # min ratio of that range to the usual time of a worker's task
 MIN_SECONDS = 1e-9  # times of messages are at least this, s
 # kinds without a state from round to round, and without differences between workers
@@ -20,6 +22,9 @@ MESSAGE_KINDS = ("shifted_exponential", "pareto", "lognormal", "gamma", "weibull
 MAX_EXTRA_WAITS = 0.05
 # the second of two messages may have waited if their ends are at most this multiple of a transfer apart
 MAX_GAP_RATIO = 1.05
+LOW_QUANTILE = 0.02  # quantile of the times between two answers that a transfer does not exceed
+# min difference of the mean ranks of two workers' times, in standard errors, if they are in different groups
+MIN_RANK_ERRORS = 4.0
 
 
 def with_delays(
@@ -28,63 +33,119 @@ def with_delays(
     models: Sequence[Array],
     typical: float,
     near: PortFit | None = None,
-) -> PortFit:
-    """Return the link. Messages whose times vary much get a delay model: answers, or models sent to workers.
+) -> PortFit | None:
+    """Return the link with delay models of messages whose times vary much, or None if there are none.
 
-    `models`: times to send models to workers, one array (rounds, workers) in s for each entry of `answers`. `typical`:
-    usual seconds of a task. `near`: fit to similar messages. The kinds of its delay models are used again. If answers
-    get a delay model, the latency becomes their shortest time without transfer.
+    These are delays of answers, and of models sent to workers. Workers whose messages take longer than those of others
+    are a group with delay models of its own. All workers have one bandwidth.
+
+    Parameters
+    ----------
+    port
+        Fit without groups.
+    models
+        Times to send models to workers, one array (rounds, workers) in s for each entry of `answers`.
+    typical
+        Usual seconds of a task.
+    near
+        Fit to similar messages. The kinds of its delay models are used again.
     """
-    ways = [
-        _up(port, answers),
-        np.concatenate([_down(port, times, each.bytes) for times, each in zip(models, answers, strict=True)]),
-    ]
-    fields = ("delays", "download_delays")
-    varies = [near is None and _varies(port, way, typical) for way in ways]
-    if near is not None:
-        varies = [getattr(near, name) is not None for name in fields]
-    varies[1] = varies[1] and port.downloads
-    if not any(varies):
-        return port
-    # the latency becomes the shortest time of an answer without transfer, so that delays of answers begin at 0
-    least = float(ways[0].min()) if varies[0] else 0.0
-    lower = max(least, -min([port.latency, *(group.latency for group in port.groups)]))
-    groups = tuple(group.replace(latency=group.latency + lower) for group in port.groups)
-    found = port.replace(latency=port.latency + lower, groups=groups)
-    for name, way, drawn in zip(fields, ways, varies, strict=True):
-        if drawn:
-            kind = None if near is None else getattr(near, name).kind
-            found = found.replace(**{name: _fit(np.maximum(way - lower, MIN_SECONDS), kind)})
-    return found
+    port = _shortened(port, answers)
+    down = [t - port.latency - port.transfer(m.bytes) for m, t in zip(answers, models, strict=True)]
+    ways = [_up(port, answers), down][: 1 + port.downloads]
+    labels, found = np.array([_classes(tables) for tables in ways]), dict[PortLink, tuple[int, ...]]()
+    parts = [np.flatnonzero((labels.T == label).all(axis=1)) for label in np.unique(labels, axis=1).T]
+    times = [[[table[:, who] for table in tables] for tables in ways] for who in parts]
+    if near is None and not any(
+        _varies(port, tables, typical, MIN_SPREAD_RATIO) for own in times for tables in own
+    ):
+        return None
+    for who, own in zip(parts, times, strict=True):
+        link = _fitted(port, own, typical, None if near is None else near.of_worker(int(who[0]) + 1))
+        found[link] = found.get(link, ()) + tuple((who + 1).tolist())
+    common, *others = sorted(found, key=lambda link: -len(found[link]))
+    groups = tuple(PortGroup(workers=tuple(sorted(found[link])), **vars(link)) for link in others)
+    delayed = port.replace(groups=groups, **vars(common))
+    return delayed if delayed.delayed("delays") or delayed.delayed("download_delays") else None
 
 
-def _down(port: PortFit, times: Array, bytes_: float) -> Array:
-    """Return the times of models on the way beyond the latency and transfer of each worker's link, (models,), s."""
-    latency, transfer = port.by_worker(bytes_, times.shape[1])
-    return (times - latency - transfer).ravel()
-
-
-def _up(port: PortFit, answers: Sequence[Messages]) -> Array:
-    """Return the times of answers on the way beyond the latency and transfer of each worker's link, (answers,), s.
-
-    An answer that passed the port right after another one may have waited there, and is left out. Only message lengths
-    at which few answers waited are used. At others, the answers that did not wait would be a biased sample.
-    """
-    rows, shares = [], []
+def _shortened(port: PortFit, answers: Sequence[Messages]) -> PortFit:
+    """Return the link with so little overhead that a transfer is not longer than the shortest times between answers."""
+    least = []
     for each in answers:
-        latency, transfer = port.by_worker(each.bytes, each.sent.shape[1])
-        idle = each.end - end_before(each) > MAX_GAP_RATIO * transfer
-        rows.append((each.end - each.sent - latency - transfer)[idle])
+        gaps = (each.end - end_before(each)).ravel()
+        finite = gaps[np.isfinite(gaps)]
+        least.append(
+            float(np.quantile(finite, LOW_QUANTILE)) - port.transfer(each.bytes) if len(finite) else 0.0
+        )
+    return port.replace(overhead=max(port.overhead + min(0.0, *least), 0.0))
+
+
+def _classes(tables: Sequence[Array]) -> NDArray[np.int64]:
+    """Return a label for each worker, (workers,). Labels differ if one's times tend to be longer than the other's.
+
+    `tables`: seconds, (rounds, workers) each. Workers are sorted by the mean ranks of their times. Labels change where
+    the mean rank grows by more than `MIN_RANK_ERRORS` standard errors, which it hardly does by chance.
+    """
+    from scipy.stats import rankdata
+
+    ranks = np.concatenate([rankdata(table).reshape(table.shape) / table.size for table in tables]).mean(
+        axis=0
+    )
+    order, error = np.argsort(ranks), (6 * sum(map(len, tables))) ** -0.5
+    labels = np.zeros(len(ranks), dtype=int)
+    labels[order[1:]] = np.cumsum(np.diff(ranks[order]) > MIN_RANK_ERRORS * error)
+    return labels
+
+
+def _fitted(port: PortFit, ways: Sequence[Sequence[Array]], typical: float, old: PortLink | None) -> PortLink:
+    """Return the link of some workers, with delay models of their answers and models, as far as these vary.
+
+    `ways`: times of answers, and of models, beyond latency and transfer, an array in s for each length. If answers get
+    a delay model, the latency becomes their shortest time without transfer, so that delays of answers begin at 0.
+    """
+    fields, lower = {name: getattr(port, name) for name in ("latency", "overhead", "bandwidth")}, 0.0
+    for name, tables in zip(("delays", "download_delays"), ways, strict=False):
+        model = getattr(old, name, None)
+        if model is None and (old is not None or not _varies(port, tables, typical, MIN_TASK_SHARE)):
+            continue
+        way = np.concatenate([table.ravel() for table in tables])
+        if name == "delays":
+            lower = max(float(way.min()), -port.latency)
+        fields[name] = _fit(np.maximum(way - lower, MIN_SECONDS), model and model.kind)
+    return PortLink(**{**fields, "latency": port.latency + lower})
+
+
+def _up(port: PortFit, answers: Sequence[Messages]) -> list[Array]:
+    """Return the times of answers beyond latency and transfer, (rounds, workers) in s for each length that is used.
+
+    An answer that passed the port right after another one may have waited there. It arrived between the time at which
+    the port became busy, or it was sent, and its own transfer. The middle of this interval is taken. Only message
+    lengths at which few answers waited are used.
+    """
+    tables, shares = [], []
+    for each in answers:
+        transfer = port.transfer(each.bytes)
+        begin, idle = each.end - transfer, each.end - end_before(each) > MAX_GAP_RATIO * transfer
+        order = np.argsort(each.end, axis=1, kind="stable")
+        busy = np.empty_like(begin)
+        since = np.maximum.accumulate(np.take_along_axis(np.where(idle, begin, -np.inf), order, 1), axis=1)
+        np.put_along_axis(busy, order, since, axis=1)
+        arrived = np.where(idle, begin, (np.maximum(busy, each.sent) + begin) / 2)
+        tables.append(arrived - each.sent - port.latency)
         shares.append(float(idle.mean()))
     most = max(shares) - MAX_EXTRA_WAITS
-    return np.concatenate([row for row, share in zip(rows, shares, strict=True) if share >= most])
+    return [table for table, share in zip(tables, shares, strict=True) if share >= most]
 
 
-def _varies(port: PortFit, way: Array, typical: float) -> bool:
-    """Return whether the range (10 to 90 %) of times on the way exceeds their usual time, and a tenth of a task's."""
-    low, middle, high = np.quantile(way, (0.1, 0.5, 0.9))
-    usual = float(middle) + port.latency
-    return bool(high - low > MIN_SPREAD_RATIO * max(usual, 0.0) and high - low > MIN_TASK_SHARE * typical)
+def _varies(port: PortFit, tables: Sequence[Array], typical: float, ratio: float) -> bool:
+    """Return whether the range (10 to 90 %) of times of each length exceeds shares of their usual time and a task's.
+
+    `ratio`: the share of the usual time. That of the time of a task is `MIN_TASK_SHARE`.
+    """
+    low, middle, high = np.array([np.quantile(table, (0.1, 0.5, 0.9)) for table in tables]).T
+    least = np.maximum(ratio * np.maximum(middle + port.latency, 0.0), MIN_TASK_SHARE * typical)
+    return bool((high - low > least).all())
 
 
 def _fit(times: Array, kind: str | None) -> Delays:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic.fields import FieldInfo
 
-from workbench.analysis.planning.linkfit import PortFit
+from workbench.analysis.planning.linkfit import PortFit, PortLink
 from workbench.analysis.planning.measurements import Fitted, Measurements
 from workbench.core.base.settings import within
 from workbench.core.contract.delays import (
@@ -25,7 +25,7 @@ from workbench.core.contract.delays import (
     PerSample,
     Replay,
 )
-from workbench.core.contract.links import BYTES_PER_FLOAT, Link, LinkGroup
+from workbench.core.contract.links import BYTES_PER_FLOAT, NO_DELAY, Link, LinkGroup
 from workbench.core.contract.sharing import Sharing
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, forecast
@@ -99,23 +99,18 @@ class ClusterProfile(Measurements):
         """
         port = (fitted or self.fitted).port
 
-        def fields(one: PortFit) -> dict[str, float | None]:
+        drawn = [name for name in ("delays", "download_delays") if port.delayed(name)]
+
+        def fields(one: PortLink) -> dict[str, Any]:
             transfer = one.transfer(BYTES_PER_FLOAT * floats)
             bandwidth = BYTES_PER_FLOAT * floats / transfer if transfer > 0 and floats > 0 else None
-            return {"latency": one.latency, "bandwidth": bandwidth}
+            own = {name: getattr(one, name) or NO_DELAY for name in drawn}
+            return {"latency": one.latency, "bandwidth": bandwidth, **own}
 
         measured = self.places(workers or self.workers) + 1
-        groups = [
-            (np.flatnonzero(np.isin(measured, each.workers)) + 1, fields(port.of_group(each)))
-            for each in port.groups
-        ]
+        groups = [(np.flatnonzero(np.isin(measured, each.workers)) + 1, fields(each)) for each in port.groups]
         apart = tuple(LinkGroup(workers=tuple(who.tolist()), **each) for who, each in groups if len(who))
-        drawn = {
-            name: model
-            for name in ("delays", "download_delays")
-            if (model := getattr(port, name)) is not None
-        }
-        return Link(downloads=port.downloads, groups=apart, **fields(port), **drawn)
+        return Link(downloads=port.downloads, groups=apart, **fields(port))
 
     def places(self, workers: int) -> NDArray[np.int64]:
         """Return the index of the measured worker whose times each of `workers` workers takes, (workers,)."""
