@@ -12,12 +12,12 @@ speed      the time of a plan divided by that of a forecast
 coverage   the share of new runs within the intervals of their choices (90 % is right), and the regret of the first
            choice, on clusters whose delays are given
 size       the regret of the first choice if more rounds, or more workers, were measured
-unfitted   coverage, and regret against an exhaustive search, if no fitted delay model describes the stragglers
+unfitted   coverage, and regret against a search over all schemes, if no fitted delay model describes the stragglers
 ========== ==========================================================================================================
 
 The regret of a choice is its time divided by that of the best choice, minus 1. `planner_oracle.py` computes a lower
 bound.
-`--keep` saves finished measurements of coverage and size. A later call with the same folder continues from there.
+`--keep` saves finished measurements of coverage, size and unfitted. A later call with the same folder continues.
 `--intervals`: coverage and unfitted without the regret, which takes most of their time. `--first`: their first seed.
 """
 
@@ -37,6 +37,7 @@ import numpy as np
 
 import workbench as wb
 from benchmarks.planner_clusters import OTHERS, PERMANENTLY_SLOW, WORKERS, clusters, machines, spells
+from benchmarks.planner_search import Found, Search, mean_and_error
 from workbench.analysis.planning.advice import Advice, Choice
 from workbench.analysis.planning.measuring import simulated
 from workbench.core.base.types import Array
@@ -181,8 +182,10 @@ CHOICES, FRESH = 8, 20  # choices with new runs (the best of each scheme first),
 REGRET_SEEDS = 240
 FIRST_LOOK_SEEDS = 24  # seeds of every choice, to find the choices near the best
 FRONT = 1.3  # choices within this multiple of the best time in these runs are run with all seeds
-SEARCH_SEEDS = 6  # seeds of each configuration of the exhaustive search
-UNFITTED = ["UMW", "GC", "SGD", "Backup", "FRC", "BGC"]
+JUDGED, RIVALS = (
+    40,
+    4,
+)  # new seeds on which plan and search are compared, and further settings that are printed
 REFITS, REFIT_SEED = (
     120,
     77_000,
@@ -306,8 +309,8 @@ def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: rang
     if choice.exact:  # the models do not depend on the delays, so a forecast is enough
         runs = [(where(choice.experiment, seed), seed) for seed in seeds]
         return np.array([wb.forecast(e, int(choice.rounds), seed).seconds.sum() for e, seed in runs])
-    needed = next(c.rounds for c in advice.choices if c.exact)
-    longest = max(3 * int(needed), rounds)
+    needed = next((c.rounds for c in advice.choices if c.exact), rounds)
+    longest = max(3 * int(max(needed, choice.rounds)), rounds)
     seconds = np.full(len(seeds), np.nan)
     for most in (min(round(1.5 * choice.rounds), longest), longest):  # few runs need more rounds
         late = np.flatnonzero(np.isnan(seconds)).tolist()
@@ -320,77 +323,62 @@ def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: rang
     return seconds
 
 
-def exhaustive_search(advice: Advice, where: Where, rounds: int) -> tuple[Choice, str]:
-    """Run all numbers of stragglers, copies and answers. Return the quickest configuration, and its name.
-
-    For each scheme, the optimiser's steps are those in the plan's choices.
-    """
-    found: list[tuple[float, Choice, str]] = []
-    for choice in advice.schemes:
-        steps = {repr(c.experiment.optimiser_args): c for c in advice.choices if c.scheme == choice.scheme}
-        for args in every(choice.scheme):
-            for like in steps.values():
-                try:
-                    tried = replace(like, experiment=like.experiment.replace(scheme_args=args))
-                    seconds = fresh(tried, where, advice, rounds, range(9000, 9000 + SEARCH_SEEDS))
-                except wb.SettingError:
-                    break  # the parameters are not possible, with any step
-                found.append((float(seconds.mean()), tried, f"{choice.scheme} {args}"))
-    _, best, name = min(found, key=lambda each: each[0])
-    return best, name
-
-
-def every(scheme: str) -> list[dict[str, Any]]:
-    """Return all parameters of a scheme to search: numbers of stragglers, or of copies (up to 4) and answers."""
-    fields = wb.schemes.get(scheme).model_fields
-    if "wait_for" in fields:
-        return [{"replication": r, "wait_for": k} for r in (1, 2, 3, 4) for k in range(1, WORKERS)]
-    if "stragglers" in fields and scheme in ("SGD", "Backup", "GC"):
-        more: list[dict[str, Any]] = [{}] + ([{"code": "fractional"}] if scheme == "GC" else [])
-        return [{"stragglers": s, **code} for s in range(1, WORKERS) for code in more]
-    return list(wb.schemes.get(scheme).candidates(WORKERS))
-
-
 def unfitted(repeat: int, rounds: int, measured: int = 60) -> None:
-    """Print coverage, and regret against an exhaustive search, on clusters that no fitted delay model describes."""
+    """Print coverage, and regret against a search over all schemes, on clusters that no delay model describes."""
     print("unfitted: speeds and correlated slow spells; goals 85 to 97 % within, regret 3 % on average")
     offs, shares = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in seeds_of(repeat):
-            truth: dict[str, Any] = {"delays": spells(Path(folder), seed), "link": LINK}
-            profile = simulated(
-                wb.Experiment(scheme="UMW", workers=WORKERS, seed=seed, **truth), measured, 40, seed
-            )
-            advice = wb.plan(profile, **TRAINED, rounds=rounds, schemes=UNFITTED)
-
-            def there(e: wb.Experiment, seed: int, truth: dict[str, Any] = truth) -> wb.Experiment:
-                return e.replace(**truth, seed=seed)
-
-            for choice in advice.schemes:
-                seconds = fresh(choice, there, advice, rounds, range(5000, 5000 + FRESH))
-                shares.append(float(np.mean((choice.low <= seconds) & (seconds <= choice.high))))
-            own = f"{np.mean(shares[-len(advice.schemes) :]):.0%} within"
-            if INTERVALS[0]:
-                print(f"  {seed}: {own}", flush=True)
-                continue
-            searched, name = exhaustive_search(advice, there, rounds)
-            # on new seeds, because the search has chosen the luckiest configuration on its own seeds
-            took, best = (
-                float(fresh(choice, there, advice, rounds, range(7000, 7000 + FRESH)).mean())
-                for choice in (advice.best, searched)
-            )
-            offs.append(took / best - 1)
-            fits = (
-                "no delay model fits"
-                if any("no delay model fits" in note for note in advice.notes)
-                else "one fits"
-            )
-            print(
-                f"  {seed}: {advice.best.name} {took:.3f} s, search {name} {best:.3f} s; {own}; {fits}",
-                flush=True,
-            )
-    off = f"mean regret {np.mean(offs):.1%} (most {max(offs):.1%}); " if offs else ""
+    for seed in seeds_of(repeat):
+        name = f"unfitted-{rounds}-{measured}-{seed}{'-intervals' * INTERVALS[0]}"
+        share, off = saved(name, without_fit, seed, rounds, measured)
+        shares.append(share)
+        offs.append(off)
+    off = "" if INTERVALS[0] else f"mean regret {np.mean(offs):.1%} (most {max(offs):.1%}); "
     print(f"  {off}{np.mean(shares):.0%} within", flush=True)
+
+
+def without_fit(seed: int, rounds: int, measured: int) -> tuple[float, float]:
+    """Return coverage, and regret against a search, for one cluster. The times of both are means over new seeds.
+
+    On its own seeds, the search has chosen the luckiest setting. A choice of the plan may be better than the search's.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        truth: dict[str, Any] = {"delays": spells(Path(folder), seed), "link": LINK}
+        measurement = wb.Experiment(scheme="UMW", workers=WORKERS, seed=seed, **truth)
+        began = time.process_time()
+        advice = wb.plan(simulated(measurement, measured, 40, seed), **TRAINED, rounds=rounds)
+        print(f"  {seed}: planned in {time.process_time() - began:.0f} s of a core", flush=True)
+
+        def there(e: wb.Experiment, seed: int) -> wb.Experiment:
+            return e.replace(**truth, seed=seed)
+
+        fits = "no" if any("no delay model fits" in note for note in advice.notes) else "a"
+        within = []
+        for choice in advice.schemes[:CHOICES]:
+            seconds = fresh(choice, there, advice, rounds, range(5000, 5000 + FRESH))
+            within.append(float(np.mean((choice.low <= seconds) & (seconds <= choice.high))))
+        share, first = float(np.mean(within)), advice.best
+        if INTERVALS[0]:
+            print(f"    {share:.0%} within; {fits} delay model fits", flush=True)
+            return share, np.nan
+        assert advice.loss is not None
+        base = first.experiment.replace(scheme="UMW", scheme_args={}, optimiser="gd", optimiser_args={})
+        found = Search(base, there, advice.loss, first.seconds).best(also=[first.experiment])
+        rivals = [c for c in found if c.name != Found(0.0, first.experiment, found[0].optimiser).name][
+            :RIVALS
+        ]
+        seeds = range(7000, 7000 + JUDGED)
+        took = fresh(first, there, advice, rounds, seeds)
+        print(f"    {first.name} {first.step} {took.mean():.4f} s (planned {first.seconds:.4f})", flush=True)
+        searched = replace(first, experiment=found[0].chosen, exact=False, rounds=3.0 * rounds)
+        best = fresh(searched, there, advice, rounds, seeds)
+        off, error = mean_and_error(took, best)
+        print(
+            f"    search {found[0].name} {found[0].optimiser.summary} {best.mean():.4f} s;"
+            f" regret {off:.1%} (± {error:.1%}); {share:.0%} within; {fits} delay model fits; next in the search:"
+            f" {'; '.join(f'{each.name} {each.seconds:.4f}' for each in rivals)}",
+            flush=True,
+        )
+        return share, off
 
 
 def size(repeat: int, rounds: int) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,21 +28,22 @@ from workbench.core.engine.timeline import Timeline
 from workbench.core.engine.virtual.arithmetic import Numbers
 from workbench.core.problems.base import Request
 from workbench.core.running.simulated import timeline
-from workbench.core.trace.learning import Commits, Trajectories
+from workbench.core.trace.learning import Commits, Trajectories, learn
+from workbench.core.trace.metrics import first_reached
 
 FIRST_SEEDS, LAST_SEEDS = (
     range(9000, 9002),
-    range(9000, 9010),
+    range(9000, 9008),
 )  # seeds of the first two passes, and of the last one
 NEAR_RATIO = 1.5  # schemes within this multiple of the best time get all parameters
-FINALISTS, FINALISTS_PER_SCHEME = 10, 3  # max settings of the last pass
+FINALISTS, FINALISTS_PER_SCHEME = 8, 3  # max settings of the last pass
 LIMIT_RATIO = (
     1.8  # runs end after this multiple of the best time so far, at first of that of the plan's first choice
 )
 MAX_ROUNDS = 3000
 # step sizes, as multiples of 1/L, for commits of gradients
 STEPS = tuple(2.0**k for k in range(-1, 11))
-FINE = tuple(2.0 ** (k / 3) for k in (-3, -2, -1, 0, 1, 2))
+FINE = tuple(2.0 ** (k / 3) for k in (-2, -1, 0, 1, 2))
 DENSE = 12  # gaps up to this number are filled with all whole numbers, others with a factor of about 1.4
 NUMERIC_TRIES = (
     8  # number of step sizes of a numeric scheme, by factors of 2 from the middle in the better direction
@@ -103,7 +105,7 @@ class Search:
         began, sharp = time.time(), []
         for i, each in enumerate(last):
             sharp.append(self.timed(each.experiment, LAST_SEEDS, [scaled(each.optimiser, k) for k in FINE]))
-            progress("last", i + 1, len(last), began, min(sharp).name)
+            progress("last", i + 1, len(last), began, min(sharp, key=lambda found: found.seconds).name)
         return sorted(sharp, key=lambda each: each.seconds)
 
     def of(self, name: str, filled: bool = False) -> Iterator[wb.Experiment]:
@@ -116,6 +118,16 @@ class Search:
                 e.built_scheme.check_samples(e.workers, e.shape()[0])
                 if e.built_scheme.loads(e.workers, e.shape()[0]).min():
                     yield e
+
+    @cached_property
+    def exact(self) -> tuple[int, Optimiser]:
+        """Rounds of exact schemes, which compute the same models, with their best step size, and the optimiser."""
+        own, rounds = self.base.build_optimiser(), 4 * self.base.rounds
+        steps = [own.scaled(2.0 ** (k / 6), self.smoothness) for k in range(-6, 43)]
+        learnt = learn(self.problem, [Commits(one, [None] * rounds, self.base.plan.sizes) for one in steps])
+        took = [first_reached(each.loss, self.loss, "loss") for each in learnt]
+        ends = [(first + 1, one) for first, one in zip(took, steps, strict=True) if first is not None]
+        return min(ends, key=lambda each: each[0])
 
     @property
     def limit(self) -> float:
@@ -137,6 +149,11 @@ class Search:
     def timed(self, e: wb.Experiment, seeds: Sequence[int], optimisers: Sequence[Optimiser] = ()) -> Found:
         """Return a setting with its best optimiser. Runs that miss the target count with the limit."""
         runs = [self.where(e, seed) for seed in seeds]
+        if e.built_scheme.is_exact and not e.built_scheme.delayed and e.optimiser == self.base.optimiser:
+            rounds, optimiser = self.exact
+            taken = [float(wb.forecast(run, rounds, run.seed).seconds.sum()) for run in runs]
+            self.fastest = min(float(np.mean(taken)), self.fastest)
+            return Found(float(np.mean(taken)), e, optimiser)
         if e.built_scheme.numeric:
             times = self._numeric(runs, optimisers)
         else:
@@ -229,7 +246,7 @@ def scaled(optimiser: Optimiser, times: float) -> Optimiser:
 
 
 def all_between(grid: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a grid of parameters with all whole numbers between its smallest and largest ones.
+    """Return a grid of parameters with all whole numbers from 1 to its largest ones.
 
     >>> all_between([{"stragglers": 1}, {"stragglers": 3}])
     [{'stragglers': 1}, {'stragglers': 2}, {'stragglers': 3}]
@@ -239,7 +256,7 @@ def all_between(grid: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         values = [args[name] for args in grid if type(args.get(name)) is int]
         for args in list(found.values()):
             if type(args.get(name)) is int:
-                for value in between(min(values), max(values)):
+                for value in between(1, max(values)):
                     more = {**args, name: value}
                     found.setdefault(repr(more), more)
     return list(found.values())
@@ -249,8 +266,8 @@ def between(low: int, high: int) -> list[int]:
     """Return whole numbers from `low` to `high`: all, or ones that are a factor of about 1.4 apart."""
     if high - low <= DENSE:
         return list(range(low, high + 1))
-    count = round(2 * np.log2(high / max(low, 1)))
-    return sorted({round(x) for x in np.geomspace(max(low, 1), high, count + 1)})
+    count = round(2 * np.log2(high / low))
+    return sorted({round(x) for x in np.geomspace(low, high, count + 1)})
 
 
 def progress(what: str, done: int, total: int, began: float, best: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +37,7 @@ from workbench.core.contract.delays import (
     Replay,
     ShiftedExponential,
     delay_models,
+    law_of,
 )
 
 FEW_EXAMPLES = settings(max_examples=15)
@@ -114,6 +116,73 @@ def test_refit_recovers_markov_spells(
     )
     assert delay_model.p_slow == pytest.approx(enter, rel=0.3)
     assert delay_model.p_recover == pytest.approx(leave, rel=0.3)
+
+
+# Drawn fields of every delay model but `replay`, which has the recorded times themselves.
+SHIFTS = st.floats(0.5, 2.0)
+DRAWN: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "constant": st.builds(lambda a: {"shift": a}, SHIFTS),
+    "shifted_exponential": st.builds(lambda a, b: {"shift": a, "rate": b}, SHIFTS, SHIFTS),
+    "exponential": st.builds(lambda a: {"mean": a}, SHIFTS),
+    "two_part": st.builds(lambda a, b: {"t1": a, "lambda1": b}, SHIFTS, SHIFTS),
+    "pareto": st.builds(lambda a, b: {"shift": a, "shape": b}, SHIFTS, st.floats(3, 8)),
+    "lognormal": st.builds(lambda a, b: {"mu": a, "sigma": b}, st.floats(-1, 1), st.floats(0.1, 0.8)),
+    "gamma": st.builds(lambda a, b: {"shape": a, "scale": b}, SHIFTS, SHIFTS),
+    "weibull": st.builds(lambda a, b: {"shape": a, "scale": b}, st.floats(0.8, 4), SHIFTS),
+    "distribution": st.builds(
+        lambda a, b: {"distribution": "invgauss", "args": {"mu": a}, "scale": b}, SHIFTS, SHIFTS
+    ),
+    "heterogeneous": st.builds(
+        lambda a, b, c: {"shift": a, "slow": b, "factor": c}, SHIFTS, st.floats(0.2, 0.5), st.floats(2, 9)
+    ),
+    "markov": st.builds(
+        lambda a, b, c: {"shift": 1.0, "p_slow": a, "p_recover": b, "factor": c},
+        st.floats(0.02, 0.3), st.floats(0.1, 0.5), st.floats(2, 9),
+    ),
+    "fritchman": st.builds(
+        lambda a, b, c: {"shift": 1.0, "p_slow": a, "p_next": b, "slow_states": c},
+        st.floats(0.05, 0.3), st.floats(0.3, 0.9), st.integers(2, 4),
+    ),
+    "mixture": st.builds(
+        lambda a, b: {
+            "components": [{"kind": "lognormal", "mu": m, "sigma": 0.2} for m in (0.0, b)], "shares": [a, 1 - a]
+        },
+        st.floats(0.2, 0.8), st.floats(1, 2),
+    ),
+    "groups": st.builds(
+        lambda a, b: {
+            "base": {"kind": "lognormal", "mu": 0.0, "sigma": 0.2},
+            "common": {"kind": "lognormal", "mu": 0.0, "sigma": a},
+            "size": b,
+            "effect": "multiply",
+        },
+        st.floats(0.3, 0.6), st.sampled_from([2, 4, 8]),
+    ),
+    "changing": st.builds(
+        lambda a, b: {"before": {"kind": "constant", "shift": a}, "after": {"kind": "constant", "shift": b}, "at": 100},
+        SHIFTS, SHIFTS,
+    ),
+}  # fmt: skip
+# delay models without a fit of their own -> kind that describes the times of one task, or name in `scipy.stats`
+FITTED_AS = {
+    "exponential": "shifted_exponential",
+    "two_part": "shifted_exponential",
+    "distribution": "invgauss",
+    "changing": "mixture",
+}
+
+
+@rotated
+@pytest.mark.parametrize("kind", [k for k in sorted(delay_models()) if k != "replay"])
+@settings(max_examples=8)
+@given(data=st.data(), seed=SEEDS)
+def test_a_fit_to_draws_gives_back_their_mean(kind: str, data: st.DataObject, seed: int) -> None:
+    """Every delay model is fitted to 200 rounds of 40 workers."""
+    times = drawn(law_of({"kind": kind, **data.draw(DRAWN[kind])}), 200, 40, seed)
+    delay_model = refit(times, FITTED_AS.get(kind, kind))
+    mean = delay_model.expected(1)
+    assert mean == pytest.approx(times.mean(), rel=0.1)
+    assert drawn(delay_model, 400, 200, seed + 1).mean() == pytest.approx(times.mean(), rel=0.2)
 
 
 @pytest.mark.parametrize(

@@ -126,11 +126,29 @@ def test_card_of_each_law_is_text(kind: str, monkeypatch: pytest.MonkeyPatch) ->
             correlation_gap=0.0,
             worst_correlation="lag",
         )
-        monkeypatch.setattr(card_of, "fitted_models", lambda _, delay_model=delay_model: [delay_model])
+        monkeypatch.setattr(card_of, "fitted_models", lambda *_, delay_model=delay_model: [delay_model])
         (line,) = [line for line in str(recording(times).card()).splitlines() if "delay model fits" in line]
         assert line.startswith(f"a {kind} delay model fits")
         for name, value in delay_model.delays.model_dump(exclude={"kind"}).items():
             assert (f"{name} = " in line) == (value is not None)
+
+
+def test_card_fits_the_named_distributions() -> None:
+    """`delays` then has the best of them, here with times of two samples."""
+    found = recording(np.random.default_rng(0).wald(2.0, 3.0, (200, 5)))
+    card = found.card(kinds=["invgauss", "gamma", "burr12"])
+    assert card.delay_model is not None
+    assert (len(card.delay_models), card.delay_model.delays.kind) == (3, "distribution")  # type: ignore[attr-defined]
+    delays = found.delays("fitted", samples=2, kinds=["invgauss", "gamma"])
+    assert (delays.distribution, delays.expected(2)) == ("invgauss", pytest.approx(2.0, rel=0.05))  # type: ignore[attr-defined]
+    with pytest.raises(
+        SettingError, match=r"^distribution = 'invgaus': no such name; did you mean 'invgauss'"
+    ):
+        found.card(kinds=["invgaus"])
+    with pytest.raises(
+        SettingError, match=r"^kind = 'replay': cannot be fitted; take constant, .* or one of scipy"
+    ):
+        found.delays("fitted", samples=1, kinds=["replay"])
 
 
 @pytest.mark.parametrize(

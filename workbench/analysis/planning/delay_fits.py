@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from workbench.analysis.planning.distribution_fits import (
     evidence_of_groups,
     evidence_of_states,
+    fit_distribution,
     fit_gamma,
     fit_groups,
     fit_lognormal,
     fit_mixture,
     fit_weibull,
     slow_states,
+    variance_between,
 )
 from workbench.core.base.settings import SettingError, Settings, setting
 from workbench.core.base.types import Array
@@ -31,12 +33,14 @@ from workbench.core.contract.delays import (
     Constant,
     Delays,
     DelayStream,
+    Distribution,
     Fritchman,
     Groups,
     Heterogeneous,
     Markov,
     Pareto,
     ShiftedExponential,
+    delay_models,
     resampled,
 )
 
@@ -226,13 +230,9 @@ def straggling(times: Array) -> NDArray[np.bool_] | None:
     Returns None if there are not two separate levels.
     """
     ordered = np.sort(np.log(times), axis=None)
-    n = len(ordered)
-    if n < 2 or ordered[0] == ordered[-1]:
+    if len(ordered) < 2 or ordered[0] == ordered[-1]:
         return None
-    left = np.arange(1, n)
-    sums = np.cumsum(ordered)
-    between = (sums[:-1] / left - (sums[-1] - sums[:-1]) / (n - left)) ** 2 * left * (n - left)
-    cut = int(np.argmax(between))
+    cut = int(np.argmax(variance_between(ordered)))
     late = np.asarray(np.log(times) > (ordered[cut] + ordered[cut + 1]) / 2)
     return late if _levels(times, late)[1] >= MIN_SLOW_FACTOR else None
 
@@ -352,34 +352,36 @@ def assess(times: Array, delay_model: Delays) -> FittedModel:
     )
 
 
-def fitted_models(times: Array) -> list[FittedModel]:
-    """Fit every delay model to times of one task.
+def fit_of(times: Array, kind: str) -> Delays | None:
+    """Fit a kind of `FITS`, or a distribution of `scipy.stats` by its name; None if the times do not allow it."""
+    if kind not in FITS and kind in delay_models():
+        raise SettingError(f"kind = {kind!r}: cannot be fitted; take {', '.join(FITS)} or one of scipy.stats")
+    return FITS[kind][0](times) if kind in FITS else fit_distribution(times, kind)
 
-    Return first the models that fit, then the others, each from best to worst.
 
-    Raises `SettingError` for an invalid table of times.
+def fitted_models(times: Array, kinds: Sequence[str] = ()) -> list[FittedModel]:
+    """Fit delay models to times of one task. Return first those that fit, then the others, each from best to worst.
+
+    `kinds`: those to fit, each as in `fit_of` (default: all of `FITS`). Raises `SettingError` for an invalid table of
+    times, and for a kind that cannot be fitted.
     """
     check_times(times)
-    found = []
-    for fit, parameters in FITS.values():
-        delay_model = fit(times)
-        if delay_model is not None:
-            known = assess(times, delay_model)
-            found.append(
-                (not known.fits, known.distance + known.correlation_gap / 4 + 0.01 * parameters, known)
-            )
-    scores = {known.delays.kind: score for _, score, known in found}
+    found, scores = dict[str, FittedModel](), dict[str, float]()
+    for kind in kinds or FITS:
+        if (delay_model := fit_of(times, kind)) is not None:
+            known = found[kind] = assess(times, delay_model)
+            parameters = 1 + len(delay_model.args) if isinstance(delay_model, Distribution) else FITS[kind][1]
+            scores[kind] = known.distance + known.correlation_gap / 4 + 0.01 * parameters
+    together = evidence_of_groups(times) > MIN_GROUP_ERRORS
     better = {  # kind -> kinds that are placed after it, by evidence that the distance does not show
         "fritchman": ["markov"] if _several_slow_states(times) else [],
-        "groups": set(scores) - set(IN_ORDER) - {"groups"}
-        if evidence_of_groups(times) > MIN_GROUP_ERRORS
-        else [],
+        "groups": set(scores) - set(IN_ORDER) if together else [],
     }
-    ranks = []
-    for unfit, score, known in found:
-        others = [scores[kind] for kind in better.get(known.delays.kind, []) if kind in scores]
-        ranks.append((unfit, min([score, *(other - 1e-9 for other in others)]), known))
-    return [delay_model for *_, delay_model in sorted(ranks, key=lambda each: each[:2])]
+    for kind in better.keys() & scores.keys():
+        scores[kind] = min(
+            [scores[kind], *(scores[other] - 1e-9 for other in better[kind] if other in scores)]
+        )
+    return [found[kind] for kind in sorted(found, key=lambda kind: (not found[kind].fits, scores[kind]))]
 
 
 def _several_slow_states(times: Array) -> bool:
@@ -394,9 +396,7 @@ def refit(times: Array, kind: str, ends: Sequence[int] = ()) -> Delays:
     `ends`: rounds at which another measurement begins; transitions into them are ignored. Raises `SettingError` for a
     kind that cannot be fitted.
     """
-    if kind not in FITS:
-        raise SettingError(f"kind = {kind!r}: cannot be fitted; take {', '.join(FITS)}")
-    delay_model = IN_ORDER[kind](times, ends) if kind in IN_ORDER else FITS[kind][0](times)
+    delay_model = IN_ORDER[kind](times, ends) if kind in IN_ORDER else fit_of(times, kind)
     if delay_model is None and kind == "fritchman":
         delay_model = fit_markov(times, ends)
     return fit_constant(times) if delay_model is None else delay_model

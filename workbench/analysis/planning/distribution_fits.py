@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import Distribution, Gamma, Groups, Lognormal, Mixture, Weibull
 
@@ -85,7 +86,7 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
 def fit_distribution(times: Array, name: str) -> Distribution:
     """Fit a distribution of `scipy.stats` by its name, without a shift, by scipy's maximum likelihood.
 
-    Raises `SettingError` for a name that `Distribution` refuses.
+    Raises `SettingError` for a name that `Distribution` refuses, and if scipy cannot fit it.
 
     >>> times = np.random.default_rng(0).gamma(2.0, 0.5, (200, 5))
     >>> round(fit_distribution(times, "gamma").args["a"])
@@ -94,7 +95,10 @@ def fit_distribution(times: Array, name: str) -> Distribution:
     import scipy.stats
 
     names = Distribution.shapes(name)
-    *shapes, _, scale = getattr(scipy.stats, name).fit(times.ravel(), floc=0.0)
+    try:
+        *shapes, _, scale = getattr(scipy.stats, name).fit(times.ravel(), floc=0.0)
+    except (scipy.stats.FitError, ValueError) as error:
+        raise SettingError(f"distribution = {name!r}: scipy cannot fit it ({error})") from error
     args = {key: float(value) for key, value in zip(names, shapes, strict=True)}
     return Distribution(distribution=name, args=args, scale=float(scale))
 
@@ -117,7 +121,7 @@ def fit_mixture(times: Array) -> Mixture | None:
     logs = np.sort(np.log(times), axis=None)
     if np.ptp(logs) < MIN_SPREAD:
         return None
-    cut = float(logs[int(np.argmax(_between(logs)))])
+    cut = float(logs[int(np.argmax(variance_between(logs)))])
     belongs = np.where(logs > cut, 1.0, 0.0)
     mu = sigma = share = np.zeros(2)
     for _ in range(EM_STEPS):
@@ -134,7 +138,7 @@ def fit_mixture(times: Array) -> Mixture | None:
     return Mixture(components=parts, shares=(float(share[0]), 1 - float(share[0])))
 
 
-def _between(ordered: Array) -> Array:
+def variance_between(ordered: Array) -> Array:
     """Return the variance between two classes for each cut of sorted values, (n - 1,)."""
     n = len(ordered)
     left, sums = np.arange(1, n), np.cumsum(ordered)
@@ -169,10 +173,8 @@ def fit_groups(times: Array) -> Groups | None:
     common = Lognormal(mu=0.0, sigma=sigma)
     speeds = np.exp(usual.mean() - usual)
     apart = speeds.max() > 1 + 4 * float(off.std()) / len(times) ** 0.5
-    place: dict[str, Any] = _place(found)
-    if apart:
-        place["speeds"] = tuple(speeds.tolist())
-    return Groups(base=base, common=common, effect="multiply", **place)
+    own = {"speeds": tuple(speeds.tolist())} if apart else {}
+    return Groups(base=base, common=common, effect="multiply", **_place(found), **own)
 
 
 def correlated(times: Array) -> list[NDArray[np.int64]] | None:

@@ -396,12 +396,7 @@ def _port_off(messages: Messages, latency: Array | float, transfer: Array | floa
 
 def _unhindered(messages: Messages) -> Array:
     """Return the times of messages that found the port idle: at least the first one of each round."""
-    order = np.argsort(messages.sent, axis=1)
-    sent = np.take_along_axis(messages.sent, order, axis=1)
-    end = np.take_along_axis(messages.end, order, axis=1)
-    free = np.ones(sent.shape, dtype=bool)
-    free[:, 1:] = sent[:, 1:] >= np.maximum.accumulate(end, axis=1)[:, :-1]
-    return np.asarray((end - sent)[free])
+    return np.asarray((messages.end - messages.sent)[messages.sent >= end_before(messages)])
 
 
 def link_text(port: PortLink) -> str:

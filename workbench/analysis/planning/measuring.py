@@ -431,10 +431,9 @@ def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     messages = [each.answers for each in found]
     one = fit_port(messages, near)
     port = fit_groups(messages, one)
-    down = [float(np.median(each.came - each.left)) for each in found]
-    up = [port.latency + port.transfer(each.answers.bytes) for each in found]
-    port = port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
     models = [each.came - each.left for each in found]
+    up = [port.latency + port.transfer(each.answers.bytes) for each in found]
+    port = port.replace(downloads=bool(np.sum([np.median(m) for m in models]) > np.sum(up) / 4))
     typical = min(float(np.median(each.seconds(port, 0.0))) for each in found)
     return with_delays(one.replace(downloads=port.downloads), messages, models, typical, near) or port
 

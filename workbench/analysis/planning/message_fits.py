@@ -52,50 +52,42 @@ def with_delays(
     """
     port = _shortened(port, answers)
     down = [t - port.latency - port.transfer(m.bytes) for m, t in zip(answers, models, strict=True)]
-    ways = [_up(port, answers), down][: 1 + port.downloads]
-    labels, found = np.array([_classes(tables) for tables in ways]), dict[PortLink, tuple[int, ...]]()
-    parts = [np.flatnonzero((labels.T == label).all(axis=1)) for label in np.unique(labels, axis=1).T]
-    times = [[[table[:, who] for table in tables] for tables in ways] for who in parts]
+    ways, found = [_up(port, answers), down][: 1 + port.downloads], dict[PortLink, list[int]]()
+    parts = [(who, [[table[:, who] for table in tables] for tables in ways]) for who in _parts(ways)]
     if near is None and not any(
-        _varies(port, tables, typical, MIN_SPREAD_RATIO) for own in times for tables in own
+        _varies(port, each, typical, MIN_SPREAD_RATIO) for _, own in parts for each in own
     ):
         return None
-    for who, own in zip(parts, times, strict=True):
+    for who, own in parts:
         link = _fitted(port, own, typical, None if near is None else near.of_worker(int(who[0]) + 1))
-        found[link] = found.get(link, ()) + tuple((who + 1).tolist())
+        found.setdefault(link, []).extend((who + 1).tolist())
     common, *others = sorted(found, key=lambda link: -len(found[link]))
     groups = tuple(PortGroup(workers=tuple(sorted(found[link])), **vars(link)) for link in others)
-    delayed = port.replace(groups=groups, **vars(common))
-    return delayed if delayed.delayed("delays") or delayed.delayed("download_delays") else None
+    drawn = any(link.delays or link.download_delays for link in found)
+    return port.replace(groups=groups, **vars(common)) if drawn else None
 
 
 def _shortened(port: PortFit, answers: Sequence[Messages]) -> PortFit:
     """Return the link with so little overhead that a transfer is not longer than the shortest times between answers."""
-    least = []
-    for each in answers:
-        gaps = (each.end - end_before(each)).ravel()
-        finite = gaps[np.isfinite(gaps)]
-        least.append(
-            float(np.quantile(finite, LOW_QUANTILE)) - port.transfer(each.bytes) if len(finite) else 0.0
-        )
-    return port.replace(overhead=max(port.overhead + min(0.0, *least), 0.0))
+    least = (np.quantile(each.end - end_before(each), LOW_QUANTILE, method="lower") for each in answers)
+    over = [float(gap) - port.transfer(each.bytes) for gap, each in zip(least, answers, strict=True)]
+    return port.replace(overhead=max(port.overhead + min(0.0, *over), 0.0))
 
 
-def _classes(tables: Sequence[Array]) -> NDArray[np.int64]:
-    """Return a label for each worker, (workers,). Labels differ if one's times tend to be longer than the other's.
+def _parts(ways: Sequence[Sequence[Array]]) -> list[NDArray[np.int64]]:
+    """Return groups of workers, from 0, whose messages take similar times. `ways`: as in `_fitted`.
 
-    `tables`: seconds, (rounds, workers) each. Workers are sorted by the mean ranks of their times. Labels change where
-    the mean rank grows by more than `MIN_RANK_ERRORS` standard errors, which it hardly does by chance.
+    For each kind of messages, workers are sorted by the mean ranks of their times. A group ends where the mean rank
+    grows by more than `MIN_RANK_ERRORS` standard errors, which it hardly does by chance.
     """
     from scipy.stats import rankdata
 
-    ranks = np.concatenate([rankdata(table).reshape(table.shape) / table.size for table in tables]).mean(
-        axis=0
-    )
-    order, error = np.argsort(ranks), (6 * sum(map(len, tables))) ** -0.5
-    labels = np.zeros(len(ranks), dtype=int)
-    labels[order[1:]] = np.cumsum(np.diff(ranks[order]) > MIN_RANK_ERRORS * error)
-    return labels
+    labels = np.zeros((len(ways), ways[0][0].shape[1]), dtype=int)
+    for label, tables in zip(labels, ways, strict=True):
+        ranks = np.concatenate([rankdata(t).reshape(t.shape) / t.size for t in tables])
+        order, error = np.argsort(ranks.mean(axis=0)), (6 * len(ranks)) ** -0.5
+        label[order[1:]] = np.cumsum(np.diff(np.sort(ranks.mean(axis=0))) > MIN_RANK_ERRORS * error)
+    return [np.flatnonzero((each == labels.T).all(axis=1)) for each in np.unique(labels, axis=1).T]
 
 
 def _fitted(port: PortFit, ways: Sequence[Sequence[Array]], typical: float, old: PortLink | None) -> PortLink:

@@ -98,7 +98,6 @@ class ClusterProfile(Measurements):
         groups in the same proportions.
         """
         port = (fitted or self.fitted).port
-
         drawn = [name for name in ("delays", "download_delays") if port.delayed(name)]
 
         def fields(one: PortLink) -> dict[str, Any]:

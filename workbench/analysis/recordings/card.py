@@ -5,7 +5,7 @@ batch) is therefore not attributed to one of them, but reported as `together`.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -65,8 +65,8 @@ class Card:
     delay_models: tuple[FittedModel, ...]
 
     @classmethod
-    def of(cls, name: str, units: str, table: pd.DataFrame) -> Self:
-        """Summarise the times of one job, steps x workers.
+    def of(cls, name: str, units: str, table: pd.DataFrame, kinds: Sequence[str] = ()) -> Self:
+        """Summarise the times of one job, steps x workers. `kinds`: delay models to fit, as in `fitted_models`.
 
         Raises `SettingError` for a single worker, which cannot be compared, and if no step is complete.
         """
@@ -102,7 +102,7 @@ class Card:
                 if median > LATE_RATIO and p <= SIGNIFICANCE_LEVEL
             ),
             changes=tuple(changes(ratio, table.columns.tolist(), table.index.tolist())) if positive else (),
-            delay_models=tuple(fitted_models(times)) if positive else (),
+            delay_models=tuple(fitted_models(times, kinds)) if positive else (),
         )
 
     @property

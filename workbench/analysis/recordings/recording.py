@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -141,8 +141,10 @@ class Recording:
         )
         return found[in_order(found.columns.tolist())]
 
-    def card(self) -> Card:
+    def card(self, kinds: Sequence[str] = ()) -> Card:
         """Summarise the recording: spread, bursts, permanently slow workers, changes, and delay models that fit.
+
+        `kinds`: delay models to fit, or distributions of `scipy.stats` by their names, such as ["gamma", "invgauss"].
 
         >>> import pandas as pd
         >>> times = [(w, t, 1 + (w == 2)) for t in range(20) for w in range(5)]
@@ -151,21 +153,25 @@ class Recording:
         1.0
         """
         job = self.job()
-        return Card.of(job.names[0], job.units, job.table())
+        return Card.of(job.names[0], job.units, job.table(), kinds)
 
     def figure(self, theme: str = "light") -> Any:
         """Return a heat map of late workers by step: see `lateness`."""
         return registered("workbench.displays", "Recording")(self.job(), theme)
 
     def delays(
-        self, how: How = "recorded", block: int | None = None, samples: float | None = None
+        self,
+        how: How = "recorded",
+        block: int | None = None,
+        samples: float | None = None,
+        kinds: Sequence[str] = (),
     ) -> DelayModel:
         """Return a delay model for any number of workers, in the recording's own units.
 
         "recorded": in recorded order, from a random start; bursts, changes and permanently slow workers are kept.
         "blocks": blocks of `block` consecutive steps (default: the square root of their number), each drawn separately;
-        bursts shorter than a block are kept, changes are not. "fitted": the best delay model of the card, which keeps
-        what it can describe.
+        bursts shorter than a block are kept, changes are not. "fitted": the best delay model of `card(kinds)`, which
+        keeps what it can describe.
 
         samples: number of samples that a recorded time is for; default: as in the recording. Other loads take
         proportionally longer. If neither is known, recorded times are for loads of one sample, and "fitted" raises
@@ -183,7 +189,7 @@ class Recording:
             if known is None:
                 why = "the samples of a recorded time are not known; give samples = 1 if each time is of one sample"
                 raise SettingError(f"recording = {job.names[0]!r}: {why}")
-            return scaled(fitted_models(whole(job.names[0], job.table()))[0].delays, 1 / known)
+            return scaled(fitted_models(whole(job.names[0], job.table()), kinds)[0].delays, 1 / known)
         steps = len(job.table())
         drawn = {"block": block or max(1, round(steps**0.5))} if how == "blocks" else {}
         path = stored("recordings", job._packed(".parquet"), ".parquet")
