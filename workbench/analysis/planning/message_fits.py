@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,17 @@ LOW_QUANTILE = 0.02  # quantile of the times between two answers that a transfer
 MIN_RANK_ERRORS = 4.0
 
 
+class Ways(NamedTuple):
+    """Times of messages of one length beyond latency and transfer, s, and which did not wait; (rounds, workers)."""
+
+    times: Array
+    idle: NDArray[np.bool_]
+
+    def of(self, who: NDArray[np.int64]) -> Ways:
+        """Return the times of some workers."""
+        return Ways(self.times[:, who], self.idle[:, who])
+
+
 def with_delays(
     port: PortFit,
     answers: Sequence[Messages],
@@ -37,27 +49,19 @@ def with_delays(
     """Return the link with delay models of messages whose times vary much, or None if there are none.
 
     These are delays of answers, and of models sent to workers. Workers whose messages take longer than those of others
-    are a group with delay models of its own. All workers have one bandwidth.
-
-    Parameters
-    ----------
-    port
-        Fit without groups.
-    models
-        Times to send models to workers, one array (rounds, workers) in s for each entry of `answers`.
-    typical
-        Usual seconds of a task.
-    near
-        Fit to similar messages. The kinds of its delay models are used again.
+    are a group with delay models of its own. All workers have one bandwidth. `port`: fit without groups. `models`:
+    times to send models to workers, one array (rounds, workers) in s for each entry of `answers`. `typical`: usual
+    seconds of a task. `near`: fit to similar messages. The kinds of its delay models are used again.
     """
     port = _shortened(port, answers)
     down = [t - port.latency - port.transfer(m.bytes) for m, t in zip(answers, models, strict=True)]
-    ways, found = [_up(port, answers), down][: 1 + port.downloads], dict[PortLink, list[int]]()
-    parts = [(who, [[table[:, who] for table in tables] for tables in ways]) for who in _parts(ways)]
+    ways = [_up(port, answers), [Ways(t, np.ones(t.shape, dtype=bool)) for t in down]][: 1 + port.downloads]
+    parts = [(who, [[way.of(who) for way in each] for each in ways]) for who in _parts(ways)]
     if near is None and not any(
         _varies(port, each, typical, MIN_SPREAD_RATIO) for _, own in parts for each in own
     ):
         return None
+    found = dict[PortLink, list[int]]()
     for who, own in parts:
         link = _fitted(port, own, typical, None if near is None else near.of_worker(int(who[0]) + 1))
         found.setdefault(link, []).extend((who + 1).tolist())
@@ -74,7 +78,7 @@ def _shortened(port: PortFit, answers: Sequence[Messages]) -> PortFit:
     return port.replace(overhead=max(port.overhead + min(0.0, *over), 0.0))
 
 
-def _parts(ways: Sequence[Sequence[Array]]) -> list[NDArray[np.int64]]:
+def _parts(ways: Sequence[Sequence[Ways]]) -> list[NDArray[np.int64]]:
     """Return groups of workers, from 0, whose messages take similar times. `ways`: as in `_fitted`.
 
     For each kind of messages, workers are sorted by the mean ranks of their times. A group ends where the mean rank
@@ -82,40 +86,39 @@ def _parts(ways: Sequence[Sequence[Array]]) -> list[NDArray[np.int64]]:
     """
     from scipy.stats import rankdata
 
-    labels = np.zeros((len(ways), ways[0][0].shape[1]), dtype=int)
-    for label, tables in zip(labels, ways, strict=True):
-        ranks = np.concatenate([rankdata(t).reshape(t.shape) / t.size for t in tables])
+    labels = np.zeros((len(ways), ways[0][0].times.shape[1]), dtype=int)
+    for label, each in zip(labels, ways, strict=True):
+        ranks = np.concatenate([rankdata(t).reshape(t.shape) / t.size for t, _ in each])
         order, error = np.argsort(ranks.mean(axis=0)), (6 * len(ranks)) ** -0.5
         label[order[1:]] = np.cumsum(np.diff(np.sort(ranks.mean(axis=0))) > MIN_RANK_ERRORS * error)
-    return [np.flatnonzero((each == labels.T).all(axis=1)) for each in np.unique(labels, axis=1).T]
+    return [np.flatnonzero((one == labels.T).all(axis=1)) for one in np.unique(labels, axis=1).T]
 
 
-def _fitted(port: PortFit, ways: Sequence[Sequence[Array]], typical: float, old: PortLink | None) -> PortLink:
+def _fitted(port: PortFit, ways: Sequence[Sequence[Ways]], typical: float, old: PortLink | None) -> PortLink:
     """Return the link of some workers, with delay models of their answers and models, as far as these vary.
 
-    `ways`: times of answers, and of models, beyond latency and transfer, an array in s for each length. If answers get
-    a delay model, the latency becomes their shortest time without transfer, so that delays of answers begin at 0.
+    `ways`: those of answers, and of models, for each length. If answers get a delay model, the latency becomes their
+    shortest time without transfer, so that delays of answers begin at 0.
     """
     fields, lower = {name: getattr(port, name) for name in ("latency", "overhead", "bandwidth")}, 0.0
-    for name, tables in zip(("delays", "download_delays"), ways, strict=False):
+    for name, each in zip(("delays", "download_delays"), ways, strict=False):
         model = getattr(old, name, None)
-        if model is None and (old is not None or not _varies(port, tables, typical, MIN_TASK_SHARE)):
+        if model is None and (old is not None or not _varies(port, each, typical, MIN_TASK_SHARE)):
             continue
-        way = np.concatenate([table.ravel() for table in tables])
+        way = np.concatenate([times.ravel() for times, _ in each])
         if name == "delays":
             lower = max(float(way.min()), -port.latency)
         fields[name] = _fit(np.maximum(way - lower, MIN_SECONDS), model and model.kind)
     return PortLink(**{**fields, "latency": port.latency + lower})
 
 
-def _up(port: PortFit, answers: Sequence[Messages]) -> list[Array]:
-    """Return the times of answers beyond latency and transfer, (rounds, workers) in s for each length that is used.
+def _up(port: PortFit, answers: Sequence[Messages]) -> list[Ways]:
+    """Return the ways of answers of each length at which few of them waited for the port.
 
     An answer that passed the port right after another one may have waited there. It arrived between the time at which
-    the port became busy, or it was sent, and its own transfer. The middle of this interval is taken. Only message
-    lengths at which few answers waited are used.
+    the port became busy, or it was sent, and its own transfer. A time in this interval is drawn.
     """
-    tables, shares = [], []
+    found, rng = list[Ways](), np.random.default_rng(0)
     for each in answers:
         transfer = port.transfer(each.bytes)
         begin, idle = each.end - transfer, each.end - end_before(each) > MAX_GAP_RATIO * transfer
@@ -123,19 +126,17 @@ def _up(port: PortFit, answers: Sequence[Messages]) -> list[Array]:
         busy = np.empty_like(begin)
         since = np.maximum.accumulate(np.take_along_axis(np.where(idle, begin, -np.inf), order, 1), axis=1)
         np.put_along_axis(busy, order, since, axis=1)
-        arrived = np.where(idle, begin, (np.maximum(busy, each.sent) + begin) / 2)
-        tables.append(arrived - each.sent - port.latency)
-        shares.append(float(idle.mean()))
-    most = max(shares) - MAX_EXTRA_WAITS
-    return [table for table, share in zip(tables, shares, strict=True) if share >= most]
+        arrived = np.where(idle, begin, rng.uniform(np.minimum(np.maximum(busy, each.sent), begin), begin))
+        found.append(Ways(arrived - each.sent - port.latency, idle))
+    least = max(float(way.idle.mean()) for way in found) - MAX_EXTRA_WAITS
+    return [way for way in found if way.idle.mean() >= least]
 
 
-def _varies(port: PortFit, tables: Sequence[Array], typical: float, ratio: float) -> bool:
-    """Return whether the range (10 to 90 %) of times of each length exceeds shares of their usual time and a task's.
-
-    `ratio`: the share of the usual time. That of the time of a task is `MIN_TASK_SHARE`.
-    """
-    low, middle, high = np.array([np.quantile(table, (0.1, 0.5, 0.9)) for table in tables]).T
+def _varies(port: PortFit, ways: Sequence[Ways], typical: float, ratio: float) -> bool:
+    """Return whether the times' range (10 to 90 %) exceeds `ratio` usual times, and `MIN_TASK_SHARE` of a task's time."""
+    if not all(way.idle.any() for way in ways):
+        return False
+    low, middle, high = np.array([np.quantile(way.times[way.idle], (0.1, 0.5, 0.9)) for way in ways]).T
     least = np.maximum(ratio * np.maximum(middle + port.latency, 0.0), MIN_TASK_SHARE * typical)
     return bool((high - low > least).all())
 
