@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +27,8 @@ LOW_QUANTILE = 0.02  # quantile of the times between two answers that a transfer
 MIN_RANK_ERRORS = 4.0
 
 
-class Ways(NamedTuple):
-    """Times of messages of one length beyond latency and transfer, s, and which did not wait; (rounds, workers)."""
-
-    times: Array
-    idle: NDArray[np.bool_]
-
-    def of(self, who: NDArray[np.int64]) -> Ways:
-        """Return the times of some workers."""
-        return Ways(self.times[:, who], self.idle[:, who])
+# times of messages of one length beyond latency and transfer, s, and whether they did not wait; (rounds, workers) each
+Ways = tuple[Array, NDArray[np.bool_]]
 
 
 def with_delays(
@@ -55,11 +47,12 @@ def with_delays(
     """
     port = _shortened(port, answers)
     down = [t - port.latency - port.transfer(m.bytes) for m, t in zip(answers, models, strict=True)]
-    ways = [_up(port, answers), [Ways(t, np.ones(t.shape, dtype=bool)) for t in down]][: 1 + port.downloads]
-    parts = [(who, [[way.of(who) for way in each] for each in ways]) for who in _parts(ways)]
-    if near is None and not any(
-        _varies(port, each, typical, MIN_SPREAD_RATIO) for _, own in parts for each in own
-    ):
+    ways = [_up(port, answers), [(t, np.ones(t.shape, dtype=bool)) for t in down]][: 1 + port.downloads]
+    parts = [
+        (who, [[(t[:, who], idle[:, who]) for t, idle in each] for each in ways]) for who in _parts(ways)
+    ]
+    every = [each for _, own in parts for each in own]
+    if near is None and not any(_varies(port, each, typical, MIN_SPREAD_RATIO) for each in every):
         return None
     found = dict[PortLink, list[int]]()
     for who, own in parts:
@@ -86,7 +79,7 @@ def _parts(ways: Sequence[Sequence[Ways]]) -> list[NDArray[np.int64]]:
     """
     from scipy.stats import rankdata
 
-    labels = np.zeros((len(ways), ways[0][0].times.shape[1]), dtype=int)
+    labels = np.zeros((len(ways), ways[0][0][0].shape[1]), dtype=int)
     for label, each in zip(labels, ways, strict=True):
         ranks = np.concatenate([rankdata(t).reshape(t.shape) / t.size for t, _ in each])
         order, error = np.argsort(ranks.mean(axis=0)), (6 * len(ranks)) ** -0.5
@@ -106,8 +99,7 @@ def _fitted(port: PortFit, ways: Sequence[Sequence[Ways]], typical: float, old: 
         if model is None and (old is not None or not _varies(port, each, typical, MIN_TASK_SHARE)):
             continue
         way = np.concatenate([times.ravel() for times, _ in each])
-        if name == "delays":
-            lower = max(float(way.min()), -port.latency)
+        lower = max(float(way.min()), -port.latency) if name == "delays" else lower
         fields[name] = _fit(np.maximum(way - lower, MIN_SECONDS), model and model.kind)
     return PortLink(**{**fields, "latency": port.latency + lower})
 
@@ -127,16 +119,19 @@ def _up(port: PortFit, answers: Sequence[Messages]) -> list[Ways]:
         since = np.maximum.accumulate(np.take_along_axis(np.where(idle, begin, -np.inf), order, 1), axis=1)
         np.put_along_axis(busy, order, since, axis=1)
         arrived = np.where(idle, begin, rng.uniform(np.minimum(np.maximum(busy, each.sent), begin), begin))
-        found.append(Ways(arrived - each.sent - port.latency, idle))
-    least = max(float(way.idle.mean()) for way in found) - MAX_EXTRA_WAITS
-    return [way for way in found if way.idle.mean() >= least]
+        found.append((arrived - each.sent - port.latency, idle))
+    least = max(float(idle.mean()) for _, idle in found) - MAX_EXTRA_WAITS
+    return [way for way in found if way[1].mean() >= least]
 
 
 def _varies(port: PortFit, ways: Sequence[Ways], typical: float, ratio: float) -> bool:
-    """Return whether the times' range (10 to 90 %) exceeds `ratio` usual times, and `MIN_TASK_SHARE` of a task's time."""
-    if not all(way.idle.any() for way in ways):
+    """Return whether the range (10 to 90 %) of times of each length exceeds shares of their usual time and a task's.
+
+    `ratio`: the share of the usual time. That of the time of a task is `MIN_TASK_SHARE`.
+    """
+    if not all(idle.any() for _, idle in ways):
         return False
-    low, middle, high = np.array([np.quantile(way.times[way.idle], (0.1, 0.5, 0.9)) for way in ways]).T
+    low, middle, high = np.array([np.quantile(t[idle], (0.1, 0.5, 0.9)) for t, idle in ways]).T
     least = np.maximum(ratio * np.maximum(middle + port.latency, 0.0), MIN_TASK_SHARE * typical)
     return bool((high - low > least).all())
 

@@ -45,6 +45,8 @@ MAX_JUMP, MIN_JUMP_S = 1e4, 60.0
 ONE_UNIT = "Bring all to one unit, or state it, e.g. unit = 's'"
 VALUES = ("seconds", "processor_seconds")
 How = Literal["recorded", "blocks", "fitted"]
+# names of delay models, or of distributions of scipy.stats
+Names = Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +143,7 @@ class Recording:
         )
         return found[in_order(found.columns.tolist())]
 
-    def card(self, kinds: Sequence[str] = ()) -> Card:
+    def card(self, kinds: Names = ()) -> Card:
         """Summarise the recording: spread, bursts, permanently slow workers, changes, and delay models that fit.
 
         `kinds`: delay models to fit, or distributions of `scipy.stats` by their names, such as ["gamma", "invgauss"].
@@ -160,11 +162,7 @@ class Recording:
         return registered("workbench.displays", "Recording")(self.job(), theme)
 
     def delays(
-        self,
-        how: How = "recorded",
-        block: int | None = None,
-        samples: float | None = None,
-        kinds: Sequence[str] = (),
+        self, how: How = "recorded", block: int | None = None, samples: float | None = None, kinds: Names = ()
     ) -> DelayModel:
         """Return a delay model for any number of workers, in the recording's own units.
 
