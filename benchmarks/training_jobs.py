@@ -1,15 +1,19 @@
 """Measure the accuracy of the diagnosis on real training jobs: DistributedDataParallel over gloo, with a real fault.
 
-    python benchmarks/training_jobs.py [healthy] [backward] [overlap] [accumulate] [loader] [forward] [link] [lengths]
-                                       [kernel] [--count 20] [--profiler] [--device cpu | cuda] [--keep DIR]
+    python benchmarks/training_jobs.py [healthy] [backward] [overlap] [accumulate] [loader] [forward] [link]
+                                       [link-overlap] [lengths] [kernel] [--mbit 400] [--usual 0] [--width 320]
+                                       [--blocks 12] [--count 20] [--profiler] [--device cpu | cuda] [--keep DIR]
 
 Four ranks train on this machine, in processes of their own. In "backward" one of them sleeps 200 ms in the backward
 pass of each step, in "overlap" with an all-reduce for each megabyte of gradients, in "accumulate" 50 ms in each of four
 micro-batches, in "loader" while its batch is loaded, in "forward" in its forward pass. In "link" a queue of the kernel
-limits the bandwidth of one rank to 400 Mbit/s (each rank then has its own network namespace, which needs root). In
-"lengths" no rank is slow, but sequences differ in length. With `--device cuda`, the ranks share the CUDA devices of
-this machine, and in "kernel" a kernel of one rank runs for 200 ms in each backward pass. In successive jobs the slow
-rank changes. The fault is on in every other block of steps. Steps with and without it are measured in the same job.
+limits the bandwidth of one rank to 400 Mbit/s (each rank then has its own network namespace, which needs root), in
+"link-overlap" with an all-reduce for each megabyte. `--mbit` sets another bandwidth, and `--usual` one for all
+links without the fault. `--width` sets another width of the network's layers, and `--blocks` the number of sections
+with the fault. In "lengths" no rank is slow, but sequences
+differ in length. With `--device cuda`, the ranks share the CUDA devices of this machine, and in "kernel" a kernel of
+one rank runs for 200 ms in each backward pass. In successive jobs the slow rank changes. The fault is on in every other
+block of steps. Steps with and without it are measured in the same job.
 
 It prints how often the right cause was named first, and which others were named. It also prints the errors of the
 diagnosed ratio and of the predicted saving. Steps are recorded by `wb.record`, or with `--profiler` by PyTorch's
@@ -39,6 +43,7 @@ CASES = {
     "loader": Job("loader"),
     "forward": Job("forward"),
     "link": Job("link"),
+    "link-overlap": Job("link", overlap=True),
     "lengths": Job("lengths"),
     "kernel": Job("kernel"),
 }
@@ -75,7 +80,7 @@ def judged(kind: str, found: Measured) -> Judged:
     promises = [one.saving for one in diagnosis.mitigations or ()]
     named = [one.who for one in diagnosis.culprits]
     link = f"the link from worker {found.job.who} to worker {(found.job.who + 1) % found.job.ranks}"
-    wanted = link if kind == "link" else WANTED.get(kind, f"worker {found.job.who}")
+    wanted = link if found.job.fault == "link" else WANTED.get(kind, f"worker {found.job.who}")
     return Judged(wanted, named, diagnosis.slowdown, found.ratio, max(promises, default=0.0), found.saving)
 
 
@@ -84,6 +89,7 @@ def jobs(kind: str, args: argparse.Namespace) -> list[Judged]:
     found = []
     for number in range(args.count):
         job = replace(CASES[kind], who=number % CASES[kind].ranks, profiler=args.profiler, device=args.device)
+        job = replace(job, mbit=args.mbit, usual=args.usual, width=args.width, blocks=args.blocks)
         with tempfile.TemporaryDirectory() as place:
             name = f"{kind}{'-profiler' * args.profiler}-{number}"
             folder = args.keep / name if args.keep else Path(place) / "job"
@@ -114,6 +120,10 @@ def main() -> None:
         "kinds", nargs="*", default=[kind for kind in CASES if kind != "kernel"], metavar="kind"
     )
     parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--mbit", type=int, default=Job.mbit)
+    parser.add_argument("--usual", type=int, default=Job.usual)
+    parser.add_argument("--width", type=int, default=Job.width)
+    parser.add_argument("--blocks", type=int, default=Job.blocks)
     parser.add_argument("--profiler", action="store_true")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--keep", type=Path)

@@ -35,7 +35,7 @@ DEVICE_CYCLES_PER_S = 1.9e9  # clock of the device during a fault, about
 WARM = 6  # number of first steps, which are ignored
 PROBE_EVERY = 6  # steps between two probes of the links
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
-SLOW_LINK = "rate 400mbit burst 128kb latency 1s"  # a queue of the kernel that limits the bandwidth
+SLOW_LINK = "rate {}mbit burst 128kb latency 1s"  # a queue of the kernel that limits the bandwidth
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Job:
 
     `fault`: backward, forward, loader, link, lengths (each rank's sequences differ), or "" (healthy). `who`: slow rank.
     `blocks`: blocks with the fault, each followed by one without. `steps`: of a block. The fault "kernel" makes a CUDA
-    device busy in the backward pass.
+    device busy in the backward pass. `mbit`: bandwidth of the slow link, Mbit/s. `usual`: that of the
+    others, 0 if the kernel does not limit them. `width`: of the network's layers.
     """
 
     fault: str = ""
@@ -57,6 +58,9 @@ class Job:
     overlap: bool = False
     profiler: bool = False
     device: str = "cpu"
+    mbit: int = 400
+    usual: int = 0
+    width: int = WIDTH
 
     @property
     def count(self) -> int:
@@ -107,7 +111,7 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
 
     def __init__(self, job: Job, rank: int, switch: Switch, nap: float) -> None:
         self.job, self.switch, self.nap = job, switch, nap
-        self.x = torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(rank))
+        self.x = torch.randn(BATCH, job.width, generator=torch.Generator().manual_seed(rank))
 
     def __len__(self) -> int:
         return self.job.count * self.job.accumulate * BATCH
@@ -157,11 +161,11 @@ def network(job: Job, switch: Switch, mine: bool) -> nn.Module:
     nap = job.nap / job.accumulate if mine else 0.0
     layers: list[nn.Module] = []
     for place in range(8):
-        layers += [nn.Linear(WIDTH, WIDTH), nn.ReLU()]
+        layers += [nn.Linear(job.width, job.width), nn.ReLU()]
         if place == 3 and mine and job.fault in ("backward", "forward", "kernel"):
             layers.append(Sleepy(switch, job.fault, nap))
-    layers.insert(2, nn.BatchNorm1d(WIDTH))
-    return nn.Sequential(*layers, nn.Linear(WIDTH, 10))
+    layers.insert(2, nn.BatchNorm1d(job.width))
+    return nn.Sequential(*layers, nn.Linear(job.width, 10))
 
 
 def loss_of(module: nn.Module, batch: Any, device: str) -> Tensor:
@@ -184,13 +188,15 @@ def train(job: Job, rank: int, folder: Path) -> None:
         if job.fault == "lengths"
         else DataLoader(Samples(job, rank, switch, job.nap / job.accumulate if mine else 0.0), BATCH)
     )
+    if job.usual:
+        limit_link(rank, job.usual)
     batches, moments = iter(loader), list[tuple[float, float]]()
     for step in range(job.count):
         on = job.is_faulty(step) and bool(job.fault) and mine
         if on != switch.on:
             switch.on = on
             if job.fault == "link":
-                limit_link(rank, on)
+                limit_link(rank, job.mbit if on else job.usual)
         if job.fault in ("", "link") and not job.profiler and (step - WARM) % PROBE_EVERY == 1:
             recorders[0].probe_links()
         begun = time.monotonic()
@@ -339,10 +345,10 @@ def make_network(pids: list[int], ready: list[Any]) -> None:
         each.send("connected")
 
 
-def limit_link(rank: int, on: bool) -> None:
-    """Limit the bandwidth of this rank's messages, or remove the limit."""
-    what = ["replace", "dev", f"rank{rank}", "root", "tbf", *SLOW_LINK.split()]
-    command("tc", "qdisc", *(what if on else ["del", "dev", f"rank{rank}", "root"]))
+def limit_link(rank: int, mbit: int) -> None:
+    """Limit the bandwidth of this rank's messages to `mbit` Mbit/s. 0 removes the limit."""
+    what = ["replace", "dev", f"rank{rank}", "root", "tbf", *SLOW_LINK.format(mbit).split()]
+    command("tc", "qdisc", *(what if mbit else ["del", "dev", f"rank{rank}", "root"]))
 
 
 def command(*texts: str) -> None:

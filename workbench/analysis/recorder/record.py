@@ -72,8 +72,8 @@ class Recorder:
         self._rows: list[tuple[float, ...]] = []  # steps that are not in a full segment yet
         self._processor = 0.0
         self._events: Events | None = None
-        # step and times of a probe, and the overlap of the exchange with the backward pass
-        self._links: deque[tuple[int, float, float, float]] = deque(maxlen=MAX_PROBES)
+        # step and times of a probe, the overlap of the exchange with the backward pass, and its last all-reduce's share
+        self._links: deque[tuple[int, float, float, float, float]] = deque(maxlen=MAX_PROBES)
         self.rank, self._segment = 0, 0
         self._attempt: int | None = None  # known when the first segment is written
         self._wake = threading.Event()
@@ -140,8 +140,9 @@ class Recorder:
         """
         with self.phase(PROBE):
             before = time.process_time()
-            overlap = self._instruments.overlap() if self._instruments else 0.0
-            self._links.append((self.steps, *probe(), overlap))
+            overlap, buckets = self._instruments.exchanges() if self._instruments else (0.0, [])
+            last = buckets[-1] / sum(buckets) if buckets else 1.0
+            self._links.append((self.steps, *probe(buckets), overlap, last))
             self._processor += time.process_time() - before
 
     def lightning(self) -> Any:
@@ -265,8 +266,9 @@ class Recorder:
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "clock": "device" if self._events is not None and self._events.are_used else "processor",
             "complete": self._closed,
-            "probes": [each[:-1] for each in self._links],
-            "overlap": float(np.median([each[-1] for each in self._links] or [0.0])),
+            "probes": [each[:3] for each in self._links],
+            "overlap": float(np.median([each[3] for each in self._links] or [0.0])),
+            "last": float(np.median([each[4] for each in self._links] or [1.0])),
             "gradient_bytes": self._instruments.gradient_bytes if self._instruments else 0.0,
         }
 

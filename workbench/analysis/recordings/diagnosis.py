@@ -150,7 +150,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     found += [_culprit(who, gain, now, rng, LINK) for who, gain in links.items()]
     # an exchange passes all links at once, so that only the slowest of several makes it longer
     slow = np.max([np.zeros(len(now)), *links.values()], axis=0)
-    repaired, without = (parts.repaired(each) - slow for each in (even, alike))
+    repaired, without = (parts.repaired(each - slow) for each in (even, alike))
     # With a mitigation, a step takes at least as long as if the named workers were like the others. Without recorded
     # exchanges, a code may save more if the others' lateness costs more than that of the named workers.
     beyond = 0.0 if parts.exchange.any() else (alike - np.median(times, axis=1)).sum()

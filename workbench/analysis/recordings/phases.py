@@ -55,7 +55,8 @@ class Phases:
 
     `probes`, `both_ways` (probes, workers): seconds of a message to the next worker, if links were probed, and while
     that worker sends as much. `messages`: how many such messages an exchange sends on each link, 0 if unknown.
-    `overlap`: seconds of the backward pass during which gradients are sent, 0 if unknown.
+    `overlap`: seconds of the backward pass during which gradients are sent, 0 if unknown. `last`: share of the messages
+    that is sent after the backward pass in any case, 1 if unknown.
 
     `exchange` (steps,): time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
     additional time because work differs. `least` (steps,): min time that its processors need. `inner` (steps, workers):
@@ -77,6 +78,7 @@ class Phases:
     both_ways: Array
     messages: float
     overlap: float
+    last: float
     inner: Array
 
     @classmethod
@@ -124,6 +126,7 @@ class Phases:
             both_ways=_probes(job, full, BOTH_WAYS_PHASE, PROBE_PHASE),
             messages=float(job.source.get("messages", 0.0)),
             overlap=float(job.source.get("overlap", 0.0)),
+            last=float(job.source.get("last", 1.0)),
             inner=np.asarray(inner * work.factor),
         )
 
@@ -191,21 +194,26 @@ class Phases:
         """Return the workers whose message to the next worker takes much longer than usual, and what each link costs.
 
         The cost (steps,) is the exchange without the usual time of its messages both ways, and without the other
-        time of the exchange. This other time may be hidden: the slow link's messages overlap with the backward pass.
-        It is then taken to be at most as long as the usual messages. If their number is unknown, the exchange is taken
-        to be messages and as much other time. Links of workers with a slow link are not usual.
+        time of the exchange, which remains. If the number of messages is unknown, the exchange is taken to be messages,
+        and the other time to be as long as usual messages. Links of workers with a slow link are not usual.
         """
         late = [i for i in range(self.probes.shape[1]) if len(self.probes) >= MIN_PROBES and self._is_late(i)]
         both = np.delete(self.both_ways, [*late, *(i - 1 for i in late)], axis=1)
         usual = np.median(both if both.size else np.delete(self.probes, late, axis=1)) if late else 0.0
         found = {}
         for i in late:
-            slow = np.median(self.probes[:, i])
+            slow = np.median((self.both_ways if self.messages else self.probes)[:, i])
             messages = self.messages or self.exchange / slow
-            seen, hidden = self.exchange - messages * slow, self.overlap if self.messages else np.inf
-            other = np.maximum(seen, np.clip(seen + hidden, 0.0, messages * usual))
-            found[i] = np.maximum(self.exchange - messages * usual - other, 0.0)
+            other = self.exchange - self._seen(messages * slow) if self.messages else messages * usual
+            found[i] = np.maximum(self.exchange - self._seen(messages * usual) - np.maximum(other, 0.0), 0.0)
         return found
+
+    def _seen(self, seconds: Any) -> Any:
+        """Return the seconds of messages after the backward pass: those that it does not hide, or the last ones.
+
+        This is the end of a queue whose all-reduces are equally long, and arrive in equal intervals.
+        """
+        return np.maximum(seconds - self.overlap, seconds * self.last)
 
     def _is_late(self, link: int) -> bool:
         """Return whether most messages on a link take much longer than those on other links."""

@@ -79,7 +79,7 @@ def read(path: Path) -> pd.DataFrame:
         "left_out": " and ".join(skipped),
         "cores": str(min(each.about["cores"] for each in ranks)),
         "messages": str(2 * (1 - 1 / len(ranks)) * gradient_bytes / PROBE_BYTES),
-        "overlap": str(np.median([each.about["overlap"] for each in ranks])),
+        **{name: str(np.median([each.about[name] for each in ranks])) for name in ("overlap", "last")},
     }
     return frame
 
@@ -109,6 +109,7 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
         probes = about.get("probes") or about.get("links", ())  # older files have no times both ways
         whole["probes"] = [(int(step), float(took), float([took, *both][-1])) for step, took, *both in probes]
         whole |= {name: max(float(about.get(name, 0.0)), 0.0) for name in ("gradient_bytes", "overlap")}
+        whole["last"] = min(max(float(about.get("last", 1.0)), 0.0), 1.0)
     except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise SettingError(f"path = {str(file)!r}: cannot be read as recorded steps ({error})") from None
     if newer:
