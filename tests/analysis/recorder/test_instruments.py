@@ -103,16 +103,21 @@ def test_instruments_keep_the_bytes_of_a_module_that_has_ended(instruments: Inst
     assert instruments.gradient_bytes == 10 * 4
 
 
-def test_instruments_return_the_overlap_of_exchange_and_backward_pass(
+def test_instruments_return_the_all_reduces_and_their_overlap_with_the_backward_pass(
     instruments: Instruments, group: None
 ) -> None:
     """The gradients of the last layer are sent first, while those of the first layer are not computed yet."""
     layers = [torch.nn.Linear(700, 700), Late(), *[torch.nn.Linear(700, 700) for _ in range(2)]]
     module = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=1)
-    assert instruments.overlap() == 0
+    assert instruments.exchanges() == (0.0, [])
     for _ in range(3):
         module(torch.ones(3, 700)).sum().backward()
-    assert NAP_S <= instruments.overlap() < 60
+    overlap, buckets = instruments.exchanges()
+    assert NAP_S <= overlap < 60
+    assert len(buckets) == 3
+    assert sum(buckets) == instruments.gradient_bytes == 3 * 701 * 700 * 4
+    instruments.gradient_bytes = 0.0  # as with a hook of the user
+    assert instruments.exchanges() == (overlap, [])
 
 
 class Late(torch.nn.Module):
@@ -200,4 +205,4 @@ def test_overlap_is_unknown_in_versions_without_the_method_of_ddp(
     module = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
     module(torch.ones(3, 4)).sum().backward()
     monkeypatch.delattr(torch.nn.parallel.DistributedDataParallel, "_get_ddp_logging_data")
-    assert instruments.overlap() == 0
+    assert instruments.exchanges() == (0.0, [10 * 4])

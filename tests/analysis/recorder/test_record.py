@@ -206,7 +206,7 @@ def test_record_leaves_the_time_of_a_probe_out_of_the_step(
     torch = pytest.importorskip("torch", reason="the recorder's instruments are for PyTorch")
     nap = 0.3
 
-    def probe() -> tuple[float, float]:
+    def probe(_: Any) -> tuple[float, float]:
         torch.distributed.Work.wait(Napping())
         return 0.1, 0.2
 

@@ -20,7 +20,7 @@ from workbench.core.contract.recorded import COLUMNS
 from workbench.core.problems.data.cache import root
 from workbench.core.trace.trace import Trace
 
-NOTES = ("left_out", "cores", "messages", "overlap", "unit", AVERAGED)
+NOTES = ("left_out", "cores", "messages", "overlap", "last", "unit", AVERAGED)
 ONE_STEP = "a test against chance, which needs several steps"
 
 
