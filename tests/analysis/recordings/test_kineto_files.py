@@ -93,7 +93,7 @@ def test_files_that_can_be_read_nevertheless(tmp_path: Path, raw: bytes) -> None
         (TEXT.replace("gloo", "C:\\data").encode(), "a backslash is written twice in JSON"),
         (TEXT.replace('"dur"', "dur").encode(), "enclosed in double quotes at line 10, column 4"),
         (b"[" * 100_000, "is not JSON"),
-        (b"[]", "has no traceEvents"),
+        (b"[]", "has no ProfilerStep; give profile() a schedule"),
         (b'{"traceEvents": null}', "has no list of traceEvents"),
         (b'{"traceEvents": []}', "has no ProfilerStep; give profile() a schedule"),
         (b'{"traceEvents": [], "distributedInfo": 3}', "rank0.pt.trace.json"),
@@ -173,3 +173,13 @@ def test_any_other_value_gives_a_recording_or_a_sentence(
             (Path(name) / f"rank{r}.pt.trace.json").write_text(json.dumps(fields))
         with suppress(SettingError):
             assert len(wb.traces.load(Path(name)).frame)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_traces_that_are_only_a_list_of_events_are_read(tmp_path: Path, packed: bool) -> None:
+    """The format of Chrome's traces permits a list without an object around it."""
+    for number in range(2):
+        text = json.dumps(events([0.4 + 0.2 * number] * 3)).encode()
+        name = f"rank{number}.json" + ".gz" * packed
+        (tmp_path / name).write_bytes(gzip.compress(text) if packed else text)
+    assert seconds(wb.traces.load(tmp_path)) == {0: [0.4] * 3, 1: [0.6] * 3}

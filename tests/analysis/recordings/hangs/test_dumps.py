@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 import tempfile
@@ -77,10 +78,12 @@ def test_read_dumps_of_older_versions(tmp_path: Path) -> None:
 def test_tells_only_dumps(tmp_path: Path) -> None:
     assert dumps.tells(four(tmp_path / "stuck"))
     assert dumps.tells(tmp_path / "stuck" / "nccl_trace_rank_0")
-    (tmp_path / "other.json").write_text('{"traceEvents": [], "pg_config": {}}')
-    (tmp_path / "mine.pkl").write_bytes(pickle.dumps([1, 2]))
-    (tmp_path / "times.csv").write_text("worker,step,seconds\n")
-    assert not dumps.tells(tmp_path)
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "other.json").write_text('{"traceEvents": [], "pg_config": {}}')
+    (others / "mine.pkl").write_bytes(pickle.dumps([1, 2]))
+    (others / "times.csv").write_text("worker,step,seconds\n")
+    assert not dumps.tells(others)
     assert not dumps.tells(tmp_path / "none")
 
 
@@ -172,3 +175,51 @@ def test_any_other_value_gives_a_hang_or_a_sentence(value: Any, place: int, rank
         except SettingError as error:
             output = str(error) if "nccl_trace_rank_" in str(error) and "\n" not in str(error) else ""
     assert output
+
+
+def test_read_dumps_refuses_an_empty_dump(tmp_path: Path) -> None:
+    """A rank may have ended while it wrote. Its dump must not count as one that was never there."""
+    folder = four(tmp_path / "stuck")
+    (folder / "nccl_trace_rank_2").write_bytes(b"")
+    refused(folder, "nccl_trace_rank_2", "is empty; without the file, its rank counts as one without a dump")
+    (folder / "nccl_trace_rank_2").write_bytes(b"\0" * 40)
+    refused(folder, "nccl_trace_rank_2", "is not")
+    (folder / "nccl_trace_rank_2").unlink()
+    (cause,) = wb.diagnose(folder).causes  # type: ignore[union-attr]
+    assert cause.ranks == (2,)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_read_dumps_unpacks_gzip_files(tmp_path: Path, as_json: bool) -> None:
+    folder = four(tmp_path / "stuck", as_json)
+    expected = str(wb.diagnose(folder))
+    for file in sorted(folder.iterdir())[1:]:
+        Path(f"{file}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    assert str(wb.diagnose(folder)) == expected
+    last = max(folder.iterdir())
+    last.write_bytes(last.read_bytes()[:-20])
+    refused(folder, last.name, "its compressed data are damaged")
+
+
+def test_read_dumps_refuses_a_dump_of_another_run(tmp_path: Path) -> None:
+    folder = four(tmp_path / "stuck")
+    file = folder / "nccl_trace_rank_3"
+    whole = pickle.loads(file.read_bytes())
+    file.write_bytes(pickle.dumps(whole | {"version": "2.4"}, 2))
+    refused(folder, "nccl_trace_rank_0 and nccl_trace_rank_3 have versions 2.10 and 2.4; give one dump")
+    file.write_bytes(pickle.dumps(dump(whole["entries"], {DEFAULT: range(8)}), 2))
+    refused(folder, "nccl_trace_rank_0 and nccl_trace_rank_3 have different ranks in process group 0")
+    file.rename(folder / "nccl_trace_rank_7")
+    refused(folder, "nccl_trace_rank_0 and nccl_trace_rank_7 have different ranks in process group 0")
+
+
+def test_read_dumps_finds_those_in_a_folder_for_each_host(tmp_path: Path) -> None:
+    expected = wb.diagnose(four(tmp_path / "stuck"))
+    for rank in range(4):
+        host = tmp_path / "job" / f"host{rank // 2}"
+        host.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "stuck" / f"nccl_trace_rank_{rank}").rename(host / f"nccl_trace_rank_{rank}")
+    assert wb.diagnose(tmp_path / "job").causes == expected.causes  # type: ignore[union-attr]
+    four(tmp_path / "job" / "other")
+    refused(tmp_path / "job", "host0/nccl_trace_rank_0 and other/nccl_trace_rank_0 are both of rank 0")

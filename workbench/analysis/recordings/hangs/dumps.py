@@ -7,14 +7,15 @@ rank, e.g. `nccl_trace_rank_3`. Nothing in a pickle is executed (see `parse_pick
 import json
 import re
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from workbench.analysis.recordings.sources.kineto.files import head_of, unpacked
 from workbench.core.base.plain_pickle import parse_pickle
-from workbench.core.base.reading import open_regular, parse_json, read_bytes
+from workbench.core.base.reading import parse_json
 from workbench.core.base.settings import SettingError
 from workbench.core.base.tables import whole_number
 
@@ -26,7 +27,7 @@ DEFAULT_GROUP = "default_pg"  # description of the group of all ranks
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _PICKLE_KEYS = b"version", b"entries", b"pg_config"
 _JSON_KEYS = b'"pg_config"', b'"collective_seq_id"'
-_RANK = re.compile(r"(\d{1,9})(?:\.(?:json|pickle|pkl|pt|bin|dump))?$", re.IGNORECASE)
+_RANK = re.compile(r"(\d{1,9})(?:\.(?:json|pickle|pkl|pt|bin|dump))?(?:\.gz)?$", re.IGNORECASE)
 _NAMED_RANK = re.compile(r"rank[-_ =.]?(\d{1,9})", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[/\\]")
 _PAIR = re.compile(r"\w+:(send|recv) (\d+)(?:->|<-)(\d+)")
@@ -62,12 +63,14 @@ class Operation(NamedTuple):
 class Dump:
     """Dump of one rank.
 
-    `members`: ranks of each process group by name, as far as the file has them. `status`: numbers of the last entered
-    and the last ended operation, by the group's id in this process. `ids`: the ids by the group's name.
+    `version`: of the format. `members`: ranks of each process group by name, as far as the file has them. `status`:
+    numbers of the last entered and ended operation, by the group's id in this process. `ids`: the ids by the group's
+    name.
     """
 
     path: Path
     rank: int
+    version: str
     members: Mapping[str, tuple[int, ...]]
     descriptions: Mapping[str, str]
     status: Mapping[str, tuple[int, int]]
@@ -81,32 +84,50 @@ class Dump:
 
 
 def tells(path: Path) -> bool:
-    """Return whether the path is a flight recorder dump, or a folder with one."""
-    return any(True for _ in _files(path))
+    """Return whether the path is a flight recorder dump, or a folder with one, or with folders with one."""
+    return bool(_files(path))
 
 
 def read_dumps(path: Path) -> list[Dump]:
-    """Read the dumps of all ranks, in the order of ranks. Raise `SettingError` with the file that is wrong."""
+    """Read the dumps of all ranks, in the order of ranks. Raise `SettingError` with the file that is wrong.
+
+    Dumps of one run have the same version, and the same ranks in a process group that they share.
+    """
     found: dict[int, Dump] = {}
+    known: dict[tuple[str, int], Dump] = {}  # first dump that lists a rank in a group
+
+    def conflict(one: Dump, other: Dump, why: str) -> SettingError:
+        both = " and ".join(str(each.path.relative_to(path)) for each in (one, other))
+        return SettingError(f"path = {str(path)!r}: {both} {why}; give one dump for each rank, of one hang")
+
     for file in _files(path):
         dump = _read(file)
         if (other := found.setdefault(dump.rank, dump)) is not dump:
-            both = f"{other.path.name} and {file.name} are both of rank {dump.rank}"
-            raise SettingError(f"path = {str(path)!r}: {both}; give one dump for each rank, of one hang")
+            raise conflict(other, dump, f"are both of rank {dump.rank}")
+        if (other := next(iter(found.values()))).version != dump.version:
+            raise conflict(other, dump, f"have versions {other.version} and {dump.version}")
+        for name, rank in ((name, rank) for name, ranks in dump.members.items() for rank in ranks):
+            if {*(other := known.setdefault((name, rank), dump)).members[name]} != {*dump.members[name]}:
+                raise conflict(other, dump, f"have different ranks in process group {name}")
     return [found[rank] for rank in sorted(found)]
 
 
-def _files(path: Path) -> Iterator[Path]:
-    there = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
-    yield from (file for file in there if file.is_file() and not file.name.startswith(".") and _is_dump(file))
+def _files(path: Path) -> list[Path]:
+    """Return the dumps at a path: those of a folder, or if there are none, those of the folders in it.
+
+    Files with the name of a dump are returned as well, if others are dumps.
+    """
+    if not path.is_dir():
+        return [path] if path.is_file() and _is_dump(path) else []
+    for pattern in ("[!.]*", "[!.]*/[!.]*"):
+        files = [each for each in sorted(path.glob(pattern)) if each.is_file()]
+        if names := {_RANK.sub("", each.name) for each in files if _is_dump(each)}:
+            return [each for each in files if _RANK.sub("", each.name) in names]
+    return []
 
 
 def _is_dump(file: Path) -> bool:
-    try:
-        with open_regular(file) as opened:
-            head = opened.read(HEAD_BYTES)
-    except (OSError, SettingError):
-        return False
+    head = head_of(file, HEAD_BYTES)
     if _PICKLE.match(head):
         return any(key in head for key in _PICKLE_KEYS[1:]) and _PICKLE_KEYS[0] in head
     return (
@@ -115,7 +136,10 @@ def _is_dump(file: Path) -> bool:
 
 
 def _read(file: Path) -> Dump:
-    content = read_bytes(file, MAX_FILE_BYTES)
+    content = unpacked(file, MAX_FILE_BYTES)
+    if not content.strip():
+        why = "is empty; without the file, its rank counts as one without a dump"
+        raise SettingError(f"path = {str(file)!r}: {why}")
     try:
         fields = parse_pickle(content) if _PICKLE.match(content) else parse_json(content, file)
     except SettingError:
@@ -149,6 +173,7 @@ class _Fields:
         return Dump(
             path=self.file,
             rank=self._rank(whole.get("rank")),
+            version=text(whole.get("version", "")),
             members={
                 text(name): self._members(text(name), each) for name, each in configured.items() if name
             },

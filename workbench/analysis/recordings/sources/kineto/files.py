@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -82,11 +83,7 @@ class TraceFile:
     def read(cls, path: Path) -> Self:
         """Parse a file. Raise `SettingError` with its name, and with the event if one is wrong."""
         fields = _parsed(path)
-        events = fields.get("traceEvents")
-        if not isinstance(events, list):
-            raise SettingError(
-                f"path = {str(path)!r}: has no list of traceEvents, as PyTorch's profiler writes it"
-            )
+        events = fields["traceEvents"]
         raw = _Events(path, events)
         steps, cut = _whole_steps(path, raw)
         return cls(
@@ -272,29 +269,31 @@ def _rank(path: Path, info: Any) -> int | None:
 
 
 def has_events(path: Path) -> bool:
-    """Return whether the beginning of a JSON file has the key of a trace's events."""
-    return bool(ENDING.search(path.name)) and b'"traceEvents"' in _head(path)
+    """Return whether a JSON file begins as a trace: with the key of the events, or a list of events with phases."""
+    head = head_of(path) if ENDING.search(path.name) else b""
+    return b'"traceEvents"' in head or (head.lstrip(_BEFORE_JSON)[:1] == b"[" and b'"ph"' in head)
 
 
 def is_damaged(path: Path) -> bool:
     """Return whether the beginning of a file cannot be read as JSON: it is empty, cut off, or another file."""
-    return _head(path).lstrip(_BEFORE_JSON)[:1] not in (b"{", b"[")
+    return head_of(path).lstrip(_BEFORE_JSON)[:1] not in (b"{", b"[")
 
 
-def _head(path: Path) -> bytes:
+def head_of(path: Path, size: int = HEAD_BYTES) -> bytes:
     """Return the beginning of a file, unpacked and without zero bytes, so that UTF-16 can be read; b"" if damaged."""
     try:
         with open_regular(path) as file:
             packed = file.read(len(GZIP)) == GZIP
             file.seek(0)
             with gzip.GzipFile(fileobj=file) if packed else nullcontext(file) as unpacked:
-                return unpacked.read(HEAD_BYTES).replace(b"\0", b"")
+                return unpacked.read(size).replace(b"\0", b"")
     except (OSError, EOFError, zlib.error, SettingError):
         return b""
 
 
-def _bytes(path: Path) -> bytes:
-    raw = read_bytes(path)
+def unpacked(path: Path, most: float = inf) -> bytes:
+    """Return the content of a file, unpacked if it is a gzip file. `most`: max bytes of the file."""
+    raw = read_bytes(path, most)
     if not raw.startswith(GZIP):
         return raw
     try:
@@ -306,8 +305,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parsed(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file. Control characters in names are accepted, as Kineto writes them."""
-    raw = _bytes(path)
+    """Return the object of a JSON file, or one with its list. Kineto writes control characters into names."""
+    raw = unpacked(path)
     if not raw.strip():
         raise SettingError(f"path = {str(path)!r}: is empty")
     # wrong encodings occur only in names, so invalid characters are replaced
@@ -321,9 +320,12 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise SettingError(f"path = {str(path)!r}: is not JSON: {why}") from None
     except (ValueError, RecursionError) as error:
         raise SettingError(f"path = {str(path)!r}: is not JSON that can be read: {error}") from None
-    if not isinstance(fields, dict):
-        raise SettingError(f"path = {str(path)!r}: has no traceEvents, as PyTorch's profiler writes them")
-    return fields
+    found = fields if isinstance(fields, dict) else {"traceEvents": fields}
+    if not isinstance(found.get("traceEvents"), list):
+        raise SettingError(
+            f"path = {str(path)!r}: has no list of traceEvents, as PyTorch's profiler writes it"
+        )
+    return found
 
 
 def _hints(error: json.JSONDecodeError, text: str) -> Iterator[str]:
