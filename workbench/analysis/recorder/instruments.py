@@ -57,16 +57,14 @@ class Instruments:
         """Return the seconds of a backward pass after its first gradients are sent, and the bytes of each all-reduce.
 
         `DistributedDataParallel` measures these seconds in its first ten steps, and then in every hundredth one. The
-        method that returns them is not public. Without it, they are 0, and one all-reduce of all bytes is assumed. If
-        the bytes are unknown, there is no all-reduce.
+        method that returns them is not public. Without it, and with a hook of the user, nothing is known: (0, []).
         """
         with suppress(AttributeError, KeyError, RuntimeError, ValueError):
-            known = [module._get_ddp_logging_data() for module in self._gradients]
+            known = [module._get_ddp_logging_data() for module in self._gradients if self.gradient_bytes]
             overlap = sum(each.get("backward_compute_comm_overlap_time", 0) for each in known) / NS_PER_S
             texts = [each.get("rebuilt_bucket_sizes") or each["bucket_sizes"] for each in known]
-            buckets = [float(size) for text in texts for size in text.split(",")]
-            return overlap, buckets if self.gradient_bytes else []
-        return 0.0, [self.gradient_bytes] if self.gradient_bytes else []
+            return overlap, [float(size) for text in texts for size in text.split(",")]
+        return 0.0, []
 
     def install(self) -> None:
         """Wrap the functions. Raises `ImportError` without PyTorch."""

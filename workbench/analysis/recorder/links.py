@@ -47,9 +47,10 @@ def ring_messages(buckets: Sequence[float], ranks: int) -> list[int]:
     >>> ring_messages([2**20, 2**18], 4)
     [262144, 262144, 262144, 262144, 262144, 262144, 131072, 131072, 131072]
     """
-    sizes = [min(max(bucket / ranks, MIN_MESSAGE_BYTES), PROBE_BYTES) for bucket in buckets]
-    counts = [round(2 * (1 - 1 / ranks) * bucket / size) for bucket, size in zip(buckets, sizes, strict=True)]
-    found = [int(size) for size, count in zip(sizes, counts, strict=True) for _ in range(count)]
+    found: list[int] = []
+    for bucket in buckets:
+        size = int(min(max(bucket / ranks, MIN_MESSAGE_BYTES), PROBE_BYTES))
+        found += [size] * round(2 * (1 - 1 / ranks) * bucket / size)
     return found[:MAX_MESSAGES] or [PROBE_BYTES]
 
 

@@ -4,24 +4,21 @@ PyTorch writes them when a collective operation times out. The path is that in T
 rank, e.g. `nccl_trace_rank_3`. Nothing in a pickle is executed (see `parse_pickle`).
 """
 
-import json
 import re
-import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from workbench.analysis.recordings.fields import Fields, shown
 from workbench.analysis.recordings.sources.kineto.files import head_of, unpacked
 from workbench.core.base.plain_pickle import parse_pickle
 from workbench.core.base.reading import parse_json
 from workbench.core.base.settings import SettingError
-from workbench.core.base.tables import whole_number
 
 HEAD_BYTES = 4096  # bytes of a file that are searched for the keys of a dump
 MAX_FILE_BYTES = 2**28  # max bytes of a dump
-MAX_QUOTED = 60  # max number of characters of a value in an error
 DEFAULT_GROUP = "default_pg"  # description of the group of all ranks
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -93,23 +90,23 @@ def read_dumps(path: Path) -> list[Dump]:
 
     Dumps of one run have the same version, and the same ranks in a process group that they share.
     """
-    found: dict[int, Dump] = {}
-    known: dict[tuple[str, int], Dump] = {}  # first dump that lists a rank in a group
-
-    def conflict(one: Dump, other: Dump, why: str) -> SettingError:
-        both = " and ".join(str(each.path.relative_to(path)) for each in (one, other))
-        return SettingError(f"path = {str(path)!r}: {both} {why}; give one dump for each rank, of one hang")
-
-    for file in _files(path):
-        dump = _read(file)
-        if (other := found.setdefault(dump.rank, dump)) is not dump:
-            raise conflict(other, dump, f"are both of rank {dump.rank}")
-        if (other := next(iter(found.values()))).version != dump.version:
-            raise conflict(other, dump, f"have versions {other.version} and {dump.version}")
-        for name, rank in ((name, rank) for name, ranks in dump.members.items() for rank in ranks):
-            if {*(other := known.setdefault((name, rank), dump)).members[name]} != {*dump.members[name]}:
-                raise conflict(other, dump, f"have different ranks in process group {name}")
-    return [found[rank] for rank in sorted(found)]
+    known: dict[
+        tuple[str, int], tuple[Any, Path]
+    ] = {}  # value that dumps must share, and the first file with it
+    found = [_read(file) for file in _files(path)]
+    for dump in found:
+        shared = {
+            (f"are both of rank {dump.rank}", 0): dump.path,
+            ("have different versions", 0): dump.version,
+        }
+        for name, ranks in dump.members.items():
+            shared[f"have different ranks in process group {name}", min(ranks, default=-1)] = {*ranks}
+        for (why, _), value in shared.items():
+            first, file = known.setdefault((why, _), (value, dump.path))
+            if first != value:
+                both = f"{file.relative_to(path)} and {dump.path.relative_to(path)} {why}"
+                raise SettingError(f"path = {str(path)!r}: {both}; give one dump for each rank, of one hang")
+    return sorted(found, key=lambda dump: dump.rank)
 
 
 def _files(path: Path) -> list[Path]:
@@ -140,30 +137,27 @@ def _read(file: Path) -> Dump:
     if not content.strip():
         why = "is empty; without the file, its rank counts as one without a dump"
         raise SettingError(f"path = {str(file)!r}: {why}")
+    fields = _Fields(file)
     try:
-        fields = parse_pickle(content) if _PICKLE.match(content) else parse_json(content, file)
+        return fields.dump(parse_pickle(content) if _PICKLE.match(content) else fields.json(content))
     except SettingError:
         raise
     except ValueError as error:
-        why = "JSON" if isinstance(error, json.JSONDecodeError) else "a flight recorder dump that can be read"
-        raise SettingError(f"path = {str(file)!r}: is not {why} ({error})") from None
-    return _Fields(file).dump(fields)
+        why = "is not a flight recorder dump that can be read"
+        raise SettingError(f"path = {str(file)!r}: {why} ({error})") from None
 
 
-class _Fields:
-    """Checks of the fields of one file."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
+class _Fields(Fields):
+    """Checks of the fields of one dump."""
 
     def dump(self, fields: Any) -> Dump:
         """Return the dump of a file with these fields."""
-        whole = self._object(fields, "the dump")
-        configured = self._object(whole.get("pg_config") or {}, "pg_config")
-        status = self._object(whole.get("pg_status") or {}, "pg_status")
+        whole = self.object(fields, "the dump")
+        configured = self.object(whole.get("pg_config") or {}, "pg_config")
+        status = self.object(whole.get("pg_status") or {}, "pg_status")
         entries = whole.get("entries") or []
         if not isinstance(entries, list):
-            raise self._wrong("entries", entries, "is not a list of operations")
+            raise self.wrong("entries", entries, "is not a list of operations")
         operations, ids = [], {}
         for place, entry in enumerate(entries):
             operation, identity = self._operation(f"entries[{place}]", entry)
@@ -189,17 +183,17 @@ class _Fields:
 
     def _operation(self, where: str, entry: Any) -> tuple[Operation, str]:
         """Return an operation, and the id of its group in this process."""
-        fields = self._object(entry, where)
+        fields = self.object(entry, where)
         group, description = self._group(where, fields)
         name = text(fields.get("profiling_name", "operation"))
         pair = _PAIR.match(name)
         is_pair = bool(fields.get("is_p2p")) or pair is not None
         number = fields.get("collective_seq_id", fields.get("seq_id"))
         operation = Operation(
-            place=self._whole(f"{where}.record_id", fields.get("record_id", fields.get("id", 0))),
+            place=self.whole(f"{where}.record_id", fields.get("record_id", fields.get("id", 0))),
             group=group,
             description=description,
-            number=self._whole(f"{where}.collective_seq_id", 0 if is_pair and number is None else number),
+            number=self.whole(f"{where}.collective_seq_id", 0 if is_pair and number is None else number),
             name=name,
             is_pair=is_pair,
             ended=bool(fields.get("retired")) or fields.get("state") == "completed",
@@ -215,48 +209,34 @@ class _Fields:
             return text(group[0]), text(group[1])
         if isinstance(group, str | int):
             return str(group), ""
-        raise self._wrong(f"{where}.process_group", group, "is not a name and a description")
+        raise self.wrong(f"{where}.process_group", group, "is not a name and a description")
 
     def _members(self, name: str, config: Any) -> tuple[int, ...]:
         """Return the ranks of a group, which the file has as text or as a list; none if they are unknown."""
-        ranks = self._object(config, f"pg_config[{name}]").get("ranks") or []
+        ranks = self.object(config, f"pg_config[{name}]").get("ranks") or []
         try:
             ranks = parse_json(ranks) if isinstance(ranks, str) else ranks
         except ValueError:
             ranks = None
         if not isinstance(ranks, list | tuple):
-            raise self._wrong(f"pg_config[{name}].ranks", config["ranks"], "is not a list of ranks")
-        return tuple(self._whole(f"pg_config[{name}].ranks", rank) for rank in ranks)
+            raise self.wrong(f"pg_config[{name}].ranks", config["ranks"], "is not a list of ranks")
+        return tuple(self.whole(f"pg_config[{name}].ranks", rank) for rank in ranks)
 
     def _status(self, name: str, status: Any) -> tuple[int, int]:
-        fields, where = self._object(status, f"pg_status[{name}]"), f"pg_status[{name}]"
+        fields, where = self.object(status, f"pg_status[{name}]"), f"pg_status[{name}]"
         keys = [f"last_{which}_collective" for which in ("enqueued", "completed")]
-        entered, ended = (self._whole(f"{where}.{key}", fields.get(key, -1), -1) for key in keys)
+        entered, ended = (self.whole(f"{where}.{key}", fields.get(key, -1), -1) for key in keys)
         return entered, ended
 
     def _rank(self, rank: Any) -> int:
         if rank is not None:
-            return self._whole("rank", rank)
+            return self.whole("rank", rank)
         named = set(_NAMED_RANK.findall(self.file.name))
         last = _RANK.search(self.file.name)
         if len(named) == 1 or last:
             return int(named.pop() if len(named) == 1 else last[1])  # type: ignore[index]
         why = "its name does not end with the rank; call the dumps nccl_trace_rank_0, nccl_trace_rank_1, ..."
         raise SettingError(f"path = {str(self.file)!r}: {why}")
-
-    def _object(self, value: Any, where: str) -> Mapping[Any, Any]:
-        if not isinstance(value, dict):
-            raise self._wrong(where, value, "is not an object with fields")
-        return value
-
-    def _whole(self, where: str, value: Any, least: int = 0) -> int:
-        number = whole_number(value) if isinstance(value, str) else value  # JSON has some numbers as text
-        if isinstance(number, bool) or not isinstance(number, int) or number < least:
-            raise self._wrong(where, value, f"is not a whole number from {least}")
-        return number
-
-    def _wrong(self, where: str, value: Any, why: str) -> SettingError:
-        return SettingError(f"path = {str(self.file)!r}, {where} = {_shown(value)}: {why}")
 
 
 def text(value: Any) -> str:
@@ -265,13 +245,8 @@ def text(value: Any) -> str:
     >>> text("two\nlines"), text(3)
     ('two lines', '3')
     """
-    shown = value if isinstance(value, str) else _shown(value)
-    return " ".join(shown.encode(errors="replace").decode().split())
-
-
-def _shown(value: Any) -> str:
-    """Return a value as text for an error. A file may nest its values deeply, or use one value in many places."""
-    return reprlib.repr(value)[:MAX_QUOTED]
+    found = value if isinstance(value, str) else shown(value)
+    return " ".join(found.encode(errors="replace").decode().split())
 
 
 def _called(frames: Any) -> str:

@@ -108,8 +108,8 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
         whole = {"host": str(about["host"]), "cores": max(int(about["cores"] or 1), 1)}
         probes = about.get("probes") or about.get("links", ())  # older files have no times both ways
         whole["probes"] = [(int(step), float(took), float([took, *both][-1])) for step, took, *both in probes]
-        whole |= {name: max(float(about.get(name, 0.0)), 0.0) for name in ("gradient_bytes", "overlap")}
-        whole["last"] = min(max(float(about.get("last", 1.0)), 0.0), 1.0)
+        known = {"gradient_bytes": 0.0, "overlap": 0.0, "last": 1.0} | about
+        whole |= {name: max(float(known[name]), 0.0) for name in ("gradient_bytes", "overlap", "last")}
     except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise SettingError(f"path = {str(file)!r}: cannot be read as recorded steps ({error})") from None
     if newer:

@@ -13,6 +13,7 @@ from workbench.core.base.reading import head_of, read_text
 from workbench.core.base.settings import SettingError
 
 DAY_S, HOUR_S, MINUTE_S = 86400, 3600, 60  # seconds
+DONE = ("", "COMPLETED")  # states of finished tasks, or of a file without states
 # [DD-[HH:]]MM:SS as in the manual, or HH:MM:SS as printed, with or without a fraction of a second
 _ELAPSED = re.compile(r"(?:(?P<days>\d+)-)?(?:(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d+(?:\.\d+)?)")
 _JOB = re.compile(
@@ -77,12 +78,8 @@ def read(path: Path) -> pd.DataFrame:
     Workers are the tasks of job arrays, and steps the arrays and their numbered steps. Without arrays, workers are the
     nodes of jobs on one node, and a node's jobs are its steps. `attrs["left_out"]` lists the other states.
     """
-    rows, unfinished = [], Counter[str]()
-    for row in _rows(path):
-        if row.state in ("", "COMPLETED"):
-            rows.append(row)
-        else:
-            unfinished[row.state] += 1
+    every = [*_rows(path)]
+    rows, unfinished = [row for row in every if row.state in DONE], {row.state for row in every} - {*DONE}
     names = {(row.job, row.task): row.name for row in rows if not row.step}
     split = {(row.job, row.task) for row in rows if row.step}
     rows = [row for row in rows if row.step or (row.job, row.task) not in split]
@@ -96,7 +93,7 @@ def read(path: Path) -> pd.DataFrame:
     found = pd.DataFrame(cells, columns=["line", "worker", "host", "step", "seconds", "recording"])
     found = found.set_index("line")
     if unfinished:
-        found.attrs["left_out"] = f"tasks that are not COMPLETED ({', '.join(map(str, sorted(unfinished)))})"
+        found.attrs["left_out"] = f"tasks that are not COMPLETED ({', '.join(sorted(unfinished))})"
     return found
 
 
@@ -129,8 +126,7 @@ def _order(step: str) -> int:
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    lines = read_text(path, "replace").split("\n")
-    columns = _Columns(path, lines)
+    columns = _Columns(path, lines := read_text(path, "replace").split("\n"))
     for number, line in enumerate(lines[columns.first :], columns.first + 1):
         if line.strip() and (row := columns.row(number, line)) is not None:
             yield row
@@ -177,14 +173,11 @@ class _Columns:
         if job["pending"] is not None:
             return None
         state = field("state").split(" ")[0].rstrip("+")
-        seconds = (
-            self._seconds(number, field("elapsed"), field("elapsedraw"))
-            if state in ("", "COMPLETED")
-            else 0.0
-        )
+        is_done = state in DONE
+        seconds = self._seconds(number, field("elapsed"), field("elapsedraw")) if is_done else 0.0
         task = int(job["task"]) if job["task"] else -1
         node = field("nodelist", "nodes")
-        if node.endswith("+") and state in ("", "COMPLETED"):
+        if node.endswith("+") and is_done:
             raise self._wrong(number, f"NodeList = {node!r}: is cut off; {NEEDED}")
         return Row(number, int(job["job"]), task, job["step"] or "", field("jobname"), node, state, seconds)
 

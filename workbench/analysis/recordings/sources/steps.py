@@ -57,10 +57,10 @@ _WHOLE = re.compile(r"step|iter|batch")
 
 
 class Line(NamedTuple):
-    """One step of a file: line, rank (None: not in the line), epoch, step, seconds."""
+    """One step of a file: line, rank, epoch, step, seconds."""
 
     line: int
-    rank: int | None
+    worker: int
     epoch: int
     step: int
     seconds: float
@@ -144,16 +144,8 @@ def _of_file(file: Path, unit: str | None, columns: Mapping[str, str]) -> pd.Dat
     lines = read_text(file, "replace").split("\n")
     if any(line.lstrip().startswith("{") and _is_step(line) for line in lines):
         return _of_json(file, lines, unit, columns)
-    rank = _rank_of_name(file)
-    rows = [
-        (line.line, line.rank if line.rank is not None else rank, line.epoch, line.step, line.seconds)
-        for line in _lines(lines, unit)
-    ]
-    for number, who, *_ in rows:
-        if who is None:
-            raise TableError(_NO_RANK, f"line {number}")
-    found = pd.DataFrame(rows, columns=["line", "worker", "epoch", "step", "seconds"])
-    return found.set_index("line")
+    rows = _lines(lines, unit, _rank_of_name(file))
+    return pd.DataFrame(rows, columns=Line._fields).set_index("line")
 
 
 _NO_RANK = "has no rank; log rank=N with every step, or give a file for each rank, called rank_0.log, rank_1.log, ..."
@@ -167,21 +159,19 @@ def _rank_of_name(file: Path) -> int | None:
     return int(found.pop()) if len(found) == 1 else None
 
 
-def _lines(lines: list[str], unit: str | None) -> Iterator[Line]:
+def _lines(lines: list[str], unit: str | None, rank_of_name: int | None) -> Iterator[Line]:
     for number, line in enumerate(lines, 1):
         step = _STEP.search(line)
         if step is None or not (times := [*_TIME.finditer(line)]):
             continue
         rank, epoch = _RANK.search(line) or _PREFIX.search(line), _EPOCH.search(line)
         seconds = _seconds(number, times, unit)
-        if seconds is not None:
-            yield Line(
-                number,
-                int(rank[1]) if rank else None,
-                int(epoch[1]) if epoch else 0,
-                int(step["step"]),
-                seconds,
-            )
+        if seconds is None:
+            continue
+        worker = int(rank[1]) if rank else rank_of_name
+        if worker is None:
+            raise TableError(_NO_RANK, f"line {number}")
+        yield Line(number, worker, int(epoch[1]) if epoch else 0, int(step["step"]), seconds)
 
 
 def _seconds(number: int, times: list[re.Match[str]], unit: str | None) -> float | None:

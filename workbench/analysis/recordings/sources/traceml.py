@@ -12,13 +12,12 @@ from typing import Any
 import pandas as pd
 
 from workbench.analysis.recordings.averages import AVERAGED
+from workbench.analysis.recordings.fields import Fields
 from workbench.analysis.recordings.recording import LAYER_PREFIX
 from workbench.analysis.recordings.sources import Source
-from workbench.core.base.reading import head_of, parse_json, read_bytes
-from workbench.core.base.settings import SettingError
+from workbench.core.base.reading import head_of, read_bytes
 
 HEAD_BYTES = 2**16  # bytes of a file that are searched for the keys of a summary
-MAX_QUOTED = 60  # max characters of a value in an error
 SECONDS_PER_MILLISECOND = 1e-3
 FILE = "final_summary.json"
 # TraceML's metric -> phase of a rank's own work; the backward pass also contains the exchange of gradients
@@ -52,8 +51,9 @@ def read(path: Path) -> pd.DataFrame:
     with the field that is wrong. `attrs` has the number of averaged steps, and a note on missing measurements.
     """
     summary = _Summary(_file(path))
-    section = summary.object(summary.fields, "step_time")
-    rows = summary.object(summary.object(section, "groups", "step_time."), "rows", "step_time.groups.")
+    section = summary.object(summary.fields.get("step_time"), "step_time")
+    groups = summary.object(section.get("groups"), "step_time.groups")
+    rows = summary.object(groups.get("rows"), "step_time.groups.rows")
     if not rows:
         raise summary.wrong("step_time.groups.rows", rows, "has no rank; was a step traced?")
     metrics = {key: summary.row(key, row) for key, row in rows.items()}
@@ -80,39 +80,21 @@ def read(path: Path) -> pd.DataFrame:
     return frame if (frame["host"] != "").all() else frame.assign(host="")
 
 
-class _Summary:
+class _Summary(Fields):
     """Checks of the fields of one summary."""
 
     def __init__(self, file: Path) -> None:
-        self.file = file
-        try:
-            self.fields = parse_json(read_bytes(file), file)
-        except SettingError:
-            raise
-        except ValueError as error:
-            raise SettingError(f"path = {str(file)!r}: is not JSON ({error})") from None
-        if not isinstance(self.fields, dict):
-            raise SettingError(f"path = {str(file)!r}: is not an object with fields")
-
-    def object(self, fields: Mapping[str, Any], key: str, where: str = "") -> Mapping[str, Any]:
-        """Return a field, whose value must be an object."""
-        value = fields.get(key)
-        if not isinstance(value, dict):
-            raise self.wrong(where + key, value, "is not an object with fields")
-        return value
+        super().__init__(file)
+        self.fields = self.object(self.json(read_bytes(file)), "the summary")
 
     def row(self, key: str, row: Any) -> tuple[int, str, dict[str, float]]:
         """Return rank, host and the measured milliseconds of one rank."""
         where = f"step_time.groups.rows[{key}]"
-        if not isinstance(row, dict):
-            raise self.wrong(where, row, "is not an object with fields")
-        identity = self.object(row, "identity", f"{where}.")
+        identity = self.object(self.object(row, where).get("identity"), f"{where}.identity")
         rank = identity.get("global_rank")
-        rank = int(key) if rank is None and key.isdigit() else rank
-        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
-            raise self.wrong(f"{where}.identity.global_rank", rank, "is not a whole number from 0")
+        rank = self.whole(f"{where}.identity.global_rank", key if rank is None else rank)
         times: dict[str, float] = {}
-        for name, value in self.object(row, "metrics", f"{where}.").items():
+        for name, value in self.object(row.get("metrics"), f"{where}.metrics").items():
             if not name.endswith("_ms") or value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
@@ -132,10 +114,6 @@ class _Summary:
         window = overall.get("window") if isinstance(overall, dict) else None
         steps = window.get("steps_analyzed") if isinstance(window, dict) else None
         return str(steps) if isinstance(steps, int) else ""
-
-    def wrong(self, where: str, value: Any, why: str) -> SettingError:
-        """Return an error with the file and the field."""
-        return SettingError(f"path = {str(self.file)!r}, {where} = {repr(value)[:MAX_QUOTED]}: {why}")
 
 
 SOURCE = Source(name="traceml", title="TraceML's summary", tells=tells, read=read)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from workbench.analysis.recordings.fields import Fields
 from workbench.core.base.reading import check_json_size, open_regular, read_bytes, read_gzip
 from workbench.core.base.settings import SettingError
 
@@ -251,21 +252,9 @@ def _holds(moments: list[float], step: Step) -> bool:
 
 def _rank(path: Path, info: Any) -> int | None:
     """Return distributedInfo.rank, None if there is none."""
-    if info is None:
-        return None
-    if not isinstance(info, dict):
-        raise SettingError(
-            f"path = {str(path)!r}: distributedInfo = {repr(info)[:MAX_QUOTED]}: is not an object with a rank"
-        )
-    rank = info.get("rank")
-    if rank is None:
-        return None
-    text = str(int(rank)) if isinstance(rank, float) and rank.is_integer() else str(rank).strip()
-    if isinstance(rank, bool) or not re.fullmatch(r"[0-9]{1,9}", text):
-        raise SettingError(
-            f"path = {str(path)!r}: distributedInfo.rank = {repr(rank)[:MAX_QUOTED]}: is not a whole number from 0"
-        )
-    return int(text)
+    checks, where = Fields(path), "distributedInfo"
+    rank = None if info is None else checks.object(info, where).get("rank")
+    return None if rank is None else checks.whole(f"{where}.rank", rank)
 
 
 def has_events(path: Path) -> bool:
