@@ -33,6 +33,7 @@ RANKS, NAP = 4, 0.2  # number of ranks; sleep of the slow rank, s
 WIDTH, BATCH = 320, 32
 DEVICE_CYCLES_PER_S = 1.9e9  # clock of the device during a fault, about
 WARM = 6  # number of first steps, which are ignored
+DRAWS = 1000  # number of draws of blocks for an interval
 PROBE_EVERY = 6  # steps between two probes of the links
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 SLOW_LINK = "rate {}mbit burst 128kb latency 1s"  # a queue of the kernel that limits the bandwidth
@@ -58,8 +59,8 @@ class Job:
     overlap: bool = False
     profiler: bool = False
     device: str = "cpu"
-    mbit: int = 400
-    usual: int = 0
+    mbit: int = 100
+    usual: int = 400
     width: int = WIDTH
 
     @property
@@ -188,7 +189,7 @@ def train(job: Job, rank: int, folder: Path) -> None:
         if job.fault == "lengths"
         else DataLoader(Samples(job, rank, switch, job.nap / job.accumulate if mine else 0.0), BATCH)
     )
-    if job.usual:
+    if job.fault == "link" and job.usual:
         limit_link(rank, job.usual)
     batches, moments = iter(loader), list[tuple[float, float]]()
     for step in range(job.count):
@@ -281,12 +282,16 @@ def run(job: Job, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """Result of a job: the recording of the steps with the fault, and mean seconds of a step with and without it."""
+    """Result of a job: the recording of the steps with the fault, and mean seconds of a step with and without it.
+
+    `band`: 90 % interval of their ratio, from draws of whole blocks. It is wide if other programs use the cores.
+    """
 
     job: Job
     recording: Recording
     faulty: float
     healthy: float
+    band: tuple[float, float]
 
     @property
     def ratio(self) -> float:
@@ -308,7 +313,14 @@ def measured(job: Job, folder: Path) -> Measured:
     whole = wb.traces.load(folder / "record")
     chosen = np.flatnonzero(on if job.fault else on | off)
     frame = whole.frame[whole.frame["step"].isin(chosen)].reset_index(drop=True)
-    return Measured(job, replace(whole, frame=frame), float(took[on].mean()), float(took[off].mean()))
+    pairs = (np.arange(job.count) - WARM) // (2 * job.steps)  # blocks with the fault, and those after them
+    sums = [[took[each & (pairs == pair)].sum() for each in (on, off)] for pair in range(job.blocks)]
+    counts = [[(each & (pairs == pair)).sum() for each in (on, off)] for pair in range(job.blocks)]
+    draws = np.random.default_rng(0).integers(0, job.blocks, (DRAWS, job.blocks))
+    means = np.array(sums)[draws].sum(axis=1) / np.array(counts)[draws].sum(axis=1)
+    low, high = np.quantile(means[:, 0] / means[:, 1], (0.05, 0.95)).tolist()
+    faulty, healthy = float(took[on].mean()), float(took[off].mean())
+    return Measured(job, replace(whole, frame=frame), faulty, healthy, (low, high))
 
 
 # ---------------------------------------------------------------- a link that is really slow

@@ -100,11 +100,12 @@ def read(path: Path) -> pd.DataFrame:
 def _by_task(rows: list[Row]) -> Iterator[tuple[Row, int, int]]:
     """Yield the tasks of arrays, each with its worker and its step."""
     steps = {
-        key: i for i, key in enumerate(sorted({(row.job, _order(row.step)) for row in rows if row.task >= 0}))
+        key: i
+        for i, key in enumerate(sorted({(row.job, int(row.step or -1)) for row in rows if row.task >= 0}))
     }
     for row in rows:
         if row.task >= 0:
-            yield row, row.task, steps[row.job, _order(row.step)]
+            yield row, row.task, steps[row.job, int(row.step or -1)]
 
 
 def _by_node(path: Path, rows: list[Row]) -> Iterator[tuple[Row, str, int]]:
@@ -116,13 +117,9 @@ def _by_node(path: Path, rows: list[Row]) -> Iterator[tuple[Row, str, int]]:
             )
             raise SettingError(f"path = {str(path)!r}, line {row.line}: {why}; {NEEDED}")
     before = Counter[str]()
-    for row in sorted(rows, key=lambda row: (row.job, _order(row.step))):
+    for row in sorted(rows, key=lambda row: (row.job, int(row.step or -1))):
         step, before[row.node] = before[row.node], before[row.node] + 1
         yield row, row.node, step
-
-
-def _order(step: str) -> int:
-    return int(step) if step else -1
 
 
 def _rows(path: Path) -> Iterator[Row]:
