@@ -1,4 +1,4 @@
-"""Checks of a file's fields: whole numbers in the forms in which JSON and logs have them, and errors of one sentence."""
+"""Checks of a file's fields: whole numbers in the forms of JSON and logs, and errors of one sentence."""
 
 from __future__ import annotations
 

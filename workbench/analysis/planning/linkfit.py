@@ -228,7 +228,9 @@ def fit_port(found: Sequence[Messages], near: PortFit | None = None) -> PortFit:
     options = {"maxfev": 240 if near is None else 90}
     tried = [minimize(error, np.log(s), method="Nelder-Mead", options=options) for s in starts]
     best = min(tried, key=lambda each: float(each.fun))
-    latency, overhead, rest = (float(x) for x in np.exp(np.clip(best.x, -46, 46)))
+    costs = np.exp(np.clip(best.x, -46, 46))
+    # smaller ones are rounding errors, as of links that take no time
+    latency, overhead, rest = np.where(costs > EXACT_RELATIVE_ERROR * scale, costs, 0.0).tolist()
     off = np.concatenate([_port_off(m, latency, overhead + rest * m.bytes / longest).ravel() for m in found])
     return PortFit(
         latency=latency,

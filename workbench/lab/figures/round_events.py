@@ -248,11 +248,10 @@ def _with_unfinished(work: Rows, events: Rows, trace: Trace) -> Rows:
     models = events[(events["kind"] == "send") & (events["bytes"] > 0) & _downward(plan, events)]
     asked = last_ends(models, "to", plan.ranks)
     done = last_ends(events[events["kind"] == "compute"], "rank", plan.ranks)
-    asked[[f.worker for f in trace.experiment.faults if f.for_good] + list(trace.info.get("dead", ()))] = (
-        np.inf
-    )
+    gone = [f.worker for f in trace.experiment.faults if f.for_good] + list(trace.info.get("dead", ()))
+    asked[gone] = np.inf
     ranks = np.flatnonzero((plan.loads > 0) & (asked >= 0) & (asked >= done) & (asked < end))
-    row = {
+    row: dict[str, Any] = {
         "kind": "compute",
         "rank": ranks,
         "start": asked[ranks],
