@@ -28,7 +28,7 @@ TYPESET = """() => [...document.querySelectorAll('.jp-RenderedMarkdown :is(em, s
     const small = !e.closest('sub, sup') || parseFloat(style.fontSize) < 0.9 * parseFloat(around.fontSize);
     return [e.innerText, serif && italic && shifted && small];
   })"""
-# text of each formula with a line of its own, which is no sentence, and the distance of its middle from that of the
+# text of each formula with a line of its own, which is not a sentence, and the distance of its middle from that of the
 # column, px
 FORMULAS = r"""() => [...document.querySelectorAll('.jp-RenderedMarkdown > blockquote')]
   .filter((e) => e.querySelector('em') && !/\.$/.test(e.innerText.trim())).map((e) => {
