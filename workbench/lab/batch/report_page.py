@@ -36,7 +36,7 @@ from workbench.lab.figures import bands, convergence, gantt, importance, round_t
 from workbench.lab.figures.design import style_sheet
 from workbench.lab.figures.fit import page_script
 from workbench.lab.figures.inputs import labels, plural, shared
-from workbench.lab.figures.labels import metric_words, setting, value_text
+from workbench.lab.figures.labels import metric_words, setting, unit, value_text
 from workbench.lab.figures.labels import short as short_metric
 from workbench.lab.figures.page import dark_style
 from workbench.lab.figures.passes import data_share, pass_times, verdict
@@ -236,7 +236,8 @@ def _of_sweep(table: Runs, metric: str) -> Report:
     by, result = means.attrs["by"], "loss" if metric not in done else metric
     losses = table.mean(result)["mean"] if result in done else None
     made = Report("a sweep", _of_many(table), f"{plural(len(table), 'run')}, {len(done)} done.", [], _here())
-    columns = [*by, "runs", "time (s)", *([metric_words(result)] if losses is not None else [])]
+    columns = [setting(name) + f" ({unit(name)})" * bool(unit(name)) for name in by]
+    columns += ["runs", "time (s)", *([metric_words(result)] if losses is not None else [])]
     rows = [
         [*(value_text(name, row[name]) for name in by), str(int(row["n"])), f"{row['mean']:.4g}"]
         + ([f"{losses.iloc[place]:.4g}"] if losses is not None else [])
@@ -257,11 +258,8 @@ def _of_sweep(table: Runs, metric: str) -> Report:
 def _of_many(table: Runs) -> str:
     done, differing = table.done, [name for name in table.differing if name != "seed"]
     fastest = table.mean("time").sort_values("mean").iloc[0]
-    who = ", ".join(
-        f"{name.rsplit('.', 1)[-1]} {value_text(name, fastest[name])}"
-        for name in differing[:3]
-        if name in fastest
-    )
+    shown = [name for name in differing[:3] if name in fastest]
+    who = ", ".join(f"{setting(n)} {value_text(n, fastest[n])} {unit(n)}".strip() for n in shown)
     short_time = quantity_of(float(fastest["mean"]))
     return f"{plural(len(done), 'run')}: the shortest take {short_time}" + (f", with {who}" if who else "")
 
