@@ -90,6 +90,14 @@ def test_report_of_folders_and_of_a_table(traces: list[wb.Trace], tmp_path: Path
     assert "report of a sweep" in read(tmp_path / "cli.html")
 
 
+def test_report_of_a_sweep_names_settings_and_units(tmp_path: Path) -> None:
+    grid = {"scheme": ["UMW", "GC"], "link.latency": [0.001, 0.01]}
+    wb.batch.sweep({"base": P, "grid": grid}, tmp_path / "sweep", progress=False)
+    page = read(report(tmp_path / "sweep", tmp_path / "page.html"))
+    assert "latency of the links 0.001 s</h1>" in page
+    assert ">latency of the links (s)</th>" in page
+
+
 def test_report_of_a_sweep_has_its_plan(tmp_path: Path) -> None:
     plan = {"base": {k: v for k, v in P.items() if k != "delays"}, "grid": {"scheme": ["UMW", "GC"]}}
     wb.batch.sweep(plan, tmp_path / "sweep", progress=False)
