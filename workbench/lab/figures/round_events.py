@@ -248,17 +248,11 @@ def _with_unfinished(work: Rows, events: Rows, trace: Trace) -> Rows:
     models = events[(events["kind"] == "send") & (events["bytes"] > 0) & _downward(plan, events)]
     asked = last_ends(models, "to", plan.ranks)
     done = last_ends(events[events["kind"] == "compute"], "rank", plan.ranks)
-    gone = [f.worker for f in trace.experiment.faults if f.for_good] + list(trace.info.get("dead", ()))
-    asked[gone] = np.inf
+    dead = [f.worker for f in trace.experiment.faults if f.for_good] + list(trace.info.get("dead", ()))
+    asked[dead] = np.inf
     ranks = np.flatnonzero((plan.loads > 0) & (asked >= 0) & (asked >= done) & (asked < end))
-    row: dict[str, Any] = {
-        "kind": "compute",
-        "rank": ranks,
-        "start": asked[ranks],
-        "begun": asked[ranks],
-        "end": end,
-        "to": -1,
-    }
+    row: dict[str, Any] = {"kind": "compute", "rank": ranks, "end": end, "to": -1}
+    row |= dict.fromkeys(("start", "begun"), asked[ranks])
     added = {name: np.broadcast_to(row.get(name, 0), len(ranks)) for name in work.columns}
     return Rows({name: np.concatenate([column, added[name]]) for name, column in work.columns.items()})
 

@@ -211,7 +211,7 @@ def group_labels(means: pd.DataFrame, x: str | None) -> list[str]:
     by = means.attrs["by"]
     x = abscissa(means, by) if x is None else x
     others = [name for name in by if name != x or x == "scheme"]
-    return [group_label(dict(zip(others, row, strict=True))) for row in means[others].itertuples(index=False)]
+    return [group_label({str(n): v for n, v in each.items()}) for each in means[others].to_dict("records")]
 
 
 def _failures(p: Progress) -> str:
