@@ -72,8 +72,8 @@ def _turns(stages: Stages) -> Iterator[float]:
 def _took(distributed: Any, stages: Stages, peer: int) -> float:
     """Return the seconds of messages to and from a rank.
 
-    Each stage begins before the one before it has ended, as in an all-reduce, because the notice that a rank is ready
-    to receive waits behind its own message. The last stage begins when all others have ended.
+    Each stage begins before the one before it has ended, as in an all-reduce. Otherwise the notice that a rank is ready
+    to receive would wait behind its own message. The last stage begins when all others have ended.
     """
     begun, works = perf_counter(), list[Any]()
     for number, (sent, received) in enumerate(stages, 1):
