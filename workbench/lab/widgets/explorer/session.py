@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,15 +22,9 @@ class SessionRuns:
 
     def __init__(self) -> None:
         self._known: list[Trace] = []
-
-    @cached_property
-    def _holder(self) -> TemporaryDirectory[str]:
-        return TemporaryDirectory(prefix="workbench-explorer-", ignore_cleanup_errors=True)
-
-    @property
-    def folder(self) -> Path:
-        """Folder of the runs, which only its owner can read."""
-        return Path(self._holder.name)
+        # readable only for its owner, and removed together with this object
+        self._folder = TemporaryDirectory(prefix="workbench-explorer-", ignore_cleanup_errors=True)
+        self.folder = Path(self._folder.name)
 
     def add(self, traces: Sequence[Trace]) -> int:
         """Write the runs that are not in the folder yet. Return their number."""
