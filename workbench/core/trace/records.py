@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from workbench.core.base.arrays import to_bytes
 from workbench.core.base.errors import RunError
-from workbench.core.base.files import SUMS, atomic_write, check_sums, read_sums, write_file, write_json
+from workbench.core.base.files import SUMS, check_sums, read_sums, write_file, write_json
 from workbench.core.base.locks import Lock
 from workbench.core.base.reading import check_size, open_regular
 from workbench.core.base.settings import SettingError
@@ -435,8 +435,7 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
             os.truncate(folder / name, 8 * width * rounds)
     for path in (folder / ARRIVALS).glob("*.i64"):
         rows = _arrivals(path)
-        with atomic_write(path) as out:  # without later rounds, which will be written again
-            out.write(rows[rows[:, 0] < rounds].tobytes())
+        write_file(path, rows[rows[:, 0] < rounds].tobytes())  # later rounds will be written again
     _note_stretch(folder, rounds)
     if ledgers_path(folder).is_file():
         ledgers_path(folder).rename(_set_aside(folder))

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.core.base.files import atomic_write
+from workbench.core.base.files import write_file
 from workbench.core.base.reading import open_regular, read_bytes
 from workbench.core.trace.layout import ARRIVALS, CHECKPOINT, ENDED, GRADIENTS, LEDGERS, MODELS, ROWS
 
@@ -126,8 +126,7 @@ class Mirror:
             if "offset" in piece:
                 self._write_at(piece["name"], piece["offset"], text)
             else:
-                with atomic_write(_inside(self.home, piece["name"])) as out:
-                    out.write(text)
+                write_file(_inside(self.home, piece["name"]), text)
                 self.deltas.stamps[piece["name"]] = piece["stamp"]
 
     def _write_at(self, name: str, offset: int, text: bytes) -> None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.core.base.files import atomic_write, private_folder, write_file, write_json
+from workbench.core.base.files import private_folder, write_file, write_json
 from workbench.core.base.reading import parse_json, read_bytes, read_text
 from workbench.mpi.launch.processes import ProcessId
 
@@ -110,8 +110,7 @@ class PoolFolder:
 
     def hand_in(self, fields: dict[str, Any], arrays: bytes) -> Path:
         """Submit a run. Return a file that exists until rank 0 takes it."""
-        with atomic_write(Path(fields["folder"]) / ARRAYS) as out:
-            out.write(arrays)
+        write_file(Path(fields["folder"]) / ARRAYS, arrays)
         path = self.path / "tasks" / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
         write_json(path, fields)
         return path

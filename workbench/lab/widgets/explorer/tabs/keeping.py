@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from workbench.analysis.tables.about import keep
 from workbench.analysis.tables.exports import export
-from workbench.core.base.files import atomic_write
+from workbench.core.base.files import write_file
 from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
@@ -125,8 +125,7 @@ class Keeping(Tab):
             raise SettingError("setting: none can be used; fix the fields in red")
         path = chosen.write(self._path(str(self.setting.value), "yaml"))
         script = path.with_suffix(".sh")
-        with atomic_write(script, "w") as out:
-            out.write(self.command.value + "\n")
+        write_file(script, self.command.value + "\n")
         self._say(f"written: {path} and {script.name}; workbench run {path} runs it")
 
     @guarded
