@@ -227,13 +227,10 @@ class ChoiceForm(Form):
     def _same(self, entries: Sequence[Field]) -> dict[str, str]:
         """Return the texts of fields that both classes have, in the same unit, if they were changed."""
         before = {(entry.name, entry.unit, entry.kind): entry.default for entry in self.entries}
-        retained = {
-            entry.name: (entry.name, entry.unit, entry.kind) for entry in entries if entry.name in self.values
-        }
+        defaults = {e.name: before.get((e.name, e.unit, e.kind)) for e in entries}
+        retained = {name for name, default in defaults.items() if default is not None}
         return {
-            name: self.values[name]
-            for name, key in retained.items()
-            if key in before and self.values[name] != before[key]
+            name: text for name, text in self.values.items() if name in retained and text != defaults[name]
         }
 
     def settings(self) -> dict[str, Any]:
