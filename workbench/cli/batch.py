@@ -106,7 +106,9 @@ def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -
     """
     sweep, shown = batch.attach(folder), ""
     while not once and not sweep.wait(2.0):
-        shown = _shown_text(str(sweep.progress()), shown)
+        if (text := str(sweep.progress())) != shown:
+            click.echo(text)
+        shown = text
     click.echo(sweep)
     search = read_folder(folder).search
     of, target = of or (search.of if search else "time"), target or (search.target if search else None)
@@ -118,12 +120,6 @@ def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -
     if len(table.done) >= 3 and len(decided := importance(table, of)):
         click.echo(f"share of the variance of {of} that a setting explains by itself:")
         click.echo(decided.to_string(index=False, float_format=lambda x: f"{x:.3g}"))
-
-
-def _shown_text(text: str, before: str) -> str:
-    if text != before:
-        click.echo(text)
-    return text
 
 
 @click.command()

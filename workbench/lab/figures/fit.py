@@ -23,15 +23,10 @@ _AXIS = re.compile("[xy]axis[0-9]*")
 
 
 @cache
-def fit_script() -> str:
-    """Return the JavaScript that fits figures to their boxes, as functions of `js/fit.js`."""
-    return read_text(Path(__file__).parent / "js" / "fit.js")
-
-
-@cache
 def page_script() -> str:
-    """Return JavaScript that defines `workbenchFit`; its `keep` fits a drawn figure to its box."""
-    text = re.sub(r"^\s*//[^\n]*\n|/\*\*.*?\*/\n", "", fit_script(), flags=re.MULTILINE | re.DOTALL)
+    """Return JavaScript that defines `workbenchFit`, from `js/fit.js`. Its `keep` fits a drawn figure to its box."""
+    text = read_text(Path(__file__).parent / "js" / "fit.js")
+    text = re.sub(r"^\s*//[^\n]*\n|/\*\*.*?\*/\n", "", text, flags=re.MULTILINE | re.DOTALL)
     names = "fitted, freed, redraw, grown, worded, PHONE, keep: (plot) => keepFitted(Plotly, plot)"
     return f"globalThis.{FIT} ??= (() => {{\n{text}\nreturn {{ {names} }};\n}})();"
 

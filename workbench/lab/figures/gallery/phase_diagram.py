@@ -93,13 +93,10 @@ def _texts(grid: SchemeGrid) -> Words:
             texts[place] = f"{TIE}<br>of {equal}"
         elif fastest == fastest:
             lead = float(grid.lead[place])
-            texts[place] = grid.names[int(fastest)] + (f"<br>{_lead(lead)}" if np.isfinite(lead) else "")
+            # a third digit if two would look like a tie
+            text = f"<br>{ratio_text(lead, 3 if lead < 1.095 else 2)}" if np.isfinite(lead) else ""
+            texts[place] = grid.names[int(fastest)] + text
     return texts
-
-
-def _lead(ratio: float) -> str:
-    """Return a ratio with two digits, or with three if it is so close to 1 that two would look like a tie."""
-    return ratio_text(ratio, 3 if ratio < 1.095 else 2)
 
 
 def _hovers(grid: SchemeGrid) -> Words:

@@ -89,7 +89,8 @@ class Grid(anywidget.AnyWidget):
             self.count = len(table)
             self.columns = [_column(table, name, name in picked, target) for name in shown]
             self.offered = [_column(table, name, False, target) for name in known]
-            self.colours = _colours(self.rows.get("scheme", ()))
+            schemes = dict.fromkeys(self.rows.get("scheme", ()))
+            self.colours = {name: scheme_style(name).color for name in schemes if name}
             self.selected_rows = list(marked)
 
     @property
@@ -110,10 +111,6 @@ def _column(table: pd.DataFrame, name: str, picked: bool, target: str) -> Column
     named = name.rpartition(".")[2] in NAMED
     kind = _KINDS.get(name, "number" if number else "choice" if named else "text")
     return Column(name=name, label=heading(name, target), kind=kind, number=number, level=level)
-
-
-def _colours(schemes: Sequence[str | None]) -> dict[str, str]:
-    return {name: scheme_style(name).color for name in dict.fromkeys(schemes) if name}
 
 
 def _sent(column: pd.Series[Any]) -> list[Any]:

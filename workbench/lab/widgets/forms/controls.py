@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import ipywidgets as w
 
@@ -228,7 +228,7 @@ class Controls(w.VBox):
         self.link.show(common["link"])
         self.problem.choose(first.problem_spec.name, common["problem_args"])
         self.optimiser.choose(first.build_optimiser().name, common["optimiser_args"])
-        self.run.fill(_texts({name: common[name] for name in _RUN_FIELDS}), fresh=True)
+        self.run.fill({name: show(common[name]) for name in _RUN_FIELDS}, fresh=True)
 
 
 def preset_titles() -> dict[str, str]:
@@ -267,10 +267,6 @@ def _place(
     else:
         for place in (p for p, other in forms.items() if name in {line.name for line in other.entries}):
             shared[place].setdefault(name, reason)
-
-
-def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    return {name: show(value) for name, value in values.items()}
 
 
 # ---------------------------------------------------------------- tree and stragglers

@@ -64,11 +64,6 @@ class EntryForm(w.VBox):
         self.form.fill({"own": ""})
         self._changed()
 
-    @property
-    def newest(self) -> bool:
-        """Whether the form still matches the scheme's class."""
-        return schemes.get(self.scheme) is self.cls
-
     def fill(self, entry: Entry) -> None:
         """Write an entry's values into the form."""
         texts = {name: show(value) for name, value in entry.args.items()}
@@ -141,7 +136,7 @@ class Entries(w.VBox):
         """Offer the schemes that exist now, with new forms for redefined ones. Return whether any was redefined."""
         if (choices := _menu()) != self.further.entries[0]:
             self.further.reshape([choices], {"scheme": ""})
-        old = [form for form in self.forms if not form.newest]
+        old = [form for form in self.forms if schemes.get(form.scheme) is not form.cls]
         if old:
             self._place([self._form(form.entry()) if form in old else form for form in self.forms])
         return bool(old)

@@ -48,10 +48,8 @@ class Preview(Tab):
         self.entry.observe(lambda _: self._choose(), "value")
         self.picture.on_click(self._clicked)
         self.finding = w.HTML()
-        self._forecast, self._beside = (
-            w.VBox([self.finding, self.times]),
-            w.VBox([self.picture, self.detail]),
-        )
+        self._forecast = w.VBox([self.finding, self.times])
+        self._beside = w.VBox([self.picture, self.detail])
         for widget in (self._beside, self.entry):
             widget.add_class("wb-behind")
         return [row(self.view, self.entry), self.note, sides(self._forecast, self._beside)]
