@@ -187,7 +187,7 @@ def test_restore_uses_the_engine_and_cluster_of_the_sweep_only(
     table = pq.read_table(path)
     name, values = shards.SETTING + field, pa.array([value] * len(table))
     others = table.drop_columns([name]) if name in table.column_names else table
-    shards.write(others.append_column(name, values), path)
+    path.write_bytes(shards.encoded(others.append_column(name, values)))
     with pytest.raises(SettingError, match="its engine or cluster is not that of the sweep"):
         restore(tmp_path / "s" / table["run"][0].as_py())
     assert list(tmp_path.glob("s/*/trace")) == []
@@ -202,7 +202,7 @@ def test_restore_waits_for_no_sweep_and_leaves_no_attempt(tmp_path: Path) -> Non
     table = pq.read_table(path)
     at = table.column_names.index("curve.time")
     other = [[x + 1.0 for x in times] for times in table["curve.time"].to_pylist()]
-    shards.write(table.set_column(at, "curve.time", pa.array(other)), path)
+    path.write_bytes(shards.encoded(table.set_column(at, "curve.time", pa.array(other))))
     with pytest.raises(RunError):
         restore(tmp_path / table["run"][0].as_py())
     assert list((tmp_path / ATTEMPTS).iterdir()) == []
@@ -214,7 +214,7 @@ def test_restore_says_where_bits_differ(tmp_path: Path) -> None:
     table = pq.read_table(path)
     at = table.column_names.index("curve.time")
     other = [[x + 1.0 for x in times] for times in table["curve.time"].to_pylist()]
-    shards.write(table.set_column(at, "curve.time", pa.array(other)), path)
+    path.write_bytes(shards.encoded(table.set_column(at, "curve.time", pa.array(other))))
     with pytest.raises(RunError, match="time differs from the sweep's"):
         restore(tmp_path / table["run"][0].as_py())
 
@@ -223,7 +223,7 @@ def test_engine_without_the_folder_returns_its_shard(tmp_path: Path) -> None:
     order = {"folder": str(tmp_path / "elsewhere"), "token": "t", "home": str(tmp_path)}
     chunk = {"base": QUICK, "engine": "sim", "cluster": "", "changes": [{"seed": 0}, {"seed": 1}]}
     answer = run_chunk(json.dumps(order), json.dumps(chunk))
-    assert (answer["done"], answer["failed"], answer["missing"]) == (2, {}, 0)
+    assert (answer["done"], answer["failed"], answer["late"]) == (2, {}, False)
     name, content = unpack_shard(answer)
     (tmp_path / SHARDS).mkdir()
     (tmp_path / SHARDS / name).write_bytes(content)
@@ -245,7 +245,7 @@ def test_mixed_settings_become_text(tmp_path: Path) -> None:
     ]
     (tmp_path / SHARDS).mkdir()
     for i, row in enumerate(rows):
-        shards.write(shards.table_of([row]), tmp_path / SHARDS / f"{i}.parquet")
+        (tmp_path / SHARDS / f"{i}.parquet").write_bytes(shards.encoded(shards.table_of([row])))
     table = shards.read(tmp_path, (), ("setting.",))
     assert table["setting.x"].to_pylist() == ["1", "two"]
 

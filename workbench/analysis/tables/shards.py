@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,12 +84,12 @@ def _array(values: list[Any]) -> pa.Array:
         return pa.array([None if value is None else str(value) for value in values])
 
 
-def write(table: pa.Table, path: Path) -> None:
-    """Write a shard atomically."""
+def encoded(table: pa.Table) -> bytes:
+    """Return the content of a shard."""
     import pyarrow.parquet as pq
 
-    with atomic_write(path) as out:
-        pq.write_table(table, out, compression="zstd")
+    pq.write_table(table, out := BytesIO(), compression="zstd")
+    return out.getvalue()
 
 
 def files(folder: Path) -> list[Path]:

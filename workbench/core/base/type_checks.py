@@ -80,6 +80,9 @@ def _mismatch_text(kind: Any, value: Any) -> str | None:
     if kind is bool:
         truth = type(value).__name__ in ("bool", "bool_")
         return None if truth else "is neither true nor false; write one of the two"
+    if hasattr(kind, "model_fields") and isinstance(value, dict):
+        odd = [name for name in value if not isinstance(name, str)]
+        return f"names of fields are text, and {odd[0]!r} is not" if odd else None
     if kind not in (int, float):
         return None
     if isinstance(value, str | bytes):

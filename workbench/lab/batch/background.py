@@ -31,7 +31,7 @@ from workbench.core.base.settings import SettingError, check_writable, path_of
 from workbench.core.base.text import duration, read_json
 from workbench.core.base.trust import limit_to
 from workbench.core.trace.layout import ATTEMPTS, HOSTS, LINK, PLAN, SEARCH_STATE, STOP, SWEEP_LOG
-from workbench.lab.batch.executors import executor_of
+from workbench.lab.batch.executors import ExecutorSettings, executor_of
 from workbench.lab.batch.folders import allowed, opened, own_of
 from workbench.lab.batch.run import NOTEBOOK, check_options, named, note, room, sweep
 from workbench.lab.batch.sharded import wanted
@@ -283,10 +283,11 @@ def start(
     """
     limits, flags = {"timeout": timeout, "walltime": walltime}, {"fresh": fresh, "pictures": pictures}
     check_options(jobs, limits, flags)
-    room(jobs)
     options = {"jobs": jobs, "notebook": str(path_of(notebook, "notebook").resolve()), **limits, **flags}
     with opened(plan, folder, trust) as (chosen, target):
-        executor_of(chosen.executor)
+        use = executor_of(chosen.executor)
+        if chosen.notebooks and isinstance(use, ExecutorSettings) and use.kind == "local":
+            room(use.engines or jobs)
         runs = None if chosen.notebooks else wanted(chosen, target, ())
         items = named(chosen.items(), target) if runs is None else []
         own = own_of(items if runs is None else runs.own)

@@ -3,48 +3,62 @@
 from __future__ import annotations
 
 import gc
-import io
 import json
+import os
 import platform
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
-from workbench.analysis.tables.shards import SUFFIX, ShardRow, table_of, write
+from workbench.analysis.tables.shards import SUFFIX, ShardRow, encoded, table_of
 from workbench.core.base.errors import RunError
+from workbench.core.base.files import write_file
 from workbench.core.running.start import run
-from workbench.core.trace.layout import SHARDS
+from workbench.core.trace.layout import ATTEMPTS, SHARDS
 from workbench.lab.batch.execution import reason
 from workbench.lab.batch.sweeps import Item, make_item
-from workbench.lab.batch.task import POLL_INTERVAL_S, Order, code_of, ended_well, is_host_error, lost, refusal
+from workbench.lab.batch.task import (
+    POLL_INTERVAL_S,
+    Order,
+    code_of,
+    ended_well,
+    failure,
+    is_host_error,
+    refusal,
+)
+
+# s after which a task ends, so that its finished runs are kept; the others are submitted again
+MAX_TASK_S = 10.0
 
 
 def run_chunk(order: str, chunk: str) -> dict[str, Any]:
     """Compute many runs, and write their shard, or return it if this process cannot read the sweep's folder.
 
-    order: fields of an `Order`, as JSON. chunk: base, engine and cluster of the sweep, and the changes of each run, as
-    JSON. The result has `done` (number of runs done), `failed` (errors by name), `missing` (number of runs that were
-    not begun), `host` and `seconds`. If the task cannot be done, the result has `refused`, `missing` with a reason, or
-    `lost` instead, as that of `task.run_notebook` has.
+    order: fields of an `Order`, as JSON. chunk: base, engine and cluster of the sweep, the changes of each run, the
+    `expected` seconds of a run, and the file name `mark` for the number of the run under way, as JSON. The result
+    has `done` (number of runs done), `failed` (errors by name), `late` (whether the others would end too late),
+    `longest` (s of a run), `host` and `seconds`. If the task cannot be done, the result has `refused`, `missing` with a
+    reason, or `lost` instead, as that of `task.run_notebook` has.
     """
     task, fields = Order(**json.loads(order)), json.loads(chunk)
-    if answer := refusal(task):
+    if answer := refusal(task, fields.get("expected", 0.0)):
         return answer
     _exempt_modules()
-    begun = time.perf_counter()
+    begun, rows = time.perf_counter(), list[ShardRow]()
     try:
         with code_of(task):
-            rows = _rows(task, fields)
-            kept = _keep(task, rows)
+            late = _compute(rows, task, fields)
+        kept = _keep(task, rows)
     except Exception as error:  # a fault of this host or its code: the client has checked the runs
-        return lost(task, reason(error))
+        return failure(task, error, reason(error))
     failed = {row.run: row.error for row in rows if row.state != "done"}
-    missing = len(fields["changes"]) - len(rows)
-    counts = {"done": len(rows) - len(failed), "failed": failed, "missing": missing}
+    counts = {"done": len(rows) - len(failed), "failed": failed, "late": late}
+    counts["longest"] = max((row.seconds for row in rows), default=0.0)
     ended_well(task)
     return {**counts, "host": platform.node(), "seconds": time.perf_counter() - begun, **kept}
 
@@ -60,20 +74,28 @@ def _exempt_modules() -> None:
         gc.freeze()
 
 
-def _rows(task: Order, fields: Mapping[str, Any]) -> list[ShardRow]:
-    rows: list[ShardRow] = []
-    looked, longest, shared = time.monotonic(), 0.0, task.shared
-    for changes in fields["changes"]:
-        if time.monotonic() - looked > POLL_INTERVAL_S:
-            looked = time.monotonic()
-            if task.stopped or (shared and task.abandoned):
-                break
-        if task.too_late(longest):
-            break
-        item = make_item(fields["base"], changes, fields["engine"], fields["cluster"])
-        rows.append(_row(item))
-        longest = max(longest, rows[-1].seconds)
-    return rows
+def _compute(rows: list[ShardRow], task: Order, fields: Mapping[str, Any]) -> bool:
+    """Compute runs and append their rows, until the sweep is stopped or the task is long enough.
+
+    Return whether it ended early because further runs would end too late.
+    """
+    begun = looked = time.monotonic()
+    shared, expected = task.shared, fields.get("expected", 0.0)
+    path = Path(task.folder, ATTEMPTS, fields["mark"]) if shared else Path(os.devnull)
+    with path.open("wb", buffering=0) as mark, suppress(KeyboardInterrupt):  # finished runs are kept
+        for number, changes in enumerate(fields["changes"]):
+            if (now := time.monotonic()) - looked > POLL_INTERVAL_S:
+                looked = now
+                if now - begun > MAX_TASK_S or task.stopped or (shared and task.abandoned):
+                    break
+            if task.too_late(expected):
+                return True
+            mark.seek(0)
+            mark.write(b"%d" % number)
+            item = make_item(fields["base"], changes, fields["engine"], fields["cluster"])
+            rows.append(_row(item))
+            task.took(rows[-1].seconds)
+    return False
 
 
 def _row(item: Item) -> ShardRow:
@@ -97,17 +119,12 @@ def _keep(task: Order, rows: list[ShardRow]) -> dict[str, Any]:
     """Write the shard of these runs into the sweep's folder, or return its content if the folder cannot be read."""
     if not rows:
         return {}
-    table = table_of(rows)
     keys = sha256("".join(row.key for row in rows).encode()).hexdigest()[:16]
     name = f"{time.time_ns():020d}-{keys}{SUFFIX}"
+    content = encoded(table_of(rows))
     if task.shared:
-        write(table, Path(task.folder, SHARDS, name))
+        write_file(Path(task.folder, SHARDS, name), content)
         return {}
-    import pyarrow.parquet as pq
-
-    out = io.BytesIO()
-    pq.write_table(table, out, compression="zstd")
-    content = out.getvalue()
     return {"name": name, "shard": content, "sum": sha256(content).hexdigest()}
 
 

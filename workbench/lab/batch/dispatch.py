@@ -29,18 +29,22 @@ from workbench.core.base.errors import RunError
 from workbench.core.base.files import write_file, write_json
 from workbench.core.trace.layout import ATTEMPTS, ATTEMPTS_OWNER, HOSTS, LINK, STOP
 from workbench.lab.batch.execution import INTERRUPTED
-from workbench.lab.batch.executors import Connection
+from workbench.lab.batch.executors import Connection, size
 from workbench.lab.batch.page import write_script
 from workbench.lab.batch.sweeps import Item
 from workbench.lab.batch.task import Order, publish, run_notebook, unpack
 
 Answer = dict[str, Any]
-# max number of tasks submitted at a time: more than the processes of an executor, so that none is idle
-MAX_SUBMITTED = 256
+MIN_SUBMITTED = 256  # min number of runs with notebooks that are submitted at a time
 MAX_LOSSES = 5  # after this number of losses of a run, the run is assumed to cause them
-MAX_HOST_ERRORS = 5  # the sweep ends after this number of successive host errors per process
+# A run that was under way when this number of executors broke is done last, while no other run is under way.
+SUSPECT_LOSSES = 2
+# The sweep ends after this number of host errors per process, if all processes had some and no task was done meanwhile.
+MAX_HOST_ERRORS = 5
 USUAL_ENGINES = 16  # assumed number of processes of an executor if it is unknown
-MAX_BROKEN = 3  # max number of successive executors that broke before a task was done
+# max number of successive executors that broke before a task was done; one that broke while no run was known to be
+# under way counts MAX_LOSSES times
+MAX_BROKEN = 3 * MAX_LOSSES
 STOP_TIMEOUT_S = 20.0  # s in which tasks must end once the sweep is stopped
 POLL_INTERVAL_S = 0.5
 RECORD_INTERVAL_S = 2.0  # s between two records of what the hosts have done
@@ -50,46 +54,51 @@ class Task(ABC):
     """Unit of work of a process of the executor: a run in its notebook, or many runs without notebooks."""
 
     name = ""  # name of the run, by which its attempt is found in the sweep's folder; empty for a task of many runs
-    size = 1  # number of runs
+    losses = 0  # number of times that a process died during the run
 
     @abstractmethod
     def submit(self, executor: Executor, order: str) -> Future[Answer]:
         """Submit the task to the executor. `order`: fields that all tasks of the sweep share, as JSON."""
 
     @abstractmethod
-    def ended(self, answer: Answer) -> None:
-        """Record how the task ended. Raises `RunError`, and records nothing, if the answer was damaged on its way."""
+    def ended(self, answer: Answer) -> Iterable[Task]:
+        """Record how the task ended, and return tasks for its remaining runs.
+
+        Raises `RunError`, and records nothing, if the answer was damaged on its way.
+        """
 
     @abstractmethod
     def lost(self, why: str, begun: bool) -> Iterable[Task]:
         """Return the tasks to submit in place of this one, after its process or the whole executor died."""
 
-    @abstractmethod
-    def left(self, begun: bool) -> None:
-        """Record that the sweep was stopped before the task ended."""
+    def interrupted(self) -> None:  # noqa: B027, since runs without a record count as missing
+        """Record that the sweep was stopped during the task."""
 
 
 @dataclass
 class Dispatcher:
     """Tasks of one sweep on an executor.
 
-    order: fields that all tasks share. connection: connection to the executor. failed: returns how many runs have
-    failed so far, for the progress bar. max_submitted: max number of tasks that are submitted at a time.
+    order: fields that all tasks share. connection: connection to the executor. counts: returns the number of runs so
+    far by state. per_engine, min_submitted: limit of the tasks that are submitted at a time, for each process of the
+    executor and, where that is less, for all.
     """
 
     order: Order
     connection: Connection
     progress: bool = True
-    failed: Callable[[], int] = int
-    max_submitted: int = MAX_SUBMITTED
+    counts: Callable[[], Counter[str]] = Counter
+    per_engine: int = 2
+    min_submitted: int = MIN_SUBMITTED
     _executor: Executor | None = None
     _todo: Iterator[Task] = field(default_factory=lambda: iter(()))
+    _suspects: list[Task] = field(default_factory=list)  # runs that may kill their process
     _running: dict[Future[Answer], Task] = field(default_factory=dict)
     _ended: SimpleQueue[Future[Answer]] = field(default_factory=SimpleQueue)
     _text: str = ""  # the order as JSON
-    _over: int = 0  # runs that have ended
     _deaths: int = 0  # executors that broke since a task was done
-    _host_errors: int = 0  # errors of hosts since a task was done
+    _host_errors: Counter[str] = field(default_factory=Counter)  # by process, since a task was done
+    _trouble: str = ""  # last of these errors
     _ended_by: Counter[str] = field(default_factory=Counter)  # runs that have ended, by host
     # sum of `_ended_by` when it was last written, and the time of writing, s of the monotonic clock
     _recorded: tuple[int, float] = (0, 0.0)
@@ -104,21 +113,21 @@ class Dispatcher:
 
         Raises `KeyboardInterrupt` if the sweep is stopped, and `RunError` if no process of the executor can do tasks.
         """
-        self._todo, self._over, self._text = iter(tasks), before, json.dumps(asdict(self.order))
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self.folder / ATTEMPTS)
-        (self.folder / ATTEMPTS).mkdir(mode=0o700)
+        self._todo, self._text = iter(tasks), json.dumps(asdict(self.order))
+        # processes of a killed client may still write there
+        shutil.rmtree(self.folder / ATTEMPTS, ignore_errors=True)
+        (self.folder / ATTEMPTS).mkdir(mode=0o700, exist_ok=True)
         write_file(self.folder / ATTEMPTS / ATTEMPTS_OWNER, self.order.token)
         try:
             with Bar("runs", "run", total, self.progress, done=before) as bar:
-                self._loop(bar)
+                self._loop(bar, before)
         except BaseException:
             self._stop()
             raise
         finally:
             shutil.rmtree(self.folder / ATTEMPTS, ignore_errors=True)
 
-    def _loop(self, bar: Bar) -> None:
+    def _loop(self, bar: Bar, before: int) -> None:
         bar.note("failed=0")
         while self._fill() or self._running:
             if (self.folder / STOP).exists():
@@ -127,15 +136,16 @@ class Dispatcher:
                 self._replace(RunError(why))
             with suppress(Empty):
                 self._take(self._ended.get(timeout=POLL_INTERVAL_S))
-                bar.note(f"failed={self.failed()}")
-                bar.update(self._over)
+                bar.note(f"failed={self.counts()['failed']}{self._trouble}")
+                bar.update(before + self._over())
             self._record()
 
     def _fill(self) -> bool:
         """Submit tasks up to the limit. Return False if no further task is left to submit."""
-        while len(self._running) < self.max_submitted:
-            if (task := next(self._todo, None)) is None:
-                return False
+        most = max(self.min_submitted, self.per_engine * (self._engines() or USUAL_ENGINES))
+        while len(self._running) < most:
+            if (task := self._next()) is None:
+                return bool(self._suspects)
             try:
                 if self._executor is None:
                     self._executor = self.connection.connect()
@@ -148,6 +158,20 @@ class Dispatcher:
             self._running[future] = task
             future.add_done_callback(self._ended.put)
         return True
+
+    def _over(self) -> int:
+        """Return the number of runs that have ended."""
+        return (now := self.counts()).total() - now["missing"]
+
+    def _engines(self) -> int:
+        """Return the number of processes of the executor, or 0 if it is unknown."""
+        return size(self._executor) or self.connection.engines or 0
+
+    def _next(self) -> Task | None:
+        """Return the next task to submit. Runs that may kill their process are last, and one at a time."""
+        if (task := next(self._todo, None)) is None and self._suspects and not self._running:
+            return self._suspects.pop()
+        return task
 
     def _again(self, tasks: Iterable[Task]) -> None:
         """Put tasks at the front of the queue of tasks that are not submitted yet."""
@@ -171,42 +195,54 @@ class Dispatcher:
         if why := answer.get("lost"):
             self._again([task] if self._is_host_error(answer) else task.lost(why, True))
             return
-        self._deaths = self._host_errors = 0
+        over = self._over()
         try:
-            task.ended(answer)
+            self._again(task.ended(answer))
         except RunError as error:  # the answer was damaged on its way
             self._again(task.lost(_one_line(error), True))
             return
-        self._over += task.size
-        self._ended_by[str(answer.get("host", ""))] += task.size
+        except OSError as error:
+            raise self._end(f"this machine cannot keep a run ({_one_line(error)})") from error
+        self._deaths, self._trouble = 0, ""
+        self._host_errors.clear()
+        self._ended_by[str(answer.get("host", ""))] += self._over() - over
 
     def _is_host_error(self, answer: Answer) -> bool:
-        """Return whether a task was lost by an error of its host. Raises `RunError` after too many of them."""
+        """Return whether a task was lost by an error of its host. Raises `RunError` if all hosts have too many."""
         if not answer.get("host_error"):
             return False
-        self._host_errors += 1
-        if self._host_errors >= MAX_HOST_ERRORS * (self.connection.engines or USUAL_ENGINES):
-            why = f"no engine can do its runs ({answer['lost']})"
-            raise RunError(f"{self.folder}: {why}; when it can, workbench sweep {self.folder} resumes it")
+        self._host_errors[answer.get("engine", "")] += 1
+        self._trouble = f", waits after {answer['lost']}"
+        engines, useless = min(self._engines(), len(self._running) + 1), len(self._host_errors)
+        if useless >= engines and self._host_errors.total() >= MAX_HOST_ERRORS * useless:
+            raise self._end(f"no engine can do its runs ({answer['lost']})")
         return True
+
+    def _end(self, why: str) -> RunError:
+        return RunError(f"{self.folder}: {why}; workbench sweep {self.folder} resumes it")
 
     def _record(self) -> None:
         """Write the number of runs that have ended, by host, for observers."""
         now, before = (self._ended_by.total(), time.monotonic()), self._recorded
         if now[0] != before[0] and now[1] - before[1] > RECORD_INTERVAL_S:
             self._recorded = now
-            write_json(self.folder / ATTEMPTS / HOSTS, dict(self._ended_by))
+            with suppress(OSError):  # such as a full disk
+                write_json(self.folder / ATTEMPTS / HOSTS, dict(self._ended_by))
 
     def _replace(self, error: Exception) -> None:
         """Replace an executor, and submit its tasks again. Raises `RunError` after too many broken executors."""
-        self._deaths += 1
         begun, why = attempts(self.folder), _one_line(error)
         self._executor, lost = None, list(self._running.values())
         self._running.clear()
-        self._again(chain.from_iterable(task.lost(why, task.name in begun) for task in lost))
+        again = [each for task in lost for each in task.lost(why, task.name in begun)]
+        self._suspects += [task for task in again if task.losses >= SUSPECT_LOSSES]
+        self._again(task for task in again if task.losses < SUSPECT_LOSSES)
+        given_up = bool(lost) and not again
+        self._deaths += 1 if given_up or any(task.losses for task in again) else MAX_LOSSES
+        if given_up and self._ended_by:  # the executor could do another run
+            self._deaths = 0
         if self._deaths >= MAX_BROKEN:
-            again = f"workbench sweep {self.folder} resumes it"
-            raise RunError(f"{self.folder}: the executor is broken again and again ({why}); {again}")
+            raise self._end(f"the executor is broken again and again ({why})")
 
     def _stop(self) -> None:
         """Ask tasks to stop, by a file that they check, and wait for their results for a limited time."""
@@ -220,9 +256,8 @@ class Dispatcher:
                 self._take(self._ended.get(timeout=POLL_INTERVAL_S))
         begun = attempts(self.folder)
         for task in self._running.values():
-            task.left(task.name in begun)
-        for task in self._todo:  # tasks that were lost during the wait
-            task.left(False)
+            if task.name in begun:
+                task.interrupted()
 
 
 def _one_line(error: Exception) -> str:
@@ -266,9 +301,10 @@ class NotebookTask(Task):
         fields |= {"expected": self.longest[0], "spec": item.experiment.model_dump(mode="json")}
         return executor.submit(run_notebook, order, json.dumps(fields))
 
-    def ended(self, answer: Answer) -> None:
+    def ended(self, answer: Answer) -> Iterable[Task]:
         """Record the run's status, after its files are in place."""
         self.states[self.name] = self._status(answer)
+        return ()
 
     def _status(self, answer: Answer) -> Status:
         if "missing" in answer:
@@ -279,10 +315,7 @@ class NotebookTask(Task):
             publish(Path(answer["folder"]), final)
         elif "files" in answer:
             arrived = self.folder / ATTEMPTS / secrets.token_hex(8) / self.name
-            try:
-                unpack(answer, arrived)
-            except OSError as error:
-                return Status("failed", error=str(error))
+            unpack(answer, arrived)
             publish(arrived, final)
         return status
 
@@ -302,9 +335,9 @@ class NotebookTask(Task):
         self.states[self.name] = status
         return []
 
-    def left(self, begun: bool) -> None:
-        """Record the run as interrupted if it was begun, else as missing."""
-        self.states[self.name] = Status("interrupted", error=INTERRUPTED) if begun else Status("missing")
+    def interrupted(self) -> None:
+        """Record the run as interrupted."""
+        self.states[self.name] = Status("interrupted", error=INTERRUPTED)
 
 
 def run_notebooks(
@@ -313,6 +346,6 @@ def run_notebooks(
     """Run items in their notebooks, and record their states by name. Raises the errors of `Dispatcher.work`."""
     longest = [0.0]
     write_script(dispatcher.folder)
-    dispatcher.failed = lambda: sum(status.state == "failed" for status in states.values())
+    dispatcher.counts = lambda: Counter(status.state for status in states.values())
     tasks = (NotebookTask(item, dispatcher.folder, states, longest) for item in todo)
     dispatcher.work(tasks, total - len(todo), total)

@@ -6,6 +6,7 @@ of the sweep.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import ExitStack, contextmanager, suppress
@@ -79,7 +80,9 @@ def connected(given: Given | ExecutorSettings, jobs: int) -> Iterator[Connection
                     unused.shutdown(wait=False)
         return
     with ExitStack() as stack:
-        found = Connection(lambda: None, engines=jobs)  # type: ignore[arg-type,return-value]
+        # None: Dask's scheduler has the number of its workers
+        engines = jobs if given.engines or not given.address else None
+        found = Connection(lambda: None, engines=engines)  # type: ignore[arg-type,return-value]
         current = ExitStack()
         stack.callback(lambda: current.close())
 
@@ -89,6 +92,17 @@ def connected(given: Given | ExecutorSettings, jobs: int) -> Iterator[Connection
 
         found.connect = connect
         yield found
+
+
+def size(executor: Any) -> int | None:
+    """Return how many tasks an executor does at a time, or None if it is unknown."""
+    with suppress(Exception):  # no answer of a scheduler
+        if (view := getattr(executor, "view", None)) is not None:  # of ipyparallel
+            return len(view.client.ids)
+        if (client := getattr(executor, "_client", None)) is not None:  # of Dask
+            return int(sum(client.nthreads().values()))
+        return int(getattr(executor, "_max_workers", None) or executor.num_workers)  # the latter: of mpi4py
+    return None
 
 
 def _again(given: Given, left: list[Executor]) -> Callable[[], Executor]:
@@ -119,7 +133,9 @@ def _processes(given: ExecutorSettings, engines: int, stack: ExitStack, found: C
     from joblib.externals.loky.backend.context import get_context
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
-    pool: Executor = ProcessPoolExecutor(engines, context=get_context("loky"))
+    # Ctrl-C reaches all processes of a terminal; these complete their tasks
+    ignore = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
+    pool: Executor = ProcessPoolExecutor(engines, context=get_context("loky"), **ignore)
     stack.callback(_shut, pool)
     return pool
 
@@ -165,7 +181,7 @@ def executor_of(given: Any) -> Given | ExecutorSettings:
     Raises `SettingError` for other values, and if the cluster does not exist or Dask is not installed.
     """
     if given is None or isinstance(given, Mapping):
-        given = ExecutorSettings(**(given or {}))
+        given = ExecutorSettings(**{str(name): value for name, value in (given or {}).items()})
     if isinstance(given, ExecutorSettings):
         if given.kind == "ipyparallel":
             clusters.load(given.cluster)

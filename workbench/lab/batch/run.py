@@ -36,7 +36,7 @@ from workbench.lab.batch.folders import allowed, elsewhere, noted, opened, own_o
 from workbench.lab.batch.jobs import OTHER_PARAMETERS
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import illustrate, preload, write_script
-from workbench.lab.batch.sharded import Tally, restored, run_chunks, wanted
+from workbench.lab.batch.sharded import Tally, Wanted, restored, run_chunks, wanted
 from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep
 from workbench.lab.batch.task import Order
 from workbench.lab.notebooks import grammar_put_off, shipped
@@ -248,15 +248,16 @@ def _sharded(batch: Batch, executor: Given | ExecutorSettings) -> Summary:
             if runs.todo:
                 run_chunks(dispatcher, plan, runs, tally)
         except KeyboardInterrupt:
-            print(_tallied(target, runs.before, tally))
+            print(_tallied(target, runs, tally))
             raise
-    return _tallied(target, runs.before, tally)
+    return _tallied(target, runs, tally)
 
 
-def _tallied(target: Path, before: int, tally: Tally) -> Summary:
+def _tallied(target: Path, runs: Wanted, tally: Tally) -> Summary:
     states = {name: Status("failed", error=why) for name, why in tally.failed.items()}
-    counts = {"done": tally.done, "failed": len(states), "missing": tally.missing}
-    return Summary(target, before, states, counts=counts)
+    missing = len(runs.todo) - tally.done - len(states)
+    counts = {"done": tally.done, "failed": len(states), "missing": missing}
+    return Summary(target, runs.before, states, counts=counts)
 
 
 def restore(run: str | Path, trust: bool = False) -> Path:

@@ -10,9 +10,10 @@ import math
 import secrets
 import shutil
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -25,13 +26,14 @@ from workbench.analysis.tables import shards
 from workbench.analysis.tables.status import Status, alone, another_sweep
 from workbench.core.base.errors import RunError
 from workbench.core.base.files import write_file
+from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Experiment
 from workbench.core.trace.definitions import sources_of
 from workbench.core.trace.layout import ATTEMPTS, SHARDS, TRACE
 from workbench.core.trace.trace import Trace
 from workbench.lab.batch.chunk import run_chunk, unpack_shard
-from workbench.lab.batch.dispatch import MAX_LOSSES, USUAL_ENGINES, Answer, Dispatcher, Task
+from workbench.lab.batch.dispatch import MAX_LOSSES, Answer, Dispatcher, Task
 from workbench.lab.batch.execution import NotebookRunner
 from workbench.lab.batch.folders import allowed, own_of
 from workbench.lab.batch.kernels import Kernels
@@ -52,12 +54,12 @@ TASKS_PER_ENGINE = 3  # tasks submitted at a time, per process of the executor
 class Tally:
     """Counts of a sweep without notebooks. `mean`: mean time of a run in the task that ended last, s.
 
-    `failed`: errors of runs that failed, by name.
+    `longest`: time of the longest run, s. `failed`: errors of runs that failed, by name.
     """
 
     done: int = 0
-    missing: int = 0
     mean: float = math.nan
+    longest: float = 0.0
     failed: dict[str, str] = field(default_factory=dict)
 
     def chunk(self) -> int:
@@ -69,40 +71,53 @@ class Tally:
 
 @dataclass(eq=False)
 class ChunkTask(Task):
-    """Task of several runs of a sweep. `changes`: changes of the base, one entry for each run."""
+    """Task of several runs of a sweep. `changes`: changes of the base, one entry for each run.
+
+    `mark`: name of the file in which its process writes the number of the run under way.
+    """
 
     plan: Sweep
     folder: Path
     changes: Sequence[Changes]
     tally: Tally
     losses: int = 0
-
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        """Number of runs."""
-        return len(self.changes)
+    mark: str = ""
 
     def submit(self, executor: Executor, order: str) -> Future[Answer]:
         """Submit the task to the executor."""
+        self.mark = secrets.token_hex(8)
         plan = {"base": self.plan.base, "engine": self.plan.engine, "cluster": self.plan.cluster}
-        return executor.submit(run_chunk, order, json.dumps({**plan, "changes": self.changes}))
+        fields = {**plan, "changes": self.changes, "mark": self.mark, "expected": self.tally.longest}
+        return executor.submit(run_chunk, order, json.dumps(fields))
 
-    def ended(self, answer: Answer) -> None:
-        """Count the runs, after the shard is in place."""
+    def ended(self, answer: Answer) -> Iterable[Task]:
+        """Count the runs, after the shard is in place. Return tasks for the runs that were not begun in time."""
         if "shard" in answer:
             name, content = unpack_shard(answer)
             write_file(self.folder / SHARDS / name, content)
         self.tally.done += answer.get("done", 0)
         self.tally.failed |= answer.get("failed", {})
-        self.tally.missing += self.size if isinstance(answer.get("missing"), str) else answer["missing"]
         if begun := answer.get("done", 0) + len(answer.get("failed", {})):
             self.tally.mean = answer["seconds"] / begun
+            self.tally.longest = max(self.tally.longest, answer["longest"])
+        left, size = self.changes[begun:], self.tally.chunk()
+        if answer.get("late", "missing" in answer):
+            return ()
+        return [replace(self, changes=left[at : at + size]) for at in range(0, len(left), size)]
 
     def lost(self, why: str, begun: bool) -> Iterable[Task]:
-        """Return a task for each half of the runs. A task of one run is returned, unless it was lost too often."""
-        half = (self.size + 1) // 2
-        if self.size > 1:
-            return [replace(self, changes=part) for part in (self.changes[:half], self.changes[half:])]
+        """Return a task of the run under way and one of the others, or a task of each half if that run is unknown.
+
+        A task of one run is returned, unless it was lost too often.
+        """
+        if (at := self._under_way()) is None and not begun:
+            return [self]
+        if (size := len(self.changes)) > 1 and at is not None:
+            others = [each for number, each in enumerate(self.changes) if number != at]
+            return [replace(self, changes=others), replace(self, changes=self.changes[at : at + 1], losses=1)]
+        if size > 1:
+            parts = self.changes[: size // 2], self.changes[size // 2 :]
+            return [replace(self, changes=part) for part in parts]
         self.losses += 1
         if self.losses < MAX_LOSSES:
             return [self]
@@ -110,13 +125,16 @@ class ChunkTask(Task):
         why = f"was lost {MAX_LOSSES} times, the last time with: {why}"
         spec = json.dumps(item.experiment.model_dump(mode="json"))
         row = shards.ShardRow(item.name, item.key, "failed", why, 0.0, "", spec)
-        shards.write(shards.table_of([row]), self.folder / SHARDS / f"{secrets.token_hex(8)}{shards.SUFFIX}")
+        content = shards.encoded(shards.table_of([row]))
+        write_file(self.folder / SHARDS / f"{secrets.token_hex(8)}{shards.SUFFIX}", content)
         self.tally.failed[item.name] = why
         return []
 
-    def left(self, begun: bool) -> None:
-        """Count the runs as missing."""
-        self.tally.missing += self.size
+    def _under_way(self) -> int | None:
+        """Return the number of the run that was under way when the process died, or None if it is unknown."""
+        with suppress(OSError, ValueError):
+            return int(read_text(self.folder / ATTEMPTS / self.mark))
+        return None
 
 
 class Wanted(NamedTuple):
@@ -169,8 +187,8 @@ def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, tally: Tally) 
     Raises the errors of `Dispatcher.work`.
     """
     (dispatcher.folder / SHARDS).mkdir(exist_ok=True)
-    dispatcher.max_submitted = TASKS_PER_ENGINE * (dispatcher.connection.engines or USUAL_ENGINES)
-    dispatcher.failed = lambda: len(tally.failed)
+    dispatcher.per_engine, dispatcher.min_submitted = TASKS_PER_ENGINE, 1
+    dispatcher.counts = lambda: Counter(done=tally.done, failed=len(tally.failed))
     left = _changes(plan, runs.todo)
 
     def tasks() -> Iterator[Task]:
@@ -179,9 +197,6 @@ def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, tally: Tally) 
 
     try:
         dispatcher.work(tasks(), runs.before, runs.total)
-    except KeyboardInterrupt:
-        tally.missing = len(runs.todo) - tally.done - len(tally.failed)
-        raise
     finally:
         shards.merge(dispatcher.folder)
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock, Semaphore, Thread
+from threading import Lock, Semaphore, Thread, get_ident
 from typing import Any
 
 from workbench.analysis.tables.status import Status
@@ -30,6 +30,7 @@ from workbench.core.base.by_value import register
 from workbench.core.base.errors import RunError
 from workbench.core.base.files import write_file
 from workbench.core.base.reading import read_bytes, read_text
+from workbench.core.base.settings import SettingError
 from workbench.core.base.trust import limited
 from workbench.core.experiment import Experiment
 from workbench.core.trace.layout import ATTEMPTS, ATTEMPTS_OWNER, NOTEBOOK, PAGE, STOP
@@ -39,8 +40,8 @@ from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.sweeps import Item
 
 POLL_INTERVAL_S = 0.3  # s between two checks for a request to stop
-# s that a process waits after the first error of its host; each further error doubles it
-FIRST_PAUSE_S = 2.0
+# s that a process waits after the first error of its host; each further error doubles it, up to the max
+FIRST_PAUSE_S, MAX_PAUSE_S = 2.0, 60.0
 # Errors of a host, not of a run: the run is done again elsewhere.
 HOST_ERRORS = ("[Errno 28]", "[Errno 122]", "[Errno 5]", "No space left")
 
@@ -129,7 +130,7 @@ def run_notebook(order: str, run: str) -> dict[str, Any]:
     try:
         answer = _in_thread(task, item)
     except Exception as error:
-        return lost(task, f"{type(error).__name__}: {error}")
+        return failure(task, error, f"{type(error).__name__}: {error}")
     if why := answer.get("lost"):
         return lost(task, why)
     ended_well(task)
@@ -147,16 +148,26 @@ def refusal(task: Order, expected: float = 0.0) -> dict[str, Any]:
     return {"missing": late} if late else {}
 
 
+def failure(task: Order, error: Exception, why: str) -> dict[str, Any]:
+    """Return the result of a task that failed: a host that lacks what the client has is refused, see `lost`."""
+    if isinstance(error, SettingError):  # the client has checked all settings
+        return {"refused": f"engine on {platform.node()}: {error}"}
+    return lost(task, why)
+
+
 def lost(task: Order, why: str) -> dict[str, Any]:
     """Return the result of a task that was lost: `lost`, the reason, and `host_error`, whether the host caused it.
+
+    `engine` identifies this process and thread.
 
     After an error of the host, such as a full disk, this function waits, so that other processes do the next runs.
     """
     answer = {"lost": f"{platform.node()}: {' '.join(why.split())}", "host_error": is_host_error(why)}
+    answer["engine"] = f"{platform.node()}-{os.getpid()}-{get_ident()}"
     if answer["host_error"]:
         count = _host_errors[task.token] = _host_errors.get(task.token, 0) + 1
         pause = max(FIRST_PAUSE_S, _longest.get(task.token, 0.0)) * 2.0 ** (count - 1)
-        until = time.monotonic() + pause
+        until = time.monotonic() + min(pause, MAX_PAUSE_S)
         while time.monotonic() < until and not task.stopped:
             time.sleep(POLL_INTERVAL_S)
     return answer
@@ -279,15 +290,28 @@ def unpack(answer: Mapping[str, Any], folder: Path) -> None:
 
 @contextmanager
 def code_of(task: Order) -> Iterator[None]:
-    """Register the user's code in this process, once for each sweep, and restrict code if the order does."""
+    """Register the user's code in this process, once for each sweep, and restrict code if the order does.
+
+    In the block, relative paths are those of the client, if its folder exists here.
+    """
     with _lock:
+        _left.append(Path.cwd())
+        with suppress(OSError):
+            os.chdir(task.home)
         if task.own and task.own not in _registered:
             register(task.own)
             _registered.add(task.own)
-    with nullcontext() if task.allowed is None else limited(task.allowed):
-        yield
+    try:
+        with nullcontext() if task.allowed is None else limited(task.allowed):
+            yield
+    finally:
+        with _lock:
+            first = _left.pop()
+            if not _left:
+                os.chdir(first)
 
 
+_left: list[Path] = []  # working folders of this process before each task under way
 _registered: set[str] = set()
 _pools: dict[str, Kernels] = {}
 _lock = Lock()
