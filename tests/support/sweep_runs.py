@@ -62,13 +62,13 @@ def held(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
 def _stopped(kernel: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess):
         kernel.suspend()
-        if _computes(kernel):
+        if computes(kernel):
             return True
         kernel.resume()
     return False
 
 
-def _computes(kernel: psutil.Process) -> bool:
+def computes(kernel: psutil.Process) -> bool:
     """Return whether a kernel has begun its run's log but has no run folder yet."""
     try:
         log = Path(f"/proc/{kernel.pid}/fd/1").readlink()

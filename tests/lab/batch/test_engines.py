@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,12 +20,15 @@ from tests.support.clusters.slurm_machine import SlurmMachine
 from tests.support.clusters.ssh_hosts import Host, Hosts, missing, standing, write_yaml
 from tests.support.disturbances import engines
 from tests.support.sampled_cases import sampled_test
-from tests.support.sweep_runs import QUICK, wait_for, write
+from tests.support.sweep_runs import QUICK, SLOW_ROUNDS, wait_for, write
+from workbench.analysis.tables import shards
 from workbench.analysis.tables.status import Status
 from workbench.cli.batch import sweep as command_sweep
 from workbench.core.base.errors import ClusterError
+from workbench.core.trace.layout import ATTEMPTS, STOP
 from workbench.lab.batch import Sweep, sweep
 from workbench.lab.batch.engines import Engines, started
+from workbench.lab.batch.executors import size
 from workbench.mpi import clusters
 from workbench.mpi.launch.processes import awaited
 
@@ -63,19 +67,22 @@ def test_sweep_on_the_executor_of_a_client_of_the_user(notebooks: bool, tmp_path
 
 @pytest.mark.slow
 def test_sweep_survives_the_death_of_the_controller(tmp_path: Path) -> None:
+    killed: list[int] = []
+
     def kill() -> None:
-        until = time.monotonic() + 100
-        while time.monotonic() < until and not any(tmp_path.glob("*/status.json")):
-            time.sleep(0.05)
+        wait_for(lambda: any(tmp_path.glob("*/status.json")))
+        assert len(list(tmp_path.glob("seed*/trace"))) < len(PLAN.items())  # the sweep is under way
         for process in psutil.Process().children():
             with suppress(psutil.Error):
                 if "ipyparallel.controller" in process.cmdline():
                     process.send_signal(signal.SIGKILL)
+                    killed.append(process.pid)
 
     thread = threading.Thread(target=kill)
     thread.start()
     sweep(PLAN, tmp_path, executor={"kind": "ipyparallel", "engines": 1}, progress=False)
     thread.join()
+    assert killed
     checked(tmp_path)
 
 
@@ -156,6 +163,58 @@ def test_engines_end_with_their_block() -> None:
         known = set(psutil.Process().children(recursive=True)) - before
     assert len(known) > 5  # controller, its schedulers, the host of engines, the engines
     assert not psutil.wait_procs(list(known), timeout=120)[1]
+
+
+@pytest.mark.parametrize("notebooks", [False, True])
+def test_sweep_on_the_dask_client_of_the_user(notebooks: bool, tmp_path: Path) -> None:
+    """A worker is killed meanwhile, Dask starts another, and the number of workers is the scheduler's."""
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    plan = Sweep(base={**QUICK, "rounds": SLOW_ROUNDS // 2}, seeds=12, notebooks=notebooks)
+    options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(n_workers=2, **options) as cluster, distributed.Client(cluster) as client:
+        executor = client.get_executor(pure=False)
+        assert size(executor) == 2
+        killed: list[int] = []
+
+        def kill() -> None:
+            begun = f"{ATTEMPTS}/*/*/status.json" if notebooks else f"{ATTEMPTS}/{'?' * 16}"
+            wait_for(lambda: any(tmp_path.glob(begun)))
+            killed.extend(client.run(os.getpid).values())
+            os.kill(killed[0], signal.SIGKILL)
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        sweep(plan, tmp_path, executor=executor, progress=False)
+        thread.join()
+        assert killed
+        assert executor.submit(int, "7").result(60) == 7  # it stays open
+        with pytest.raises(KeyboardInterrupt):
+            _stopped(
+                Sweep(base={**plan.base, "rounds": 7}, seeds=500, notebooks=notebooks),
+                tmp_path / "t",
+                executor,
+            )
+        address = {"kind": "dask", "address": cluster.scheduler_address}
+        sweep(plan.replace(seeds=14, executor=address), tmp_path, progress=False)
+    table = wb.runs(tmp_path).table
+    table = table[~table["run"].str.startswith("t/")]
+    assert sorted(table["run"]) == sorted(item.name for item in plan.replace(seeds=14).items())
+    assert set(table["state"]) == {"done"}
+
+
+def _stopped(plan: Sweep, folder: Path, executor: Executor) -> None:
+    """Stop a sweep after its first run, by the file that its tasks look at."""
+
+    def stop() -> None:
+        wait_for(lambda: any(folder.glob("seed*/status.json")) or shards.files(folder))
+        (folder / STOP).write_text("")
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        sweep(plan, folder, executor=executor, progress=False)
+    finally:
+        thread.join()
 
 
 def test_sweep_on_workers_of_dask(tmp_path: Path) -> None:

@@ -361,6 +361,20 @@ def test_engines_of_the_local_executor_are_its_jobs(tmp_path: Path) -> None:
     assert read_plan(tmp_path / "s")["jobs"] == 3
 
 
+def test_remote_engines_need_no_open_files_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workbench.lab.batch.run.system_limit", lambda: 1024)
+    begun: list[int] = []
+    monkeypatch.setattr(
+        "workbench.lab.batch.background._begin", lambda order, folder: begun.append(order["options"]["jobs"])
+    )
+    plan = PLAN.replace(executor={"kind": "ipyparallel", "engines": 64})
+    start(plan, tmp_path / "s", jobs=64, pictures=False)
+    attach(tmp_path / "s").resume(pictures=False)
+    assert begun == [64, 64]
+    with pytest.raises(SettingError, match="jobs = 64: needs"):
+        start(PLAN, tmp_path / "t", jobs=64, pictures=False)
+
+
 def test_cluster_option_keeps_the_other_fields_of_ipyparallel() -> None:
     known = {"kind": "ipyparallel", "listen": "10.0.0.5", "engines": 4}
     assert PLAN.replace(executor=known).on("local").executor == ExecutorSettings(**known, cluster="local")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +24,11 @@ from workbench.analysis.tables.status import alone
 from workbench.cli.report import report
 from workbench.core.base.errors import RunError
 from workbench.core.base.settings import SettingError
-from workbench.core.trace.layout import ATTEMPTS, PAGE, SHARDS
-from workbench.lab.batch import Summary, Sweep, restore, sweep
+from workbench.core.trace.layout import ATTEMPTS, PAGE, SHARDS, STOP
+from workbench.lab.batch import ExecutorSettings, Summary, Sweep, chunk, dispatch, restore, sweep
 from workbench.lab.batch.background import attach, start
 from workbench.lab.batch.chunk import run_chunk, unpack_shard
+from workbench.lab.batch.executors import connected
 from workbench.lab.batch.run import note
 from workbench.lab.batch.sharded import Tally
 from workbench.lab.batch.task import Order
@@ -221,8 +226,8 @@ def test_restore_says_where_bits_differ(tmp_path: Path) -> None:
 
 def test_engine_without_the_folder_returns_its_shard(tmp_path: Path) -> None:
     order = {"folder": str(tmp_path / "elsewhere"), "token": "t", "home": str(tmp_path)}
-    chunk = {"base": QUICK, "engine": "sim", "cluster": "", "changes": [{"seed": 0}, {"seed": 1}]}
-    answer = run_chunk(json.dumps(order), json.dumps(chunk))
+    fields = {"base": QUICK, "engine": "sim", "cluster": "", "changes": [{"seed": 0}, {"seed": 1}]}
+    answer = run_chunk(json.dumps(order), json.dumps(fields))
     assert (answer["done"], answer["failed"], answer["late"]) == (2, {}, False)
     name, content = unpack_shard(answer)
     (tmp_path / SHARDS).mkdir()
@@ -234,8 +239,94 @@ def test_engine_without_the_folder_returns_its_shard(tmp_path: Path) -> None:
 
 def test_chunk_begins_no_run_after_the_end_of_the_engine(tmp_path: Path) -> None:
     order = Order(str(tmp_path), "t", str(tmp_path), until=1.0)
-    chunk = {"base": QUICK, "engine": "sim", "cluster": "", "changes": [{"seed": 0}]}
-    assert "missing" in run_chunk(json.dumps(vars(order)), json.dumps(chunk))
+    fields = {"base": QUICK, "engine": "sim", "cluster": "", "changes": [{"seed": 0}]}
+    assert "missing" in run_chunk(json.dumps(vars(order)), json.dumps(fields))
+
+
+def computed(monkeypatch: pytest.MonkeyPatch, seconds: float, before: Callable[[int], None]) -> list[float]:
+    """Let each run take some seconds, after `before`, which gets the number of the run. Return the ends of runs."""
+    real, begun, ends = chunk.run, count(1), list[float]()
+
+    def slow(*given: Any, **options: Any) -> Any:
+        before(next(begun))
+        time.sleep(seconds)
+        trace = real(*given, **options)
+        ends.append(time.time())
+        return trace
+
+    monkeypatch.setattr(chunk, "run", slow)
+    return ends
+
+
+def test_stop_during_a_long_run_keeps_the_finished_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seconds here stand for minutes: the sweep waits shorter for its tasks than a run takes."""
+
+    def stop(number: int) -> None:
+        if number == 6:
+            (tmp_path / STOP).write_text("")
+
+    monkeypatch.setattr(chunk, "MAX_TASK_S", 0.5)
+    monkeypatch.setattr(dispatch, "STOP_TIMEOUT_S", 0.3)
+    computed(monkeypatch, 1.0, stop)
+    plan = Sweep(base=QUICK, seeds=8, notebooks=False)
+    with ThreadPoolExecutor(1) as executor, pytest.raises(KeyboardInterrupt):
+        sweep(plan, tmp_path, executor=executor, progress=False)
+    assert len(wb.runs(tmp_path)) >= 5
+    monkeypatch.undo()
+    assert swept(plan, tmp_path).before >= 5
+    assert len(wb.runs(tmp_path).done) == 8
+
+
+def test_ctrl_c_in_a_task_keeps_its_finished_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(number: int) -> None:
+        if number == 3:
+            raise KeyboardInterrupt
+
+    computed(monkeypatch, 0.0, interrupt)
+    order = {"folder": str(tmp_path / "elsewhere"), "token": "t", "home": str(tmp_path)}
+    task = {"base": QUICK, "engine": "sim", "cluster": "", "changes": [{"seed": seed} for seed in range(5)]}
+    answer = run_chunk(json.dumps(order), json.dumps(task))
+    assert (answer["done"], answer["late"]) == (2, False)
+    assert pq.read_table(pa.BufferReader(unpack_shard(answer)[1])).num_rows == 2
+    settings = ExecutorSettings(kind="processes", engines=1)
+    with connected(settings, 1) as connection:  # its own processes are not interrupted at all
+        handler = connection.connect().submit(signal.getsignal, signal.SIGINT).result(60)
+    assert handler == signal.SIG_IGN
+
+
+def test_long_tasks_end_early_and_their_other_runs_are_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk, "MAX_TASK_S", 0.3)
+    monkeypatch.setattr("workbench.lab.batch.sharded.CHUNK_SECONDS", 1.0)
+    computed(monkeypatch, 0.4, lambda number: None)
+    assert swept(Sweep(base=QUICK, seeds=8, notebooks=False), tmp_path).counts["done"] == 8
+    assert len(shards.files(tmp_path)) == 8
+    assert len(wb.runs(tmp_path)) == 8
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_walltime_begins_no_run_that_cannot_end(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs of more than five seconds are one task each, so the expected time is that of earlier tasks."""
+    monkeypatch.setattr(Tally, "chunk", lambda tally: size)
+    ends = computed(monkeypatch, 1.0, lambda number: None)
+    begun = time.time()
+    with ThreadPoolExecutor(1) as executor:
+        plan = Sweep(base=QUICK, seeds=9, notebooks=False)
+        found = sweep(plan, tmp_path, executor=executor, walltime=3.7, progress=False)
+    limit = begun + 3.7
+    assert found.counts["missing"] == 9 - len(ends) > 0
+    assert sum(end > limit + 0.7 for end in ends) == 0  # a run begun at the last moment would end later
+
+
+def test_expected_time_is_that_of_all_engines(tmp_path: Path) -> None:
+    order = Order(str(tmp_path), "expected", str(tmp_path), until=time.time() + 60)
+    task = {"base": QUICK, "engine": "sim", "cluster": "", "changes": [{"seed": 0}], "expected": 90.0}
+    assert "missing" in run_chunk(json.dumps(vars(order)), json.dumps(task))
 
 
 def test_mixed_settings_become_text(tmp_path: Path) -> None:
