@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.parquet as pq
 
 import workbench as wb
+from workbench.analysis.tables import shards
 from workbench.core.trace.layout import NOTEBOOK, PAGE, STATUS
 
 WAIT_S = (0.3, 2.5)  # s between two disturbances, least and most
@@ -40,14 +42,20 @@ class Disturber:
     """Thread that kills and pauses processes at random moments, while its block runs.
 
     `processes`: function that returns the existing ones. `times`: max number of disturbances. `done`: disturbances so
-    far, as text.
+    far, as text. `attempts`: returns whether a process is in a run. `hits`: number of disturbances during a run.
     """
 
     def __init__(
-        self, processes: Callable[[], list[psutil.Process]], times: int, seed: int, kills: float = 0.5
+        self,
+        processes: Callable[[], list[psutil.Process]],
+        times: int,
+        seed: int,
+        kills: float = 0.5,
+        attempts: Callable[[int], bool] = lambda pid: False,
     ) -> None:
+        self.attempts = attempts
         self.processes, self.times, self.kills = processes, times, kills
-        self.draw, self.done = random.Random(seed), list[str]()
+        self.draw, self.done, self.hits = random.Random(seed), list[str](), 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._disturb, daemon=True)
 
@@ -66,6 +74,7 @@ class Disturber:
                     self._one(self.draw.choice(found))
 
     def _one(self, victim: psutil.Process) -> None:
+        self.hits += self.attempts(victim.pid)
         if self.draw.random() < self.kills:
             victim.send_signal(signal.SIGKILL)
             self.done.append("killed")
@@ -113,4 +122,21 @@ def assert_same(one: Path, other: Path) -> None:
         sorted(wb.runs(each).traces(), key=lambda trace: trace.experiment.seed) for each in (one, other)
     ]
     assert all(a.same(b) for a, b in zip(*traces, strict=True))
+    rows = [shard_rows(each) for each in (one, other)]
+    assert rows[0] == rows[1]
+    assert files_of(one) or rows[0]
     assert files_of(one) == files_of(other)
+
+
+def shard_rows(folder: Path) -> list[str]:
+    """Return the whole content of each run in the shards of a sweep, once, without times and hosts."""
+    tables = [pq.read_table(path, columns=["run"]) for path in shards.files(folder)]
+    names = sorted({name for table in tables for name in table["run"].to_pylist()})
+    return [_row(shards.find(folder, name) or {}) for name in names]
+
+
+def _row(row: dict[str, Any]) -> str:
+    curves = {name: values.tobytes() for name, values in row["curves"].items()}
+    return repr(
+        {name: value for name, value in row.items() if name not in UNEQUAL_COLUMNS} | {"curves": curves}
+    )

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.disturbances import DEAD_AFTER_BEATS, Disturber, assert_same, engines
 from tests.support.sweep_runs import QUICK
+from workbench.core.trace.layout import ATTEMPTS
 from workbench.lab.batch import Sweep, sweep
 from workbench.lab.batch import engines as module
 from workbench.mpi.launch.processes import awaited
@@ -21,18 +22,25 @@ SHARDED = Sweep(base={**QUICK, "workers": 40, "rounds": 100}, seeds=400, noteboo
 
 def rounds_of(plan: Sweep, undisturbed: Path, folder: Path, times: int, kills: float) -> None:
     """Repeat a sweep until `times` disturbances were made in all. Compare each repetition with `undisturbed`."""
-    done: list[str] = []
+    done, hits = list[str](), 0
     for seed in count():
-        with Disturber(engines, times - len(done), seed, kills) as disturber:
+
+        def in_a_run(pid: int, attempts: Path = folder / str(seed) / ATTEMPTS) -> bool:
+            """Return whether an engine has an attempt, or any has a task of many runs."""
+            return any(attempts.glob(f"*-{pid}-*")) or any(attempts.glob("?" * 16))
+
+        with Disturber(engines, times - len(done), seed, kills, in_a_run) as disturber:
             summary = sweep(
                 plan, folder / str(seed), executor={"kind": "ipyparallel", "engines": 2}, progress=False
             )
         done += disturber.done
+        hits += disturber.hits
         print(f"seed {seed}: {', '.join(disturber.done)}; {summary}", flush=True)
         assert not summary.failed
         assert_same(undisturbed, folder / str(seed))
         assert awaited(lambda: not engines(), 60.0)
         if len(done) >= times:
+            assert hits >= times // 2  # the others hit engines that were starting, or between two runs
             return
 
 

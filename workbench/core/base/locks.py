@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from workbench.core.base.settings import SettingError
 
@@ -49,6 +50,7 @@ class Lock:
         try:
             if any(_locked(handle, pause) for pause in _PAUSES_BEFORE_LOOKS_S) or self._shared(handle):
                 self._handle = handle
+                _held.add(self)
                 return True
         except BaseException:
             os.close(handle)
@@ -123,6 +125,21 @@ class Lock:
             return False
         self.release()
         return not free
+
+
+_held = WeakSet[Lock]()  # locks that this process has taken
+
+
+def _after_fork() -> None:
+    """Close the lock files of the parent process, which would stay locked until the last child of a killed one ends."""
+    for lock in _held:
+        handle, lock._handle = lock._handle, None
+        if handle is not None:
+            os.close(handle)
+
+
+if hasattr(os, "register_at_fork"):  # missing on Windows
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _listed(path: Path) -> bool:
