@@ -42,8 +42,8 @@ SUSPECT_LOSSES = 2
 # The sweep ends after this number of host errors per process, if all processes had some and no task was done meanwhile.
 MAX_HOST_ERRORS = 5
 USUAL_ENGINES = 16  # assumed number of processes of an executor if it is unknown
-# max number of successive executors that broke before a task was done; one that broke while no run was known to be
-# under way counts MAX_LOSSES times
+# Max number of successive executors that broke before a task was done. If no run is known to have been under way, it
+# counts MAX_LOSSES times.
 MAX_BROKEN = 3 * MAX_LOSSES
 STOP_TIMEOUT_S = 20.0  # s in which tasks must end once the sweep is stopped
 POLL_INTERVAL_S = 0.5
@@ -80,8 +80,8 @@ class Dispatcher:
     """Tasks of one sweep on an executor.
 
     order: fields that all tasks share. connection: connection to the executor. counts: returns the number of runs so
-    far by state. per_engine, min_submitted: limit of the tasks that are submitted at a time, for each process of the
-    executor and, where that is less, for all.
+    far by state. per_engine: max number of submitted tasks for each process of the executor. min_submitted: their max
+    number in all, where that is less.
     """
 
     order: Order
