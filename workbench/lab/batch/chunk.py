@@ -39,9 +39,9 @@ MAX_TASK_S = 10.0
 def run_chunk(order: str, chunk: str) -> dict[str, Any]:
     """Compute many runs, and write their shard, or return it if this process cannot read the sweep's folder.
 
-    order: fields of an `Order`, as JSON. chunk: a JSON object. It has base, engine and cluster of the sweep, the changes
-    of each run, and the `expected` seconds of a run. `mark` names the file for the number of the run under way. The result
-    has `done` (number of runs done), `failed` (errors by name), `late` (whether the others would end too late),
+    order: fields of an `Order`, as JSON. chunk: a JSON object. It has base, engine and cluster of the sweep, the
+    changes of each run, and the `expected` seconds of a run. `mark` names the file for the number of the run under way.
+    The result has `done` (number of runs done), `failed` (errors by name), `late` (whether the others would end too late),
     `longest` (s of a run), `host` and `seconds`. If the task cannot be done, the result has `refused`, `missing` with a
     reason, or `lost` instead, as that of `task.run_notebook` has.
     """
