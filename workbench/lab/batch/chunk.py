@@ -41,9 +41,9 @@ def run_chunk(order: str, chunk: str) -> dict[str, Any]:
 
     order: fields of an `Order`, as JSON. chunk: a JSON object. It has base, engine and cluster of the sweep, the
     changes of each run, and the `expected` seconds of a run. `mark` names the file for the number of the run under way.
-    The result has `done` (number of runs done), `failed` (errors by name), `late` (whether the others would end too late),
-    `longest` (s of a run), `host` and `seconds`. If the task cannot be done, the result has `refused`, `missing` with a
-    reason, or `lost` instead, as that of `task.run_notebook` has.
+    The result has `done` (number of runs done), `failed` (errors by name), `late` (whether the others would end too
+    late), `longest` (s of a run), `host` and `seconds`. If the task cannot be done, the result has `refused`, `missing`
+    with a reason, or `lost` instead, as that of `task.run_notebook` has.
     """
     task, fields = Order(**json.loads(order)), json.loads(chunk)
     if answer := refusal(task, fields.get("expected", 0.0)):
