@@ -45,7 +45,7 @@ def test_folder_is_private_and_continued_only_if_asked(tmp_path: Path) -> None:
     assert folder.stat().st_mode & 0o077 == 0
     with pytest.raises(SettingError, match="is not empty"):
         Recorder(folder)
-    Recorder(folder, resumed=True).step(2, 0.25, float("nan"), [0])
+    Recorder(folder, resumed=1).step(2, 0.25, float("nan"), [0])
     rows = (folder / "steps.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["step", "1", "2"]
     assert rows[2].split(",")[2:] == ["0.25", "1", "", "0"]

@@ -107,12 +107,14 @@ class RankBatches:
 
     def take(self, step: int) -> Any:
         """Return the loaded batch of a step."""
-        self._first = step
-        if self._iterator is None:
+        again, self._first = step < self._first, step
+        if self._iterator is None or again:
+            self._loading.clear()
             self._iterator = iter(self._loader())
         while True:
             batch, at = next(self._iterator), self._loading.popleft()
             if at == step:
+                self._first = step + 1
                 return batch
 
     def __iter__(self) -> Iterator[list[Any]]:

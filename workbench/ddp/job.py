@@ -25,6 +25,7 @@ from workbench.ddp.replicas import first_pass
 from workbench.ddp.rules import rule
 from workbench.ddp.wire import Channel, digest
 
+Loaded = tuple[dict[str, Any], memoryview]
 NORMALISATION = nn.modules.batchnorm._BatchNorm
 DROPOUT = nn.modules.dropout._DropoutNd
 # the states of ranks are compared after each exchange up to this one, and then after every `check_every`-th exchange
@@ -62,9 +63,9 @@ class Job:
         model: nn.Module,
         optimiser: torch.optim.Optimizer,
         loader: DataLoader[Any],
-        more: Mapping[str, Any],
+        more: dict[str, Any],
     ) -> None:
-        self.model, self.optimiser, self._more = model, optimiser, dict(more)
+        self.model, self.optimiser, self._more = model, optimiser, more
         found = environment.read()
         self.rank, self.ranks, self._options = found.rank, found.ranks, found
         self.rule = rule(found.scheme, found.scheme_args, found.ranks)
@@ -74,14 +75,20 @@ class Job:
         self._source = RankBatches(batches, self.rule.matrix[self.rank], self.rule.local)
         self.steps_per_epoch = batches.per_epoch
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._flat = torch.zeros(0)
+        self._buffer = states.Buffer()
         self._exchanges = 0
-        # newer step, and the state of another rank after that step, from which this rank continues
-        self._next: tuple[int, Any] | None = None
+        self._loop = (
+            1  # number of the script's loop over batches; after the end of a loop, that of the next one
+        )
+        # newer state of another rank, from which this rank continues: reply of the master, and values
+        self._next: Loaded | None = None
+        # the last loaded state, if its rank was in a later loop of the script
+        self._ahead: Loaded | None = None
         self._donate = False
         self._found: dict[str, Any] = {}  # reports for the comparison of replicas, sent with the next answer
-        self._computed = True  # whether `backward` was called for the newest batch
-        self._begun = False  # whether a step has begun and is not complete
+        self._computed = False  # whether `backward` was called in a step that is not complete
+        self._stepped = False  # whether the optimiser was called in that step
+        optimiser.register_step_post_hook(self._after_optimiser)
         self._clock()
         self._channel: Channel | None = None
         if found.address:
@@ -98,21 +105,30 @@ class Job:
         return self.steps_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches of the next epoch. A rank that takes over a newer state skips the steps before it."""
+        """Yield the batches of the next epoch. A rank that takes over a newer state skips the steps before it.
+
+        After `break`, the next loop begins with the remaining batches of the epoch.
+        """
         self._epoch += 1
         return self.until(self._epoch * self.steps_per_epoch)
 
     def until(self, steps: int) -> Iterator[Any]:
         """Yield batches until the job has done that many steps, over as many epochs as are needed."""
-        while self.step < steps:
-            self._samples, self._weights = self._source.rows(self.step)
-            self._batch, self._computed = self._source.take(self.step), False
-            yield self._batch
-            if not self._computed:
-                raise RunError(
-                    f"step {self.step + 1}: has no gradient; call job.backward(losses) for each batch"
-                )
-            self._complete()
+        self._leave()
+        if self._ahead and (self.step < steps or self._loop >= self._ahead[0]["loop"]):
+            self._load(*self._ahead)
+            self._ahead = None
+        try:
+            while self.step < steps:
+                self._samples, self._weights = self._source.rows(self.step)
+                self._batch, self._computed = self._source.take(self.step), False
+                yield self._batch
+                if not self._computed:
+                    why = "has no gradient; call job.backward(losses) for each batch"
+                    raise RunError(f"step {self.step + 1}: {why}")
+                self._complete()
+        finally:  # also after `break`
+            self._loop += 1
 
     def backward(self, losses: Tensor) -> None:
         """Compute the gradients of a batch, from the losses of its samples, and exchange them.
@@ -125,7 +141,7 @@ class Job:
         weights = torch.as_tensor(self._weights, dtype=per_sample.dtype, device=per_sample.device)
         loss = (weights * per_sample).sum()
         torch.autograd.backward([loss])
-        self._computed, self._begun, self._own_loss = True, True, float(loss.detach())
+        self._computed, self._stepped, self._own_loss = True, False, float(loss.detach())
         if self._channel and self._exchanges == 0 and self.rule.replicated:
             self._found["pass"] = self._first_pass(per_sample)
         if self._channel and not self.rule.local:
@@ -155,22 +171,24 @@ class Job:
     def _exchange_gradients(self) -> None:
         grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self._parameters]
         buffers = [b for b in self.model.buffers() if b.is_floating_point()]
-        if not self._exchange([*grads, *buffers], len(grads)):
-            # without gradients, the optimiser does not change the parameters
-            self.optimiser.zero_grad(set_to_none=True)
-            return
-        for parameter, grad in zip(self._parameters, grads, strict=True):
-            if parameter.grad is None and grad.any():  # other ranks have used this parameter
-                parameter.grad = grad
+        self._found["unused"] = [i for i, p in enumerate(self._parameters) if p.grad is None]
+        reply = self._exchange([*grads, *buffers], len(grads))
+        # without gradients, the optimiser does not change the parameters
+        unused = set(range(len(grads)) if reply is None else reply["unused"])
+        for i, (parameter, grad) in enumerate(zip(self._parameters, grads, strict=True)):
+            parameter.grad = None if i in unused else grad
 
     def _exchange_models(self) -> None:
         tensors = list(states.floats_of([self.model.state_dict(), self.optimiser.state_dict()["state"]]))
         self._exchange(tensors, 0)
 
-    def _exchange(self, tensors: list[Tensor], coded: int) -> bool:
-        """Replace tensors, of which the first `coded` are gradients, by committed ones. Return False if late."""
+    def _exchange(self, tensors: list[Tensor], coded: int) -> dict[str, Any] | None:
+        """Replace tensors, of which the first `coded` are gradients, by committed ones.
+
+        Return the reply of the master, or None if the rank was late.
+        """
         group = self.rule.group(self.step + 1, self.rank)
-        flat = self._filled(tensors)
+        flat = self._buffer.filled(self._own_loss, tensors)
         values = 1 + sum(tensor.numel() for tensor in tensors[:coded])
         header = {"what": "answer", "event": self.step + 1, "group": group, "coded": values, **self._found}
         header |= {"dtype": "f8" if flat.dtype == torch.float64 else "f4", "samples": len(self._weights)}
@@ -180,35 +198,16 @@ class Job:
         reply, found = self._ask(header, room, room)
         self._exchanges += 1
         if reply["do"] == "load":
-            self._next = (reply["step"], found)
+            self._next = (reply, found)
         else:
             self._donate, self.loss = reply["donate"], reply["loss"]
-            self._spread(tensors)
+            self._buffer.spread(tensors)
         self._clock()
-        return self._next is None
-
-    def _filled(self, tensors: list[Tensor]) -> Tensor:
-        """Return one array in the memory of the host, with the rank's loss and then the values of all tensors."""
-        count = 1 + sum(tensor.numel() for tensor in tensors)
-        if len(self._flat) != count:
-            wide = any(tensor.dtype == torch.float64 for tensor in tensors)
-            kind, pinned = torch.float64 if wide else torch.float32, torch.cuda.is_available()
-            self._flat = torch.empty(count, dtype=kind, pin_memory=pinned)
-        self._flat[0] = self._own_loss
-        for flat, group in states.by_device(self._flat[1:], tensors):
-            flat.copy_(torch.cat([tensor.detach().reshape(-1) for tensor in group]))
-        return self._flat
-
-    def _spread(self, tensors: list[Tensor]) -> None:
-        for flat, group in states.by_device(self._flat[1:], tensors):
-            pieces = torch.split(flat.to(group[0].device), [tensor.numel() for tensor in group])
-            with torch.no_grad():
-                for tensor, piece in zip(group, pieces, strict=True):
-                    tensor.copy_(piece.view_as(tensor))
+        return None if self._next else reply
 
     def _complete(self) -> None:
         """End a step after the optimiser has updated the model: average models if this is due, take or send a state."""
-        self._begun = False
+        self._computed = self._stepped = False
         group = self.rule.group(self.step + 1, self.rank) if self._channel else None
         if self.rule.local and group:
             self._exchange_models()
@@ -224,6 +223,14 @@ class Job:
             if self._exchanges <= FIRST_CHECKED or (every and number % every == 0):
                 self._found["states"] = (self.step, states.digests(self._compared()))
 
+    def _after_optimiser(self, *_: Any) -> None:
+        self._stepped = self._computed
+
+    def _leave(self) -> None:
+        """End the step that the script has made before it left its loop."""
+        if self._stepped or self._next:
+            self._complete()
+
     # -------------------------------------------------------------- states
 
     def _state(self) -> dict[str, Any]:
@@ -237,11 +244,18 @@ class Job:
         """Send a copy of the state in another thread, because the other ranks may wait for this rank's next answer."""
         self._donate = False
         if self._channel:
-            self._channel.send_later({"what": "state", "step": self.step}, states.pack(self._state()))
+            self._channel.send_later(
+                {"what": "state", "step": self.step, "loop": self._loop}, states.pack(self._state())
+            )
 
-    def _load(self, step: int, values: memoryview) -> None:
-        """Continue from the state of another rank or of a checkpoint."""
-        self._next, self.step = None, step
+    def _load(self, reply: dict[str, Any], values: memoryview) -> None:
+        """Continue from the state of another rank or of a checkpoint.
+
+        If the state is of a later loop, this script still runs its own code after each loop before that one, such as a
+        step of the schedule. So the state is loaded again at the beginning of that loop.
+        """
+        self._next, self.step = None, reply["step"]
+        self._ahead = (reply, values) if reply["loop"] > self._loop else None
         state = states.unpack(values)
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
@@ -262,14 +276,13 @@ class Job:
             self._channel.send({"rank": self.rank, "token": token})
         reply, values = self._ask({"what": "join", "script": script})
         if reply["do"] == "load":
-            self._load(reply["step"], values)
+            self._load(reply, values)
         atexit.register(self._finish)
 
     def _finish(self) -> None:
         """Report to the master that this rank has finished. A script that failed only closes its connection."""
         if self._channel and getattr(sys, "last_type", None) is None:
-            if self._begun:  # the script has left its loop
-                self._complete()
+            self._leave()
             self._ask({"what": "finished", "step": self.step, **self._found})
             self._channel.close()
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from workbench.ddp.record import State
+
 # max number of exchanges that a rank waits for a state, if it was late again after it had taken earlier states
 MAX_PAUSE_EXCHANGES = 8
 
@@ -39,6 +43,11 @@ class LateRanks:
     def due(self, event: int) -> bool:
         """Return whether any rank takes the state after the step `event`."""
         return any(step <= event for step in self.until.values())
+
+    def stranded(self, ranks: Collection[int], state: State | None) -> bool:
+        """Return whether all ranks wait for a newer state than the given one, which no rank can send."""
+        has = -1 if state is None else state.step
+        return bool(ranks) and all(self.until.get(rank, has) > has for rank in ranks)
 
     def end_pauses(self, step: int, last: bool = False) -> None:
         """Let waiting ranks take the state after `step`: their answers are needed, or the step is the last."""

@@ -28,43 +28,31 @@ from workbench.mpi.launch.processes import die_with_parent
 EXAMPLE = "torchrun --nproc-per-node=8 -m workbench.ddp --scheme GC --set stragglers=1 train.py"
 DEFAULT_SCHEME, DEFAULT_ARGS = "GC", {"stragglers": 1}
 FAILED_STATUS, USAGE_STATUS = 1, 2
+WHOLE = {"type": int, "default": 0}
+# options of the command line, as `argparse` takes them
+OPTIONS: dict[str, dict[str, Any]] = {
+    "--scheme": {"help": "scheme, as in `workbench schemes`  [default: GC with stragglers=1]"},
+    "--set": {"action": "append", "default": [], "metavar": "FIELD=VALUE", "help": "parameter of the scheme"},
+    "--folder": {"type": Path, "help": "folder for times, losses and checkpoints"},
+    "--checkpoint-every": {**WHOLE, "metavar": "STEPS", "help": "steps between checkpoints; 0: at the end"},
+    "--resume": {"action": "store_true", "help": "continue from the checkpoint in the folder"},
+    "--seed": {**WHOLE, "help": "seed of the batches and of augmentations"},
+    "--check-every": {"type": int, "default": 100, "help": "number of exchanges between checks of states"},
+    "--tolerance": {"type": float, "default": 1e-3, "help": "max relative difference of a sample's losses"},
+    "--restarts": {**WHOLE, "help": "max number of times that a rank's script is started again"},
+    "script": {"help": "the script, and its arguments"},
+    "args": {"nargs": argparse.REMAINDER},
+}
 STOP_TIMEOUT_S = 5.0  # max time of a script to end after a signal, s
 REPORT_TIMEOUT_S = 20.0  # max time to wait for the other launchers' reports that their scripts have ended, s
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the launcher's command line."""
-    found = argparse.ArgumentParser(
-        "workbench.ddp", description=f"Train a script with a coded scheme: {EXAMPLE}"
-    )
-    found.add_argument("--scheme", help="scheme, as in `workbench schemes`  [default: GC with stragglers=1]")
-    found.add_argument(
-        "--set", action="append", default=[], metavar="FIELD=VALUE", help="parameter of the scheme"
-    )
-    found.add_argument("--folder", type=Path, help="folder for times, losses and checkpoints")
-    found.add_argument(
-        "--checkpoint-every",
-        type=int,
-        default=0,
-        metavar="STEPS",
-        help="steps between checkpoints; 0: at the end",
-    )
-    found.add_argument("--resume", action="store_true", help="continue from the checkpoint in the folder")
-    found.add_argument("--seed", type=int, default=0, help="seed of the batches and of augmentations")
-    found.add_argument(
-        "--check-every", type=int, default=100, metavar="EXCHANGES", help="exchanges between checks of states"
-    )
-    found.add_argument(
-        "--tolerance",
-        type=float,
-        default=1e-3,
-        help="max relative difference of a sample's loss between ranks",
-    )
-    found.add_argument(
-        "--restarts", type=int, default=0, help="max number of times that a rank's script is started again"
-    )
-    found.add_argument("script", help="the script, and its arguments")
-    found.add_argument("args", nargs=argparse.REMAINDER)
+    about = f"Train a script with a coded scheme: {EXAMPLE}"
+    found = argparse.ArgumentParser("workbench.ddp", description=about)
+    for name, options in OPTIONS.items():
+        found.add_argument(name, **options)
     return found
 
 
@@ -169,9 +157,10 @@ class Launcher:
             self._tell({"why": why, "wait": False})
             return 0
         if self.master is not None:
-            self.master.lost(self.here.rank, why)
-            end = self.master.wait()
+            self.master.lost(self.here.rank, why, failed=code != 0)
+            self.master.wait()
             self.master.wait_for_launchers(REPORT_TIMEOUT_S)
+            end = self.master.wait()
             if not end["complete"]:
                 self._say(f"the job is not complete: {end['why']}")
         else:

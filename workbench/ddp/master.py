@@ -42,6 +42,29 @@ class Exchange:
     reply: dict[str, Any] = field(default_factory=dict)
     donor: int | None = None  # rank that is asked for its state after this exchange
 
+    def add(self, rank: int, header: dict[str, Any], values: memoryview) -> str | None:
+        """Add an answer, unless the exchange has ended. Return a sentence if its length differs from other ones."""
+        self.headers[rank] = {**header, "bytes": len(values)}
+        if self.commit is None:
+            self.answers[rank] = np.frombuffer(values, dtype=header["dtype"])
+        why = unequal_scripts(
+            {at: {"bytes of an answer": each["bytes"]} for at, each in self.headers.items()}
+        )
+        return why and f"step {self.event}: {why}"
+
+    def end(self, rule: ExchangeRule) -> tuple[tuple[int, ...], float]:
+        """Combine the answers into the commit. Return their ranks and the residual."""
+        ranks = tuple(sorted(self.answers))
+        weights, residual = rule.weights(ranks, self.event)
+        values = [self.answers[rank] for rank in ranks]
+        self.commit = combined(values, np.asarray(weights, dtype=float), self.headers[ranks[0]]["coded"])
+        used = [self.headers[rank] for rank, weight in zip(ranks, weights, strict=True) if weight]
+        unused = [set(header.get("unused", ())) for header in used]  # parameters without a gradient
+        both = sorted(set.intersection(*unused)) if unused else []
+        self.reply = {"event": self.event, "loss": float(self.commit[0]), "unused": both}
+        self.answers.clear()
+        return ranks, residual
+
 
 class Options(NamedTuple):
     """Options of a master.
@@ -116,12 +139,12 @@ class Master:
     def _handle(self, rank: int, header: dict[str, Any], values: memoryview) -> Message | None:
         with self.changed:
             if header["what"] == "state":
-                self._store(rank, State(header["step"], values))
+                self._store(rank, State(header["step"], values, header.get("loop", 0)))
             else:
                 self._pending[rank] = header
-                {"join": self._join, "answer": self._answer, "finished": self._finish}[header["what"]](
-                    rank, header, values
-                )
+                requests = {"join": self._join, "answer": self._answer, "finished": self._finish}
+                requests[header["what"]](rank, header, values)
+                self._settle()
             self.changed.notify_all()
             return self._reply_to(rank)
 
@@ -146,7 +169,7 @@ class Master:
             found = self.state
             if found is None or found.step < self._late.until[rank]:
                 return None
-            return {"do": "load", "step": found.step}, found.values
+            return {"do": "load", "step": found.step, "loop": found.loop}, found.values
         if request["what"] == "answer":
             exchange = self._awaited[rank]
             if exchange.commit is None:
@@ -160,13 +183,13 @@ class Master:
     # -------------------------------------------------------------- requests
 
     def _join(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
-        if rank in self.alive:
+        if rank in self.alive - self.finished:
             self.failure = f"rank {rank}: has joined already; call ddp.prepare once in a script"
         self.alive.add(rank)
+        self.finished.discard(rank)
         self.dead.pop(rank, None)
-        newest = self._newest.get(ALL)
         if self._source is not None:  # its script was started again
-            self._late.until[rank] = newest.event if newest else 0
+            self._late.until[rank] = self._newest_step
         self._begin()
 
     def _begin(self) -> None:
@@ -186,20 +209,17 @@ class Master:
     def _answer(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
         event, group = header["event"], tuple(header["group"])
         self._compare(rank, header)
-        newest = self._newest.get(self._key(group))
-        fresh = newest is None or event > newest.event
+        exchange = self._newest.get(self._key(group)) or Exchange(0, group)
+        fresh = event > exchange.event
         self.recorder.answer(rank, event, header, used=fresh)
+        if event < exchange.event:
+            self._late.add(rank, self._newest_step)
+            return
         if fresh:
             self._late.in_time(rank)
             exchange = self._open.setdefault((event, group), Exchange(event, group))
-            exchange.answers[rank] = np.frombuffer(values, dtype=header["dtype"])
-            exchange.headers[rank] = header
-            self._awaited[rank] = exchange
-        elif newest is not None and event == newest.event:
-            self._awaited[rank] = newest
-        else:
-            self._late.add(rank, self._newest[ALL].event)
-        self._settle()
+        self._awaited[rank] = exchange
+        self.failure = self.failure or exchange.add(rank, header, values)
 
     def _finish(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
         self._compare(rank, header)
@@ -209,13 +229,12 @@ class Master:
             self._asked.add(rank)  # the rank counts as finished once its state has arrived
         else:
             self.finished.add(rank)
-            self._settle()
 
     def _store(self, rank: int, state: State) -> None:
-        self.state, every = state, self.options.checkpoint_every
+        self.state = state
         self._asked.discard(rank)
         last = self._pending.get(rank, {}).get("what") == "finished"
-        if last or (every and state.step and state.step % every == 0):
+        if last or self._is_checkpoint(state.step):
             self.recorder.checkpoint(state)
         if last:
             self.finished.add(rank)
@@ -226,6 +245,16 @@ class Master:
         self.failure = self.failure or self._comparison.add(rank, header)
 
     # -------------------------------------------------------------- exchanges
+
+    @property
+    def _newest_step(self) -> int:
+        """Number of steps that are complete after the newest exchange of all ranks."""
+        return self._newest[ALL].event if ALL in self._newest else 0
+
+    def _is_checkpoint(self, step: int) -> bool:
+        """Return whether a checkpoint has been due since the exchange before the one after `step` steps."""
+        every = self.options.checkpoint_every
+        return bool(every and step) and step // every > (step - self.rule.period) // every
 
     def _key(self, group: Sequence[int]) -> Group:
         level, number = group
@@ -238,17 +267,29 @@ class Master:
     def _settle(self) -> None:
         """End the exchanges that have enough answers, or the job if one cannot get enough. Wake waiting late ranks."""
         for exchange in list(self._open.values()):
-            possible, answered = self.possible(exchange.group), set(exchange.answers)
-            # in the first exchange, all live ranks must answer, so that replicas are compared
-            first = not self._newest
-            if not self.rule.ready(exchange.group, possible | answered, possible):
-                self._fail_without(exchange, possible)
-            elif self.rule.ready(exchange.group, answered, possible) and (not first or answered >= possible):
-                self._end(exchange)
-            elif answered and not possible - answered - self._late.until.keys():
-                self._late.end_pauses(self._newest[ALL].event if ALL in self._newest else 0)
-                self._asked.add(min(answered & self.alive, default=min(answered)))
+            try:
+                if self.failure is None:
+                    self._advance(exchange)
+            except Exception as error:  # for example, of the rule of a user's scheme
+                self.failure = (
+                    f"step {exchange.event}: the scheme's exchange_rule raises {error!r}; correct it"
+                )
+        if not self.failure and self._late.stranded(self.alive - self.finished, self.state):
+            why = "no rank is left that has the newest state; start the job again, with --resume if it has checkpoints"
+            self.failure = f"step {self._newest_step + 1}: {why}"
         self.changed.notify_all()
+
+    def _advance(self, exchange: Exchange) -> None:
+        possible, answered = self.possible(exchange.group), set(exchange.answers)
+        # in the first exchange, all live ranks must answer, so that replicas are compared
+        first = not self._newest
+        if not self.rule.ready(exchange.group, possible | answered, possible):
+            self._fail_without(exchange, possible)
+        elif self.rule.ready(exchange.group, answered, possible) and (not first or answered >= possible):
+            self._end(exchange)
+        elif answered and not possible - answered - self._late.until.keys():
+            self._late.end_pauses(self._newest_step)
+            self._asked.add(min(answered & self.alive, default=min(answered)))
 
     def _fail_without(self, exchange: Exchange, possible: Collection[int]) -> None:
         missing = [rank for rank in self.rule.members(exchange.group) if rank not in possible]
@@ -256,41 +297,37 @@ class Master:
         self.failure = self.failure or too_many(exchange.event, reasons)
 
     def _end(self, exchange: Exchange) -> None:
-        ranks = tuple(sorted(exchange.answers))
-        weights, residual = self.rule.weights(ranks, exchange.event)
-        values = [exchange.answers[rank] for rank in ranks]
-        coded = exchange.headers[ranks[0]]["coded"]
-        exchange.commit = combined(values, np.asarray(weights, dtype=float), coded)
-        key, loss = self._key(exchange.group), float(exchange.commit[0])
-        exchange.reply = {"event": exchange.event, "answers": len(ranks), "loss": loss}
+        ranks, residual = exchange.end(self.rule)
+        key = self._key(exchange.group)
         if key == ALL:
-            every = self.options.checkpoint_every
-            if self._late.due(exchange.event) or (every and exchange.event % every == 0):
+            if self._late.due(exchange.event) or self._is_checkpoint(exchange.event):
                 exchange.donor = min(set(ranks) & self.alive, default=None)
-            self.recorder.step(exchange.event, loss, residual, ranks)
-        exchange.answers.clear()
+            self.recorder.step(exchange.event, exchange.reply["loss"], residual, ranks)
         del self._open[exchange.event, exchange.group]
         self._newest[key] = exchange
-        if key == ALL:
-            self._newest[exchange.group] = exchange
 
     # -------------------------------------------------------------- deaths and the end
 
-    def lost(self, rank: int, why: str) -> None:
-        """Count a rank as dead, unless it has finished."""
+    def lost(self, rank: int, why: str, failed: bool = False) -> None:
+        """Count a rank as dead, unless it has finished. `failed`: whether its script has ended with an error."""
         with self.changed:
+            if failed:
+                self.finished.discard(rank)
             if rank not in self.finished:
                 self.dead[rank] = why
                 for waiting in (self._pending, self._late.until):
                     waiting.pop(rank, None)
                 self.alive.discard(rank)
                 self._asked.discard(rank)
+                if rank == self._source and self.state is None:  # another rank must send the first state
+                    self._source = None
+                    self._late.until.clear()
                 self._begin()
                 self._settle()
             self.changed.notify_all()
 
     def _until_end(self, hello: dict[str, Any]) -> dict[str, Any]:
-        self.lost(hello["launcher"], hello["why"])
+        self.lost(hello["launcher"], hello["why"], failed=hello["wait"])
         return self.wait() if hello["wait"] else {"complete": True}
 
     def wait_for_launchers(self, timeout: float) -> None:

@@ -8,7 +8,7 @@ import math
 import os
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,34 +28,34 @@ class State(NamedTuple):
 
     step: int
     values: bytes | memoryview
+    loop: int = 0  # number of the script's loop over batches in which the rank was, from 1
 
 
 class Recorder:
     """Writer of the files in a job's folder, which may be read during the job. Without a folder, it writes nothing.
 
     `steps.csv` has a row for each exchange of all ranks, with `time` in s since the start, and the loss of the batch.
-    `times.csv` has a row for each answer. `wb.diagnose` reads it.
+    `times.csv` has a row for the first answer of a rank to an exchange. `wb.diagnose` reads it.
+
+    `resumed`: number of steps from which a job continues, or None. Rows of later steps are removed, as these are
+    repeated.
     """
 
-    def __init__(self, folder: Path | None, resumed: bool = False) -> None:
+    def __init__(self, folder: Path | None, resumed: int | None = None) -> None:
         self.folder, self.start = folder, time.monotonic()
         self._files: dict[str, Any] = {}
+        self._answered: dict[int, int] = {}  # rank -> step of its newest row
         if folder is None:
             return
         private_folder(folder)
-        if any(folder.iterdir()) and not resumed:
+        if any(folder.iterdir()) and resumed is None:
             raise SettingError(
                 f"--folder = {folder}: is not empty; give a new one, or --resume to continue it"
             )
         for name, columns in ((STEPS, STEP_COLUMNS), (TIMES, TIME_COLUMNS)):
-            self._files[name] = self._opened(folder / name, columns)
-
-    def _opened(self, path: Path, columns: Iterable[str]) -> Any:
-        there = path.exists() and path.stat().st_size > 0
-        file = path.open("a", newline="", buffering=1)
-        if not there:
-            csv.writer(file).writerow(columns)
-        return file
+            with atomic_write(folder / name) as file:
+                file.write(rows_until(folder / name, columns, resumed or 0))
+            self._files[name] = (folder / name).open("a", newline="", buffering=1)
 
     def step(self, event: int, loss: float, residual: float, ranks: Iterable[int]) -> None:
         """Write the row of an exchange that has ended."""
@@ -66,7 +66,9 @@ class Recorder:
     def answer(self, rank: int, event: int, header: dict[str, Any], used: bool) -> None:
         """Write the row of an answer, even of a late one."""
         times = (round(header.get(name, 0.0), 6) for name in ("seconds", "cpu"))
-        self._write(TIMES, (rank, event, *times, header.get("samples", 0), int(used)))
+        if event > self._answered.get(rank, 0):
+            self._answered[rank] = event
+            self._write(TIMES, (rank, event, *times, header.get("samples", 0), int(used)))
 
     def _write(self, name: str, row: Iterable[Any]) -> None:
         if name in self._files:
@@ -75,10 +77,18 @@ class Recorder:
     def checkpoint(self, state: State) -> None:
         """Write a checkpoint atomically, with a checksum."""
         if self.folder is not None:
-            head = json.dumps({"step": state.step, "crc32": zlib.crc32(state.values)})
+            head = json.dumps({"step": state.step, "loop": state.loop, "crc32": zlib.crc32(state.values)})
             with atomic_write(self.folder / CHECKPOINT) as file:
                 file.write(f"{head}\n".encode())
                 file.write(state.values)
+
+
+def rows_until(path: Path, columns: Sequence[str], step: int) -> bytes:
+    """Return the header of a table, and the whole rows of its steps up to `step`, if the file exists."""
+    rows = read_bytes(path).splitlines(keepends=True)[1:] if path.exists() else []
+    place = columns.index("step")
+    kept = [row for row in rows if row.endswith(b"\n") and int(row.split(b",")[place]) <= step]
+    return b"".join([f"{','.join(columns)}\r\n".encode(), *kept])
 
 
 def saved_state(folder: Path) -> State | None:
@@ -94,4 +104,4 @@ def saved_state(folder: Path) -> State | None:
         sound = False
     if not sound:
         raise RunError(f"{os.fspath(path)}: is damaged; start again in a new folder")
-    return State(int(fields["step"]), values)
+    return State(int(fields["step"]), values, int(fields.get("loop", 0)))

@@ -26,8 +26,8 @@ BACKLOG = 128  # max number of connections that wait to be accepted
 def served(here: Environment, options: argparse.Namespace) -> Iterator[Master]:
     """Serve the master of a job in threads of this process. Raises `SettingError` for wrong options."""
     found = rule(here.scheme, here.scheme_args, here.ranks)
-    recorder = Recorder(options.folder, options.resume)
     state = saved_state(options.folder) if options.folder and options.resume else None
+    recorder = Recorder(options.folder, (state.step if state else 0) if options.resume else None)
     token = secrets.token_hex() if here.address == "store" else ""
     settings = Options(options.checkpoint_every, options.tolerance, token)
     master = Master(found, recorder, settings, state)

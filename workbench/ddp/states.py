@@ -120,3 +120,30 @@ def by_device(flat: Tensor, tensors: Iterable[Tensor]) -> Iterator[tuple[Tensor,
         size = sum(tensor.numel() for tensor in found)
         yield flat[place : place + size], found
         place += size
+
+
+class Buffer:
+    """Array in the memory of the host: the loss of a rank, and then the values of the tensors of an exchange."""
+
+    def __init__(self) -> None:
+        self._flat = torch.zeros(0)
+
+    def filled(self, loss: float, tensors: list[Tensor]) -> Tensor:
+        """Return the array with a loss and the values of tensors."""
+        count = 1 + sum(tensor.numel() for tensor in tensors)
+        if len(self._flat) != count:
+            wide = any(tensor.dtype == torch.float64 for tensor in tensors)
+            kind, pinned = torch.float64 if wide else torch.float32, torch.cuda.is_available()
+            self._flat = torch.empty(count, dtype=kind, pin_memory=pinned)
+        self._flat[0] = loss
+        for flat, group in by_device(self._flat[1:], tensors):
+            flat.copy_(torch.cat([tensor.detach().reshape(-1) for tensor in group]))
+        return self._flat
+
+    def spread(self, tensors: list[Tensor]) -> None:
+        """Copy the values of the array into tensors."""
+        for flat, group in by_device(self._flat[1:], tensors):
+            pieces = torch.split(flat.to(group[0].device), [tensor.numel() for tensor in group])
+            with torch.no_grad():
+                for tensor, piece in zip(group, pieces, strict=True):
+                    tensor.copy_(piece.view_as(tensor))

@@ -15,6 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from workbench.analysis.recorder.timeline import PROBE, Timeline
+from workbench.ddp.wire import Channel
 
 NS_PER_S = 1e9
 # functions of torch.distributed that wait for other ranks
@@ -73,6 +74,8 @@ class Instruments:
         from torch.utils.data.dataloader import _BaseDataLoaderIter
 
         self._wrap(torch.autograd, "backward", self._backward)
+        for name in ("send", "receive"):  # messages of `workbench.ddp`
+            self._wrap(Channel, name, self._exchange)
         self._wrap(_BaseDataLoaderIter, "__next__", self._data)
         self._stack.callback(register_optimizer_step_pre_hook(self._optimiser_begins).remove)
         self._stack.callback(register_optimizer_step_post_hook(self._optimiser_ends).remove)
