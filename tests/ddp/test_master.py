@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.ddp.ranks import Rank, exchange, started
 from workbench.ddp.master import BLOCK_VALUES, combined
@@ -288,3 +291,142 @@ def test_combined_works_in_blocks() -> None:
     mean = sum(values) / 3
     cut = BLOCK_VALUES + 3
     np.testing.assert_allclose(found, np.concatenate([coded[:cut], mean[cut:]]))
+
+
+# ------------------------------------------------------------------ jobs that cannot continue
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_ranks_that_fail_together_and_start_again_are_told_that_no_state_is_left(ranks: int) -> None:
+    master, first = started("GC" if ranks > 1 else "UMW", ranks, **({"stragglers": 1} if ranks > 1 else {}))
+    for event in (1, 2):
+        exchange(first, event)
+    for rank in first:
+        rank.die()
+    with master.changed:
+        assert master.changed.wait_for(lambda: len(master.dead) == ranks, 60)
+    again = [Rank(master, number) for number in range(ranks)]
+    for rank in again:
+        rank.join()
+    why = "step 3: no rank is left that has the newest state; start the job again, with --resume"
+    assert all(rank.failure().startswith(why) for rank in again)
+
+
+def test_late_rank_does_not_wait_for_the_state_of_a_dead_one() -> None:
+    master, ranks = started("GC", 2, stragglers=1)
+    exchange(ranks, 1)
+    for event in (2, 3):
+        exchange(ranks[:1], event)
+    ranks[1].answer(2, 99.0)
+    with master.changed:
+        assert master.changed.wait_for(lambda: 1 in master._late.until, 60)
+    ranks[0].die()
+    assert ranks[1].failure().startswith("step 4: no rank is left that has the newest state")
+
+
+def test_rank_that_dies_before_it_sends_the_first_state_is_a_straggler() -> None:
+    master, _ = started("GC", 3, stragglers=1)
+    master = type(master)(master.rule, master.recorder, master.options)
+    ranks = [Rank(master, number) for number in range(3)]
+    for rank in ranks:
+        rank.join()
+    assert ranks[0].channel.receive()[0]["do"] == "donate"
+    ranks[0].die()
+    assert ranks[1].receive()[0]["do"] == "go"
+    assert ranks[2].loaded() == (0, "state 0 of 1")
+    exchange(ranks[1:], 1)
+
+
+@given(order=st.permutations(range(3)), odd=st.integers(0, 2), values=st.integers(1, 9))
+@settings(max_examples=10, deadline=None)
+@pytest.mark.parametrize(("scheme", "args"), [("UMW", {}), ("GC", {"stragglers": 1}), ("LocalSGD", {})])
+def test_answers_of_different_lengths_are_refused(
+    scheme: str, args: dict[str, int], order: list[int], odd: int, values: int
+) -> None:
+    """Any rank may have the other length, and answer in any order, even after the commit."""
+    _, ranks = started(scheme, 3, **args)
+    exchange(ranks, 1)
+    lengths = [5 + values * (number == odd) for number in range(3)]
+    for number in order:
+        given = np.ones(lengths[number], dtype="f4")
+        ranks[number].send("answer", given, event=2, group=(0, 0), dtype="f4", coded=1)
+    last = ranks[order[-1]].failure()
+    assert last.startswith("step 2: bytes of an answer: is ")
+    assert f"{4 * lengths[odd]} at rank {odd}" in last
+    assert "20 at rank" in last
+
+
+def test_error_in_the_rule_of_a_scheme_ends_the_job_for_all_ranks() -> None:
+    master, ranks = started("UMW", 2)
+
+    def weigh(answered: tuple[int, ...], event: int) -> tuple[np.ndarray, float]:
+        raise ZeroDivisionError("a fault of the test")
+
+    master.rule = replace(master.rule, weigh=weigh)
+    for rank in ranks:
+        rank.answer(1, 1.0)
+    why = "step 1: the scheme's exchange_rule raises ZeroDivisionError('a fault of the test'); correct it"
+    assert [rank.failure() for rank in ranks] == [why] * 2
+
+
+# ------------------------------------------------------------------ checkpoints, ends of scripts, unused parameters
+
+
+@given(every=st.integers(1, 60), period=st.integers(1, 12))
+@settings(max_examples=15, deadline=None)
+def test_checkpoints_are_written_at_the_first_average_after_each_multiple(every: int, period: int) -> None:
+    written: list[int] = []
+    master, ranks = started("LocalSGD", 2, every=every, local_steps=period)
+    master.recorder.checkpoint = lambda state: written.append(state.step)
+    due, last = [], 0
+    for event in range(period, 8 * period + 1, period):
+        exchange(ranks, event)
+        if event // every > last // every:
+            due.append(event)
+        last = event
+    for rank in ranks:  # the states have arrived when their ranks' next request has a reply
+        rank.send("finished", step=last)
+    assert all(rank.receive()[0]["do"] == "go" for rank in ranks)
+    assert [step for step in dict.fromkeys(written) if step < last] == [step for step in due if step < last]
+
+
+@pytest.mark.parametrize("failed", [{0}, {1, 2}, {0, 1, 2}])
+def test_rank_whose_script_ends_with_an_error_has_not_finished(failed: set[int]) -> None:
+    """A script that catches an exception and calls `sys.exit(1)` reports its end as any other."""
+    master, ranks = started("GC", 3, stragglers=2)
+    exchange(ranks, 1)
+    for rank in ranks:
+        rank.send("finished", step=1)
+        assert rank.receive()[0]["do"] == "go"
+    for number in range(3):
+        master.lost(number, f"status {int(number in failed)}", failed=number in failed)
+    end = master.wait()
+    assert end["complete"] == (len(failed) < 3)
+    assert all(f"rank {number}: status 1" in end["why"] for number in failed)
+
+
+def test_rank_that_is_started_again_after_it_reported_its_end_takes_part() -> None:
+    master, ranks = started("GC", 3, stragglers=1)
+    exchange(ranks, 1)
+    ranks[2].send("finished", step=1)
+    assert ranks[2].receive()[0]["do"] == "go"
+    with pytest.raises(OSError, match="closed"):  # the master has ended the first connection
+        ranks[2].receive()
+    again = Rank(master, 2)
+    again.join()
+    assert again.loaded() == (1, "state 1 of 2")
+    exchange([ranks[0], ranks[1], again], 2)
+
+
+@given(used=st.lists(st.sets(st.integers(0, 3)), min_size=4, max_size=4))
+@settings(max_examples=20, deadline=None)
+def test_unused_parameters_are_those_that_no_committed_answer_uses(used: list[set[int]]) -> None:
+    """The reply is the same for all ranks, also for one whose answer was dropped or has the weight 0."""
+    _, ranks = started("GC", 4, stragglers=1)
+    exchange(ranks, 1)
+    for rank, mine in zip(ranks, used, strict=True):
+        rank.answer(2, 1.0, unused=sorted({0, 1, 2, 3} - mine))
+    replies = [rank.receive()[0] for rank in ranks]
+    assert len({tuple(reply["unused"]) for reply in replies}) == 1
+    # any committed answers have all parts, so that only a rank that is left out may use a parameter alone
+    assert set(replies[0]["unused"]) >= {0, 1, 2, 3} - set().union(*used)
