@@ -126,7 +126,7 @@ class Master:
 
     def _converse(self, rank: int, channel: Channel) -> None:
         room = None
-        while rank not in self.finished:
+        while True:
             header, values = channel.receive(room)
             if header["what"] == "state":  # values in `room` are overwritten by the next answer
                 values = memoryview(bytes(values)) if values is room else values
@@ -135,6 +135,8 @@ class Master:
             reply = self._handle(rank, header, values)
             if reply is not None:
                 channel.send(*reply)
+            if rank in self.finished:
+                return
 
     def _handle(self, rank: int, header: dict[str, Any], values: memoryview) -> Message | None:
         with self.changed:
