@@ -6,22 +6,28 @@ The ranks are threads of this process. A real `Job` sends real messages to a mas
 from __future__ import annotations
 
 import atexit
+import time
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402 - needs torch
+
+import workbench as wb  # noqa: E402
 from tests.support.ddp.threads import ended, environment_of_thread, losses, run, small  # noqa: E402
 from workbench import ddp  # noqa: E402
 from workbench.ddp import environment  # noqa: E402
 from workbench.ddp.master import Options  # noqa: E402
 from workbench.ddp.record import Recorder, State, saved_state  # noqa: E402
+from workbench.ddp.states import digests  # noqa: E402
 from workbench.mpi.launch.processes import awaited  # noqa: E402
 
 EPOCHS, PER_EPOCH = 4, 2
@@ -215,3 +221,120 @@ def test_late_rank_that_misses_the_end_of_an_epoch_has_the_right_learning_rates(
     for each in found:
         assert each == {step: wanted[step] for step in each}
     assert sorted(found[2])[: missed + 2] == [*range(missed + 1), missed + 3]
+
+
+# ------------------------------------------------------------------ parameters, regularisation, waits
+
+
+class Branches(torch.nn.Module):
+    """A network in which a sample uses one of two weights, by the sign of its first input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        negative = x[:, 0] < 0
+        out = torch.zeros(len(x))
+        for rows, weight in ((negative, self.first), (~negative, self.second)):
+            if rows.any():  # otherwise the weight has no gradient
+                out[rows] = x[rows] @ weight
+        return out
+
+
+@given(
+    signs=st.lists(st.sampled_from([-1.0, 1.0]), min_size=24, max_size=24),
+    kind=st.sampled_from(["Adam", "SGD"]),
+)
+@settings(max_examples=15, deadline=None)
+@pytest.mark.parametrize("scheme", ["GC", "Backup", "UMW"])
+def test_states_are_equal_where_only_some_samples_use_a_parameter(
+    scheme: str, signs: list[float], kind: str
+) -> None:
+    """A parameter has a gradient on all ranks, or on none: that of one process, if the scheme is exact."""
+    inputs = torch.tensor(signs)[:, None] * torch.ones(24, 2)
+    loader = DataLoader(TensorDataset(inputs, torch.zeros(24)), batch_size=4)
+    more = {"lr": 0.1, "weight_decay": 0.1, **({"momentum": 0.9} if kind == "SGD" else {})}
+
+    def script() -> tuple[list[float], dict[str, str]]:
+        model = Branches()
+        optimiser = getattr(torch.optim, kind)(model.parameters(), **more)
+        job = ddp.prepare(model, optimiser, loader)
+        for x, y in job.until(6):
+            optimiser.zero_grad()
+            job.backward((model(x) - y).square())
+            optimiser.step()
+        ended(job)
+        return [*model.first.tolist(), *model.second.tolist()], digests(job._compared())
+
+    _, found = run([script] * 4, scheme, **({} if scheme == "UMW" else {"stragglers": 1}))
+    assert all(states == found[0][1] for _, states in found)
+    if scheme != "Backup":
+        model = Branches()
+        optimiser = getattr(torch.optim, kind)(model.parameters(), **more)
+        for x, y in loader:
+            optimiser.zero_grad()
+            (model(x) - y).square().mean().backward()
+            optimiser.step()
+        alone = [*model.first.tolist(), *model.second.tolist()]
+        assert found[0][0] == pytest.approx(alone, rel=1e-4, abs=1e-6)
+
+
+GRADIENT_SCHEMES = ["UMW", "GC", "FRC", "CRC", "IS-GC", "SGD", "Backup", "SGC", "BGC", "GGC", "ErasureHead"]
+
+
+@pytest.mark.parametrize("scheme", GRADIENT_SCHEMES)
+def test_weight_decay_is_applied_once_and_unscaled(scheme: str) -> None:
+    """Gradients are 0 here, so that a step multiplies the weights by 1 - rate * weight decay, whoever has answered."""
+    rate, decay, steps = 0.1, 0.5, 4
+
+    def script() -> tuple[int, float]:
+        model = torch.nn.Linear(2, 1)
+        torch.nn.init.ones_(model.weight)
+        optimiser = torch.optim.SGD(model.parameters(), rate, weight_decay=decay)
+        _, _, loader = small()
+        job = ddp.prepare(model, optimiser, loader)
+        for x, _ in job.until(steps):
+            optimiser.zero_grad()
+            job.backward(0 * model(x)[:, 0])
+            optimiser.step()
+        ended(job)
+        return job.step, float(model.weight[0, 0])
+
+    _, found = run([script] * 4, scheme)
+    assert found == [(steps, pytest.approx((1 - rate * decay) ** steps, rel=1e-6))] * 4
+
+
+@pytest.mark.parametrize("scheme", ["UMW", "LocalSGD"])
+def test_recorder_records_waits_for_other_ranks_as_exchange(scheme: str, tmp_path: Path) -> None:
+    """Rank 1 answers only after rank 0 has waited for it. So the wait is a lower bound of the recorded time."""
+    wait, steps = 0.05, 3
+
+    def slow(job: Any) -> None:
+        master = environment_of_thread().master
+        if job.rank == 1:
+            with master.changed:
+                assert master.changed.wait_for(lambda: 0 in master._pending, 60)
+            time.sleep(wait)
+
+    def fast() -> None:
+        with wb.record(tmp_path):
+            script()
+
+    def script() -> None:
+        model, optimiser, loader = small()
+        job = ddp.prepare(model, optimiser, loader)
+        for x, y in job.until(steps):
+            if scheme != "LocalSGD":
+                slow(job)
+            train(job, model, optimiser, x, y)
+            if scheme == "LocalSGD":
+                slow(job)
+        ended(job)
+
+    run([fast, script], scheme, **({"local_steps": 1} if scheme == "LocalSGD" else {}))
+    with np.load(next(tmp_path.glob("rank*.npz"))) as file:
+        recorded = file["steps"]["exchange"]
+    assert len(recorded) == steps
+    # with local steps, the exchange is at the end of a step, after the optimiser: it counts in the next one
+    assert (recorded[scheme == "LocalSGD" :] >= wait).all()

@@ -99,7 +99,7 @@ class RankBatches:
         batch = self.batches.of(step)
         shares = np.array_split(np.asarray(batch), len(self.coefficients))
         chosen = [shares[part] for part in self.parts]
-        samples = np.concatenate(chosen).tolist()
+        samples = [sample for share in chosen for sample in share.tolist()]
         weights = np.repeat(self.coefficients[self.parts], [len(share) for share in chosen])
         if not samples:
             return batch[:1], np.zeros(1)
