@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ddp.torchrun import SCRIPT, Done, one_process, torchrun
+from tests.support.ddp.torchrun import JOB_TIMEOUT_S, SCRIPT, Done, environment, one_process, torchrun
 from tests.support.sampled_cases import sampled_test
 from workbench.ddp import launcher
-from workbench.ddp.record import STEPS, TIMES
+from workbench.ddp.record import STEPS, TIMES, saved_state
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.mpi
@@ -64,6 +64,60 @@ def test_other_schemes_train_and_all_ranks_end_equal(name: str, tmp_path: Path) 
     equal(done, 4)
     losses = done.losses()
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("name", ["IS-GC", "backup", "local", "hierarchical"])
+def test_other_schemes_survive_a_killed_rank(name: str, tmp_path: Path) -> None:
+    """A short job of each scheme, in which the script of a rank is killed after it took part."""
+    done = torchrun(tmp_path, *INEXACT[name], *ALWAYS, fault="rank=3 kill=6", steps=24)
+    equal(done, 3)
+    assert [report["step"] for report in done.ranks.values()] == [24] * 3
+    losses = done.losses()
+    assert losses[-1] < losses[0]
+
+
+CAUGHT = """
+import sys
+from tests.support.ddp.threads import losses, small
+from workbench import ddp
+
+model, optimiser, loader = small(5)
+job = ddp.prepare(model, optimiser, loader)
+try:
+    for x, y in job:
+        optimiser.zero_grad()
+        job.backward(losses(model, x, y))
+        if job.step == 2:
+            raise ValueError("a fault of the test")
+        optimiser.step()
+except ValueError:
+    sys.exit(3)
+"""
+
+
+def test_script_that_exits_with_an_error_has_not_finished(tmp_path: Path) -> None:
+    """The checkpoint has the steps that the optimiser has made."""
+    (tmp_path / "train.py").write_text(CAUGHT)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "workbench.ddp",
+            "--folder",
+            str(tmp_path / "log"),
+            str(tmp_path / "train.py"),
+        ],
+        env=environment(RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1"),
+        capture_output=True,
+        text=True,
+        timeout=JOB_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "the job is not complete: rank 0: ended with status 3" in done.stderr
+    state = saved_state(tmp_path / "log")
+    assert state is not None
+    assert state.step == 2
 
 
 @sampled_test("jobs of torchrun", 1, 5, 1)
@@ -170,8 +224,6 @@ def test_changed_model_is_named(tmp_path: Path) -> None:
 def test_two_groups_of_launchers_find_the_master_through_the_store(tmp_path: Path) -> None:
     """Two torchrun commands on this machine, as on two hosts: the master listens on the interface of MASTER_ADDR."""
     import socket
-
-    from tests.support.ddp.torchrun import JOB_TIMEOUT_S, environment
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -1,7 +1,9 @@
-"""The script of the how-to differs in five lines from one for a single process, and both train."""
+"""The script of the how-to differs in five lines from one for a single process. Both train, and so does the example."""
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from tests.support.sampled_cases import sampled_test
 pytest.importorskip("torch")
 pytestmark = pytest.mark.mpi
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train_digits.py"
 HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "codes-in-torchrun.md"
 BEFORE = """
 import torch
@@ -69,3 +72,32 @@ def test_five_lines_differ_and_both_scripts_train(tmp_path: Path) -> None:
     ranks = losses(*start, "-m", "workbench.ddp", str(tmp_path / "train.py"))
     assert len(ranks) == 2
     assert ranks == pytest.approx([alone] * 2, rel=0.1)
+
+
+def test_example_script_trains_under_its_documented_command(tmp_path: Path) -> None:
+    """The example, for one epoch instead of eight, and two ranks instead of eight."""
+    text, count = re.subn(r"range\(8\)", "range(1)", EXAMPLE.read_text())
+    assert count == 1
+    (tmp_path / EXAMPLE.name).write_text(text)
+    (command,) = re.findall(r"^torchrun (.*) examples/train_digits.py$", text, re.MULTILINE)
+    command = command.replace("--nproc-per-node=8", "--nproc-per-node=2").split()
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            *command,
+            str(tmp_path / EXAMPLE.name),
+        ],
+        env=environment(PYTHONPATH=os.pathsep.join([str(EXAMPLE.parent), environment()["PYTHONPATH"]])),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=JOB_TIMEOUT_S,
+    )
+    ((step, loss),) = re.findall(r"step (\d+): loss (\S+)", done.stdout)
+    assert step == "20"
+    assert float(loss) < math.log(10)  # loss of equal probabilities for ten digits
+    (share,) = re.findall(r"(\S+) % of the digits are recognised", done.stdout)
+    assert float(share) > 50

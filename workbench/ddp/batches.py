@@ -35,9 +35,7 @@ class JobBatches:
     def __init__(self, loader: DataLoader[Any], seed: int) -> None:
         if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
             kind = type(loader.dataset).__name__
-            raise SettingError(
-                f"loader: its dataset is {kind}; take one with numbered samples, and a batch_size"
-            )
+            raise SettingError(f"loader: its dataset is {kind}; take numbered samples, and a batch_size")
         self.loader, self.seed = loader, seed
         self.samples = len(cast(Sized, loader.dataset))
         self._sampler: Iterable[Iterable[int]] = loader.batch_sampler
@@ -68,9 +66,7 @@ class JobBatches:
     def _of_replicas(self, sampler: DistributedSampler[Any], epoch: int) -> list[list[int]]:
         count, size = self.samples, self.loader.batch_size or 1
         generator = torch.Generator().manual_seed(key(self.seed, epoch))
-        order = (
-            torch.randperm(count, generator=generator) if sampler.shuffle else torch.arange(count)
-        ).tolist()
+        order = torch.randperm(count, generator=generator).tolist() if sampler.shuffle else [*range(count)]
         whole = size * sampler.num_replicas
         last = count - count % whole if self.loader.drop_last else count
         return [order[begin : begin + whole] for begin in range(0, last, whole)]

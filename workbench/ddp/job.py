@@ -114,7 +114,8 @@ class Job:
 
     def until(self, steps: int) -> Iterator[Any]:
         """Yield batches until the job has done that many steps, over as many epochs as are needed."""
-        self._leave()
+        if self._stepped or self._next:  # the script has left its loop after a step
+            self._complete()
         if self._ahead and (self.step < steps or self._loop >= self._ahead[0]["loop"]):
             self._load(*self._ahead)
             self._ahead = None
@@ -137,7 +138,7 @@ class Job:
         is the gradient of the job's batch, or None on a rank that was late. With `LocalSGD` and `H-SGD`, nothing is
         exchanged here, and `grad` is the gradient of the rank's own samples.
         """
-        per_sample = self._per_sample(losses)
+        per_sample = per_sample_losses(losses, len(self._weights))
         weights = torch.as_tensor(self._weights, dtype=per_sample.dtype, device=per_sample.device)
         loss = (weights * per_sample).sum()
         torch.autograd.backward([loss])
@@ -148,13 +149,6 @@ class Job:
             self._exchange_gradients()
         else:
             self.loss = self._own_loss
-
-    def _per_sample(self, losses: Tensor) -> Tensor:
-        if losses.dim() == 0 or len(losses) != len(self._weights):
-            shape = tuple(losses.shape)
-            what = f"losses: have the shape {shape}, for {len(self._weights)} samples"
-            raise SettingError(f"{what}; take reduction='none', so that each sample has a loss")
-        return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
 
     def _first_pass(self, losses: Tensor) -> Any:
         samples = [sample for sample, weight in zip(self._samples, self._weights, strict=True) if weight]
@@ -226,11 +220,6 @@ class Job:
     def _after_optimiser(self, *_: Any) -> None:
         self._stepped = self._computed
 
-    def _leave(self) -> None:
-        """End the step that the script has made before it left its loop."""
-        if self._stepped or self._next:
-            self._complete()
-
     # -------------------------------------------------------------- states
 
     def _state(self) -> dict[str, Any]:
@@ -244,9 +233,8 @@ class Job:
         """Send a copy of the state in another thread, because the other ranks may wait for this rank's next answer."""
         self._donate = False
         if self._channel:
-            self._channel.send_later(
-                {"what": "state", "step": self.step, "loop": self._loop}, states.pack(self._state())
-            )
+            header = {"what": "state", "step": self.step, "loop": self._loop}
+            self._channel.send_later(header, states.pack(self._state()))
 
     def _load(self, reply: dict[str, Any], values: memoryview) -> None:
         """Continue from the state of another rank or of a checkpoint.
@@ -282,7 +270,8 @@ class Job:
     def _finish(self) -> None:
         """Report to the master that this rank has finished. A script that failed only closes its connection."""
         if self._channel and getattr(sys, "last_type", None) is None:
-            self._leave()
+            if self._stepped or self._next:
+                self._complete()
             self._ask({"what": "finished", "step": self.step, **self._found})
             self._channel.close()
 
@@ -299,9 +288,8 @@ class Job:
                 self._send_state()
                 reply, values = self._channel.receive(room)
         except OSError as error:
-            raise RunError(
-                f"step {self.step + 1}: the master is gone ({error}); start the job again"
-            ) from None
+            why = f"the master is gone ({error}); start the job again"
+            raise RunError(f"step {self.step + 1}: {why}") from None
         if reply["do"] == "fail":
             raise RunError(reply["why"])
         return reply, values
@@ -312,3 +300,11 @@ class Job:
         last = getattr(self, "_started", now)
         self._started = now
         return now[0] - last[0], now[1] - last[1]
+
+
+def per_sample_losses(losses: Tensor, samples: int) -> Tensor:
+    """Return the mean of each sample's losses, (samples,). Raises `SettingError` for other shapes."""
+    if losses.dim() == 0 or len(losses) != samples:
+        what = f"losses: have the shape {tuple(losses.shape)}, for {samples} samples"
+        raise SettingError(f"{what}; take reduction='none', so that each sample has a loss")
+    return losses.flatten(1).mean(1) if losses.dim() > 1 else losses

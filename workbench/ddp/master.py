@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hmac
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -210,7 +210,7 @@ class Master:
 
     def _answer(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
         event, group = header["event"], tuple(header["group"])
-        self._compare(rank, header)
+        self.failure = self.failure or self._comparison.add(rank, header)
         exchange = self._newest.get(self._key(group)) or Exchange(0, group)
         fresh = event > exchange.event
         self.recorder.answer(rank, event, header, used=fresh)
@@ -224,7 +224,7 @@ class Master:
         self.failure = self.failure or exchange.add(rank, header, values)
 
     def _finish(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
-        self._compare(rank, header)
+        self.failure = self.failure or self._comparison.add(rank, header)
         self._late.end_pauses(header["step"], last=True)
         others = self.alive - self.finished - {rank}
         if (others or self.recorder.folder) and (self.state is None or self.state.step < header["step"]):
@@ -241,10 +241,6 @@ class Master:
         if last:
             self.finished.add(rank)
             self._settle()
-
-    def _compare(self, rank: int, header: dict[str, Any]) -> None:
-        """End the job if replicas disagree."""
-        self.failure = self.failure or self._comparison.add(rank, header)
 
     # -------------------------------------------------------------- exchanges
 
@@ -286,17 +282,14 @@ class Master:
         # in the first exchange, all live ranks must answer, so that replicas are compared
         first = not self._newest
         if not self.rule.ready(exchange.group, possible | answered, possible):
-            self._fail_without(exchange, possible)
+            missing = [rank for rank in self.rule.members(exchange.group) if rank not in possible]
+            reasons = {rank: self.dead.get(rank, "it has finished") for rank in missing}
+            self.failure = too_many(exchange.event, reasons)
         elif self.rule.ready(exchange.group, answered, possible) and (not first or answered >= possible):
             self._end(exchange)
         elif answered and not possible - answered - self._late.until.keys():
             self._late.end_pauses(self._newest_step)
             self._asked.add(min(answered & self.alive, default=min(answered)))
-
-    def _fail_without(self, exchange: Exchange, possible: Collection[int]) -> None:
-        missing = [rank for rank in self.rule.members(exchange.group) if rank not in possible]
-        reasons = {rank: self.dead.get(rank, "it has finished") for rank in missing}
-        self.failure = self.failure or too_many(exchange.event, reasons)
 
     def _end(self, exchange: Exchange) -> None:
         ranks, residual = exchange.end(self.rule)

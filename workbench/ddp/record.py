@@ -9,6 +9,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,9 +50,7 @@ class Recorder:
             return
         private_folder(folder)
         if any(folder.iterdir()) and resumed is None:
-            raise SettingError(
-                f"--folder = {folder}: is not empty; give a new one, or --resume to continue it"
-            )
+            raise SettingError(f"--folder = {folder}: is not empty; give a new one, or --resume to continue")
         for name, columns in ((STEPS, STEP_COLUMNS), (TIMES, TIME_COLUMNS)):
             with atomic_write(folder / name) as file:
                 file.write(rows_until(folder / name, columns, resumed or 0))
@@ -97,11 +96,8 @@ def saved_state(folder: Path) -> State | None:
     if not path.is_file():
         return None
     head, _, values = read_bytes(path).partition(b"\n")
-    try:
+    with suppress(ValueError, KeyError, TypeError):
         fields = json.loads(head)
-        sound = zlib.crc32(values) == fields["crc32"]
-    except (ValueError, KeyError, TypeError):
-        sound = False
-    if not sound:
-        raise RunError(f"{os.fspath(path)}: is damaged; start again in a new folder")
-    return State(int(fields["step"]), values, int(fields.get("loop", 0)))
+        if zlib.crc32(values) == fields["crc32"]:
+            return State(int(fields["step"]), values, int(fields.get("loop", 0)))
+    raise RunError(f"{os.fspath(path)}: is damaged; start again in a new folder")

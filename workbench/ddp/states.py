@@ -29,18 +29,14 @@ def tree_of(state: Any, name: str, tensors: Tensors) -> Any:
         tensors.append((name, state.detach()))
         return ["tensor", len(tensors) - 1]
     if isinstance(state, Mapping):
-        return [
-            "dict",
-            [[_key(key, name), tree_of(each, f"{name}.{key}", tensors)] for key, each in state.items()],
-        ]
+        items = [[_key(key, name), tree_of(each, f"{name}.{key}", tensors)] for key, each in state.items()]
+        return ["dict", items]
     if isinstance(state, list | tuple):
         kind = "list" if isinstance(state, list) else "tuple"
         return [kind, [tree_of(each, f"{name}.{i}", tensors) for i, each in enumerate(state)]]
     if not isinstance(state, _PLAIN):
-        kind = type(state).__name__
-        raise SettingError(
-            f"{name}: is of type {kind}; states consist of tensors, numbers, texts, lists and dicts"
-        )
+        what = f"{name}: is of type {type(state).__name__}"
+        raise SettingError(f"{what}; states consist of tensors, numbers, texts, lists and dicts")
     return ["plain", state]
 
 

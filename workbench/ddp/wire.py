@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import queue
 import socket
 import struct
 import threading
@@ -20,16 +19,13 @@ MAX_PAYLOAD_BYTES = 2**37
 MAX_HELLO_BYTES = 2**12  # max bytes of the first message, whose sender is not known yet
 BUFFER_BYTES = 2**22  # requested size of the system's buffers of a connection, bytes
 
-Message = tuple[Mapping[str, Any], Any]  # header and values
-CLOSED: Message = ({}, None)  # end of a queue
-
 
 class Channel:
     """One end of a connection between a rank and the master."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self._later: queue.Queue[Message] | None = None  # messages that a thread sends
+        self._later: threading.Thread | None = None  # thread that sends a message
         for size in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             connection.setsockopt(socket.SOL_SOCKET, size, BUFFER_BYTES)
         if connection.family != socket.AF_UNIX:
@@ -44,20 +40,16 @@ class Channel:
     def send_later(self, header: Mapping[str, Any], payload: Any = b"") -> None:
         """Send a message in another thread, so that a large one does not delay the caller.
 
-        `payload` must not change before the next call of `send` returns. If the other end is closed, no error is raised
-        here, but by the next call of `send` or `receive`.
+        `payload` must not change before the next call of `send` or `send_later` returns. If the other end is closed, no
+        error is raised here, but by the next call of `send` or `receive`.
         """
-        if self._later is None:
-            self._later = queue.Queue()
-            threading.Thread(target=self._send_queued, args=(self._later,), daemon=True).start()
-        self._later.put((header, payload))
+        self._flush()
+        self._later = threading.Thread(target=self._try_to_send, args=(header, payload), daemon=True)
+        self._later.start()
 
-    def _send_queued(self, later: queue.Queue[Message]) -> None:
-        while (message := later.get()) != CLOSED:
-            with contextlib.suppress(OSError):
-                self._send(*message)
-            later.task_done()
-        later.task_done()
+    def _try_to_send(self, header: Mapping[str, Any], payload: Any) -> None:
+        with contextlib.suppress(OSError):
+            self._send(header, payload)
 
     def _flush(self) -> None:
         if self._later is not None:
@@ -89,9 +81,7 @@ class Channel:
         """
         text_bytes, value_bytes = SIZES.unpack(self._read(memoryview(bytearray(SIZES.size))))
         if text_bytes > max_header or value_bytes > max_values:
-            raise RunError(
-                f"message: has {text_bytes} and {value_bytes} bytes; start all ranks with one version"
-            )
+            raise RunError(f"message: has {text_bytes + value_bytes} bytes; start all ranks with one version")
         header = json.loads(bytes(self._read(memoryview(bytearray(text_bytes)))))
         fits = room is not None and len(room) == value_bytes
         return header, self._read(room if fits and room is not None else memoryview(bytearray(value_bytes)))
@@ -108,8 +98,6 @@ class Channel:
     def close(self) -> None:
         """Close the connection, after all messages are sent."""
         self._flush()
-        if self._later is not None:
-            self._later.put(CLOSED)
         self.connection.close()
 
 
