@@ -365,7 +365,7 @@ def test_error_in_the_rule_of_a_scheme_ends_the_job_for_all_ranks() -> None:
     master.rule = replace(master.rule, weigh=weigh)
     for rank in ranks:
         rank.answer(1, 1.0)
-    why = "step 1: the scheme's exchange_rule raises ZeroDivisionError('a fault of the test'); correct it"
+    why = "step 1: exchange_rule raises ZeroDivisionError('a fault of the test'); correct the scheme"
     assert [rank.failure() for rank in ranks] == [why] * 2
 
 

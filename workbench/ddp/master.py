@@ -59,9 +59,8 @@ class Exchange:
         values = [self.answers[rank] for rank in ranks]
         self.commit = combined(values, np.asarray(weights, dtype=float), self.headers[ranks[0]]["coded"])
         used = [self.headers[rank] for rank, weight in zip(ranks, weights, strict=True) if weight]
-        unused = [set(header.get("unused", ())) for header in used]  # parameters without a gradient
-        both = sorted(set.intersection(*unused)) if unused else []
-        self.reply = {"event": self.event, "loss": float(self.commit[0]), "unused": both}
+        unused = set.intersection(*(set(each.get("unused", ())) for each in used or [{}]))
+        self.reply = {"event": self.event, "loss": float(self.commit[0]), "unused": sorted(unused)}
         self.answers.clear()
         return ranks, residual
 
@@ -76,6 +75,11 @@ class Options(NamedTuple):
     checkpoint_every: int = 0
     loss_tolerance: float = LOSS_TOLERANCE
     token: str = ""
+
+    def is_due(self, step: int, period: int) -> bool:
+        """Return whether a checkpoint was due in the last `period` of `step` steps."""
+        every = self.checkpoint_every
+        return bool(every and step) and step // every > (step - period) // every
 
 
 class Master:
@@ -144,6 +148,7 @@ class Master:
                 self._store(rank, State(header["step"], values, header.get("loop", 0)))
             else:
                 self._pending[rank] = header
+                self.failure = self.failure or self._comparison.add(rank, header)
                 requests = {"join": self._join, "answer": self._answer, "finished": self._finish}
                 requests[header["what"]](rank, header, values)
                 self._settle()
@@ -176,8 +181,7 @@ class Master:
             exchange = self._awaited[rank]
             if exchange.commit is None:
                 return None
-            donate = exchange.donor == rank
-            return {"do": "commit", **exchange.reply, "donate": donate}, exchange.commit
+            return {"do": "commit", **exchange.reply, "donate": exchange.donor == rank}, exchange.commit
         if request["what"] == "join" and (self.state is None or self._source is None):
             return None
         return {"do": "go"}, b""
@@ -196,9 +200,8 @@ class Master:
 
     def _begin(self) -> None:
         """Take the first state from a checkpoint, or from the first rank, once all ranks have joined or are dead."""
-        if self._newest or self._source is not None or len(self.alive) + len(self.dead) < self.rule.ranks:
-            return
-        if not self.alive:
+        missing = self.rule.ranks - len(self.alive) - len(self.dead)
+        if missing or not self.alive or self._newest or self._source is not None:
             return
         self.failure = unequal_scripts({rank: self._pending[rank]["script"] for rank in self.alive})
         self._source = min(self.alive)
@@ -210,7 +213,6 @@ class Master:
 
     def _answer(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
         event, group = header["event"], tuple(header["group"])
-        self.failure = self.failure or self._comparison.add(rank, header)
         exchange = self._newest.get(self._key(group)) or Exchange(0, group)
         fresh = event > exchange.event
         self.recorder.answer(rank, event, header, used=fresh)
@@ -224,7 +226,6 @@ class Master:
         self.failure = self.failure or exchange.add(rank, header, values)
 
     def _finish(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
-        self.failure = self.failure or self._comparison.add(rank, header)
         self._late.end_pauses(header["step"], last=True)
         others = self.alive - self.finished - {rank}
         if (others or self.recorder.folder) and (self.state is None or self.state.step < header["step"]):
@@ -236,7 +237,7 @@ class Master:
         self.state = state
         self._asked.discard(rank)
         last = self._pending.get(rank, {}).get("what") == "finished"
-        if last or self._is_checkpoint(state.step):
+        if last or self.options.is_due(state.step, self.rule.period):
             self.recorder.checkpoint(state)
         if last:
             self.finished.add(rank)
@@ -248,11 +249,6 @@ class Master:
     def _newest_step(self) -> int:
         """Number of steps that are complete after the newest exchange of all ranks."""
         return self._newest[ALL].event if ALL in self._newest else 0
-
-    def _is_checkpoint(self, step: int) -> bool:
-        """Return whether a checkpoint has been due since the exchange before the one after `step` steps."""
-        every = self.options.checkpoint_every
-        return bool(every and step) and step // every > (step - self.rule.period) // every
 
     def _key(self, group: Sequence[int]) -> Group:
         level, number = group
@@ -269,13 +265,10 @@ class Master:
                 if self.failure is None:
                     self._advance(exchange)
             except Exception as error:  # for example, of the rule of a user's scheme
-                self.failure = (
-                    f"step {exchange.event}: the scheme's exchange_rule raises {error!r}; correct it"
-                )
+                self.failure = f"step {exchange.event}: exchange_rule raises {error!r}; correct the scheme"
         if not self.failure and self._late.stranded(self.alive - self.finished, self.state):
             why = "no rank is left that has the newest state; start the job again, with --resume if it has checkpoints"
             self.failure = f"step {self._newest_step + 1}: {why}"
-        self.changed.notify_all()
 
     def _advance(self, exchange: Exchange) -> None:
         possible, answered = self.possible(exchange.group), set(exchange.answers)
@@ -295,7 +288,7 @@ class Master:
         ranks, residual = exchange.end(self.rule)
         key = self._key(exchange.group)
         if key == ALL:
-            if self._late.due(exchange.event) or self._is_checkpoint(exchange.event):
+            if self._late.due(exchange.event) or self.options.is_due(exchange.event, self.rule.period):
                 exchange.donor = min(set(ranks) & self.alive, default=None)
             self.recorder.step(exchange.event, exchange.reply["loss"], residual, ranks)
         del self._open[exchange.event, exchange.group]
@@ -306,9 +299,8 @@ class Master:
     def lost(self, rank: int, why: str, failed: bool = False) -> None:
         """Count a rank as dead, unless it has finished. `failed`: whether its script has ended with an error."""
         with self.changed:
-            if failed:
+            if failed or rank not in self.finished:
                 self.finished.discard(rank)
-            if rank not in self.finished:
                 self.dead[rank] = why
                 for waiting in (self._pending, self._late.until):
                     waiting.pop(rank, None)

@@ -76,8 +76,6 @@ def unequal_states(states: Mapping[int, Mapping[str, str]]) -> str | None:
     >>> unequal_states({0: {"model.w": "ab"}, 1: {"model.w": "ab"}, 2: {"model.w": "cd"}}).partition(";")[0]
     'model.w: differs between ranks 0 and 2'
     """
-    if not states:
-        return None
     first, reference = min(states.items())
     for rank, state in sorted(states.items()):
         names = [name for name in {**reference, **state} if reference.get(name) != state.get(name)]
