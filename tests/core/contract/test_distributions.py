@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
@@ -54,22 +54,51 @@ def mixtures(draw: st.DrawFn, components: Any = LEAVES) -> dict[str, Any]:
 
 
 @st.composite
-def grouped(draw: st.DrawFn, base: Any = LEAVES) -> dict[str, Any]:
-    found = {"kind": "groups", "base": draw(base), "common": draw(LEAVES), "size": draw(st.integers(1, 5))}
+def grouped(draw: st.DrawFn, base: Any = LEAVES, common: Any = LEAVES) -> dict[str, Any]:
+    found = {"kind": "groups", "base": draw(base), "common": draw(common), "size": draw(st.integers(1, 5))}
     speeds = draw(st.none() | st.lists(st.floats(0.5, 2), min_size=1, max_size=2))
     return {**found, "effect": draw(st.sampled_from(["add", "multiply"])), "speeds": speeds}
 
 
-MODELS = st.one_of(SIMPLE, mixtures(), grouped(), mixtures(grouped()), grouped(mixtures()))
+NESTED = st.recursive(LEAVES, lambda parts: st.one_of(mixtures(parts), grouped(parts, parts)), max_leaves=5)
+MODELS = st.one_of(SIMPLE, mixtures(), grouped(), mixtures(grouped()), grouped(mixtures()), NESTED)
+
+
+OWN = {"kind": "heterogeneous", "shift": 1.0, "straggles": [0.9, 0.1]}
+STILL = {"kind": "constant", "shift": 1.0}
 
 
 @pytest.mark.parametrize("checked", PROPERTIES, ids=lambda checked: checked.name)
 @FEW_EXAMPLES
-@given(spec=st.one_of(SIMPLE, mixtures(), grouped()), seed=st.integers(0, 2**32))
+@given(spec=MODELS, seed=st.integers(0, 2**32))
+@example(spec={"kind": "groups", "base": OWN, "common": STILL, "speeds": [1.0, 2.0]}, seed=1)
+@example(spec={"kind": "groups", "base": OWN, "common": OWN, "size": 1, "effect": "multiply"}, seed=1)
+@example(spec={"kind": "groups", "base": STILL, "common": OWN, "members": [[1, 2, 3], [4]]}, seed=1)
 def test_delay_models_pass_the_property(checked: Property[Any], spec: dict[str, Any], seed: int) -> None:
     model: Any = law_of(spec)
     if not checked.but(model):
         checked.test(model, {"seed": seed, "workers": 8, "samples": 3})
+
+
+@FEW_EXAMPLES
+@given(data=st.data(), seed=st.integers(0, 2**32))
+def test_flat_mixtures_and_groups_keep_their_draws(data: st.DataObject, seed: int) -> None:
+    """Their components draw from the run's own random numbers, and only the choice or the hosts from a branch."""
+    keyed = CounterRNG(seed)
+    spec = data.draw(mixtures(SIMPLE))
+    model: Any = law_of(spec)
+    for r in range(3):
+        which = np.searchsorted(np.cumsum(spec["shares"])[:-1], keyed.branch(0).rng(r, 0).random(6), side="right")
+        drawn = model.draw(keyed, r, 6, 0, None)
+        parts = [law_of(part).draw(keyed, r, 6, 0, None) for part in spec["components"]]
+        np.testing.assert_array_equal(drawn[0], which)
+        np.testing.assert_array_equal(drawn[1 + len(parts) :], np.concatenate(parts))
+    model = law_of(data.draw(grouped(SIMPLE, SIMPLE)))
+    own, common = model.split(model.draw(keyed, 2, 6, 0, None))[1]
+    place = model.group_of(6)
+    np.testing.assert_array_equal(own, model.base.draw(keyed, 2, 6, 0, None))
+    hosts = model.common.draw(keyed.branch(0), 2, place.max() + 1, 0, None)
+    np.testing.assert_array_equal(common, hosts[:, place])
 
 
 @FEW_EXAMPLES

@@ -39,9 +39,19 @@ class CounterRNG:
         return np.random.Generator(np.random.Philox(key=self.key, counter=counter))
 
     def branch(self, k: int) -> CounterRNG:
-        """Return random numbers of the same seed in another stream: the k-th branch of this one; `k`: 0 to 63."""
+        """Return random numbers of the same seed in another stream: the k-th branch of this one; `k`: 0 to 63.
+
+        Mixtures and groups draw from branch 0, and their components from this stream.
+        """
         found = copy(self)
         found.stream = ((self.stream + 1) * 64 + k) % 2**64
+        return found
+
+    def nested(self, k: int) -> CounterRNG:
+        """Return random numbers for the k-th component of a delay model, independent of this stream and its branches."""
+        found = copy(self)
+        entropy = [*map(int, self.key), self.stream, k]
+        found.key = np.random.SeedSequence(entropy).generate_state(2, np.uint64)
         return found
 
 

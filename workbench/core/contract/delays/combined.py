@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from workbench.core.base.settings import SettingError, setting, within
 from workbench.core.base.type_checks import there_are
 from workbench.core.base.types import Array
 from workbench.core.contract.delays.base import CounterRNG, DelayModel, Delays
+from workbench.core.contract.delays.distributions import Inverted
 from workbench.core.contract.delays.independent import Exponential, ShiftedExponential
 from workbench.core.contract.delays.two_state import check_cycle, cycled
 
@@ -134,7 +136,9 @@ class Mixture(Combined):
         u = keyed.branch(0).rng(round, slot).random(workers)
         ends = np.cumsum(self.shares)[:-1]
         each = zip(self.components, self.before_of(before), strict=True)
-        draws = [part.draw(keyed, round, workers, slot, own) for part, own in each]
+        draws = [
+            part.draw(_own(keyed, part, k), round, workers, slot, own) for k, (part, own) in enumerate(each)
+        ]
         return self.stacked(np.searchsorted(ends, u, side="right").astype(float), draws)
 
     def expected(self, samples: int) -> float | None:
@@ -150,21 +154,11 @@ class Mixture(Combined):
         if len(known) < len(ends):
             return None
         low, high = min(known), max(known)  # the quantile of the mixture is between those of the components
+        share_below = _share_below(self, samples)
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            share = np.dot(self.shares, [_share_below(part, middle, samples) for part in self.components])
-            low, high = (low, middle) if share >= q else (middle, high)
+            low, high = (low, middle) if share_below(middle) >= q else (middle, high)
         return high
-
-
-def _share_below(model: DelayModel, seconds: float, samples: int) -> float:
-    """Return the largest q, to 2^-60, whose quantile is at most `seconds`."""
-    low, high = 0.0, 1.0
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        found = model.quantile(middle, samples)
-        low, high = (middle, high) if found is not None and found <= seconds else (low, middle)
-    return low
 
 
 class Groups(Combined):
@@ -242,7 +236,7 @@ class Groups(Combined):
             shared = shared[:, first]
         common = self.common.draw(keyed.branch(0), round, int(group.max(initial=-1)) + 1, slot, shared)
         speeds = np.ones(workers) if self.speeds is None else cycled(self.speeds, workers)
-        base = self.base.draw(keyed, round, workers, slot, own)
+        base = self.base.draw(_own(keyed, self.base), round, workers, slot, own)
         return self.stacked(speeds, [base, common[:, group]])
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
@@ -256,23 +250,86 @@ class Groups(Combined):
         """Return the sum of both delay models' seconds of sending."""
         return np.asarray(each.sum(axis=0))
 
+    @property
+    def _dependent(self) -> bool:
+        """Whether two lists count by worker, so that averages over all workers cannot be combined."""
+        listed = [len(set(self.speeds or ())) > 1, *map(_listed, (self.base, self.common))]
+        return sum(listed) > 1 or (listed[2] and self.members is not None)
+
     def expected(self, samples: int) -> float | None:
-        """Return the mean seconds over workers and rounds, or None if a component declares no mean."""
+        """Return the mean seconds over workers and rounds, or None if it does not follow from the components' means."""
         add = self.effect == "add"
         base, common = self.base.expected(samples), self.common.expected(samples if add else 1)
-        if base is None or common is None:
+        if base is None or common is None or self._dependent:
             return None
         own = base * float(np.mean(1 / np.array(self.speeds or (1.0,))))
         return own + common if add else own * common
 
     def quantile(self, q: float, samples: int) -> float | None:
         """Return the quantile q of the seconds, from `GRID` quantiles of both components, or None if one has none."""
-        add, grid = self.effect == "add", (np.arange(GRID) + 0.5) / GRID
-        base = [self.base.quantile(float(p), samples) for p in grid]
-        common = [self.common.quantile(float(p), samples if add else 1) for p in grid]
-        if None in base or None in common:
+        times = self.times(samples)
+        return None if times is None else float(np.quantile(times, q, method="inverted_cdf"))
+
+    def times(self, samples: int) -> Array | None:
+        """Return equally probable seconds, sorted, from `GRID` quantiles of both components; None if one has none."""
+        add = self.effect == "add"
+        base, shared = _quantiles(self.base, samples), _quantiles(self.common, samples if add else 1)
+        if base is None or shared is None or self._dependent:
             return None
-        own = np.concatenate([np.array(base, dtype=float) / speed for speed in self.speeds or (1.0,)])
-        shared = np.array(common, dtype=float)
-        both = own[:, None] + shared if add else own[:, None] * shared
-        return float(np.quantile(both, q, method="inverted_cdf"))
+        own = np.concatenate([base / speed for speed in self.speeds or (1.0,)])[:, None]
+        return np.sort(own + shared if add else own * shared, axis=None)
+
+
+def _listed(model: DelayModel) -> bool:
+    """Return whether a list in a delay model gives workers different distributions."""
+    values = getattr(model, "straggles", None) or getattr(model, "speeds", None) or ()
+    return len(set(values)) > 1 or any(map(_listed, getattr(model, "parts", {}).values()))
+
+
+def _nests(model: DelayModel) -> bool:
+    """Return whether a delay model draws from branches of its random numbers."""
+    if isinstance(model, Mixture | Groups):
+        return True
+    return isinstance(model, Combined) and any(map(_nests, model.parts.values()))
+
+
+def _own(keyed: CounterRNG, part: DelayModel, k: int = 0) -> CounterRNG:
+    """Return the random numbers of the k-th component of a delay model that draws from a branch of `keyed`."""
+    return keyed.nested(k) if _nests(part) else keyed
+
+
+def _quantiles(model: DelayModel, samples: int) -> Array | None:
+    """Return `GRID` quantiles of a delay model, or None if it declares none."""
+    levels = (np.arange(GRID) + 0.5) / GRID
+    if isinstance(model, Groups):
+        times = model.times(samples)
+        return None if times is None else np.quantile(times, levels, method="inverted_cdf")
+    if isinstance(model, Mixture):
+        tables = [table for part in model.components if (table := _quantiles(part, samples)) is not None]
+        weights = np.repeat(model.shares, GRID)
+        every = np.concatenate(tables) if len(tables) == len(model.components) else None
+        return None if every is None else np.quantile(every, levels, weights=weights, method="inverted_cdf")
+    found = [model.quantile(float(level), samples) for level in levels]
+    return None if None in found else np.array(found, dtype=float)
+
+
+def _share_below(model: DelayModel, samples: int) -> Callable[[float], float]:
+    """Return a function of seconds: the share of a delay model's draws that do not exceed them."""
+    if isinstance(model, Mixture):
+        each = [_share_below(part, samples) for part in model.components]
+        return lambda seconds: float(np.dot(model.shares, [share(seconds) for share in each]))
+    if isinstance(model, Groups) and (times := model.times(samples)) is not None:
+        return lambda seconds: float(np.searchsorted(times, seconds, side="right")) / len(times)
+    if isinstance(model, Inverted):
+        return lambda seconds: 1 - float(model.survival(np.array(seconds), samples))
+    return partial(_largest_level, model, samples)
+
+
+def _largest_level(model: DelayModel, samples: int, seconds: float) -> float:
+    """Return the largest q, to 2^-60, whose quantile is at most `seconds`."""
+    low, high = 0.0, 1.0
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        found = model.quantile(middle, samples)
+        low, high = (middle, high) if found is not None and found <= seconds else (low, middle)
+    return low
