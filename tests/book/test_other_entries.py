@@ -23,6 +23,7 @@ from workbench_book.verdicts import of_column, of_result
 
 import workbench as wb
 from tests.support.sampled_cases import rotated, sampled_cases, sampled_test
+from workbench.core.contract.scheme import follows
 from workbench.core.presets.codedreduce import presets
 
 # close to the constants that `ec2` finds
@@ -136,7 +137,8 @@ def test_mmc_figure_2c_without_recorded_times_reports_it(quick: Setting) -> None
 
 ALL_SCHEMES = tuple(wb.schemes.names())
 NAMED = ("UMW", *TOLERANT)  # schemes that the text of the entry names
-SOME_SCHEMES = (*NAMED, *random.Random(46).sample(sorted(set(ALL_SCHEMES) - {*NAMED}), 2))
+ABSTRACT = {name for name in ALL_SCHEMES if follows(name) == "abstract"}
+SOME_SCHEMES = (*NAMED, "SGC", *random.Random(46).sample(sorted(set(ALL_SCHEMES) - {*NAMED, "SGC"}), 2))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,14 @@ def test_ec2_entries_with_recorded_times_are_marked_as_real(
     for result in found.values():
         assert "recorded on EC2 (real)" in result.data[0]
         assert all(spec.delays.kind == "replay" for spec in result.specs.values())
-    assert set(found["agc-replay"].specs) == set(names)
+    replay = found["agc-replay"]
+    assert set(replay.specs) == set(names)
+    labels = {line.what.partition(":")[0] for line in replay.lines}
+    assert labels == {name + "†" * (name in ABSTRACT) for name in names}
+    assert all(
+        "†: written after the abstract" in text
+        for text in (replay.text[-1], *(p.caption for p in replay.pictures))
+    )
 
 
 @sampled_test("paper 3 and 6", 1, 3, 2)

@@ -28,6 +28,7 @@ import workbench as wb
 from tests.support.sampled_cases import rotated
 from workbench.core import schemes
 from workbench.core.contract.problem import Request
+from workbench.core.contract.scheme import follows
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
@@ -264,3 +265,14 @@ def test_map_marks_schemes_that_follow_an_abstract() -> None:
     assert names["AdaptiveK"] == "AdaptiveK†"
     assert names["Backup"] == "Backup"
     assert "AdaptiveK†" in coding_or_not.worth(rows)[1]
+
+
+def test_shown_table_marks_schemes_that_follow_an_abstract(kept: pd.DataFrame) -> None:
+    for _, cell in kept.groupby(["problem", "delay_model", "column", "cost"]):
+        found = comparison_table.ranked(cell)
+        names = found["scheme"].tolist()
+        assert comparison_table.shown(found)["scheme"].tolist() == [
+            name + "†" * (follows(name) == "abstract") for name in names
+        ]
+    notebook = Path(comparison_table.__file__).parents[2] / "07-coding-or-not.ipynb"
+    assert "comparison_table.shown(found)" in notebook.read_text()

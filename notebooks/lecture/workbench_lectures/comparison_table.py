@@ -12,6 +12,7 @@ from scipy.stats import t as student
 
 from workbench.core.base.files import atomic_write
 from workbench.core.base.types import Array
+from workbench.core.contract.scheme import marked
 
 NUMBERS = Path(__file__).with_name("coding_or_not.csv")
 OWN = "own optimiser"
@@ -55,6 +56,14 @@ def ranked(cell: pd.DataFrame) -> pd.DataFrame:
     best = found["seconds"].iloc[0]
     found["tie"] = [band(seconds / best)[0] <= 1.0 for seconds in found["seconds"]]
     return found
+
+
+SHOWN = ("family", "scheme", "same", "settings", "share", "step", "low", "mean", "high", "tie", "test")
+
+
+def shown(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of a ranking for display. Schemes that follow only the abstract of their paper have a mark."""
+    return found.assign(scheme=[marked(name, name) for name in found["scheme"]])[[*SHOWN]]
 
 
 def _same(found: pd.DataFrame) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from workbench.analysis.planning.search import tune
 from workbench.core import schemes
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import recorded
+from workbench.core.contract.scheme import mark_note, marked
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
 from workbench.core.running.start import run
@@ -98,7 +100,7 @@ def _rounds(rounds: dict[str, Array]) -> list[Line]:
     errors = {name: float(each.std(ddof=1) / np.sqrt(len(each))) for name, each in rounds.items()}
     return [
         Line(
-            f"{name}: time per round",
+            f"{_called(name)}: time per round",
             None,
             {"ours": float(each.mean())},
             "s",
@@ -121,25 +123,37 @@ def _measured(setting: Setting) -> Measured:
 def _real_rounds(real: Measured) -> list[Line]:
     what = f"time per round, rounds {WARM_UP + 1} to {ROUNDS} of the first draw"
     return [
-        Line(f"{name}: {what}", None, real.seconds(name), "s", "wb.run(e, engine='mpi')")
+        Line(f"{_called(name)}: {what}", None, real.seconds(name), "s", "wb.run(e, engine='mpi')")
         for name in real.real
     ]
 
 
 def _ends(ends: dict[str, float], target: float) -> list[Line]:
     return [
-        Line(f"{n}: time to a loss of {target:.4g}", None, {"ours": t}, "s", "wb.run")
+        Line(f"{_called(n)}: time to a loss of {target:.4g}", None, {"ours": t}, "s", "wb.run")
         for n, t in ends.items()
     ]
 
 
+def _called(name: str) -> str:
+    """Return the name of a scheme, marked if it follows only the abstract of its paper."""
+    return marked(name, name)
+
+
+def _note(names: Iterable[str]) -> str:
+    """Return the footnote of the mark as a sentence, or "" if no scheme has it."""
+    note = mark_note(names)
+    return f"{note}." if note else ""
+
+
 def _words(means: dict[str, float], ends: dict[str, float]) -> str:
-    ahead = [name for name in TOLERANT if means[name] < means["UMW"]]
+    ahead = [_called(name) for name in TOLERANT if means[name] < means["UMW"]]
     return (
         f"Of the exact schemes that tolerate stragglers, {', '.join(ahead) or 'none'} have shorter rounds than uncoded"
         f" master-worker ({means['UMW']:.3g} s); those with more work per worker lose that much time in every round,"
         " stragglers or not."
-        f" First to reach the common loss: {min(ends, key=lambda name: ends[name])}."
+        f" First to reach the common loss: {_called(min(ends, key=lambda name: ends[name]))}."
+        f" {_note(means)}"
     )
 
 
@@ -161,17 +175,19 @@ def experiment(name: str, setting: Setting) -> Experiment:
 
 
 def _times(means: dict[str, float]) -> Picture:
-    ordered = {name: {"seconds": means[name]} for name in sorted(means, key=lambda name: means[name])}
-    caption = "Virtual clock with computing times recorded on EC2 (real stragglers, simulated schemes)."
+    ordered = {
+        _called(name): {"seconds": means[name]} for name in sorted(means, key=lambda name: means[name])
+    }
+    caption = f"Virtual clock with computing times recorded on EC2 (real stragglers, simulated schemes). {_note(means)}"
     return drawing.bars(ordered, "Time per round on recorded stragglers", "mean time per round (s)", caption)
 
 
 def _learning(traces: dict[str, Trace]) -> Picture:
-    found = {name: (t.columns["time"], np.asarray(t.columns["loss"])) for name, t in traces.items()}
-    looks = {name: scheme_style(name) for name in traces}
+    found = {_called(name): (t.columns["time"], np.asarray(t.columns["loss"])) for name, t in traces.items()}
+    looks = {_called(name): scheme_style(name) for name in traces}
     caption = (
         "Learnt on the bundled diabetes set (real); virtual clock with computing times recorded on EC2 (real"
-        " stragglers, simulated schemes)."
+        f" stragglers, simulated schemes). {_note(traces)}"
     )
     return drawing.curves(
         found, "Loss against wall clock on recorded stragglers", "time since start (s)", "training loss", caption,

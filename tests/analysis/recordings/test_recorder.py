@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.analysis.recorder.steps import PROBE_BYTES, ROW, Place, write_steps
+from workbench.analysis.recorder.steps import PROBE_BYTES, ROW, Place, next_attempt, write_steps
 from workbench.analysis.recordings.sources import recorder as source
 from workbench.cli.diagnose import diagnose as command
 from workbench.core.base.settings import SettingError
@@ -303,6 +303,28 @@ def test_recorder_folder_leaves_out_ranks_of_an_earlier_attempt(tmp_path: Path) 
     assert "rank 2, which ended before the newest attempt" in found.source["left_out"]
 
 
+@settings(max_examples=15, deadline=None)
+@given(
+    before=st.integers(2, 4), after=st.integers(2, 4), steps=st.integers(40, 200), gap=st.floats(5, 55),
+    skew=st.lists(st.floats(-3, 3), min_size=4, max_size=4), newest_rows=st.booleans(),
+)  # fmt: skip
+def test_recorder_folder_leaves_out_ranks_that_were_removed_at_a_restart(
+    before: int, after: int, steps: int, gap: float, skew: list[float], newest_rows: bool
+) -> None:
+    """An elastic job starts again with other ranks, soon after its first attempt. Clocks differ by seconds."""
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        if newest_rows:
+            patch.setattr(source, "MAX_ROWS", 4 * 6 * 30)
+        for start, ranks in ((1e9, before), (1e9 + 0.2 * steps + gap, after)):
+            for rank, rows in enumerate(job(steps, ranks)):
+                rows["ended"] = start + 0.2 * np.arange(1, steps + 1) + skew[rank]
+                attempt = next_attempt(Path(name), rank)
+                for k, part in enumerate(np.array_split(rows, 3)):
+                    write_steps(Path(name), Place(rank, attempt, k), part, ABOUT)
+        found = wb.traces.load(Path(name))
+        assert found.table().columns.tolist() == list(range(after))
+
+
 def test_recorder_folder_is_limited_to_the_newest_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +383,7 @@ def _wrong(field: str, value: float) -> Array:
         (_array(steps=np.zeros(0, ROW), about=_about()), "steps has fields"),
         (_array(steps=_wrong("forward", -1.0), about=_about()), "step 1: forward = -1.0: is not a time"),
         (_array(steps=_wrong("exchange", np.nan), about=_about()), "step 1: exchange = nan: is not a time"),
+        (_array(steps=_wrong("ended", np.nan), about=_about()), "step 1: ended = nan: is not a time"),
     ],
 )
 def test_recorder_files_that_are_damaged_are_refused(

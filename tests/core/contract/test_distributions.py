@@ -88,7 +88,9 @@ def test_flat_mixtures_and_groups_keep_their_draws(data: st.DataObject, seed: in
     spec = data.draw(mixtures(SIMPLE))
     model: Any = law_of(spec)
     for r in range(3):
-        which = np.searchsorted(np.cumsum(spec["shares"])[:-1], keyed.branch(0).rng(r, 0).random(6), side="right")
+        which = np.searchsorted(
+            np.cumsum(spec["shares"])[:-1], keyed.branch(0).rng(r, 0).random(6), side="right"
+        )
         drawn = model.draw(keyed, r, 6, 0, None)
         parts = [law_of(part).draw(keyed, r, 6, 0, None) for part in spec["components"]]
         np.testing.assert_array_equal(drawn[0], which)

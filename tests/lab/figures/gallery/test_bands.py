@@ -16,6 +16,7 @@ from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import bands, convergence_bands, scheme_style
 from workbench.lab.figures.labels import axis
+from workbench.lab.widgets.plots.sweepplot import group_labels
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +150,21 @@ def test_bands_name_the_scheme_of_an_ambiguous_parameter() -> None:
     text = titles(bands(table))[1]
     assert "GC: workers that may be late or dead (S)" in text
     assert "CR: children per parent that may be late or dead (s)" in text
+
+
+@pytest.mark.parametrize("x", ["workers", "scheme"])
+def test_bands_mark_schemes_that_follow_an_abstract(x: str) -> None:
+    rows = [(scheme, n, 4, 0, 1.0, 0.5, 3.0) for scheme in ("GC", "SGC") for n in (4, 8)]
+    table = pd.DataFrame(rows, columns=["scheme", "workers", "n", "never", "mean", "low", "high"])
+    table.attrs.update(of="time", by=["scheme", "workers"], level=0.95)
+    figure = bands(table, x=x)
+    names = {line.name.partition(",")[0]: line for line in figure.data if line.showlegend}
+    assert set(names) == {"GC", "SGC†"}
+    assert names["SGC†"].line.color == scheme_style("SGC").color
+    assert "†: written after the abstract" in titles(figure)[1]
+    if x == "scheme":
+        assert set(names["SGC†"].x) == {"SGC†"}
+    assert {label.partition(",")[0] for label in group_labels(table, x)} == {"GC", "SGC†"}
 
 
 def test_bands_use_a_logarithmic_axis_for_wide_ranges(runs: Runs, many: list[wb.Trace]) -> None:

@@ -9,8 +9,10 @@ from workbench.analysis.recordings.pipeline import Pipeline
 from workbench.analysis.recordings.sources import Source
 from workbench.core.base.reading import parquet_columns, read_parquet
 from workbench.core.base.settings import SettingError
+from workbench.core.contract.recorded import refuse
 
 NEEDED_COLUMNS = {"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id"}
+TIMES = ("start_ts", "duration")  # columns in seconds; others are whole numbers
 COMPUTING = ("forward-compute", "backward-compute", "optimizer")
 
 
@@ -20,8 +22,17 @@ def tells(path: Path) -> bool:
 
 
 def operations(path: Path) -> pd.DataFrame:
-    """Return one row per operation, with `start` and `end` in seconds from the beginning of the step."""
+    """Return one row per operation, with `start` and `end` in seconds from the beginning of the step.
+
+    Raises `TableError` with the row of a number that is wrong.
+    """
     rows = read_parquet(path)
+    rows = rows.set_axis(pd.RangeIndex(1, len(rows) + 1, name="row"), axis=0)
+    for name in sorted(NEEDED_COLUMNS - {"optype"}):
+        values = pd.to_numeric(rows[name], errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        wrong = ~np.isfinite(values) | ((values < 0) & (name == "duration"))
+        wrong |= (values % 1 != 0) & (name not in TIMES)
+        refuse(rows, wrong, rows[name], "is not a number of an operation; leave its step out")
     rows["optype"] = rows["optype"].astype(str)
     rows["start"] = rows["start_ts"].astype(np.float64)
     rows["end"] = rows["start"] + rows["duration"].astype(np.float64)

@@ -48,17 +48,17 @@ def tells(path: Path) -> bool:
 
 def read(path: Path) -> pd.DataFrame:
     """Return seconds from a worker's call to its answer, by round. Raise `SettingError` for another kind of pickle."""
+    rows: list[tuple[int, int, float]] = []
     try:
-        rounds = _Reader(BytesIO(read_bytes(path, MAX_FILE_BYTES))).load()
-        rows = [
-            (_whole(each["worker_id"]), int(one["round"]), float(each["finished"]) - float(each["started"]))
-            for one in rounds
-            for each in one["results"]
-        ]
+        for one in _Reader(BytesIO(read_bytes(path, MAX_FILE_BYTES))).load():
+            for each in one["results"]:
+                took = float(each["finished"]) - float(each["started"])
+                rows.append((_whole(each["worker_id"]), int(one["round"]), took))
     except SettingError:
         raise
     except Exception as error:  # untrusted bytes may raise any exception
-        raise SettingError(f"path = {str(path)!r}: is not a profile of Lambda workers ({error})") from None
+        why = f"is not a profile of Lambda workers ({error!r})"
+        raise SettingError(f"path = {str(path)!r}, row {len(rows) + 1}: {why}") from None
     return pd.DataFrame(rows, columns=["worker", "step", "seconds"])
 
 

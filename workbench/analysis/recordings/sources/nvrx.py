@@ -16,6 +16,7 @@ import pandas as pd
 from workbench.analysis.recordings.sources import Source
 from workbench.core.base.reading import head_of, parse_json, read_text
 from workbench.core.base.settings import SettingError
+from workbench.core.base.tables import number as number_of
 
 HEAD_BYTES = 2**20  # bytes of a file that are searched for a report
 MAX_QUOTED = 60  # max characters of a value in an error
@@ -26,7 +27,7 @@ RELATIVE, INDIVIDUAL = "gpu_relative_perf_scores", "gpu_individual_perf_scores"
 _HEAD = re.compile(rb"GPUs? (?:relative|individual) perf|[gG]pu_(?:relative|individual)_perf_scores")
 _PRINTED = re.compile(r"GPUs? (?P<kind>relative|individual) perf(?: scores)?: ?(?P<scores>\{.*\})")
 _TITLE = re.compile(r"GPU (?P<kind>relative|individual) performance:")
-_LISTED = re.compile(r"Rank=(?P<rank>\d+) Node=(?P<node>\S+) Score=(?P<score>[\d.]+|nan)")
+_LISTED = re.compile(r"Rank=(?P<rank>\d+) Node=(?P<node>\S+) Score=(?P<score>\S+)")
 _PART = re.compile(r"(?P<which>Worst|Best) performing (?P<shown>\d+)/(?P<all>\d{1,6}) ranks")
 _ENDINGS = (".log", ".txt", ".out", ".err", ".json", ".jsonl", ".ndjson", "")
 
@@ -117,7 +118,7 @@ class _Reports:
                 report.ranks, is_worst = int(part["all"]), part["which"] == "Worst"
                 self.is_partial |= report.ranks > 2 * int(part["shown"])
             elif report is not None and (match := _LISTED.search(line)):
-                score = self._score(number, float(match["score"]))
+                score = self._score(number, number_of(match["score"]) or match["score"])
                 report.add(int(match["rank"]), score, match["node"], is_worst)
         if report is not None:
             yield report.ended()

@@ -59,9 +59,8 @@ def read(path: Path) -> pd.DataFrame:
     by_rank = {rank: [*some] for rank, some in groupby(known, key=lambda place: place.rank)}
     most = MAX_ROWS // (len(by_rank) * len(PHASES))
     every = [_rank(path, rank, _newest(some), most) for rank, some in by_rank.items()]
-    since = max(float(each.steps["ended"][0]) for each in every) - MAX_SKEW_S
-    ranks = [each for each in every if each.steps["ended"][-1] >= since]
-    gone = [each.rank for each in every if each.steps["ended"][-1] < since]
+    gone = _gone(path, by_rank, every)
+    ranks = [each for each in every if each.rank not in gone]
     first = max(max(int(each.steps["step"][0]) for each in ranks), FIRST_STEPS)
     frame = pd.concat([_rows(each, first) for each in ranks], ignore_index=True)
     # ranks do not wait in these phases, or they were not recorded
@@ -86,6 +85,29 @@ def read(path: Path) -> pd.DataFrame:
 
 def _newest(some: list[Place]) -> list[Place]:
     return [place for place in some if place.attempt == max(each.attempt for each in some)]
+
+
+def _gone(path: Path, by_rank: Mapping[int, list[Place]], every: list[_Rank]) -> list[int]:
+    """Return the ranks that did not begin in the newest attempt: they ended before it, or began with an earlier one.
+
+    The clocks of hosts may differ by `MAX_SKEW_S`. Ranks that ended about when the newest attempt began are therefore
+    compared by the times at which the attempts of the rank with most attempts began.
+    """
+
+    def begun(place: Place) -> float:
+        return float(_segment(path / place.name)[0]["ended"][0])
+
+    newest = max(float(each.steps["ended"][0]) for each in every)
+    most = max(by_rank.values(), key=lambda some: some[-1].attempt)
+    attempts = [begun(next(each)) for _, each in groupby(most, key=lambda place: place.attempt)]
+    gone = []
+    for each in every:
+        past = float(each.steps["ended"][-1]) - newest
+        if len(attempts) > 1 and abs(past) <= MAX_SKEW_S:
+            first = begun(_newest(by_rank[each.rank])[0])
+            past = -np.inf if min(attempts, key=lambda at: abs(at - first)) < attempts[-1] else past
+        gone += [each.rank] * (past < -MAX_SKEW_S)
+    return gone
 
 
 def _rank(path: Path, rank: int, some: list[Place], most: int) -> _Rank:
@@ -120,7 +142,7 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
         raise SettingError(
             f"path = {str(file)!r}: steps has fields {steps.dtype.names}; {ROW.names} are needed"
         )
-    for name in (*PHASES, FORWARD_EXCHANGE):
+    for name in ("ended", *PHASES, FORWARD_EXCHANGE):
         wrong = np.flatnonzero(~(np.isfinite(steps[name]) & (steps[name] >= 0)))
         if len(wrong):
             step, value = steps["step"][wrong[0]], steps[name][wrong[0]]

@@ -143,7 +143,9 @@ class _Columns:
                 raise SettingError(f"path = {str(path)!r}, line 2: {why}; {NEEDED}")
             self._spans = [match.span() for match in re.finditer("-+", second)]
             self.first = 2
-        self._places = {name.lower(): place for place, name in reversed([*enumerate(self._fields(header))])}
+        names = self._fields(header)
+        self._width = len(names)
+        self._places = {name.lower(): place for place, name in reversed([*enumerate(names)])}
 
     def _fields(self, line: str) -> list[str]:
         cells = line.split(self._separator) if self._separator else [line[a:b] for a, b in self._spans]
@@ -152,8 +154,8 @@ class _Columns:
     def row(self, number: int, line: str) -> Row | None:
         """Return one row, or None for tasks that have not begun, and for steps that Slurm adds (`_SKIPPED_STEPS`)."""
         fields = self._fields(line)
-        if len(fields) < max(self._places.values()):
-            raise self._wrong(number, f"has {len(fields)} fields, its first line {len(self._places)}")
+        if len(fields) != self._width:
+            raise self._wrong(number, f"has {len(fields)} fields, its first line {self._width}")
 
         def field(*names: str) -> str:
             return next((fields[self._places[name]] for name in names if name in self._places), "")
@@ -184,7 +186,7 @@ class _Columns:
         seconds = seconds_of(elapsed)
         if seconds is None:
             forms = "give DD-HH:MM:SS, HH:MM:SS or MM:SS"
-            raise self._wrong(number, f"Elapsed = {elapsed!r}: is not a time of Slurm; {forms}")
+            raise self._wrong(number, f"Elapsed = {elapsed or raw!r}: is not a time of Slurm; {forms}")
         return seconds
 
     def _wrong(self, number: int, why: str) -> SettingError:

@@ -3,6 +3,7 @@
 Lines without a step or without a time are skipped. If there are several epochs, steps are numbered over all of them.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -16,6 +17,7 @@ from workbench.analysis.recordings.sources.ec2 import open_text
 from workbench.core.base.reading import parse_json, read_text
 from workbench.core.base.settings import SettingError
 from workbench.core.base.tables import TEXT_ENDINGS, TableError, ending, read_texts, text_table
+from workbench.core.base.tables import number as number_of
 from workbench.core.contract.recorded import (
     LOG_NAMES,
     OTHER_NAMES,
@@ -31,7 +33,7 @@ PEEKED_LINES = 500  # number of first lines that are searched for a step
 MAX_QUOTED = 60  # max characters of a line in an error
 
 _UNIT = r"ms|msecs?|milliseconds?|us|µs|s|secs?|seconds?"
-_NUMBER = r"(?P<number>\d+(?:\.\d*)?(?:e[-+]?\d+)?)(?![\d.:/-]*[:/-]\d)"
+_NUMBER = r"(?P<number>-?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?(?:,\d[\d.,]*)?|nan|inf))(?![\d.:/-]*[:/-]\d)"
 _TIMED = r"(?:step[ _-]?time|iteration[ _-]?time|iter[ _-]?time|batch[ _-]?time|elapsed time per iteration|time per \w+"
 _TIMED += r"|step[ _]timing|duration|elapsed|took|time|dt)"
 # name (unit): number, or name: number unit, or name_unit: number
@@ -41,7 +43,7 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _STEP = re.compile(
-    r"(?<![\w.])(?:global[ _]?step|step|iteration|iter|batch)\b[\s:=#]*\[?\s*(?P<step>\d+)"
+    r"(?<![\w.])(?:global[ _]?step|step|iteration|iter|batch)\b[\s:=#]*\[?\s*(?P<step>\d+(?:,\d{3})*)(?!\d)"
     r"(?![\d.]*\s*(?:ms|s|sec)\b)(?!\.?\d)",
     re.IGNORECASE,
 )
@@ -164,6 +166,8 @@ def _lines(lines: list[str], unit: str | None, rank_of_name: int | None) -> Iter
         step = _STEP.search(line)
         if step is None or not (times := [*_TIME.finditer(line)]):
             continue
+        if "," in step["step"]:
+            raise TableError(f"step = {step['step']}: write it without commas", f"line {number}")
         rank, epoch = _RANK.search(line) or _PREFIX.search(line), _EPOCH.search(line)
         seconds = _seconds(number, times, unit)
         if seconds is None:
@@ -194,7 +198,11 @@ def _seconds(number: int, times: list[re.Match[str]], unit: str | None) -> float
         raise TableError(
             f"unit = {unit!r}: the time has the unit {named!r}; leave one of them out", f"line {number}"
         )
-    return float(chosen[0]["number"]) / PER_SECOND[known]
+    value = number_of(chosen[0]["number"])
+    if value is None or not 0 <= value < math.inf:
+        why = "is not a time of at least 0; write it with a point and without commas"
+        raise TableError(f"{chosen[0]['name']} = {chosen[0]['number']}: {why}", f"line {number}")
+    return value / PER_SECOND[known]
 
 
 def _of_json(file: Path, lines: list[str], unit: str | None, columns: Mapping[str, str]) -> pd.DataFrame:

@@ -48,7 +48,7 @@ class CounterRNG:
         return found
 
     def nested(self, k: int) -> CounterRNG:
-        """Return random numbers for the k-th component of a delay model, independent of this stream and its branches."""
+        """Return random numbers for the k-th component of a delay model, independent of these and their branches."""
         found = copy(self)
         entropy = [*map(int, self.key), self.stream, k]
         found.key = np.random.SeedSequence(entropy).generate_state(2, np.uint64)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,13 +14,13 @@ from workbench.core.base.settings import SettingError, setting, within
 from workbench.core.base.type_checks import there_are
 from workbench.core.base.types import Array
 from workbench.core.contract.delays.base import CounterRNG, DelayModel, Delays
-from workbench.core.contract.delays.distributions import Inverted
 from workbench.core.contract.delays.independent import Exponential, ShiftedExponential
 from workbench.core.contract.delays.two_state import check_cycle, cycled
 
-# number of quantiles of each of two delay models; the quantiles of their sum or product are computed from these
-GRID = 512
-BISECTIONS = 60  # number of steps of a bisection for a probability or a time
+# levels of the quantiles from which those of a mixture, or of a sum or product, are computed; denser in the tails
+_TAIL = np.geomspace(1e-9, 1 / 512, 64)
+_ENDS = np.unique(np.concatenate([np.linspace(0, 1, 513), _TAIL, 1 - _TAIL]))
+LEVELS, WEIGHTS = (_ENDS[1:] + _ENDS[:-1]) / 2, np.diff(_ENDS)
 
 
 class Combined(DelayModel):
@@ -70,6 +69,15 @@ class Combined(DelayModel):
         n = len(self.parts)
         ends = 1 + n + np.cumsum(draw[1 : 1 + n, 0]).astype(int) if draw.shape[1] else np.full(n, 1 + n)
         return draw[0], np.split(draw[1 + n :], ends[:-1] - 1 - n)
+
+    def times(self, samples: int) -> tuple[Array, Array] | None:
+        """Return seconds and their probabilities, which approximate the distribution, or None if it is not declared."""
+        return None
+
+    def quantile(self, q: float, samples: int) -> float | None:
+        """Return the quantile q of the seconds, to 1/1000 in q, or None if a component declares no quantiles."""
+        found = self.times(samples)
+        return None if found is None else float(_weighted(q, *found))
 
     def before_of(self, before: Array | None) -> list[Array | None]:
         """Return the draws of each component in the round before."""
@@ -147,18 +155,12 @@ class Mixture(Combined):
         known = [mean for mean in means if mean is not None]
         return float(np.dot(self.shares, known)) if len(known) == len(means) else None
 
-    def quantile(self, q: float, samples: int) -> float | None:
-        """Return the time that a share q of the draws does not exceed, or None if a component declares no quantiles."""
-        ends = [part.quantile(q, samples) for part in self.components]
-        known = [end for end in ends if end is not None]
-        if len(known) < len(ends):
+    def times(self, samples: int) -> tuple[Array, Array] | None:
+        tables = [_quantiles(part, samples) for part in self.components]
+        known = [table for table in tables if table is not None]
+        if len(known) < len(tables):
             return None
-        low, high = min(known), max(known)  # the quantile of the mixture is between those of the components
-        share_below = _share_below(self, samples)
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if share_below(middle) >= q else (middle, high)
-        return high
+        return np.concatenate(known), np.outer(self.shares, WEIGHTS).ravel()
 
 
 class Groups(Combined):
@@ -265,19 +267,15 @@ class Groups(Combined):
         own = base * float(np.mean(1 / np.array(self.speeds or (1.0,))))
         return own + common if add else own * common
 
-    def quantile(self, q: float, samples: int) -> float | None:
-        """Return the quantile q of the seconds, from `GRID` quantiles of both components, or None if one has none."""
-        times = self.times(samples)
-        return None if times is None else float(np.quantile(times, q, method="inverted_cdf"))
-
-    def times(self, samples: int) -> Array | None:
-        """Return equally probable seconds, sorted, from `GRID` quantiles of both components; None if one has none."""
+    def times(self, samples: int) -> tuple[Array, Array] | None:
         add = self.effect == "add"
         base, shared = _quantiles(self.base, samples), _quantiles(self.common, samples if add else 1)
         if base is None or shared is None or self._dependent:
             return None
-        own = np.concatenate([base / speed for speed in self.speeds or (1.0,)])[:, None]
-        return np.sort(own + shared if add else own * shared, axis=None)
+        speeds = np.array(self.speeds or (1.0,))[:, None, None]
+        own = base[:, None] / speeds
+        weights = np.broadcast_to(np.outer(WEIGHTS, WEIGHTS), (len(speeds), len(base), len(shared)))
+        return np.ravel(own + shared if add else own * shared), np.ravel(weights)
 
 
 def _listed(model: DelayModel) -> bool:
@@ -299,37 +297,13 @@ def _own(keyed: CounterRNG, part: DelayModel, k: int = 0) -> CounterRNG:
 
 
 def _quantiles(model: DelayModel, samples: int) -> Array | None:
-    """Return `GRID` quantiles of a delay model, or None if it declares none."""
-    levels = (np.arange(GRID) + 0.5) / GRID
-    if isinstance(model, Groups):
-        times = model.times(samples)
-        return None if times is None else np.quantile(times, levels, method="inverted_cdf")
-    if isinstance(model, Mixture):
-        tables = [table for part in model.components if (table := _quantiles(part, samples)) is not None]
-        weights = np.repeat(model.shares, GRID)
-        every = np.concatenate(tables) if len(tables) == len(model.components) else None
-        return None if every is None else np.quantile(every, levels, weights=weights, method="inverted_cdf")
-    found = [model.quantile(float(level), samples) for level in levels]
-    return None if None in found else np.array(found, dtype=float)
+    """Return the quantiles of a delay model at `LEVELS`, or None if it declares none."""
+    if isinstance(model, Mixture | Groups):
+        found = model.times(samples)
+        return None if found is None else _weighted(LEVELS, *found)
+    each = [model.quantile(float(level), samples) for level in LEVELS]
+    return None if None in each else np.array(each, dtype=float)
 
 
-def _share_below(model: DelayModel, samples: int) -> Callable[[float], float]:
-    """Return a function of seconds: the share of a delay model's draws that do not exceed them."""
-    if isinstance(model, Mixture):
-        each = [_share_below(part, samples) for part in model.components]
-        return lambda seconds: float(np.dot(model.shares, [share(seconds) for share in each]))
-    if isinstance(model, Groups) and (times := model.times(samples)) is not None:
-        return lambda seconds: float(np.searchsorted(times, seconds, side="right")) / len(times)
-    if isinstance(model, Inverted):
-        return lambda seconds: 1 - float(model.survival(np.array(seconds), samples))
-    return partial(_largest_level, model, samples)
-
-
-def _largest_level(model: DelayModel, samples: int, seconds: float) -> float:
-    """Return the largest q, to 2^-60, whose quantile is at most `seconds`."""
-    low, high = 0.0, 1.0
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        found = model.quantile(middle, samples)
-        low, high = (middle, high) if found is not None and found <= seconds else (low, middle)
-    return low
+def _weighted(levels: Array | float, times: Array, weights: Array) -> Array:
+    return np.asarray(np.quantile(times, levels, weights=weights, method="inverted_cdf"))

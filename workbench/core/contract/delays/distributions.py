@@ -21,7 +21,7 @@ from workbench.core.contract.delays.base import CounterRNG, PerSample
 TRIED_QUANTILES = (0.001, 0.5, 0.999)  # quantiles of a distribution that must be finite
 
 
-class Inverted(PerSample):
+class _Inverted(PerSample):
     """Base of delay models whose seconds per sample have a distribution of `scipy.stats`."""
 
     shift: float = setting(0.0, "least time of one sample, added to the distribution (loc)", "s/sample")
@@ -60,7 +60,7 @@ class Inverted(PerSample):
         return np.asarray(self.seconds_per_sample.sf(np.asarray(seconds) / (samples + self.fixed)))
 
 
-class Distribution(Inverted):
+class Distribution(_Inverted):
     """Times with a continuous distribution of `scipy.stats`, by its name: samples * (loc + scale * X).
 
     >>> model = Distribution(distribution="invgauss", args={"mu": 2.0}, scale=1e-3)
@@ -111,7 +111,7 @@ class Distribution(Inverted):
         return _frozen(self.distribution, tuple(sorted(self.args.items())), self.shift, self.scale)
 
 
-class _Positive(Inverted):
+class _Positive(_Inverted):
     """Base of presets of `Distribution`, whose support begins at `shift`."""
 
     shift: float = setting(0.0, "least time of one sample, added to the distribution (loc)", "s/sample", ge=0)

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from workbench.core.base.intervals import Band
 from workbench.core.base.settings import SettingError, unknown_name
+from workbench.core.contract.scheme import mark_note, marked
 from workbench.lab.figures.labels import axis, result, setting, upper, value_text
 from workbench.lab.figures.lines import Curve, about, draw, scale_y
 from workbench.lab.figures.style import Theme, log_ticks, new_figure, scheme_style
@@ -50,14 +51,14 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     text = about(curves, summary.attrs["level"])
     if pooled := summary.attrs.get("pooled"):
         text = f"{text} · each mean is over runs that also differ in {', '.join(map(setting, pooled))}"
-    figure = new_figure(theme, title, text)
+    used = list(dict.fromkeys(summary["scheme"])) if "scheme" in summary else []
+    figure = new_figure(theme, title, " · ".join(filter(None, [text, mark_note(used)])))
     draw(
         figure,
         curves,
         numbers,
         scale_y(curves, _MAX_LINEAR_RATIO_TIME if of in _TIMES else _MAX_LINEAR_RATIO),
     )
-    used = list(dict.fromkeys(summary["scheme"])) if "scheme" in summary else []
     _scale_x(figure, curves, axis(x, used), numbers)
     figure.update_yaxes(title_text=long)
     return figure.update_layout(showlegend=True, legend_itemwidth=44)
@@ -90,9 +91,8 @@ def _curves(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Curve]
         seen[scheme] += 1
         if len(rows):
             ends = Band(*(rows[name].to_numpy(float) for name in ("mean", "low", "high")))
-            yield Curve(
-                label or str(summary.attrs["of"]), style, rows[x].tolist(), ends, int(rows["n"].max())
-            )
+            at = [marked(value, value) if x == "scheme" else value for value in rows[x].tolist()]
+            yield Curve(label or str(summary.attrs["of"]), style, at, ends, int(rows["n"].max()))
 
 
 def group_label(facts: Mapping[str, Any]) -> str:
@@ -102,7 +102,7 @@ def group_label(facts: Mapping[str, Any]) -> str:
     'GC, latency=0.1'
     """
     known = {name: value for name, value in facts.items() if value == value}
-    scheme = [str(known.pop("scheme"))] if "scheme" in known else []
+    scheme = [marked(name := str(known.pop("scheme")), name)] if "scheme" in known else []
     return ", ".join([*scheme, *(f"{n.rsplit('.', 1)[-1]}={value_text(n, v)}" for n, v in known.items())])
 
 
