@@ -93,6 +93,19 @@ def test_fit_recovers_groups(size: int, sigma: float, seed: int) -> None:
 
 
 @FEW_EXAMPLES
+@given(speeds=st.lists(st.floats(0.4, 2.5), min_size=8, max_size=8), seed=SEEDS)
+def test_fit_of_groups_recovers_the_speeds_of_workers(speeds: list[float], seed: int) -> None:
+    """Speeds are relative: only their ratios are determined, as `base` may be longer instead."""
+    wanted = np.array(speeds) / np.exp(np.log(speeds).mean())
+    base, common = Lognormal(mu=0.0, sigma=0.1), Lognormal(mu=0.0, sigma=0.5)
+    truth = Groups(base=base, common=common, effect="multiply", size=2, speeds=tuple(speeds))
+    found = refit(drawn(truth, 200, 8, seed), "groups")
+    assert isinstance(found, Groups)
+    # the error of a worker's mean logarithm is 0.51 / 200^0.5 = 0.036
+    np.testing.assert_allclose(np.log(np.resize(found.speeds or (1.0,), 8)), np.log(wanted), atol=0.18)
+
+
+@FEW_EXAMPLES
 @given(seed=SEEDS)
 def test_correlated_workers_that_are_not_neighbours(seed: int) -> None:
     truth = law_of({"kind": "groups", "base": {"kind": "lognormal", "mu": 0.0, "sigma": 0.1}, "effect": "multiply",

@@ -89,9 +89,8 @@ def _error(model: DelayModel, values: Array) -> float:
     Groups are mostly within one of `WORKER_BLOCKS` blocks of workers, whose means are therefore nearly independent.
     """
     if model.markovian or model.per_run:
-        values = np.array(
-            [part.mean() for part in np.array_split(values, min(WORKER_BLOCKS, values.shape[1]), axis=1)]
-        )
+        blocks = np.array_split(values, min(WORKER_BLOCKS, values.shape[1]), axis=1)
+        values = np.array([block.mean() for block in blocks])
     return float(values.std(ddof=1)) / values.size**0.5
 
 

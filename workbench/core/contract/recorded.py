@@ -305,9 +305,6 @@ def refuse(frame: pd.DataFrame, wrong: Any, values: pd.Series[Any] | None, why: 
         value = values.iloc[row]
         shown = " ".join(str(value).split())[:60]
         shown = repr(shown) if "," in shown else shown
-        why = (
-            f"{values.name} is empty: {why}"
-            if isinstance(value, str) and not value
-            else f"{values.name} = {shown}: {why}"
-        )
+        what = "is empty" if isinstance(value, str) and not value else f"= {shown}"
+        why = f"{values.name} {what}: {why}"
     raise TableError(why, place(frame, row))

@@ -48,11 +48,10 @@ def read(path: Path) -> pd.DataFrame:
     log = _Reports(path)
     reports = [*log]
     kind = "relative" if any(kind == "relative" for kind, _, _ in reports) else "individual"
+    chosen = [(line, scores) for each, line, scores in reports if each == kind]
     rows = [
         (rank, node, step, 1 / score, line)
-        for step, (line, scores) in enumerate(
-            (line, scores) for each, line, scores in reports if each == kind
-        )
+        for step, (line, scores) in enumerate(chosen)
         for rank, (score, node) in scores.items()
         if not math.isnan(score)
     ]

@@ -100,14 +100,14 @@ def _gone(path: Path, by_rank: Mapping[int, list[Place]], every: list[_Rank]) ->
     newest = max(float(each.steps["ended"][0]) for each in every)
     most = max(by_rank.values(), key=lambda some: some[-1].attempt)
     attempts = [begun(next(each)) for _, each in groupby(most, key=lambda place: place.attempt)]
-    gone = []
-    for each in every:
-        past = float(each.steps["ended"][-1]) - newest
-        if len(attempts) > 1 and abs(past) <= MAX_SKEW_S:
-            first = begun(_newest(by_rank[each.rank])[0])
-            past = -np.inf if min(attempts, key=lambda at: abs(at - first)) < attempts[-1] else past
-        gone += [each.rank] * (past < -MAX_SKEW_S)
-    return gone
+
+    def earlier(rank: int) -> bool:
+        first = begun(_newest(by_rank[rank])[0])
+        return min(attempts, key=lambda at: abs(at - first)) < attempts[-1]
+
+    past = {each.rank: float(each.steps["ended"][-1]) - newest for each in every}
+    near = MAX_SKEW_S if len(attempts) > 1 else -MAX_SKEW_S
+    return [rank for rank, s in past.items() if s < -MAX_SKEW_S or (s <= near and earlier(rank))]
 
 
 def _rank(path: Path, rank: int, some: list[Place], most: int) -> _Rank:
@@ -156,11 +156,9 @@ def _rows(rank: _Rank, first: int) -> pd.DataFrame:
     fixed: dict[str, Any] = {"worker": rank.rank, "host": rank.about["host"], "step": steps["step"]}
     fixed |= {name: np.where(steps[name] > 0, steps[name], np.nan) for name in WORK}
     own = [phase for phase in PHASES if phase != EXCHANGE]
+    none = {"processor_seconds": 0.0}
     parts = [
-        pd.DataFrame(
-            {**fixed, "phase": LAYER_PREFIX + phase, "seconds": steps[phase], "processor_seconds": 0.0}
-        )
-        for phase in own
+        pd.DataFrame({**fixed, "phase": LAYER_PREFIX + name, "seconds": steps[name], **none}) for name in own
     ]
     parts[0]["processor_seconds"] = steps["processor"]  # processor time of the whole step
     for phase in EXCHANGES:

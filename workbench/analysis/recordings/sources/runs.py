@@ -51,9 +51,8 @@ def of_trace(trace: Trace) -> pd.DataFrame:
     if (spent := None if named else processor_of(trace)) is not None:
         computed, first = (rows["phase"] == "compute") & (rows["worker"] > 0), int(trace.columns["round"][0])
         computed &= rows["step"] < first + len(spent)
-        rows.loc[computed, "processor_seconds"] = spent[
-            rows["step"][computed] - first, rows["worker"][computed] - 1
-        ]
+        at = rows[computed]
+        rows.loc[computed, "processor_seconds"] = spent[at["step"] - first, at["worker"] - 1]
     hosts = {worker + 1: host for host, workers in hosts_of(trace).items() for worker in workers}
     return rows.assign(host=[hosts.get(worker, "") for worker in rows["worker"]])
 

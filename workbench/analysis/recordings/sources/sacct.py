@@ -22,6 +22,7 @@ _JOB = re.compile(
 _DASHES = re.compile(r"[\s-]*-[\s-]*")
 _SEVERAL = re.compile(r"[,\[]")
 _SKIPPED_STEPS = ("batch", "extern", "interactive")
+DONE = ("", "COMPLETED")  # states of finished tasks; a file may have no states
 NEEDED = "give sacct -P --format=JobID,JobName,NodeList,State,Elapsed"
 
 
@@ -161,9 +162,8 @@ class _Columns:
             return next((fields[self._places[name]] for name in names if name in self._places), "")
 
         identity = field("jobid", "jobidraw")
-        if any(
-            f".{step}".startswith(f".{identity.partition('.')[2].rstrip('+')}") for step in _SKIPPED_STEPS
-        ) and ("." in identity):
+        step = identity.partition(".")[2].rstrip("+")
+        if "." in identity and any(each.startswith(step) for each in _SKIPPED_STEPS):
             return None
         job = _JOB.fullmatch(identity)
         if job is None or (job["step"] and not job["step"].isdigit()):

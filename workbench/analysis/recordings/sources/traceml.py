@@ -67,11 +67,8 @@ def read(path: Path) -> pd.DataFrame:
             phases |= {f"{LAYER_PREFIX}backward": min(backward), "exchange": mine - min(backward)}
         if all(each is None for each in phases.values()):
             phases = {"compute": summary.first(times, WHOLE)}
-        found += [
-            (rank, host, 0, phase, ms * SECONDS_PER_MILLISECOND)
-            for phase, ms in phases.items()
-            if ms is not None
-        ]
+        known = {phase: ms * SECONDS_PER_MILLISECOND for phase, ms in phases.items() if ms is not None}
+        found += [(rank, host, 0, *each) for each in known.items()]
     if not found:
         raise summary.wrong("step_time.groups.rows", None, "has no time that was measured")
     frame = pd.DataFrame(found, columns=["worker", "host", "step", "phase", "seconds"])

@@ -143,10 +143,8 @@ class Mixture(Combined):
         """Return each worker's component, and below it the draws of all components."""
         u = keyed.branch(0).rng(round, slot).random(workers)
         ends = np.cumsum(self.shares)[:-1]
-        each = zip(self.components, self.before_of(before), strict=True)
-        draws = [
-            part.draw(_own(keyed, part, k), round, workers, slot, own) for k, (part, own) in enumerate(each)
-        ]
+        each = enumerate(zip(self.components, self.before_of(before), strict=True))
+        draws = [p.draw(_own(keyed, p, k), round, workers, slot, own) for k, (p, own) in each]
         return self.stacked(np.searchsorted(ends, u, side="right").astype(float), draws)
 
     def expected(self, samples: int) -> float | None:
@@ -156,11 +154,9 @@ class Mixture(Combined):
         return float(np.dot(self.shares, known)) if len(known) == len(means) else None
 
     def times(self, samples: int) -> tuple[Array, Array] | None:
-        tables = [_quantiles(part, samples) for part in self.components]
-        known = [table for table in tables if table is not None]
-        if len(known) < len(tables):
-            return None
-        return np.concatenate(known), np.outer(self.shares, WEIGHTS).ravel()
+        known = [each for part in self.components if (each := _quantiles(part, samples)) is not None]
+        whole = len(known) == len(self.components)
+        return (np.concatenate(known), np.outer(self.shares, WEIGHTS).ravel()) if whole else None
 
 
 class Groups(Combined):
@@ -272,10 +268,9 @@ class Groups(Combined):
         base, shared = _quantiles(self.base, samples), _quantiles(self.common, samples if add else 1)
         if base is None or shared is None or self._dependent:
             return None
-        speeds = np.array(self.speeds or (1.0,))[:, None, None]
-        own = base[:, None] / speeds
-        weights = np.broadcast_to(np.outer(WEIGHTS, WEIGHTS), (len(speeds), len(base), len(shared)))
-        return np.ravel(own + shared if add else own * shared), np.ravel(weights)
+        own = base[:, None] / np.array(self.speeds or (1.0,))[:, None, None]
+        weights = np.tile(np.outer(WEIGHTS, WEIGHTS).ravel(), len(own))
+        return np.ravel(own + shared if add else own * shared), weights
 
 
 def _listed(model: DelayModel) -> bool:
@@ -286,9 +281,7 @@ def _listed(model: DelayModel) -> bool:
 
 def _nests(model: DelayModel) -> bool:
     """Return whether a delay model draws from branches of its random numbers."""
-    if isinstance(model, Mixture | Groups):
-        return True
-    return isinstance(model, Combined) and any(map(_nests, model.parts.values()))
+    return isinstance(model, Mixture | Groups) or any(map(_nests, getattr(model, "parts", {}).values()))
 
 
 def _own(keyed: CounterRNG, part: DelayModel, k: int = 0) -> CounterRNG:

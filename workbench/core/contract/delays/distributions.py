@@ -84,9 +84,7 @@ class Distribution(_Inverted):
             why = f"are outside the range of {self.distribution}; scipy.stats.{self.distribution} has it"
             raise SettingError(f"args = {short(self.args)}: {why}")
         if low < 0:
-            why = (
-                f"{self.distribution} has negative times with it; take a larger shift or another distribution"
-            )
+            why = f"{self.distribution} has negative times with it; take a larger shift or another one"
             raise SettingError(f"shift = {self.shift}: {why}")
         return self
 

@@ -207,7 +207,6 @@ def cycled(values: tuple[float, ...], workers: int) -> Array:
 def check_cycle(name: str, values: tuple[float, ...], workers: int) -> None:
     """Raise `SettingError` unless a list has one value per worker, or a number of values that divides the workers."""
     if not values or workers % len(values):
-        why = (
-            f"{len(values)} values for {workers} workers; give {workers}, or a number that divides {workers}"
-        )
+        n = len(values)
+        why = f"{n} values for {workers} workers; give {workers}, or a number that divides {workers}"
         raise SettingError(f"{name} = {list(values)}: {why}")

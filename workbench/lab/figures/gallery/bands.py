@@ -53,12 +53,8 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
         text = f"{text} · each mean is over runs that also differ in {', '.join(map(setting, pooled))}"
     used = list(dict.fromkeys(summary["scheme"])) if "scheme" in summary else []
     figure = new_figure(theme, title, " · ".join(filter(None, [text, mark_note(used)])))
-    draw(
-        figure,
-        curves,
-        numbers,
-        scale_y(curves, _MAX_LINEAR_RATIO_TIME if of in _TIMES else _MAX_LINEAR_RATIO),
-    )
+    most = _MAX_LINEAR_RATIO_TIME if of in _TIMES else _MAX_LINEAR_RATIO
+    draw(figure, curves, numbers, scale_y(curves, most))
     _scale_x(figure, curves, axis(x, used), numbers)
     figure.update_yaxes(title_text=long)
     return figure.update_layout(showlegend=True, legend_itemwidth=44)

@@ -237,10 +237,9 @@ def _whole_steps(path: Path, events: _Events) -> tuple[list[Step], list[int]]:
 
 def _finite(value: Any, otherwise: float) -> float:
     """Return a number, also one written as text, or `otherwise` for anything that is not a finite number."""
+    known = isinstance(value, (int, float, str)) and not isinstance(value, bool)
     try:
-        number = (
-            float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else np.nan
-        )
+        number = float(value) if known else np.nan
     except (ValueError, OverflowError):
         return otherwise
     return number if np.isfinite(number) else otherwise

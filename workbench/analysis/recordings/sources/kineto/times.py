@@ -46,9 +46,8 @@ class Phases:
         for each in sorted(modules, key=_order):
             while open_ and open_[-1][0] <= each.start:
                 open_.pop()
-            own_seconds = (each.end - each.start) * SECONDS_PER_MICROSECOND - self._exchange(
-                each.start, each.end
-            )
+            whole = (each.end - each.start) * SECONDS_PER_MICROSECOND
+            own_seconds = whole - self._exchange(each.start, each.end)
             if open_:
                 seconds[open_[-1][1]] -= own_seconds
             open_.append((each.end, len(found)))
