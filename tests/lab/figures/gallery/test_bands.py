@@ -161,7 +161,7 @@ def test_bands_mark_schemes_that_follow_an_abstract(x: str) -> None:
     names = {line.name.partition(",")[0]: line for line in figure.data if line.showlegend}
     assert set(names) == {"GC", "SGC†"}
     assert names["SGC†"].line.color == scheme_style("SGC").color
-    assert "†: written after the abstract" in str(figure.layout.title)
+    assert "†: written after the abstract" in figure.layout.title.subtitle.text
     if x == "scheme":
         assert set(names["SGC†"].x) == {"SGC†"}
     assert {label.partition(",")[0] for label in group_labels(table, x)} == {"GC", "SGC†"}
