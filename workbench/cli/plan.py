@@ -14,6 +14,7 @@ from workbench.analysis.planning.profile import ClusterProfile
 from workbench.analysis.planning.quantities import INEXACT_MARK, quantity_of
 from workbench.cli.show import TRUST
 from workbench.core.base.extras import not_installed
+from workbench.core.base.grouping import grouped
 from workbench.core.base.settings import check_ending, check_writable
 from workbench.core.contract.scheme import mark_note
 from workbench.core.experiment import Description, Experiment
@@ -182,9 +183,7 @@ def table(advice: Advice) -> list[str]:
         lines.append(f"{INEXACT_MARK}: inexact, it commits estimates of the gradient; rounds are simulated")
     if note := mark_note(choice.scheme for choice in shown):
         lines.append(note)
-    reasons: dict[str, list[str]] = {}
-    for each in advice.refusals:
-        reasons.setdefault(each.reason, []).append(each.name)
+    reasons = grouped((each.reason, each.name) for each in advice.refusals)
     return lines + [f"not ranked: {'; '.join(names)}: {reason}" for reason, names in reasons.items()]
 
 

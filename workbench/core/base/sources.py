@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench.core.base.grouping import grouped
 from workbench.core.base.settings import SettingError, Settings
 from workbench.core.base.user_code import functions_of, is_own
 
@@ -80,10 +81,7 @@ def digest_in(text: str, name: str) -> str:
     found = [n for n in ast.walk(tree) if isinstance(n, _DEFINITIONS) and n.name == name]
     if not found:
         return ""
-    bound: dict[str, list[ast.stmt]] = {}
-    for statement in tree.body:
-        for each in _binds(statement):
-            bound.setdefault(each, []).append(statement)
+    bound = grouped((name, statement) for statement in tree.body for name in _binds(statement))
     reached: list[ast.stmt] = [found[-1], *(n for n in tree.body if _is_note(n))]
     for node in reached:  # the list grows in the loop
         for other in (s for known in _names(node) for s in bound.get(known, ())):

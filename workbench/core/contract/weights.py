@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.core.base.grouping import grouped
 from workbench.core.base.types import Array
 
 VERSION_STRIDE = 2**44  # greater than every number v * parts + p
@@ -111,24 +112,18 @@ class VersionedWeights:
         arrays = [self.versions, self.parts, self.weights, *([] if self.lags is None else [self.lags])]
         return b"".join(array.tobytes() for array in arrays)
 
-    def sums(self) -> list[tuple[int, int, list[tuple[int, float]]]]:
-        """Return each version, the commit whose random numbers its gradients use, and their (part, weight) pairs."""
-        return self._sums
-
     @cached_property
-    def _sums(self) -> list[tuple[int, int, list[tuple[int, float]]]]:
+    def sums(self) -> list[tuple[int, int, list[tuple[int, float]]]]:
+        """Each version, the commit whose random numbers its gradients use, and their (part, weight) pairs."""
         versions = self.versions.tolist()
         lags = [0] * len(versions) if self.lags is None else self.lags.tolist()
-        pairs: dict[tuple[int, int], list[tuple[int, float]]] = {}
-        for at, part, weight in zip(
-            zip(versions, lags, strict=True), self.parts.tolist(), self.weights.tolist(), strict=True
-        ):
-            pairs.setdefault(at, []).append((part, weight))
+        weighted = zip(self.parts.tolist(), self.weights.tolist(), strict=True)
+        pairs = grouped(zip(zip(versions, lags, strict=True), weighted, strict=True))
         return [(version, version + lag, pairs[version, lag]) for version, lag in sorted(pairs)]
 
     def gradient(self, of: Callable[[Any, int], Array]) -> Any:
         """Return the sum of `of([(part, weight), ...], version)` over the versions, or 0 without any."""
-        return sum((of(weighted, version) for version, _, weighted in self.sums()), start=0)
+        return sum((of(weighted, version) for version, _, weighted in self.sums), start=0)
 
 
 # Weights of the parts at the model of the round, weights at several models, or None for all ones.

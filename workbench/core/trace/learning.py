@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.core.base.grouping import grouped
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import Batched
 from workbench.core.contract.optimisers import Optimiser, State
@@ -192,9 +193,7 @@ class Trajectories:
         if len(who) == 1 or t >= trajectory.commits.total:
             yield trajectory, who
             return
-        groups: dict[tuple[object, ...], list[int]] = {}
-        for i in who:
-            groups.setdefault(self.runs[i].key_of(t), []).append(i)
+        groups = grouped((self.runs[i].key_of(t), i) for i in who)
         for n, members in enumerate(groups.values()):
             own = trajectory if n == len(groups) - 1 else trajectory.copy()
             own.follow(self.runs[members[0]])
@@ -246,7 +245,7 @@ class _Trajectory:
         weights = self.commits.weights[t]
         if isinstance(weights, VersionedWeights):
             gradient = sum(
-                (self._gradient(*each) for each in weights.sums()), start=np.zeros(self.problem.size)
+                (self._gradient(*each) for each in weights.sums), start=np.zeros(self.problem.size)
             )
             self.models = {v: model for v, model in self.models.items() if self.wanted[v] > t}
         elif self.batched:

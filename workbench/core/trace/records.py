@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from workbench.core.base.arrays import to_bytes
 from workbench.core.base.errors import RunError
 from workbench.core.base.files import SUMS, check_sums, read_sums, write_file, write_json
+from workbench.core.base.grouping import grouped
 from workbench.core.base.locks import Lock
 from workbench.core.base.reading import check_size, open_regular
 from workbench.core.base.settings import SettingError
@@ -378,11 +379,8 @@ def unwatched(folder: Path) -> None:
 
 def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
     """Return (rank, number) of the answers by round, in order."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    for round, src, number in arrivals_of(folder, rank):
-        if src != NO_RANK:
-            found.setdefault(round, []).append((src, number))
-    return found
+    arrivals = arrivals_of(folder, rank)
+    return grouped((round, (src, number)) for round, src, number in arrivals if src != NO_RANK)
 
 
 def arrivals_of(folder: Path, rank: int) -> list[tuple[int, int, int]]:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from workbench.analysis.planning.quantities import number_text
 from workbench.analysis.tables.rows import settings_of
+from workbench.core.base.grouping import grouped
 from workbench.core.base.settings import SettingError, short
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.scheme import marked
@@ -76,9 +77,7 @@ def check_traces(traces: Sequence[Trace]) -> None:
 
 def labels(traces: Sequence[Labelled]) -> list[str]:
     """Return distinct labels: each trace's own label and, where labels are equal, the settings that differ."""
-    groups: dict[str, list[int]] = {}
-    for i, trace in enumerate(traces):
-        groups.setdefault(trace.label, []).append(i)
+    groups = grouped((trace.label, i) for i, trace in enumerate(traces))
     found = [trace.label for trace in traces]
     for label, members in groups.items():
         if len(members) > 1:

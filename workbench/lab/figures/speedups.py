@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workbench.core.base.arguments import kinds_checked
+from workbench.core.base.grouping import grouped
 from workbench.core.base.intervals import band
 from workbench.core.base.results import results
 from workbench.core.base.settings import SettingError, check_kind, unknown_name
@@ -77,11 +78,9 @@ def speedups(
 
 def repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
     """Return the runs in groups that differ only in their seed."""
-    groups: dict[tuple[str, str], list[Trace]] = {}
-    for trace in (s.trace for s in named(traces)):
-        key = trace.engine, trace.experiment.replace(seed=0).model_dump_json()
-        groups.setdefault(key, []).append(trace)
-    return list(groups.values())
+    runs = [s.trace for s in named(traces)]
+    keys = [(run.engine, run.experiment.replace(seed=0).model_dump_json()) for run in runs]
+    return list(grouped(zip(keys, runs, strict=True)).values())
 
 
 def seedless(trace: Trace) -> Trace:

@@ -15,6 +15,7 @@ import numpy as np
 
 from workbench.core.base.blas import one_thread
 from workbench.core.base.errors import RunError
+from workbench.core.base.grouping import grouped
 from workbench.core.base.settings import path_of
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import MASTER
@@ -112,12 +113,10 @@ class _Node:
 
     def __init__(self, run: _Replay, rank: int) -> None:
         self.run, self.rank = run, rank
-        self.arrivals: dict[int, list[tuple[int, int, int]]] = {}  # round of the gathering -> arrivals
         parent = run.plan.parent[rank]  # -1 for the root, whose timeouts are logged with this number as well
-        for row in arrivals_of(run.home, rank):
-            if row[1] == parent != NO_RANK:
-                continue
-            self.arrivals.setdefault(0 if run.mixes else row[0], []).append(row)
+        rows = [row for row in arrivals_of(run.home, rank) if row[1] != parent or parent == NO_RANK]
+        # round of the gathering -> arrivals
+        self.arrivals = grouped((0 if run.mixes else row[0], row) for row in rows)
         self.taken: dict[int, int] = {}  # round -> number of arrivals that the program has received
         self.sent: dict[tuple[int, int], Message] = {}
         self.served = run.first - 1  # newest round whose model the program has received
