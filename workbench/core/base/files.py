@@ -107,9 +107,11 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_file(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write bytes or text (in UTF-8) to a file, atomically. Raises OSError."""
+def write_file(path: str | os.PathLike[str], content: bytes | str, private: bool = False) -> None:
+    """Write bytes or text (in UTF-8) to a file, atomically. `private`: only the owner can read it. Raises OSError."""
     with atomic_write(path, "w" if isinstance(content, str) else "wb") as out:
+        if private:
+            os.fchmod(out.fileno(), 0o600)
         out.write(content)
 
 

@@ -12,7 +12,6 @@ the account's user data can read these host keys, which are valid until the clus
 proves that a machine has executed its user data, which sets the time of its end.
 """
 
-import os
 import shlex
 import subprocess
 import time
@@ -20,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workbench.core.base.errors import ClusterError, reason
-from workbench.core.base.files import atomic_write
+from workbench.core.base.files import write_file
 from workbench.core.base.reading import read_text
 from workbench.core.base.text import dump
 from workbench.mpi.launch.package import tarred
@@ -80,8 +79,9 @@ def write_access(folder: Path, user: str, address: str, head: str, workers: Sequ
     # not ProxyJump, which does not support paths with spaces
     jump = f"ssh -F {shlex.quote(str(folder / CONFIG)).replace('%', '%%')} -W [%h]:%p head"
     through = f"Host {' '.join(workers)}\n  ProxyCommand {jump}\n" if workers else ""
-    _write(folder / KNOWN, "".join(known))
-    _write(folder / CONFIG, f"Host head {head}\n  HostName {address}\n{through}Host *\n{common}")
+    write_file(folder / KNOWN, "".join(known), private=True)
+    config = f"Host head {head}\n  HostName {address}\n{through}Host *\n{common}"
+    write_file(folder / CONFIG, config, private=True)
 
 
 def _common(user: str, key: str, known: str) -> str:
@@ -165,10 +165,3 @@ def _wait(end: float, why: str) -> None:
 def _quoted(path: Path) -> str:
     """Return a path as ssh's configuration takes it."""
     return '"' + str(path).replace("%", "%%") + '"'
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that only its owner can read."""
-    with atomic_write(path, "w") as out:
-        os.fchmod(out.fileno(), 0o600)
-        out.write(text)

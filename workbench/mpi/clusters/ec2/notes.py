@@ -4,7 +4,6 @@ They are in a folder of the user's cache that only the user can read. AWS creden
 """
 
 import json
-import os
 import shutil
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.files import atomic_write, private_folder, writable_folder
+from workbench.core.base.files import private_folder, writable_folder, write_file
 from workbench.core.base.locks import Lock
 from workbench.core.base.text import read_json
 from workbench.core.problems.data.cache import root
@@ -70,9 +69,7 @@ def read(folder: Path) -> Notes | None:
 def write(folder: Path, notes: Notes) -> None:
     """Write the notes into a folder that only the user can read."""
     private_folder(folder)
-    with atomic_write(folder / _FILE, "w") as out:
-        os.fchmod(out.fileno(), 0o600)
-        json.dump(asdict(notes), out, indent=1)
+    write_file(folder / _FILE, json.dumps(asdict(notes), indent=1), private=True)
 
 
 def forget(folder: Path) -> None:
