@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.core.base.extras import not_installed
-from workbench.core.base.files import atomic_folder, atomic_write
+from workbench.core.base.files import atomic_folder, write_file
 from workbench.core.base.formulas import to_csv
 from workbench.core.base.settings import SettingError, check_writable, path_of
 
@@ -30,8 +30,7 @@ def export(table: pd.DataFrame, path: str | Path, form: str = "", settings: Sequ
     target = path_of(path, "path")
     if (ending := form or target.suffix.removeprefix(".")) in ("csv", "parquet"):
         check_writable(target, "path")
-        with atomic_write(target) as out:
-            out.write(to_csv(table) if ending == "csv" else table.to_parquet(index=False))
+        write_file(target, to_csv(table) if ending == "csv" else table.to_parquet(index=False))
         return target
     if form not in _FOLDERS:
         why = f"end it in .csv or .parquet, or say {' or '.join(_FOLDERS)}"

@@ -24,8 +24,6 @@ from mlflow.entities import Metric, Param, RunTag
 DATABASE = "mlflow.db"
 # states of MLflow; any other is KILLED
 _STATUS = {"done": "FINISHED", "failed": "FAILED", "running": "RUNNING"}
-# max numbers of metrics, and of parameters or tags, in one call of MLflow's client
-_MAX_METRICS, _MAX_WORDS = 1000, 100
 _MAX_NAME_CHARACTERS = 100  # MLflow allows 250 bytes
 _ROUNDS = "rounds"  # prefix of the names of metrics with a value for every round
 
@@ -41,18 +39,13 @@ def write(folder: Path, target: Path, rows: list[dict[str, Any]], settings: Sequ
         name = _text(row.get("name") or row["run"])
         run = client.create_run(experiment, start_time=now, run_name=name).info.run_id
         params = [Param(_key(name), _text(row[name])) for name in settings if name in row]
-        for start in range(0, len(params), _MAX_WORDS):
-            client.log_batch(run, params=params[start : start + _MAX_WORDS])
         tags = [RunTag(_key(key), _text(value)) for key, value in _tags(row).items()]
-        for start in range(0, len(tags), _MAX_WORDS):
-            client.log_batch(run, tags=tags[start : start + _MAX_WORDS])
         metrics = [
             Metric(key, value, now, i)
             for key, history in _metrics(row, settings).items()
             for i, value in enumerate(history)
         ]
-        for start in range(0, len(metrics), _MAX_METRICS):
-            client.log_batch(run, metrics=metrics[start : start + _MAX_METRICS])
+        client.log_batch(run, metrics, params, tags)
         if (status := _STATUS.get(row["state"], "KILLED")) != "RUNNING":
             client.set_terminated(run, status, end_time=now)
         if row.get("archived"):
