@@ -14,7 +14,7 @@ from pydantic import model_validator
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.contract.optimisers.base import Scheduled, State, Updated, mean_gradient, smoothness_of
-from workbench.core.contract.optimisers.schedules import inverse_time, stepwise
+from workbench.core.contract.optimisers.schedules import stepwise
 from workbench.core.contract.problem import Problem
 
 # first step sizes that `tune` tries, in units of 1 / smoothness
@@ -125,7 +125,7 @@ class InverseTime(Scheduled):
         return {"c1": self.c2 / smoothness_of(problem, "c1") if self.c1 is None else self.c1}
 
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
-        step = inverse_time(state["c1"], t, self.c2) * self.factor_at(t)
+        step = state["c1"] / (t + self.c2) * self.factor_at(t)
         return model - step * mean_gradient(model, gradient, problem), state
 
 
@@ -228,8 +228,7 @@ class AMSGrad(Moments):
 
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         g = mean_gradient(model, gradient, problem)
-        h = self.beta1 * state["h"] + (1 - self.beta1) * g
-        v = self.beta2 * state["vhat"] + (1 - self.beta2) * g * g
+        h, v = moments(state["h"], state["vhat"], g, self.beta1, self.beta2)
         vhat = np.maximum(state["vhat"], v)
         rate = self.rate * self.factor_at(t)
         return model - rate * h / np.sqrt(self.eps + vhat), {"h": h, "vhat": vhat}

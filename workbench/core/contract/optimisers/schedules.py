@@ -82,12 +82,7 @@ class InverseTimeSchedule(Schedule):
     offset: float = setting(100.0, "rounds after which the step size is halved", "rounds", gt=0)
 
     def share_at(self, t: int) -> float:
-        return inverse_time(self.offset, t, self.offset)
-
-
-def inverse_time(numerator: float, t: int, offset: float) -> float:
-    """Return numerator / (t + offset), the step size of paper 1's SGD (section IV-A)."""
-    return numerator / (t + offset)
+        return self.offset / (t + self.offset)
 
 
 class StepSchedule(Schedule):
