@@ -25,15 +25,14 @@ from workbench.core.trace.trace import Trace
 from workbench.lab.figures.gallery.stream import colors, finding, order_of
 from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.callbacks import Pane, guarded
+from workbench.lab.widgets.plots.liveplot import FINAL_STATES, POLL_INTERVAL_S
 from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Followed, Stills
 from workbench.mpi.running.real import attach
 
-POLL_INTERVAL_S = 0.1  # s between polls of the run
 RESTART_GAP_S = 2.0  # if event times go back by more than this, s, their clock has restarted
 MIN_REST_S = 0.03  # min pause between polls for other threads of this process, s
 MAX_MESSAGE_BYTES = 2**20  # max bytes of one message
-FINAL_STATES = ("finished", "stopped", "failed")
 
 
 class StreamPlot(Followed):
