@@ -90,20 +90,16 @@ def _mismatch_text(kind: Any, value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, Real):
         return "is not a number"
     if kind is float:
-        return None if _is_float(value) else "is too large for a floating-point number"
+        try:
+            float(value)
+        except OverflowError:
+            return "is too large for a floating-point number"
+        return None
     if isinstance(value, Integral):
         return None
     number = float(value)
     whole = number.is_integer() and abs(number) < MAX_WHOLE_FLOAT
     return f"is not a whole number; write {int(number)}" if whole else "is not a whole number"
-
-
-def _is_float(value: Real) -> bool:
-    try:
-        float(value)
-    except OverflowError:
-        return False
-    return True
 
 
 def _text(kind: Any, value: str | bytes) -> str | None:

@@ -85,15 +85,12 @@ def name_of(value: Any, field: str) -> str:
     module = sys.modules.get(value.__module__)
     if module is not None and getattr(module, name, None) is value:
         if not is_own(value):
-            return _noted(f"{module.__name__}:{name}", value)
+            full_name = f"{module.__name__}:{name}"
+            _imports[full_name] = value
+            return full_name
         if module.__name__.startswith(LOOSE_MODULE_PREFIX):
             return f"{module.__file__}:{name}"
     _named[name] = value
-    return name
-
-
-def _noted(name: str, value: Any) -> str:
-    _imports[name] = value
     return name
 
 

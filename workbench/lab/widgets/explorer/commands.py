@@ -1,7 +1,6 @@
 """Settings as text: YAML for `workbench run`, and the papermill command that runs them in a notebook."""
 
 import shlex
-from typing import Any
 
 from workbench.core.base import text
 from workbench.core.experiment import Experiment
@@ -38,11 +37,6 @@ def papermill_command(
     for name, value in parameters.items():
         argv += [] if name in nested else ["-p", name, str(value)]
     for name in nested:
-        argv += ["-y", flow(dump, name)]
+        line = text.dump({name: dump[name]}, default_flow_style=True, width=10**6)
+        argv += ["-y", line.strip().removesuffix("...").strip()]
     return " ".join(shlex.quote(option) for option in argv)
-
-
-def flow(dump: dict[str, Any], name: str) -> str:
-    """Write one field as YAML on one line."""
-    text_line = text.dump({name: dump[name]}, default_flow_style=True, width=10**6)
-    return text_line.strip().removesuffix("...").strip()
