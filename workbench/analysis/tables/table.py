@@ -329,12 +329,10 @@ def _equal(column: pd.Series[Any], wanted: Any) -> pd.Series[bool] | None:
     """Return which values match: text in a column of text, or a number in a column of numbers. None for other cases."""
     import pandas as pd
 
+    texts = isinstance(wanted, str) and isinstance(column.dtype, pd.StringDtype)
     number = isinstance(wanted, int | float) and not isinstance(wanted, bool)
-    if number and pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
-        return column.eq(wanted).fillna(False).astype(bool)
-    if isinstance(wanted, str) and isinstance(column.dtype, pd.StringDtype):
-        return column.eq(wanted).fillna(False).astype(bool)
-    return None
+    numbers = number and pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    return column.eq(wanted).fillna(False).astype(bool) if texts or numbers else None
 
 
 def _matches(value: Any, wanted: Any) -> bool:

@@ -120,9 +120,7 @@ class OnData(ProblemArgs):
         info = catalogue().get(self.data)
         samples = self.samples or (info.samples if info else None)
         features = self.features or (info.features if info else None)
-        if samples is None or features is None:
-            return None
-        if info and not info.fits(samples, features):
+        if samples is None or features is None or (info and not info.fits(samples, features)):
             return None
         return self._learnt_from(samples), features + self.intercept, info.classes if info else 0
 

@@ -103,8 +103,5 @@ def scaled(value: Any, by: float, of: str = "", kind: str = "") -> Any:
 def _scaled_field(name: str, inner: Any, by: float, of: str, kind: str) -> Any:
     pixels = name in _SIZES and not (name == "width" and kind in _OWN_WIDTH and of in ("data", ""))
     pixels = pixels or (of == "margin" and name in _MARGINS)
-    if pixels and isinstance(inner, (int, float)) and not isinstance(inner, bool):
-        return inner * by
-    if pixels and hasattr(inner, "dtype"):
-        return inner * by
-    return scaled(inner, by, name, kind)
+    number = isinstance(inner, (int, float)) and not isinstance(inner, bool)
+    return inner * by if pixels and (number or hasattr(inner, "dtype")) else scaled(inner, by, name, kind)

@@ -211,11 +211,10 @@ class FollowedRun(Run):
         if self._problem is None or not self._asked:
             return
         newest = min(len(self._rows), records.models_kept(self.home, self._problem.size)) - 1
-        if newest < 0 or newest in self.losses:
+        began = time.monotonic()
+        if newest < 0 or newest in self.losses or self._spent > LOSS_TIME_SHARE * (began - self._since):
             return
-        if self._spent > LOSS_TIME_SHARE * (time.monotonic() - self._since):
-            return
-        self._asked, began = False, time.monotonic()
+        self._asked = False
         models = records.read_models(self.home, self._problem.size, newest, 1)
         if len(models):
             # The other threads of a BLAS call would keep spinning for a while, and disturb the ranks.
