@@ -44,9 +44,7 @@ def from_bytes(archive: bytes) -> dict[str, Any]:
     ValueError: File is not a zip file
     """
     try:
-        if archive[8:9] == b"{":
-            return _parted(archive)
-        return arrays_in(io.BytesIO(archive), "the archive")
+        return _parted(archive) if archive[8:9] == b"{" else arrays_in(io.BytesIO(archive), "the archive")
     except Exception as error:  # zipfile and NumPy raise many types of errors
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
 

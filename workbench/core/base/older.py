@@ -45,9 +45,7 @@ def renamed(value: Any) -> Any:
         if {"port", "work", "typical"} <= value.keys():
             names = _PROFILE_FIELDS
         return {_name(key, names): renamed(_named(key, content, _SCHEME)) for key, content in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(renamed, value))
-    return value
+    return type(value)(map(renamed, value)) if isinstance(value, list | tuple) else value
 
 
 def renamed_profile(fields: Mapping[str, Any]) -> Any:

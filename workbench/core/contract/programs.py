@@ -209,9 +209,7 @@ def tolerant_program(node: Node, rule: StopRule, tolerance: float, combine: Comb
 
 def _before(timer: float | None, now: float) -> float:
     """Return the arrival time of a message. If it is simultaneous with a timer, return a time just before the timer."""
-    if timer is not None and simultaneous(now, timer):
-        return math.nextafter(timer, -INFINITY)
-    return now
+    return math.nextafter(timer, -INFINITY) if timer is not None and simultaneous(now, timer) else now
 
 
 def _still_possible(node: Node, round: int, rule: StopRule, got: Answers, lost: LostChildren) -> None:

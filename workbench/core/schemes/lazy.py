@@ -81,9 +81,8 @@ class Laziness:
         return chosen
 
     def _is_old(self, group: int, model: Any, limit: float) -> bool:
-        if self.ages[group] >= self.max_age:
-            return True
-        return self.smoothness[group] ** 2 * squared(model - self._seen[group]) > limit
+        steep = self.smoothness[group] ** 2
+        return self.ages[group] >= self.max_age or steep * squared(model - self._seen[group]) > limit
 
 
 @dataclass(frozen=True)

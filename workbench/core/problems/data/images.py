@@ -63,9 +63,7 @@ class Piece:
     def shape(self) -> Shape:
         """Channels, rows and columns of an image."""
         one = self.pixels.shape[1:]
-        if self.channels_first:
-            return one
-        return (one[2] if len(one) == 3 else 1, one[0], one[1])
+        return one if self.channels_first else (one[2] if len(one) == 3 else 1, one[0], one[1])
 
     def rows(self, wanted: Indices) -> Floats:
         """Return some images as rows of numbers, (wanted, values)."""

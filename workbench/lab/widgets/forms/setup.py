@@ -149,9 +149,7 @@ def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
 
 def _late(shape: Shape, among: int) -> int:
     """Return the share alpha of `among` workers, rounded as for gradient coding in paper 1, but never all."""
-    if among == shape.children:
-        return shape.stragglers
-    return max(0, min(round(shape.alpha * among), among - 1))
+    return shape.stragglers if among == shape.children else max(0, min(round(shape.alpha * among), among - 1))
 
 
 def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int]:
