@@ -143,6 +143,8 @@ ODD: dict[str, Callable[[Any], go.Figure]] = {
         title_text="A title with more words than are in one line of any page " * 3
     ),
 }
+
+
 @pytest.fixture
 def offline(context: BrowserContext) -> Iterator[None]:
     """Take the network away."""

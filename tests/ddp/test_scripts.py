@@ -285,7 +285,7 @@ GRADIENT_SCHEMES = ["UMW", "GC", "FRC", "CRC", "IS-GC", "SGD", "Backup", "SGC", 
 
 @pytest.mark.parametrize("scheme", GRADIENT_SCHEMES)
 def test_weight_decay_is_applied_once_and_unscaled(scheme: str) -> None:
-    """Gradients are 0 here, so that a step multiplies the weights by 1 - rate * weight decay, whoever has answered."""
+    """Gradients are 0 here, so a step multiplies the weights by 1 - rate * weight decay, with any set of answers."""
     rate, decay, steps = 0.1, 0.5, 4
 
     def script() -> tuple[int, float]:

@@ -239,8 +239,8 @@ class Job:
     def _load(self, reply: dict[str, Any], values: memoryview) -> None:
         """Continue from the state of another rank or of a checkpoint.
 
-        If the state is of a later loop, this script still runs its own code after each loop before that one, such as a
-        step of the schedule. So the state is loaded again at the beginning of that loop.
+        If the state is of a later loop, this script still runs its code between the loops before it, such as a
+        schedule's step. So the state is loaded again at the beginning of that loop.
         """
         self._next, self.step = None, reply["step"]
         self._ahead = (reply, values) if reply["loop"] > self._loop else None

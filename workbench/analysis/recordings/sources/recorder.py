@@ -90,8 +90,8 @@ def _newest(some: list[Place]) -> list[Place]:
 def _gone(path: Path, by_rank: Mapping[int, list[Place]], every: list[_Rank]) -> list[int]:
     """Return the ranks that did not begin in the newest attempt: they ended before it, or began with an earlier one.
 
-    The clocks of hosts may differ by `MAX_SKEW_S`. If a rank ended about when the newest attempt began, its beginning is
-    compared with the attempts of the rank that has most.
+    The clocks of hosts may differ by `MAX_SKEW_S`. If a rank ended about when the newest attempt began, its beginning
+    is compared with the attempts of the rank that has most.
     """
 
     def begun(place: Place) -> float:
