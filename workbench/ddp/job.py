@@ -215,7 +215,8 @@ class Job:
         if group and len(self.rule.members(group)) == self.ranks:
             number = self.step // self.rule.period
             if self._exchanges <= FIRST_CHECKED or (every and number % every == 0):
-                self._found["states"] = (self.step, states.digests(self._compared()))
+                compared = {name: state for name, state in self._state().items() if name != "more"}
+                self._found["states"] = self.step, states.digests(compared)
 
     def _after_optimiser(self, *_: Any) -> None:
         self._stepped = self._computed
@@ -225,9 +226,6 @@ class Job:
     def _state(self) -> dict[str, Any]:
         more = {name: each.state_dict() for name, each in self._more.items()}
         return {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "more": more}
-
-    def _compared(self) -> dict[str, Any]:
-        return {name: each for name, each in self._state().items() if name != "more"}
 
     def _send_state(self) -> None:
         """Send a copy of the state in another thread, because the other ranks may wait for this rank's next answer."""

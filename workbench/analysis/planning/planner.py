@@ -49,7 +49,6 @@ from workbench.core import schemes as known
 from workbench.core.base.arguments import kinds_checked
 from workbench.core.base.bar import Bar
 from workbench.core.base.settings import SettingError
-from workbench.core.contract.scheme import Scheme
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, settled
 from workbench.core.problems.data import DataError
@@ -346,7 +345,7 @@ class _Search:
         exact, others = list[Candidate](), list[Candidate]()
         for c in found:  # an exact scheme with an optimiser of its own visits other models than the others
             (exact if c.exact and c.experiment.optimiser == self.base.optimiser else others).append(c)
-        share = self.effort / (1 + sum(not _follows(known.get(name)) for name in known.names()))
+        share = self.effort / (1 + sum(not s.exact or s.delayed for s in map(known.get, known.names())))
         tuned = bool(self.effort) and leaves_step_open(self.base)
         try:
             if loss is None and not (self.effort and self.base.problem != "unit"):
@@ -451,11 +450,6 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
     placed = settled(cluster.placed(e, task))
     follows = built.is_exact and not built.delayed
     return Candidate(placed, task, _expected(cluster, placed, task), follows, e.build_optimiser())
-
-
-def _follows(scheme: type[Scheme]) -> bool:
-    """Return whether a scheme has the same models as all exact schemes, and so needs the same number of rounds."""
-    return scheme.exact and not scheme.delayed
 
 
 def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:

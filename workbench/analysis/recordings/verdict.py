@@ -163,7 +163,7 @@ def headline(found: Diagnosis) -> str:
     if not found.culprits:
         return nobody
     worst, *others = found.culprits
-    who = f"{nobody}; {worst.who}" if nobody else _upper(worst.who)
+    who = f"{nobody}; {worst.who}" if nobody else capitalised(worst.who)
     more = f", and {len(others)} more stand out" if others else ""
     return f"{who} costs {worst.cost:.0%} of the time{in_steps(worst, found.last)}{more}"
 
@@ -179,15 +179,11 @@ def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
     worst = found.culprits[0]
     count = len(found.costs)
     who = f"1 of {count}" if worst.who.startswith("worker") and count > len(found.culprits) else ""
-    first = in_steps(worst, found.last).removeprefix(", ")
+    when = in_steps(worst, found.last).removeprefix(", ") or "from the first step on"
     return [
-        Fact("Who", _upper(worst.who), ", ".join(filter(None, (who, cause)))),
+        Fact("Who", capitalised(worst.who), ", ".join(filter(None, (who, cause)))),
         Fact("Cost", f"{worst.cost:.0%} of the time", f"90% band: {worst.low:.0%} to {worst.high:.0%}"),
-        Fact(
-            "When",
-            _upper(first or "from the first step on"),
-            "in most steps" if worst.chronic else "now and then",
-        ),
+        Fact("When", capitalised(when), "in most steps" if worst.chronic else "now and then"),
         Fact("Steps take", f"{found.slowdown:.3g} times as long", even),
     ]
 
@@ -231,5 +227,6 @@ def _folded(parts: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield f"<details><summary>{escape(title)}</summary><ul>{items}</ul></details>"
 
 
-def _upper(text: str) -> str:
+def capitalised(text: str) -> str:
+    """Capitalise the first letter."""
     return text[:1].upper() + text[1:]

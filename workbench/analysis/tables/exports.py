@@ -49,11 +49,8 @@ def export(table: pd.DataFrame, path: str | Path, form: str = "", settings: Sequ
 
 def _rows(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for row in table.astype(object).to_dict("records"):
-        yield {str(name): value for name, value in row.items() if not _empty(value)}
-
-
-def _empty(value: Any) -> bool:
-    return value is None or value == "" or value != value or type(value).__name__ == "NAType"
+        empty = {n for n, v in row.items() if v is None or v == "" or v != v or type(v).__name__ == "NAType"}
+        yield {str(name): value for name, value in row.items() if name not in empty}
 
 
 def is_number(value: Any) -> bool:

@@ -7,7 +7,6 @@ section III.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -250,17 +249,13 @@ def message_odds(draws: SampledTimes, portions: Ints, clusters: Clusters) -> Rou
         which = slice(start, start + at_once)
         done = draws.progress(portions, which)[:, :, clusters.agenda.after - 1]
         arrivals = (done + extra[which, :, None]).reshape(len(done), -1)
-        place = places(arrival_order(arrivals, partial(_ties, draws, start)))
+        order = arrival_order(arrivals, lambda at: draws.tie_order(start + at))  # noqa: B023 - called at once
+        place = places(order)
         each = np.repeat(transfer, clusters.agenda.after.size) if np.ndim(transfer) else transfer
         pieces.append(_outcomes(arrivals, place, clusters, each))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
     size = float(draws.link.width * draws.floats)
     return RoundTimes(end + draws.decode_seconds(combined), count.astype(float), count * size)
-
-
-def _ties(draws: SampledTimes, start: int, which: Ints) -> Array:
-    """Return the tie-breaks of the rounds `which`, counted from `start`."""
-    return draws.tie_order(start + which)
 
 
 def _outcomes(

@@ -94,10 +94,6 @@ class _Arrival(NamedTuple):
     late: bool
 
 
-def _after(time: float, timer: float) -> bool:
-    return time > timer and not simultaneous(time, timer)
-
-
 def _arrived(trace: Trace, round: int, table: Any) -> list[_Arrival]:
     """Return the messages to the parent in order of arrival, with kind, index and shape of the value."""
     found: list[_Arrival] = []
@@ -189,7 +185,8 @@ class _Parent:
         if not kinds:
             return Message(self.node.parent, MODEL, self.round, 0, 0)
         arrival = next((a for a in self.arrivals if a.message.kind in kinds), None)
-        if until is not None and (arrival is None or _after(arrival.time, until)):
+        end = np.inf if arrival is None else arrival.time
+        if until is not None and end > until and not simultaneous(end, until):
             self.now = max(self.now, until)
             return None
         if arrival is None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.arguments import kinds_checked
+from workbench.core.base.grouping import grouped
 from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import MASTER, Plan
@@ -234,11 +235,8 @@ def events_of(trace: Trace, round: int) -> Round:
         work = _with_unfinished(work, events, trace)
     start = float(times[round - 1]) if round else 0.0
     dead = frozenset(f.worker for f in trace.experiment.faults if f.for_good and f.round <= round)
-    faults: dict[int, str] = {}
-    for fault in trace.experiment.faults:
-        if not fault.for_good and fault.active(round):
-            kinds = faults.get(fault.worker)
-            faults[fault.worker] = f"{kinds}, {fault.kind}" if kinds else fault.kind
+    active = (f for f in trace.experiment.faults if not f.for_good and f.active(round))
+    faults = {who: ", ".join(kinds) for who, kinds in grouped((f.worker, f.kind) for f in active).items()}
     return Round(plan, rows, work, start, float(times[round]) - start, dead, faults, scheme.self_paced)
 
 

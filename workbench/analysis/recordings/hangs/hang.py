@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 from workbench.analysis.recordings.hangs.dumps import Group, Operation, read_dumps
 from workbench.analysis.recordings.hangs.waits import Job, Unended, Wait, listed
-from workbench.analysis.recordings.verdict import Fact, card
+from workbench.analysis.recordings.verdict import Fact, capitalised, card
 
 MAX_LISTED = 8  # max number of operations that the text lists
 CAUSE_LABELS = {  # short names of the kinds of causes, for the card
@@ -110,7 +110,7 @@ class Hang:
         if not self.waiting:
             return [waiting._replace(note="")]
         labels = dict.fromkeys(CAUSE_LABELS[cause.what] for cause in self.causes)
-        who = Fact("Who", _upper(listed(self.culprits)), ", ".join(labels))
+        who = Fact("Who", capitalised(listed(self.culprits)), ", ".join(labels))
         first = next((each for each in self.unended if each.missing or each.names), None)
         where = (
             [] if first is None else [Fact("Since", _operation(first), f"{listed(first.entered)} entered")]
@@ -165,10 +165,6 @@ def _sentence(each: Unended) -> str:
 
 def _operation(each: Unended) -> str:
     return f"{each.name.rpartition(':')[2]} {each.number}"
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _named(name: str, number: int, group: Group, description: str) -> str:

@@ -125,7 +125,8 @@ def read(path: Path, unit: str | None = None, **columns: str) -> pd.DataFrame:
     found = pd.concat([each for each in parts if len(each)]) if any(map(len, parts)) else pd.DataFrame()
     if found.empty:
         raise SettingError(f"path = {str(path)!r}: has no line with a step, a rank and a time")
-    found["worker"] = found["worker"].astype(int) if found["worker"].map(_is_whole).all() else found["worker"]
+    if found["worker"].astype(str).str.isdigit().all():
+        found["worker"] = found["worker"].astype(int)
     if found["epoch"].nunique() > 1:
         found["step"] = found.groupby(["epoch", "step"]).ngroup()
     twice = found.duplicated(["worker", "step"])
@@ -134,10 +135,6 @@ def read(path: Path, unit: str | None = None, **columns: str) -> pd.DataFrame:
         why = f"step {row['step']} of rank {row['worker']} is there twice; give the log of one run"
         raise SettingError(f"path = {str(path)!r}, {row['file']}, line {found[twice].index[0]}: {why}")
     return found.drop(columns=["epoch", "file"]).rename_axis("line")
-
-
-def _is_whole(value: Any) -> bool:
-    return str(value).isdigit()
 
 
 def _of_file(file: Path, unit: str | None, columns: Mapping[str, str]) -> pd.DataFrame:

@@ -189,12 +189,12 @@ def _frame(path: Path, columns: Columns) -> Raw:
     )
 
 
-def _images(path: Path, columns: Columns) -> Raw:
-    return images.read_images(path)
-
-
 NAMED_COLUMN_ENDINGS = (*TEXT_ENDINGS, ".parquet")  # endings of files whose columns have names
 Reader = Callable[[Path, Columns], Raw]
 READERS: dict[str, Reader] = {".npy": _npy, ".npz": _npz, **dict.fromkeys(TEXT_ENDINGS, _text)}
 SPARSE = (".svmlight", ".libsvm", ".svm")
-READERS |= {".parquet": _frame, **dict.fromkeys(SPARSE, _svmlight), ".bin": _images}
+READERS |= {
+    ".parquet": _frame,
+    **dict.fromkeys(SPARSE, _svmlight),
+    ".bin": lambda path, _: images.read_images(path),
+}

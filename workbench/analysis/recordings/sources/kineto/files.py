@@ -224,7 +224,7 @@ def _whole_steps(path: Path, events: _Events) -> tuple[list[Step], list[int]]:
     steps = sorted(
         (Step(number, *times) for number, (_, *times) in first.items()), key=lambda step: step.start
     )
-    whole = [step for step in steps if np.isfinite(step.end) and not _holds(events.endless, step)]
+    whole = [s for s in steps if s.end < np.inf and not any(s.start <= m < s.end for m in events.endless)]
     if len(whole) > 1 and whole[-1] is steps[-1]:
         *others, last = events.counts([(step.start, step.end) for step in whole])
         if last < UNFINISHED_SHARE * min(others):
@@ -243,10 +243,6 @@ def _finite(value: Any, otherwise: float) -> float:
     except (ValueError, OverflowError):
         return otherwise
     return number if np.isfinite(number) else otherwise
-
-
-def _holds(moments: list[float], step: Step) -> bool:
-    return any(step.start <= each < step.end for each in moments)
 
 
 def _rank(path: Path, info: Any) -> int | None:

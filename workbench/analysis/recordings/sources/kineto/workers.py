@@ -43,7 +43,8 @@ def _check_one_process(path: Path, worker: int | str, before: TraceFile, after: 
 def _offsets(path: Path, ours: dict[int | str, list[TraceFile]]) -> list[int]:
     """Return the number to add to the steps of each window, in order. It is 0 unless step numbers repeat."""
     most = max(map(len, ours.values()))
-    if all(len(numbers) == len(set(numbers)) for numbers in map(_numbers, ours.values())):
+    every = [[step.number for file in files for step in file.steps] for files in ours.values()]
+    if all(len(numbers) == len(set(numbers)) for numbers in every):
         return [0] * most
     short = next((worker for worker, some in ours.items() if len(some) < most), None)
     if short is not None:
@@ -55,10 +56,6 @@ def _offsets(path: Path, ours: dict[int | str, list[TraceFile]]) -> list[int]:
         last = max(step.number for some in ours.values() for step in some[place].steps)
         offsets.append(offsets[-1] + last + 1)
     return offsets
-
-
-def _numbers(files: list[TraceFile]) -> list[int]:
-    return [step.number for file in files for step in file.steps]
 
 
 def _workers(path: Path, files: list[TraceFile]) -> list[int | str]:
