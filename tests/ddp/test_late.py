@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.ddp.late import MAX_PAUSE_EXCHANGES, LateRanks
+from workbench.ddp.record import State
 
 
 @given(times=st.integers(1, 8), period=st.integers(1, 5))
@@ -30,3 +31,15 @@ def test_pauses_end_with_the_job() -> None:
     assert late.until == {3: 31}
     late.add(3, 40)
     assert late.until == {3: 40}
+
+
+def test_ranks_that_all_wait_take_the_newest_state_if_the_master_has_it() -> None:
+    late, state = LateRanks(period=1), State(5, b"")
+    for newest in (1, 3, 5):
+        late.add(3, newest)
+    assert late.until == {3: 9}
+    assert not late.stranded([3, 4], state, newest=5)  # rank 4 does not wait
+    assert not late.stranded([3], state, newest=5)
+    assert late.until == {3: 5}
+    assert late.stranded([3], State(4, b""), newest=5)
+    assert late.stranded([3], None, newest=5)

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.ddp.ranks import Rank, exchange, started
-from workbench.ddp.master import BLOCK_VALUES, combined
-from workbench.ddp.record import saved_state
+from workbench.ddp.master import BLOCK_VALUES, Master, Options, combined
+from workbench.ddp.record import Recorder, State, saved_state
 from workbench.ddp.replicas import first_pass
+from workbench.ddp.rules import rule
 from workbench.mpi.launch.processes import awaited
 
 
@@ -430,3 +431,26 @@ def test_unused_parameters_are_those_that_no_committed_answer_uses(used: list[se
     assert len({tuple(reply["unused"]) for reply in replies}) == 1
     # any committed answers have all parts, so that only a rank that is left out may use a parameter alone
     assert set(replies[0]["unused"]) >= {0, 1, 2, 3} - set().union(*used)
+
+
+def test_state_of_a_rank_that_paused_does_not_replace_a_newer_one(tmp_path: Path) -> None:
+    master = Master(rule("GC", {"stragglers": 1}, 3), Recorder(tmp_path), Options(checkpoint_every=1))
+    master._store(0, State(3, b"new"))
+    master._store(1, State(1, b"old"))
+    assert master.state == State(3, b"new")
+    assert saved_state(tmp_path).step == 3  # type: ignore[union-attr]
+
+
+def test_last_rank_sends_its_state_if_a_dead_one_may_start_again() -> None:
+    master, ranks = started("GC", 2, stragglers=1)
+    exchange(ranks, 1)
+    ranks[1].die()
+    exchange(ranks[:1], 2)
+    ranks[0].send("finished", step=2)
+    assert ranks[0].receive()[0]["do"] == "go"  # after its state was asked for
+    new = Rank(master, 1)
+    new.join()
+    assert new.loaded() == (2, "state 2 of 0")
+    new.send("finished", step=2)
+    assert new.receive()[0]["do"] == "go"
+    assert master.wait() == {"complete": True, "why": ""}

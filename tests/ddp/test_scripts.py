@@ -265,7 +265,9 @@ def test_states_are_equal_where_only_some_samples_use_a_parameter(
             job.backward((model(x) - y).square())
             optimiser.step()
         ended(job)
-        return [*model.first.tolist(), *model.second.tolist()], digests(job._compared())
+        return [*model.first.tolist(), *model.second.tolist()], digests(
+            {name: each for name, each in job._state().items() if name != "more"}
+        )
 
     _, found = run([script] * 4, scheme, **({} if scheme == "UMW" else {"stragglers": 1}))
     assert all(states == found[0][1] for _, states in found)
@@ -307,8 +309,8 @@ def test_weight_decay_is_applied_once_and_unscaled(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["UMW", "LocalSGD"])
 def test_recorder_records_waits_for_other_ranks_as_exchange(scheme: str, tmp_path: Path) -> None:
-    """Rank 1 answers only after rank 0 has waited for it. So the wait is a lower bound of the recorded time."""
-    wait, steps = 0.05, 3
+    """Rank 1 answers only after the answer of rank 0 has arrived. So rank 0 waits about as long as rank 1 sleeps."""
+    wait, steps = 0.1, 3
 
     def slow(job: Any) -> None:
         master = environment_of_thread().master
@@ -337,4 +339,4 @@ def test_recorder_records_waits_for_other_ranks_as_exchange(scheme: str, tmp_pat
         recorded = file["steps"]["exchange"]
     assert len(recorded) == steps
     # with local steps, the exchange is at the end of a step, after the optimiser: it counts in the next one
-    assert (recorded[scheme == "LocalSGD" :] >= wait).all()
+    assert (recorded[scheme == "LocalSGD" :] >= 0.9 * wait).all()

@@ -77,9 +77,7 @@ class Job:
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._buffer = states.Buffer()
         self._exchanges = 0
-        self._loop = (
-            1  # number of the script's loop over batches; after the end of a loop, that of the next one
-        )
+        self._loop = 1  # number of the loop over batches; after the end of a loop, that of the next one
         # newer state of another rank, from which this rank continues: reply of the master, and values
         self._next: Loaded | None = None
         # the last loaded state, if its rank was in a later loop of the script

@@ -44,10 +44,15 @@ class LateRanks:
         """Return whether any rank takes the state after the step `event`."""
         return any(step <= event for step in self.until.values())
 
-    def stranded(self, ranks: Collection[int], state: State | None) -> bool:
-        """Return whether all ranks wait for a newer state than the given one, which no rank can send."""
+    def stranded(self, ranks: Collection[int], state: State | None, newest: int) -> bool:
+        """Return whether all ranks wait for a newer state than the given one, which no rank can send.
+
+        If all wait, their pauses end: they take the state after `newest` steps.
+        """
         has = -1 if state is None else state.step
-        return bool(ranks) and all(self.until.get(rank, has) > has for rank in ranks)
+        if waits := bool(ranks) and all(self.until.get(rank, has) > has for rank in ranks):
+            self.end_pauses(newest)
+        return waits and newest > has
 
     def end_pauses(self, step: int, last: bool = False) -> None:
         """Let waiting ranks take the state after `step`: their answers are needed, or the step is the last."""

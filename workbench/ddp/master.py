@@ -227,18 +227,19 @@ class Master:
 
     def _finish(self, rank: int, header: dict[str, Any], values: memoryview) -> None:
         self._late.end_pauses(header["step"], last=True)
-        others = self.alive - self.finished - {rank}
+        others = (self.alive | self.dead.keys()) - self.finished - {rank}  # a dead rank may be started again
         if (others or self.recorder.folder) and (self.state is None or self.state.step < header["step"]):
             self._asked.add(rank)  # the rank counts as finished once its state has arrived
         else:
             self.finished.add(rank)
 
     def _store(self, rank: int, state: State) -> None:
-        self.state = state
         self._asked.discard(rank)
         last = self._pending.get(rank, {}).get("what") == "finished"
-        if last or self.options.is_due(state.step, self.rule.period):
-            self.recorder.checkpoint(state)
+        if self.state is None or state.step >= self.state.step:  # a rank that paused may send an older one
+            self.state = state
+            if last or self.options.is_due(state.step, self.rule.period):
+                self.recorder.checkpoint(state)
         if last:
             self.finished.add(rank)
             self._settle()
@@ -266,7 +267,8 @@ class Master:
                     self._advance(exchange)
             except Exception as error:  # for example, of the rule of a user's scheme
                 self.failure = f"step {exchange.event}: exchange_rule raises {error!r}; correct the scheme"
-        if not self.failure and self._late.stranded(self.alive - self.finished, self.state):
+        left = self.alive - self.finished
+        if not self.failure and self._late.stranded(left, self.state, self._newest_step):
             why = "no rank is left that has the newest state; start the job again, with --resume if it has checkpoints"
             self.failure = f"step {self._newest_step + 1}: {why}"
 

@@ -127,3 +127,22 @@ def test_a_scheme_that_needs_all_models_is_refused_on_a_cluster_that_loses_some(
         SettingError, match=r"^link\.download_delays\.kind = .*: workers of M-SGC need all models"
     ):
         profile.forecast(truth.replace(scheme="M-SGC", link={}), 10)
+
+
+def test_group_whose_answers_hardly_vary_keeps_its_latency() -> None:
+    """Answers of half of the workers are delayed by gamma times, those of the other half by a constant 50 ms."""
+    varied, constant = {"kind": "gamma", "shape": 0.7, "scale": 2e-2}, {"kind": "constant", "shift": 5e-2}
+    groups = [{"workers": [1, 2, 3, 4], "delays": varied}, {"workers": [5, 6, 7, 8], "delays": constant}]
+    truth = wb.Experiment(
+        scheme="UMW",
+        workers=8,
+        problem="logistic",
+        problem_args={"data": "breast_cancer"},
+        delays={"kind": "constant", "shift": 1e-5},
+        link={"latency": 1e-3, "bandwidth": 8e6, "groups": groups},
+    )
+    profile = simulated(truth, 40, resamples=2)
+    for args in ({"stragglers": 2}, {"stragglers": 4}):
+        e = truth.replace(scheme="SGD", scheme_args=args)
+        assert profile.forecast(e, 200).mean == pytest.approx(wb.forecast(e, 200).mean, rel=0.15)
+    assert profile.forecast(truth, 200).mean == pytest.approx(wb.forecast(truth, 200).mean, rel=0.15)

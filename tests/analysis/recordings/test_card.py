@@ -149,6 +149,9 @@ def test_card_fits_the_named_distributions() -> None:
         SettingError, match=r"^kind = 'replay': cannot be fitted; take constant, .* or one of scipy"
     ):
         found.delays("fitted", samples=1, kinds=["replay"])
+    with pytest.raises(SettingError, match=r"^kinds = \['fritchman'\]: none of them can be fitted"):
+        found.delays("fitted", samples=1, kinds=["fritchman"])
+    assert "delay model (" not in str(card)
 
 
 @pytest.mark.parametrize(

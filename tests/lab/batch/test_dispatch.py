@@ -14,6 +14,7 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from subprocess import DEVNULL, Popen
+from types import SimpleNamespace
 from typing import Any
 
 import joblib.externals.loky
@@ -240,8 +241,10 @@ def test_submitted_tasks_scale_with_the_engines(number: int, most: int, here: Pa
 class Scheduler:
     """Client of Dask with three workers, one of which has two threads."""
 
-    def nthreads(self) -> dict[str, int]:
-        return {"tcp://a": 1, "tcp://b": 2, "tcp://c": 1}
+    scheduler = SimpleNamespace(ncores=lambda: {"tcp://a": 1, "tcp://b": 2, "tcp://c": 1})
+
+    def sync(self, request: Callable[[], dict[str, int]], callback_timeout: float) -> dict[str, int]:
+        return request()
 
 
 def test_number_of_engines_is_that_of_the_executor() -> None:
@@ -340,11 +343,12 @@ def test_processes_of_a_host_map_one_copy_of_their_data(here: Path, monkeypatch:
     with forked() as pool:
         sweep(plan, "s", executor=pool, progress=False)
         engines = psutil.Process().children()
-        maps = [{one.path for one in engine.memory_maps() if "cache" in one.path} for engine in engines]
+        maps = [{one.path for one in engine.memory_maps()} for engine in engines]
     assert set(wb.runs("s").table["state"]) == {"done"}
     (prepared,) = (path for path in (here / "cache" / "data").iterdir() if path.is_dir())
-    assert len(maps) == 2
-    assert all(str(prepared / "X.npy") in found for found in maps)
+    holding = [found for found in maps if any(path.endswith("X.npy") for path in found)]
+    assert len(holding) == 2  # another child of this process may track resources
+    assert all(str(prepared / "X.npy") in found for found in holding)
 
 
 @pytest.mark.parametrize("given", [{1: 2}, {"kind": "processes", 3: "x"}])
@@ -355,3 +359,37 @@ def test_executor_with_odd_keys_is_one_sentence(given: Any, here: Path) -> None:
     ):
         with pytest.raises(SettingError, match=r"executor = |ExecutorSettings"):
             refused()
+
+
+def test_host_with_a_full_disk_ends_no_sweep_on_an_executor_of_unknown_size(here: Path) -> None:
+    order = Order(str(here), "t", str(here))
+    dispatcher = Dispatcher(order, Connection(lambda: None), progress=False)  # type: ignore[arg-type,return-value]
+    dispatcher._executor = Executor()
+    item = Sweep(base=QUICK).items()[0]
+    dispatcher._running = {Future[Any](): NotebookTask(item, here, {}, [0.0]) for _ in range(15)}
+    answer = {"lost": "w1: [Errno 28]", "host_error": True, "engine": "w1-1"}
+    assert all(dispatcher._is_host_error(answer) for _ in range(100))
+
+
+def test_full_disk_in_a_setting_error_is_an_error_of_the_host(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(task, "POLL_INTERVAL_S", 0.0)
+    order = Order(str(here), "setting", str(here))
+    for text in ("No space left on device", "Disk quota exceeded"):
+        error = SettingError(f"folder = 'r': cannot be written ({text})")
+        assert task.failure(order, error, str(error))["host_error"]
+    assert "refused" in task.failure(order, SettingError("workers = 0: take 1 or more"), "workers = 0")
+    task._host_errors[order.token] = 5000
+    assert task.lost(order, "[Errno 28]")["host_error"]  # the pause does not overflow
+
+
+def test_working_folder_is_restored_after_code_that_cannot_be_registered(here: Path) -> None:
+    order = Order(str(here), "t", str(here), own="damaged")
+    (here / "elsewhere").mkdir()
+    os.chdir(here / "elsewhere")
+    for _ in range(2):
+        with pytest.raises(Exception), task.code_of(order):  # noqa: B017, PT011 - any error of the code
+            pass
+        assert Path.cwd() == here / "elsewhere"

@@ -372,15 +372,16 @@ def fitted_models(times: Array, kinds: Sequence[str] = ()) -> list[FittedModel]:
             known = found[kind] = assess(times, delay_model)
             parameters = 1 + len(delay_model.args) if isinstance(delay_model, Distribution) else FITS[kind][1]
             scores[kind] = known.distance + known.correlation_gap / 4 + 0.01 * parameters
+    if kinds and not found:
+        raise SettingError(f"kinds = {list(kinds)}: none of them can be fitted to these times")
     together = evidence_of_groups(times) > MIN_GROUP_ERRORS
     better = {  # kind -> kinds that are placed after it, by evidence that the distance does not show
         "fritchman": ["markov"] if _several_slow_states(times) else [],
         "groups": set(scores) - set(IN_ORDER) if together else [],
     }
     for kind in better.keys() & scores.keys():
-        scores[kind] = min(
-            [scores[kind], *(scores[other] - 1e-9 for other in better[kind] if other in scores)]
-        )
+        others = [scores[other] - 1e-9 for other in better[kind] if other in scores]
+        scores[kind] = min([scores[kind], *others])
     return [found[kind] for kind in sorted(found, key=lambda kind: (not found[kind].fits, scores[kind]))]
 
 

@@ -215,7 +215,8 @@ def fit_port(found: Sequence[Messages], near: PortFit | None = None) -> PortFit:
     """
     from scipy.optimize import minimize
 
-    alone = [_unhindered(m) for m in found]
+    # times of messages that found the port idle: at least the first one of each round
+    alone = [(m.end - m.sent)[m.sent >= end_before(m)] for m in found]
     scale = max(float(np.median(np.concatenate(alone))), 1e-9)
     longest = max(m.bytes for m in found)
 
@@ -394,11 +395,6 @@ def _port_off(messages: Messages, latency: Array | float, transfer: Array | floa
     return np.asarray(
         np.abs(port_departures(messages.sent + latency, transfer) - np.sort(messages.end, axis=1))
     )
-
-
-def _unhindered(messages: Messages) -> Array:
-    """Return the times of messages that found the port idle: at least the first one of each round."""
-    return np.asarray((messages.end - messages.sent)[messages.sent >= end_before(messages)])
 
 
 def link_text(port: PortLink) -> str:

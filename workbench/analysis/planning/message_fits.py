@@ -91,17 +91,19 @@ def _fitted(port: PortFit, ways: Sequence[Sequence[Ways]], typical: float, old: 
     """Return the link of some workers, with delay models of their answers and models, as far as these vary.
 
     `ways`: those of answers, and of models, for each length. If answers get a delay model, the latency becomes their
-    shortest time without transfer, so that delays of answers begin at 0.
+    shortest time without transfer, so that delays of answers begin at 0. Otherwise, it becomes their usual time.
     """
     fields, lower = {name: getattr(port, name) for name in ("latency", "overhead", "bandwidth")}, 0.0
     for name, each in zip(("delays", "download_delays"), ways, strict=False):
         model = getattr(old, name, None)
         if model is None and (old is not None or not _varies(port, each, typical, MIN_TASK_SHARE)):
+            if name == "delays":
+                lower = float(np.median(np.concatenate([times[idle] for times, idle in each])))
             continue
         way = np.concatenate([times.ravel() for times, _ in each])
         lower = max(float(way.min()), -port.latency) if name == "delays" else lower
         fields[name] = _fit(np.maximum(way - lower, MIN_SECONDS), model and model.kind)
-    return PortLink(**{**fields, "latency": port.latency + lower})
+    return PortLink(**{**fields, "latency": max(port.latency + lower, 0.0)})
 
 
 def _up(port: PortFit, answers: Sequence[Messages]) -> list[Ways]:

@@ -156,7 +156,7 @@ def _parameters(delay_model: Mapping[str, Any]) -> str:
 def _value(value: Any) -> str:
     """Return one parameter as text: a number, a choice, a list of ranks, or a nested delay model."""
     if isinstance(value, Mapping):
-        return f"{value.get('kind', 'delay model')} ({_parameters(value)})"
+        return f"{value.get('kind', '')} ({_parameters(value)})".lstrip()
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

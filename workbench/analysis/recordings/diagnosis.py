@@ -146,7 +146,8 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     parts_of_steps = zip((PORT, DECODING, UNEVEN), (*rest, parts.uneven), strict=True)
     others = {str(cause): gain for cause, gain in parts_of_steps if gain.any()}
     found += [_culprit(who, gain, now, rng, who) for who, gain in others.items()]
-    links = {_link(parts.names, i): gain for i, gain in slow_links.items()}
+    after = [*parts.names[1:], *parts.names[:1]]  # the worker to which each one sends
+    links = {f"the link from {parts.names[i]} to {after[i]}": gain for i, gain in slow_links.items()}
     found += [_culprit(who, gain, now, rng, LINK) for who, gain in links.items()]
     # an exchange passes all links at once, so that only the slowest of several makes it longer
     slow = np.max([np.zeros(len(now)), *links.values()], axis=0)
@@ -178,11 +179,6 @@ def _notice(names: Sequence[str], times: Array) -> str:
     # shorter times are not named: those that overlap with an exchange have a lower bound, or are 0
     who = ", ".join(np.array(names)[own > MAX_RATIO * np.quantile(own, 0.5, method="lower")])
     return f"{who}: times are over {MAX_RATIO:g} times as long as others'; check their units" * bool(who)
-
-
-def _link(names: Sequence[str], worker: int) -> str:
-    """Return the name of the link from a worker to the next one."""
-    return f"the link from {names[worker]} to {names[(worker + 1) % len(names)]}"
 
 
 def _more(computing: Mapping[str, Array], what: str, who: Sequence[int]) -> float:

@@ -123,7 +123,7 @@ class Phases:
             uneven=work.uneven,
             least=_least(job, full),
             probes=_probes(job, full, PROBE_PHASE),
-            both_ways=_probes(job, full, BOTH_WAYS_PHASE),
+            both_ways=_probes(job, full, BOTH_WAYS_PHASE, PROBE_PHASE),
             messages=float(job.source.get("messages", 0.0)),
             overlap=float(job.source.get("overlap", 0.0)),
             last=float(job.source.get("last", 1.0)),
@@ -285,10 +285,10 @@ def _least(job: Recording, full: pd.DataFrame) -> Array:
     return spent.reindex(full.index).fillna(0.0).max(axis=1).to_numpy(float) / cores
 
 
-def _probes(job: Recording, full: pd.DataFrame, phase: str) -> Array:
-    """Return the seconds of messages to the next worker, (probes, workers), if they were recorded in this phase."""
-    is_there = (job.job().frame["phase"] == phase).any()
-    return job.table(phase)[full.columns].dropna().to_numpy(float) if is_there else np.zeros((0, 0))
+def _probes(job: Recording, full: pd.DataFrame, *phases: str) -> Array:
+    """Return the seconds of messages to the next worker, (probes, workers), in the first phase that was recorded."""
+    there = [phase for phase in phases if (job.job().frame["phase"] == phase).any()]
+    return job.table(there[0])[full.columns].dropna().to_numpy(float) if there else np.zeros((0, 0))
 
 
 def _processor(job: Recording, full: pd.DataFrame) -> Array | None:

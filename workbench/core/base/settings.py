@@ -41,7 +41,7 @@ _LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 class SettingError(ValueError):
-    """A setting cannot be used. The message is one sentence: the field, its value, and values that would work.
+    """A setting cannot be used. The `text` is one sentence: the field, its value, and values that would work.
 
     >>> import workbench as wb
     >>> try:

@@ -149,7 +149,7 @@ class Painter:
         )
         end = self.ends[-1] if len(self) else 0.0
         # a model that takes no time arrives when the computation before it ends
-        computes = np.flatnonzero((np.asarray(self.plan.loads)[1:] > 0) & (asked >= done) & (asked < end))
+        computes = np.flatnonzero((self.plan.loads[1:] > 0) & (asked < end) & (asked >= np.maximum(done, 0)))
         ends = np.full(self.workers, end)
         self._fill(first, computes, asked[computes], ends[computes], COMPUTES)
         self._compute(first, computes, asked[computes], ends[computes])

@@ -42,8 +42,8 @@ SUSPECT_LOSSES = 2
 # The sweep ends after this number of host errors per process, if all processes had some and no task was done meanwhile.
 MAX_HOST_ERRORS = 5
 USUAL_ENGINES = 16  # assumed number of processes of an executor if it is unknown
-# Max number of successive executors that broke before a task was done. If no run is known to have been under way, it
-# counts MAX_LOSSES times.
+# Max number of successive executors that broke before a task was done. An executor that broke while no run is known to
+# have been under way counts as MAX_LOSSES executors.
 MAX_BROKEN = 3 * MAX_LOSSES
 STOP_TIMEOUT_S = 20.0  # s in which tasks must end once the sweep is stopped
 POLL_INTERVAL_S = 0.5
@@ -213,7 +213,8 @@ class Dispatcher:
             return False
         self._host_errors[answer.get("engine", "")] += 1
         self._trouble = f", waits after {answer['lost']}"
-        engines, useless = min(self._engines(), len(self._running) + 1), len(self._host_errors)
+        engines = min(self._engines() or USUAL_ENGINES, len(self._running) + 1)
+        useless = len(self._host_errors)
         if useless >= engines and self._host_errors.total() >= MAX_HOST_ERRORS * useless:
             raise self._end(f"no engine can do its runs ({answer['lost']})")
         return True

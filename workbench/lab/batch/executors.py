@@ -21,6 +21,7 @@ from workbench.core.base.settings import SettingError, Settings, setting
 from workbench.mpi import clusters
 
 Given = Executor | Callable[[], Executor]
+ANSWER_TIMEOUT_S = 2.0  # max time until a scheduler of Dask answers, s
 
 
 class ExecutorSettings(Settings):
@@ -100,7 +101,7 @@ def size(executor: Any) -> int | None:
         if (view := getattr(executor, "view", None)) is not None:  # of ipyparallel
             return len(view.client.ids)
         if (client := getattr(executor, "_client", None)) is not None:  # of Dask
-            return int(sum(client.nthreads().values()))
+            return int(sum(client.sync(client.scheduler.ncores, callback_timeout=ANSWER_TIMEOUT_S).values()))
         return int(getattr(executor, "_max_workers", None) or executor.num_workers)  # the latter: of mpi4py
     return None
 

@@ -360,16 +360,13 @@ def html(made: Report) -> str:
     head += f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><link rel="icon" href="data:;base64,=">'
     head += f"<title>{escape(made.title)}</title>"
     css, script = (read_text(HERE / f"report.{kind}") for kind in ("css", "js"))
-    data = f'<script type="application/json" id="config">{_json(CONFIG)}</script>'
+    config = json.dumps(CONFIG).replace("<", "\\u003c")  # "</script>" in a text would end the script
+    data = f'<script type="application/json" id="config">{config}</script>'
     data += f'<script type="text/plain" id="library">{_library()}</script>' if made.figures else ""
     head += f"<style>{style_sheet()}{css}</style>{dark_style()}"
     main = f"<main>{''.join(body)}</main>{data}<script>{script}</script>"
     body_tag = '<body class="wb" data-jp-theme-light="true">'
     return f'<!doctype html><html lang="en"><head>{head}</head>{body_tag}{main}</body></html>'
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value).replace("<", "\\u003c")  # "</script>" in a text would end the script
 
 
 def _figure(figure: go.Figure) -> str:

@@ -41,9 +41,9 @@ from workbench.lab.batch.sweeps import Item
 
 POLL_INTERVAL_S = 0.3  # s between two checks for a request to stop
 # s that a process waits after the first error of its host; each further error doubles it, up to the max
-FIRST_PAUSE_S, MAX_PAUSE_S = 2.0, 60.0
+FIRST_PAUSE_S, MAX_PAUSE_S, MAX_DOUBLINGS = 2.0, 60.0, 10
 # Errors of a host, not of a run: the run is done again elsewhere.
-HOST_ERRORS = ("[Errno 28]", "[Errno 122]", "[Errno 5]", "No space left")
+HOST_ERRORS = ("[Errno 28]", "[Errno 122]", "[Errno 5]", "No space left", "Disk quota exceeded")
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def refusal(task: Order, expected: float = 0.0) -> dict[str, Any]:
 
 def failure(task: Order, error: Exception, why: str) -> dict[str, Any]:
     """Return the result of a task that failed: a host that lacks what the client has is refused, see `lost`."""
-    if isinstance(error, SettingError):  # the client has checked all settings
+    if isinstance(error, SettingError) and not is_host_error(why):  # the client has checked all settings
         return {"refused": f"engine on {platform.node()}: {error}"}
     return lost(task, why)
 
@@ -166,7 +166,7 @@ def lost(task: Order, why: str) -> dict[str, Any]:
     answer["engine"] = f"{platform.node()}-{os.getpid()}-{get_ident()}"
     if answer["host_error"]:
         count = _host_errors[task.token] = _host_errors.get(task.token, 0) + 1
-        pause = max(FIRST_PAUSE_S, _longest.get(task.token, 0.0)) * 2.0 ** (count - 1)
+        pause = max(FIRST_PAUSE_S, _longest.get(task.token, 0.0)) * 2.0 ** min(count - 1, MAX_DOUBLINGS)
         until = time.monotonic() + min(pause, MAX_PAUSE_S)
         while time.monotonic() < until and not task.stopped:
             time.sleep(POLL_INTERVAL_S)
@@ -295,13 +295,14 @@ def code_of(task: Order) -> Iterator[None]:
     In the block, relative paths are those of the client, if its folder exists here.
     """
     with _lock:
-        _left.append(Path.cwd())
+        _left.append(os.open(".", os.O_RDONLY))  # also if the folder was removed
         with suppress(OSError):
             os.chdir(task.home)
-        if task.own and task.own not in _registered:
-            register(task.own)
-            _registered.add(task.own)
     try:
+        with _lock:
+            if task.own and task.own not in _registered:
+                register(task.own)
+                _registered.add(task.own)
         with nullcontext() if task.allowed is None else limited(task.allowed):
             yield
     finally:
@@ -309,9 +310,10 @@ def code_of(task: Order) -> Iterator[None]:
             first = _left.pop()
             if not _left:
                 os.chdir(first)
+            os.close(first)
 
 
-_left: list[Path] = []  # working folders of this process before each task under way
+_left: list[int] = []  # descriptors of the working folders of this process before each task under way
 _registered: set[str] = set()
 _pools: dict[str, Kernels] = {}
 _lock = Lock()

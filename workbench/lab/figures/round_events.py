@@ -232,7 +232,7 @@ def events_of(trace: Trace, round: int) -> Round:
         during &= events["round"] < round  # other ranks may begin the next round before this one ends
     work = events[(events["kind"] == "compute") & (mine | during)]
     if scheme.self_paced:
-        work = _with_unfinished(work, events, trace)
+        work = _with_unfinished(work, events, trace, float(times[round]))
     start = float(times[round - 1]) if round else 0.0
     dead = frozenset(f.worker for f in trace.experiment.faults if f.for_good and f.round <= round)
     active = (f for f in trace.experiment.faults if not f.for_good and f.active(round))
@@ -240,15 +240,18 @@ def events_of(trace: Trace, round: int) -> Round:
     return Round(plan, rows, work, start, float(times[round]) - start, dead, faults, scheme.self_paced)
 
 
-def _with_unfinished(work: Rows, events: Rows, trace: Trace) -> Rows:
-    """Add computations that the end of the run interrupted, up to that end; the engine writes no events of them."""
+def _with_unfinished(work: Rows, events: Rows, trace: Trace, before: float) -> Rows:
+    """Add computations that begin `before` a time (s), and that the end of the run interrupts.
+
+    The engine writes no events of them.
+    """
     plan, end = trace.experiment.plan, float(trace.columns["time"][-1])
     models = events[(events["kind"] == "send") & (events["bytes"] > 0) & _downward(plan, events)]
     asked = last_ends(models, "to", plan.ranks)
     done = last_ends(events[events["kind"] == "compute"], "rank", plan.ranks)
     dead = [f.worker for f in trace.experiment.faults if f.for_good] + list(trace.info.get("dead", ()))
     asked[dead] = np.inf
-    ranks = np.flatnonzero((plan.loads > 0) & (asked >= 0) & (asked >= done) & (asked < end))
+    ranks = np.flatnonzero((plan.loads > 0) & (asked >= 0) & (asked >= done) & (asked < before))
     row: dict[str, Any] = {"kind": "compute", "rank": ranks, "end": end, "to": -1}
     row |= dict.fromkeys(("start", "begun"), asked[ranks])
     added = {name: np.broadcast_to(row.get(name, 0), len(ranks)) for name in work.columns}

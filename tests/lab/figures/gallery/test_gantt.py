@@ -272,3 +272,11 @@ def test_gantt_refuses_a_run_without_events(traces: list[wb.Trace]) -> None:
         SettingError, match=r"^round = 0: the trace kept no events of it; run with events=True"
     ):
         gantt(bare, 0)
+
+
+def test_gantt_of_an_early_round_has_no_work_that_the_end_interrupts() -> None:
+    """In each round but the last, all computing of asynchronous workers is in the events."""
+    e = wb.Experiment(scheme="ASGD", workers=6, rounds=25, link={"latency": 2e-3}, seed=3)
+    trace = wb.run(e)
+    found = events_of(trace, 10)
+    assert (found.work["start"] < trace.columns["time"][10]).all()

@@ -112,9 +112,10 @@ class Hang:
         labels = dict.fromkeys(CAUSE_LABELS[cause.what] for cause in self.causes)
         who = Fact("Who", capitalised(listed(self.culprits)), ", ".join(labels))
         first = next((each for each in self.unended if each.missing or each.names), None)
-        where = (
-            [] if first is None else [Fact("Since", _operation(first), f"{listed(first.entered)} entered")]
-        )
+        where = []
+        if first is not None:
+            called = f"{first.name.rpartition(':')[2]} {first.number}"
+            where = [Fact("Since", called, f"{listed(first.entered)} entered")]
         return [*([who] if self.culprits else []), waiting, *where]
 
     @property
@@ -161,10 +162,6 @@ def _sentence(each: Unended) -> str:
             f"{name} ({listed(ranks)})" for name, ranks in each.names
         )
     return text
-
-
-def _operation(each: Unended) -> str:
-    return f"{each.name.rpartition(':')[2]} {each.number}"
 
 
 def _named(name: str, number: int, group: Group, description: str) -> str:

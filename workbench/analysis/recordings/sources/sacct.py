@@ -22,7 +22,6 @@ _JOB = re.compile(
 _DASHES = re.compile(r"[\s-]*-[\s-]*")
 _SEVERAL = re.compile(r"[,\[]")
 _SKIPPED_STEPS = ("batch", "extern", "interactive")
-DONE = ("", "COMPLETED")  # states of finished tasks; a file may have no states
 NEEDED = "give sacct -P --format=JobID,JobName,NodeList,State,Elapsed"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, short
 from workbench.core.base.type_checks import span
 from workbench.core.base.types import Array
 from workbench.core.trace.stream import COMPUTES, STATES, Stream
@@ -116,7 +116,7 @@ def _begin(table: Stream, first: int | None, rounds: int) -> int:
     begin = max(len(table) - rounds, 0) if first is None else first - table.first
     if not 0 <= begin < len(table):
         there = span(table.first, table.first + len(table) - 1)
-        raise SettingError(f"first = {first}: the trace has events of rounds {there}")
+        raise SettingError(f"first = {short(first)}: the trace has events of rounds {there}")
     return begin
 
 

@@ -114,7 +114,8 @@ def lines_of(
     ]
     for part in nested_of(cls, texts, prefix, default):
         words = {kind: kind for kind in part.default.catalogue}
-        head = menu(f"{part.name}.kind", _words(part.name), words, _about(part.chosen))
+        about = (part.chosen.__doc__ or part.chosen.__name__).strip().splitlines()[0]
+        head = menu(f"{part.name}.kind", _words(part.name), words, about)
         own = part.default if type(part.default) is part.chosen else None
         lines += [
             replace(head, default=part.default.kind),
@@ -125,10 +126,6 @@ def lines_of(
 
 def _words(name: str) -> str:
     return name.replace(".", " ").replace("_", " ")
-
-
-def _about(cls: type[Settings]) -> str:
-    return (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 
 
 def settings_from(

@@ -143,13 +143,10 @@ def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
     if {"children", "layers"} <= set(names):
         args |= {"children": shape.children, "layers": shape.layers}
     if "stragglers" in names:
-        args["stragglers"] = _late(shape, decoded_together(names, args, workers))
+        among = decoded_together(names, args, workers)
+        share = min(round(shape.alpha * among), among - 1)  # as for gradient coding in paper 1, but never all
+        args["stragglers"] = shape.stragglers if among == shape.children else max(0, share)
     return replace(entry, args=args)
-
-
-def _late(shape: Shape, among: int) -> int:
-    """Return the share alpha of `among` workers, rounded as for gradient coding in paper 1, but never all."""
-    return shape.stragglers if among == shape.children else max(0, min(round(shape.alpha * among), among - 1))
 
 
 def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int]:
