@@ -13,6 +13,7 @@ from playwright.sync_api import BrowserContext, Page
 
 from tests.support.browser import forked_kernels
 from tests.support.browser.jupyterlab import NOTEBOOKS, Noise, Server, chromium, jupyter, tab
+from workbench.lab.figures.design import style_sheet
 from workbench.lab.pages import TEMPLATE, templates
 
 
@@ -33,7 +34,7 @@ def serving(root: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -
     home = tmp_path_factory.mktemp("jupyter")
     forked_kernels.offer(home / "data_dir")
     with (
-        templates("explorer", TEMPLATE) as shared,
+        templates("explorer", TEMPLATE, **{"design.css": style_sheet()}) as shared,
         jupyter(
             root, home, module=forked_kernels.__name__, WORKBENCH_CACHE=str(cache), JUPYTER_PATH=shared
         ) as running,
