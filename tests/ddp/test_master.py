@@ -25,9 +25,7 @@ def late(rank: Rank, others: list[Rank], first: int, waits: int) -> None:
     """
     for event in (first, first + 1):
         exchange(others, event)
-    rank.answer(first, 99.0)
-    with rank.master.changed:
-        assert rank.master.changed.wait_for(lambda: rank.number in rank.master._late.until, timeout=60)
+    rank.answer_late(first)
     last = first + 1 + waits
     for event in range(first + 2, last + 1):
         exchange(others, event)
@@ -101,14 +99,12 @@ def test_rank_that_waits_longer_for_a_state_gets_the_last_one(when: str) -> None
 
 
 def test_rank_that_waits_longer_is_needed_after_a_death() -> None:
-    master, ranks = started("GC", 4, stragglers=1)
+    _master, ranks = started("GC", 4, stragglers=1)
     exchange(ranks, 1)
     late(ranks[3], ranks[:3], 2, waits=1)
     for event in (5, 6):
         exchange(ranks[:3], event)
-    ranks[3].answer(5, 99.0)
-    with master.changed:
-        assert master.changed.wait_for(lambda: 3 in master._late.until, timeout=60)
+    ranks[3].answer_late(5)
     ranks[2].die()
     for rank in ranks[:2]:
         rank.answer(7, 1.0)
@@ -136,13 +132,11 @@ def test_dead_rank_is_a_straggler_and_too_many_end_the_job() -> None:
 
 def test_death_while_a_late_rank_waits_lets_that_rank_take_part() -> None:
     """After the death of rank 2, ranks 0 and 1 need the answer of rank 3, which must first get a state."""
-    master, ranks = started("GC", 4, stragglers=1)
+    _master, ranks = started("GC", 4, stragglers=1)
     exchange(ranks, 1)
     for event in (2, 3):
         exchange(ranks[:3], event)
-    ranks[3].answer(2, 99.0)
-    with master.changed:
-        assert master.changed.wait_for(lambda: 3 in master._late.until, timeout=60)
+    ranks[3].answer_late(2)
     ranks[2].die()
     ranks[0].answer(4, 1.0)
     ranks[1].answer(4, 1.0)
@@ -314,13 +308,11 @@ def test_ranks_that_fail_together_and_start_again_are_told_that_no_state_is_left
 
 
 def test_late_rank_does_not_wait_for_the_state_of_a_dead_one() -> None:
-    master, ranks = started("GC", 2, stragglers=1)
+    _master, ranks = started("GC", 2, stragglers=1)
     exchange(ranks, 1)
     for event in (2, 3):
         exchange(ranks[:1], event)
-    ranks[1].answer(2, 99.0)
-    with master.changed:
-        assert master.changed.wait_for(lambda: 1 in master._late.until, 60)
+    ranks[1].answer_late(2)
     ranks[0].die()
     assert ranks[1].failure().startswith("step 4: no rank is left that has the newest state")
 

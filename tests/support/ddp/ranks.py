@@ -50,6 +50,12 @@ class Rank:
         values = np.array([value, 2 * value], dtype="f4")
         self.send("answer", values, event=event, group=group, dtype="f4", coded=2, **header)
 
+    def answer_late(self, event: int) -> None:
+        """Answer an exchange that has ended, and return once the master has the rank as late."""
+        self.answer(event, 99.0)
+        with self.master.changed:
+            assert self.master.changed.wait_for(lambda: self.number in self.master._late.until, timeout=60)
+
     def commit(self) -> tuple[int, list[float]]:
         """Return the number of the next commit and its values, and send the state if it is asked for."""
         header, values = self.receive()

@@ -66,7 +66,7 @@ def stream(
 
     `theme`: "light" or "dark".
 
-    Raises `SettingError` if the events of the trace were not kept, or there is no such round.
+    Raises `SettingError` if the events of the trace were not kept, or the trace does not have the round.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=3))
