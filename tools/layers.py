@@ -96,6 +96,7 @@ def packages() -> dict[str, Package]:
         package.uses.update(imported(path))
     for key, package in found.items():
         full = {use.removeprefix("workbench.") for use in package.uses}
+        full |= {f"{use.partition('.')[0]}.{use}" for use in full if use.partition(".")[0] in SINGLE}
         package.uses = {
             other for other in found for use in full if f"{use}.".startswith(f"{other}.") and other != key
         }

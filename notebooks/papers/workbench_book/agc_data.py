@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench.core.base.text import upper
 from workbench.core.contract.delays import recorded
 from workbench_book import standins
 from workbench_book.agc import P_AS, P_SLOW, P_SS, S
@@ -45,7 +46,7 @@ def boston(setting: Setting) -> tuple[str, dict[str, Any], str, str]:
         real = "Boston house prices (real)"
         return "least_squares", {"data": BOSTON, "intercept": True}, f"{real}.", real
     text, short = standins.BOSTON, "scikit-learn's diabetes set in Boston's place"
-    return "least_squares", {"data": "diabetes", "intercept": True}, text[0].upper() + text[1:] + ".", short
+    return "least_squares", {"data": "diabetes", "intercept": True}, upper(text) + ".", short
 
 
 def diabetes() -> tuple[str, dict[str, Any], str, str]:

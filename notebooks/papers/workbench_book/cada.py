@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from workbench.core.base.text import upper
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 from workbench_book import standins
@@ -90,7 +91,7 @@ def stand_in(setting: Setting) -> tuple[dict[str, Any], str, str]:
     samples = setting.pick(600, 2000)
     note = f"{standins.DIGITS_28}; {samples} samples, noiseless targets y = X theta, theta standard normal."
     data = {"data": standins.regression_on_digits(samples), "scale": False}
-    return data, note[0].upper() + note[1:], "scikit-learn's digits in MNIST's place"
+    return data, upper(note), "scikit-learn's digits in MNIST's place"
 
 
 def costs(trace: Trace, target: float) -> dict[str, float]:

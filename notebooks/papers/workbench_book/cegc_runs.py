@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from workbench.core import problems, theory
+from workbench.core.base.text import upper
 from workbench.core.base.types import Array
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
@@ -214,7 +215,7 @@ def _data(setting: Setting) -> tuple[dict[str, Any], str, str]:
         note = f"{real}, {samples} samples, {columns} of its 0/1 columns without interactions."
         return {"data": AMAZON, **args}, note, real
     source = standins.access(2 * samples, columns)
-    text = standins.ACCESS[:1].upper() + standins.ACCESS[1:]
+    text = upper(standins.ACCESS)
     note = f"{text}; {samples} samples and {columns} columns (the paper: 26220 and 343474)."
     return {"data": source, **args}, note, "a generated stand-in for Amazon Employee Access"
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from workbench.core.base.text import dump
+from workbench.core.base.text import dump, upper
 from workbench.core.experiment import Experiment
 from workbench_book.catalogue import Outcome
 from workbench_book.setting import Setting
@@ -65,7 +65,7 @@ def entry(outcome: Outcome, setting: Setting) -> str:
 def _real(result: Result) -> str:
     """Return how the column was measured, or why it is empty."""
     text = result.measured.removeprefix("measured: ")
-    return f"<p class=data><b>Real runs.</b> {escape(text[:1].upper() + text[1:])}.</p>" if text else ""
+    return f"<p class=data><b>Real runs.</b> {escape(upper(text))}.</p>" if text else ""
 
 
 def verdicts(result: Result) -> str:

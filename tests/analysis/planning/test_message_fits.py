@@ -9,8 +9,9 @@ import pytest
 
 import workbench as wb
 from tests.support.sampled_cases import rotated
-from workbench.analysis.planning.linkfit import link_text
+from workbench.analysis.planning.linkfit import PortFit, link_text
 from workbench.analysis.planning.measuring import simulated
+from workbench.analysis.planning.message_fits import _fitted
 from workbench.analysis.planning.profile import ClusterProfile
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.links import NO_DELAY
@@ -146,3 +147,10 @@ def test_group_whose_answers_hardly_vary_keeps_its_latency() -> None:
         e = truth.replace(scheme="SGD", scheme_args=args)
         assert profile.forecast(e, 200).mean == pytest.approx(wb.forecast(e, 200).mean, rel=0.15)
     assert profile.forecast(truth, 200).mean == pytest.approx(wb.forecast(truth, 200).mean, rel=0.15)
+
+
+def test_group_whose_answers_all_waited_for_the_port_has_a_latency() -> None:
+    times = np.full((20, 3), 0.05)
+    ways = [[(times, np.zeros(times.shape, dtype=bool))], [(times, np.ones(times.shape, dtype=bool))]]
+    link = _fitted(PortFit(latency=1e-3), ways, typical=1.0, old=None)
+    assert link.latency == pytest.approx(0.051)

@@ -98,7 +98,8 @@ def _fitted(port: PortFit, ways: Sequence[Sequence[Ways]], typical: float, old: 
         model = getattr(old, name, None)
         if model is None and (old is not None or not _varies(port, each, typical, MIN_TASK_SHARE)):
             if name == "delays":
-                lower = float(np.median(np.concatenate([times[idle] for times, idle in each])))
+                alone = [times[idle] if idle.any() else times.ravel() for times, idle in each]
+                lower = float(np.median(np.concatenate(alone)))
             continue
         way = np.concatenate([times.ravel() for times, _ in each])
         lower = max(float(way.min()), -port.latency) if name == "delays" else lower

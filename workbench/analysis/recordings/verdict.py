@@ -17,6 +17,7 @@ from workbench.analysis.recordings.phases import STEP_PHASE_NAMES
 from workbench.analysis.recordings.run_model import COMPUTE, LINK, SLOWER, WAITING, Cause
 from workbench.core.base.plugins import registered
 from workbench.core.base.reading import read_text
+from workbench.core.base.text import upper
 
 UNEVEN = Cause("imbalance", name="uneven work")
 CAUSE_TEXTS = {
@@ -163,7 +164,7 @@ def headline(found: Diagnosis) -> str:
     if not found.culprits:
         return nobody
     worst, *others = found.culprits
-    who = f"{nobody}; {worst.who}" if nobody else capitalised(worst.who)
+    who = f"{nobody}; {worst.who}" if nobody else upper(worst.who)
     more = f", and {len(others)} more stand out" if others else ""
     return f"{who} costs {worst.cost:.0%} of the time{in_steps(worst, found.last)}{more}"
 
@@ -181,9 +182,9 @@ def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
     who = f"1 of {count}" if worst.who.startswith("worker") and count > len(found.culprits) else ""
     when = in_steps(worst, found.last).removeprefix(", ") or "from the first step on"
     return [
-        Fact("Who", capitalised(worst.who), ", ".join(filter(None, (who, cause)))),
+        Fact("Who", upper(worst.who), ", ".join(filter(None, (who, cause)))),
         Fact("Cost", f"{worst.cost:.0%} of the time", f"90% band: {worst.low:.0%} to {worst.high:.0%}"),
-        Fact("When", capitalised(when), "in most steps" if worst.chronic else "now and then"),
+        Fact("When", upper(when), "in most steps" if worst.chronic else "now and then"),
         Fact("Steps take", f"{found.slowdown:.3g} times as long", even),
     ]
 
@@ -225,8 +226,3 @@ def _folded(parts: Sequence[tuple[str, str]]) -> Iterator[str]:
     for title, text in parts:
         items = "".join(f"<li>{escape(line)}</li>" for line in text.splitlines())
         yield f"<details><summary>{escape(title)}</summary><ul>{items}</ul></details>"
-
-
-def capitalised(text: str) -> str:
-    """Capitalise the first letter."""
-    return text[:1].upper() + text[1:]

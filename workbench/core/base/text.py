@@ -252,3 +252,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple | range):
         return [plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
+
+
+def upper(text: str) -> str:
+    """Capitalise the first letter.
+
+    >>> upper("rank 3 waits for MPI")
+    'Rank 3 waits for MPI'
+    """
+    return text[:1].upper() + text[1:]

@@ -96,6 +96,7 @@ class Dispatcher:
     _running: dict[Future[Answer], Task] = field(default_factory=dict)
     _ended: SimpleQueue[Future[Answer]] = field(default_factory=SimpleQueue)
     _text: str = ""  # the order as JSON
+    _counts: Counter[str] = field(default_factory=Counter)  # those before the newest answer
     _deaths: int = 0  # executors that broke since a task was done
     _host_errors: Counter[str] = field(default_factory=Counter)  # by process, since a task was done
     _trouble: str = ""  # last of these errors
@@ -136,8 +137,9 @@ class Dispatcher:
                 self._replace(RunError(why))
             with suppress(Empty):
                 self._take(self._ended.get(timeout=POLL_INTERVAL_S))
-                bar.note(f"failed={self.counts()['failed']}{self._trouble}")
-                bar.update(before + self._over())
+                self._counts = self.counts()
+                bar.note(f"failed={self._counts['failed']}{self._trouble}")
+                bar.update(before + _over(self._counts))
             self._record()
 
     def _fill(self) -> bool:
@@ -158,10 +160,6 @@ class Dispatcher:
             self._running[future] = task
             future.add_done_callback(self._ended.put)
         return True
-
-    def _over(self) -> int:
-        """Return the number of runs that have ended."""
-        return (now := self.counts()).total() - now["missing"]
 
     def _engines(self) -> int:
         """Return the number of processes of the executor, or 0 if it is unknown."""
@@ -195,7 +193,6 @@ class Dispatcher:
         if why := answer.get("lost"):
             self._again([task] if self._is_host_error(answer) else task.lost(why, True))
             return
-        over = self._over()
         try:
             self._again(task.ended(answer))
         except RunError as error:  # the answer was damaged on its way
@@ -205,7 +202,7 @@ class Dispatcher:
             raise self._end(f"this machine cannot keep a run ({_one_line(error)})") from error
         self._deaths, self._trouble = 0, ""
         self._host_errors.clear()
-        self._ended_by[str(answer.get("host", ""))] += self._over() - over
+        self._ended_by[str(answer.get("host", ""))] += _over(self.counts()) - _over(self._counts)
 
     def _is_host_error(self, answer: Answer) -> bool:
         """Return whether a task was lost by an error of its host. Raises `RunError` if all hosts have too many."""
@@ -259,6 +256,11 @@ class Dispatcher:
         for task in self._running.values():
             if task.name in begun:
                 task.interrupted()
+
+
+def _over(counts: Counter[str]) -> int:
+    """Return the number of runs that have ended."""
+    return counts.total() - counts["missing"]
 
 
 def _one_line(error: Exception) -> str:

@@ -53,11 +53,6 @@ def short(metric: str) -> str:
     return metric_words(metric).split(" ‖")[0]
 
 
-def upper(text: str) -> str:
-    """Capitalise the first letter."""
-    return text[:1].upper() + text[1:]
-
-
 def ratio_text(ratio: float, digits: int = 2) -> str:
     """Return a ratio with its sign, rounded to significant digits, without an exponent.
 

@@ -7,7 +7,8 @@ from typing import NamedTuple, Self
 
 from workbench.analysis.recordings.hangs.dumps import Group, Operation, read_dumps
 from workbench.analysis.recordings.hangs.waits import Job, Unended, Wait, listed
-from workbench.analysis.recordings.verdict import Fact, capitalised, card
+from workbench.analysis.recordings.verdict import Fact, card
+from workbench.core.base.text import upper
 
 MAX_LISTED = 8  # max number of operations that the text lists
 CAUSE_LABELS = {  # short names of the kinds of causes, for the card
@@ -110,7 +111,7 @@ class Hang:
         if not self.waiting:
             return [waiting._replace(note="")]
         labels = dict.fromkeys(CAUSE_LABELS[cause.what] for cause in self.causes)
-        who = Fact("Who", capitalised(listed(self.culprits)), ", ".join(labels))
+        who = Fact("Who", upper(listed(self.culprits)), ", ".join(labels))
         first = next((each for each in self.unended if each.missing or each.names), None)
         where = []
         if first is not None:

@@ -99,13 +99,10 @@ def read(path: Path) -> pd.DataFrame:
 
 def _by_task(rows: list[Row]) -> Iterator[tuple[Row, int, int]]:
     """Yield the tasks of arrays, each with its worker and its step."""
-    steps = {
-        key: i
-        for i, key in enumerate(sorted({(row.job, int(row.step or -1)) for row in rows if row.task >= 0}))
-    }
-    for row in rows:
-        if row.task >= 0:
-            yield row, row.task, steps[row.job, int(row.step or -1)]
+    keys = {row: (row.job, int(row.step or -1)) for row in rows if row.task >= 0}
+    steps = {key: i for i, key in enumerate(sorted(set(keys.values())))}
+    for row, key in keys.items():
+        yield row, row.task, steps[key]
 
 
 def _by_node(path: Path, rows: list[Row]) -> Iterator[tuple[Row, str, int]]:

@@ -1,6 +1,7 @@
 """Delay model that is replaced by another one during a run, for which adaptive selection is made."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ class Changing(Combined):
     """
 
     kind = "changing"
+    branches: ClassVar[bool] = False
     before: Delays = setting(ShiftedExponential(), "delay model of the rounds before `at`")
     after: Delays = setting(ShiftedExponential(shift=2e-4, rate=5e3), "delay model from round `at` on")
     at: int = setting(50, "first round with the delay model `after`", ge=0)

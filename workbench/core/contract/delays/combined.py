@@ -34,6 +34,7 @@ class Combined(DelayModel):
 
     markovian: ClassVar[bool] = True  # because each component may be markovian
     per_run: ClassVar[bool] = True
+    branches: ClassVar[bool] = True  # whether draws are from branches of the random numbers
 
     @property
     @abstractmethod
@@ -281,7 +282,7 @@ def _listed(model: DelayModel) -> bool:
 
 def _nests(model: DelayModel) -> bool:
     """Return whether a delay model draws from branches of its random numbers."""
-    return isinstance(model, Mixture | Groups) or any(map(_nests, getattr(model, "parts", {}).values()))
+    return getattr(model, "branches", False) or any(map(_nests, getattr(model, "parts", {}).values()))
 
 
 def _own(keyed: CounterRNG, part: DelayModel, k: int = 0) -> CounterRNG:
@@ -291,7 +292,7 @@ def _own(keyed: CounterRNG, part: DelayModel, k: int = 0) -> CounterRNG:
 
 def _quantiles(model: DelayModel, samples: int) -> Array | None:
     """Return the quantiles of a delay model at `LEVELS`, or None if it declares none."""
-    if isinstance(model, Mixture | Groups):
+    if isinstance(model, Combined):
         found = model.times(samples)
         return None if found is None else _weighted(LEVELS, *found)
     each = [model.quantile(float(level), samples) for level in LEVELS]

@@ -12,8 +12,9 @@ import plotly.graph_objects as go
 
 from workbench.core.base.intervals import Band
 from workbench.core.base.settings import SettingError, unknown_name
+from workbench.core.base.text import upper
 from workbench.core.contract.scheme import mark_note, marked
-from workbench.lab.figures.labels import axis, result, setting, upper, value_text
+from workbench.lab.figures.labels import axis, result, setting, value_text
 from workbench.lab.figures.lines import Curve, about, draw, scale_y
 from workbench.lab.figures.style import Theme, log_ticks, new_figure, scheme_style
 

@@ -9,12 +9,13 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from workbench.analysis.planning.quantities import quantity
+from workbench.core.base.text import upper
 from workbench.core.base.types import Array
 from workbench.core.contract.scheme import mark_note
 from workbench.core.trace.metrics import SMOOTHED_EVALUATIONS, rises
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import Series, named, shared
-from workbench.lab.figures.labels import metric_words, ratio_text, short, upper
+from workbench.lab.figures.labels import metric_words, ratio_text, short
 from workbench.lab.figures.speedups import (
     AXES,
     abscissa,

@@ -9,7 +9,8 @@ from workbench.analysis.tables.importance import importance as shares
 from workbench.analysis.tables.importance import is_constant
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
-from workbench.lab.figures.labels import result, setting, upper
+from workbench.core.base.text import upper
+from workbench.lab.figures.labels import result, setting
 from workbench.lab.figures.style import BLUE, Theme, new_figure
 
 

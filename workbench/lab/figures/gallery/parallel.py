@@ -11,8 +11,9 @@ import plotly.graph_objects as go
 from workbench.analysis.planning.quantities import number_text
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
+from workbench.core.base.text import upper
 from workbench.core.base.types import Array
-from workbench.lab.figures.labels import result, setting, upper
+from workbench.lab.figures.labels import result, setting
 from workbench.lab.figures.style import BLUE, CLEAR, ORANGE, SKY, Theme, log_scale, new_figure, palette
 
 _MAX_LINEAR_RATIO = 20.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from workbench.lab.figures.labels import METRICS, RESULTS, setting, short, unit, upper
+from workbench.core.base.text import upper
+from workbench.lab.figures.labels import METRICS, RESULTS, setting, short, unit
 
 _HEADINGS = {
     "run": "Run",
