@@ -269,45 +269,31 @@ def start(rounds: int) -> None:
     )
 
 
-class OneSum(Buffer):
-    """Buffer whose checksum is the sum of all words. It does not detect exchanged words."""
-
-    def checksum(self, end: int) -> int:
-        return int(np.add.reduce(self.words[1:end]))
-
-
-class WholeCrc(Buffer):
-    """Buffer whose checksum is one CRC over all words."""
-
-    def checksum(self, end: int) -> int:
-        return crc32(self.words[1:end])
-
-
 def messages(rounds: int) -> None:
-    """Print the microseconds for writing and reading a message, for each kind of checksum."""
-    print("messages: microseconds to write one and to read it, with caches warm; the best of many turns")
-    kinds = {
-        OneSum: "one sum, blind to places",
-        Buffer: "sums of rows and columns",
-        WholeCrc: "a CRC of everything",
-    }
+    """Print the microseconds for writing and reading a message, and for checksums of its words."""
+    print("messages: microseconds with warm caches; the best of many turns")
     for floats in (5000, 340_000):
-        turns = [[costs(kind(floats), floats) for kind in kinds] for _ in range(rounds)]
-        best = 1e6 * np.min(turns, axis=0)
-        for (write, read, check), text in zip(best, kinds.values(), strict=True):
-            print(
-                f"  p={floats:6d} {text:25s} {write:7.1f} + {read:7.1f}, of which {check:7.1f} each to check"
-            )
+        print(
+            f"  p={floats:6d} ",
+            ", ".join(f"{name} {1e6 * s:.1f}" for name, s in costs(floats, rounds).items()),
+        )
 
 
-def costs(buffer: Buffer, floats: int, times: int = 20) -> tuple[float, float, float]:
-    """Return the seconds for writing a message into a buffer, for reading it, and for its checksum."""
-    value = np.random.default_rng(0).standard_normal(floats)
-    envelope = Envelope(1, 0, 2, 0, 0, floats, 0.0, 0.0, "coded")
-    write = timeit.timeit(lambda: encode_message(buffer, envelope, value), number=times)
-    read = timeit.timeit(lambda: decode_message(buffer, None, 1, 2), number=times)
-    check = timeit.timeit(lambda: buffer.checksum(len(buffer.words)), number=times)
-    return write / times, read / times, check / times
+def costs(floats: int, repeat: int, times: int = 20) -> dict[str, float]:
+    """Return the seconds for each step of a message with so many values, and for other checksums."""
+    buffer, value = Buffer(floats), np.random.default_rng(0).standard_normal(floats)
+    envelope, words = Envelope(1, 0, 2, 0, 0, floats, 0.0, 0.0, "coded"), buffer.words
+    calls = {
+        "write": lambda: encode_message(buffer, envelope, value),
+        "read": lambda: decode_message(buffer, None, 1, 2),
+        "checksum (XXH3)": lambda: buffer.checksum(len(words)),
+        "one sum": lambda: np.add.reduce(words),
+        "CRC": lambda: crc32(words),
+        "copy": lambda: value.copy(),
+    }
+    return {
+        name: min(timeit.repeat(call, number=times, repeat=repeat)) / times for name, call in calls.items()
+    }
 
 
 PARTS = {

@@ -20,6 +20,7 @@ LOCK = (ROOT / "requirements.lock").read_text()
 CONDA_NAMES = {
     "kaleido": "python-kaleido",
     "playwright": "playwright-python",
+    "xxhash": "python-xxhash",
 }  # package on PyPI -> its name on conda-forge
 PYTHONS = ["3.11", "3.12", "3.13"]
 PLATFORMS = [

