@@ -280,7 +280,7 @@ def messages(rounds: int) -> None:
 
 
 def costs(floats: int, repeat: int, times: int = 20) -> dict[str, float]:
-    """Return the seconds for each step of a message with so many values, and for other checksums."""
+    """Return the seconds for each step of a message of `floats` values, and for other checksums."""
     buffer, value = Buffer(floats), np.random.default_rng(0).standard_normal(floats)
     envelope, words = Envelope(1, 0, 2, 0, 0, floats, 0.0, 0.0, "coded"), buffer.words
     calls = {
