@@ -56,6 +56,7 @@ def test_report_of_a_run_reproduces_it(traces: list[wb.Trace], tmp_path: Path) -
     assert "<h1>GC: 8 rounds in" in page
     assert figures(page) == 4
     assert "workbench run GC.yaml -o runs/GC" in page
+    assert "<dt>latency of the links (s)</dt>" in page
     (tmp_path / "GC.yaml").write_text(saved(page)["GC.yaml"])
     again = wb.run(wb.Experiment.read(tmp_path / "GC.yaml"))
     assert again.same(traces[1])

@@ -36,7 +36,7 @@ from workbench.lab.figures import bands, convergence, gantt, importance, round_t
 from workbench.lab.figures.design import style_sheet
 from workbench.lab.figures.fit import page_script
 from workbench.lab.figures.inputs import labels, plural, shared
-from workbench.lab.figures.labels import metric_words, setting, unit, value_text
+from workbench.lab.figures.labels import metric_words, setting, unit, value_text, with_unit
 from workbench.lab.figures.labels import short as short_metric
 from workbench.lab.figures.page import dark_style
 from workbench.lab.figures.passes import data_share, pass_times, verdict
@@ -236,8 +236,8 @@ def _of_sweep(table: Runs, metric: str) -> Report:
     by, result = means.attrs["by"], "loss" if metric not in done else metric
     losses = table.mean(result)["mean"] if result in done else None
     made = Report("a sweep", _of_many(table), f"{plural(len(table), 'run')}, {len(done)} done.", [], _here())
-    columns = [setting(name) + f" ({unit(name)})" * bool(unit(name)) for name in by]
-    columns += ["runs", "time (s)", *([metric_words(result)] if losses is not None else [])]
+    columns = [*map(with_unit, by), "runs", "time (s)"]
+    columns += [metric_words(result)] if losses is not None else []
     rows = [
         [*(value_text(name, row[name]) for name in by), str(int(row["n"])), f"{row['mean']:.4g}"]
         + ([f"{losses.iloc[place]:.4g}"] if losses is not None else [])
@@ -406,7 +406,7 @@ def _settings(made: Report) -> str:
 def _pair(name: str, value: Any) -> str:
     if value is None or (hasattr(value, "__len__") and not len(value)):
         return ""
-    return f"<div><dt>{escape(setting(name))}</dt><dd>{escape(value_text(name, value))}</dd></div>"
+    return f"<div><dt>{escape(with_unit(name))}</dt><dd>{escape(value_text(name, value))}</dd></div>"
 
 
 def _reproduce(made: Report) -> str:

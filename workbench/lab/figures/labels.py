@@ -84,6 +84,19 @@ def setting(name: str) -> str:
     return f"{text} {_WHOSE[group]}" if group in _WHOSE and text != group else text
 
 
+def with_unit(name: str) -> str:
+    """Return the label of a setting with its unit, if it has one.
+
+    >>> with_unit("link.latency"), with_unit("problem_args.samples"), with_unit("workers")
+    ('latency of the links (s)', 'samples of the problem', 'workers')
+    """
+    return _in_unit(setting(name), unit(name))
+
+
+def _in_unit(text: str, unit: str) -> str:
+    return f"{text} ({unit})" if unit and unit not in text.split() else text
+
+
 def axis(name: str, used: Sequence[str] = ()) -> str:
     """Return the label of a setting on an axis, from the descriptions of the fields.
 
@@ -101,20 +114,16 @@ def axis(name: str, used: Sequence[str] = ()) -> str:
     """
     group, _, last = name.rpartition(".")
     found: dict[str, list[str]] = {}
-    units: set[str] = set()
     for owner, cls in _owners(group, used).items():
         if (field := cls.model_fields.get(last)) is not None:
-            found_text, unit = (field.description or "kind").split(";")[0], unit_of(field)
-            units.add(unit)
-            found_text = f"{found_text} ({unit})" if unit and unit not in found_text.split() else found_text
+            found_text = _in_unit((field.description or "kind").split(";")[0], unit_of(field))
             found.setdefault(found_text, []).append(owner)
     if len(found) == 1:
         return f"{setting(name)}: {next(iter(found))}"
     if found and group == "scheme_args" and used:
         each = [f"{', '.join(owners)}: {text}" for text, owners in found.items()]
         return "<br>".join([f"{setting(name)}, not the same for all:", *each])
-    unit = units.pop() if len(units) == 1 else ""
-    return f"{setting(name)} ({unit})" if unit else setting(name)
+    return with_unit(name)
 
 
 def _owners(group: str, used: Sequence[str]) -> Mapping[str, type[Settings]]:

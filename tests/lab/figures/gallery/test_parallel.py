@@ -32,6 +32,13 @@ def test_parallel_axes_of_many_decades_are_logarithmic() -> None:
     assert time.tickvals is None
 
 
+def test_parallel_axes_have_units() -> None:
+    rows = {"state": "done", "link.latency": [0.1, 0.2], "link.downloads": [True, "?"], "batch": [5, None]}
+    table = Runs(pd.DataFrame(rows | {"time": [1.0, 2.0]}), ("link.latency", "link.downloads", "batch"))
+    labels = [axis.label for axis in parallel(table).data[0].dimensions[:-1]]
+    assert labels == ["latency of the links (s)", "downloads of the links", "batch (samples)"]
+
+
 def test_parallel_refuses_an_unknown_result() -> None:
     with pytest.raises(SettingError, match=r"of = 'auc': is not a column of numbers"):
         parallel(runs(), "auc")

@@ -13,11 +13,13 @@ from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import upper
 from workbench.core.base.types import Array
-from workbench.lab.figures.labels import result, setting
+from workbench.lab.figures.fit import LETTER_WIDTH
+from workbench.lab.figures.labels import result, with_unit
 from workbench.lab.figures.style import BLUE, CLEAR, ORANGE, SKY, Theme, log_scale, new_figure, palette
 
 _MAX_LINEAR_RATIO = 20.0
-MAX_TICK_LETTERS, TICK_LETTER_PX = 28, 8  # max letters of a tick's text, and width of one in px
+# letters of the longest tick for which there is room at least, and at most; size of their font in px
+MIN_TICK_LETTERS, MAX_TICK_LETTERS, TICK_PX = 13, 28, 13
 _MAX_LABELLED_VALUES = 8  # max number of values of a setting for which each has a label
 
 
@@ -45,30 +47,31 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
     log = bool(log_scale(values, _MAX_LINEAR_RATIO)) if len(values) else False
     shown = np.log10(values) if log else values
     text, long = result(of)
-    last: dict[str, Any] = {"label": long, **_numbers(values, log)}
     look, low = palette(theme), BLUE if theme == "light" else SKY
     about = "a line is a run; drag along an axis to choose"
     figure = new_figure(theme, f"{upper(text)} of {len(done)} runs", about)
     axes = [_axis(name, done[name]) for name in runs.differing if done[name].nunique(dropna=False) > 1]
+    axes.append({"label": long, **_numbers(values, log)})
     figure.add_parcoords(
-        dimensions=[*axes, last],
+        dimensions=axes,
         line={"color": shown, "colorscale": [[0, low], [0.5, look.muted], [1, ORANGE]]},
         labelfont={"size": 15, "color": look.text},
-        tickfont={"size": 13, "color": look.text},
+        tickfont={"size": TICK_PX, "color": look.text},
         rangefont={"size": 1, "color": CLEAR},
         unselected={"line": {"color": look.grid}},
     )
-    left = max(map(len, axes[0].get("ticktext") or [""])) * TICK_LETTER_PX if axes else 0
-    return figure.update_layout(height=480, margin={"t": 140, "l": max(110, left), "r": 110})
+    letters = max([MIN_TICK_LETTERS, *map(len, axes[0].get("ticktext", []))])
+    left = TICK_PX * (1 + LETTER_WIDTH * letters)
+    return figure.update_layout(height=480, margin={"t": 140, "l": left, "r": 110})
 
 
 def _axis(name: str, column: pd.Series[Any]) -> dict[str, Any]:
     if pd.api.types.is_numeric_dtype(column) and column.notna().all():
         values = column.to_numpy(float)
-        return {"label": setting(name), **_numbers(values, bool(log_scale(values, _MAX_LINEAR_RATIO)))}
+        return {"label": with_unit(name), **_numbers(values, bool(log_scale(values, _MAX_LINEAR_RATIO)))}
     codes, texts = pd.factorize(column.astype(object).where(column.notna(), "none"), sort=False)
     ticks = {"tickvals": list(range(len(texts))), "ticktext": [_tick(str(text)) for text in texts]}
-    return {"label": setting(name), "values": codes, **ticks}
+    return {"label": with_unit(name), "values": codes, **ticks}
 
 
 def _tick(text: str) -> str:
