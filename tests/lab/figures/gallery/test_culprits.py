@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
+import pytest
+from choreographer.browsers.chromium import Chromium
 
 import workbench as wb
 from tests.support.synthetic_recordings import healthy, recording
 from workbench.analysis.recordings.verdict import Diagnosis
 from workbench.lab.figures.gallery.culprits import MAX_BARS
+from workbench.lab.figures.save import one_browser
 from workbench.lab.figures.style import GREY, VERMILLION
 
 
@@ -35,3 +41,15 @@ def test_culprits_figure_without_a_culprit() -> None:
     assert figure.layout.title.subtitle.text.endswith(" · nobody stands out")
     assert not figure.layout.yaxis.showticklabels
     assert figure.layout.xaxis.range == (0, 1)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not Chromium.find_browser(skip_local=False), reason="no Chrome or Chromium is installed")
+def test_culprits_ticks_differ_for_small_and_large_costs(tmp_path: Path) -> None:
+    with one_browser():
+        for cost in (2e-6, 2e-4, 5e-3, 0.4, 0.95):
+            figure = wb.figures.culprits(Diagnosis("one", 1.0, (), {"worker 0": cost}, "links"))
+            page = wb.figures.save(figure, tmp_path / "one.svg").read_text(encoding="utf-8")
+            ticks = re.findall(r'class="xtick"><text[^>]*>([^<]*)<', page)
+            assert len(ticks) > 2
+            assert len(set(ticks)) == len(ticks), (cost, ticks)

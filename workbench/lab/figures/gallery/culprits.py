@@ -39,9 +39,9 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
         orientation="h",
         marker={"color": [VERMILLION if who in found else GREY for who in shown], "line": {"width": 0}},
         error_x=error_bars(low, costs, high, symmetric=False, thickness=1.5, color=palette(theme).muted),
-        hovertemplate="%{y}<br>%{x:.2%} of the time<extra></extra>",
+        hovertemplate="%{y}<br>%{x:.3~p} of the time<extra></extra>",
     )
-    figure.update_xaxes(title_text="share of the steps' time", tickformat=".0%", rangemode="tozero")
+    figure.update_xaxes(title_text="share of the steps' time", tickformat=".3~p", rangemode="tozero")
     figure.update_yaxes(autorange="reversed", showgrid=False)
     if not shown:  # without bars, the axis gets a fixed range instead of arbitrary numbers
         figure.update_xaxes(range=[0, 1]).update_yaxes(showticklabels=False, ticks="")
