@@ -169,13 +169,13 @@ def echo(trace: Trace) -> None:
     """Print one line about a trace."""
     e, k = trace.experiment, len(trace.columns["round"])
     if not k:
-        click.echo(f"{e.scheme}: stopped before the first round was over")
+        click.echo(f"{trace.label}: stopped before the first round was over")
         return
     time, loss = (float(trace.columns[name][-1]) for name in ("time", "loss"))
     kind = "measured" if trace.info.get("measured") else "simulated"
     reached = f"loss {loss:.6g}" if math.isfinite(loss) else "the loss is no longer finite"
     of = "" if e.batch is None else f" of {e.batch} samples"
-    click.echo(f"{e.scheme}: {k} rounds{of}, {in_seconds(time)} ({kind}, {trace.engine}), {reached}")
+    click.echo(f"{trace.label}: {k} rounds{of}, {in_seconds(time)} ({kind}, {trace.engine}), {reached}")
     overrun = trace.info.get("overrun_share", 0.0)
     if overrun:
         click.echo(f"{overrun:.1%} of the computations took longer than the time drawn for them")

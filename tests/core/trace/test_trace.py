@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.core.base.settings import SettingError
+from workbench.core.contract.adaptive import Change
+from workbench.core.trace.trace import name_of_run
 
 SPEC: dict[str, Any] = {
     "problem": "softmax",
@@ -115,3 +117,13 @@ def test_trace_load_refuses_what_is_not_a_run_folder(tmp_path: Path) -> None:
 def test_run_refuses_an_unknown_engine() -> None:
     with pytest.raises(SettingError, match="engine = 'simulator'"):
         wb.run(five()[0], engine="simulator")
+
+
+def test_name_of_an_adaptive_run_has_its_schemes() -> None:
+    e = wb.Experiment(scheme="GC", adaptive=True)
+    schemes = ["UMW", "GC", "UMW", "SGD", "CEGC", "FRC"]
+    changes = [Change(i, float(i), "", "", scheme, {}, 0.0, 0, "") for i, scheme in enumerate(schemes)]
+    assert name_of_run(e, changes[:1]) == "adaptive (GC, then UMW)"
+    assert name_of_run(e, changes[:4]) == "adaptive (GC, then UMW, SGD)"
+    assert name_of_run(e, changes) == "adaptive (GC, then 4 other schemes)"
+    assert name_of_run(e.replace(adaptive=False)) == "GC"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import workbench as wb
 from workbench.lab import figures
 from workbench.lab.figures import gallery
 
@@ -60,3 +61,29 @@ def test_figure_is_loaded_lazily() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout
     assert result.strip() == "[] False"
+
+
+@pytest.fixture(scope="module")
+def changed() -> list[wb.Trace]:
+    """Return a run without adaptive selection, and adaptive ones that change the scheme."""
+    delays = {"kind": "constant", "shift": 1e-3}
+    e = wb.Experiment(scheme="GC", workers=4, rounds=6, problem_args={"samples": 40}, delays=delays)
+    return wb.compare([e, *(e.replace(adaptive=True, seed=seed) for seed in range(2))])
+
+
+def test_figures_name_the_schemes_of_adaptive_runs(changed: list[wb.Trace]) -> None:
+    name = "adaptive (GC, then UMW)"
+    assert [change.scheme for change in changed[1].changes] == ["UMW"]
+    for draw in (figures.gantt, figures.stream):
+        assert draw(changed[1]).layout.title.text.startswith(f"{name}, 4 workers")
+    assert name in repr(changed[1])
+
+
+def test_legends_of_adaptive_runs_are_distinct(changed: list[wb.Trace]) -> None:
+    name = "adaptive (GC, then UMW)"
+    lines = [line.name for line in figures.convergence(changed).data if line.mode != "markers"]
+    assert lines == ["GC", f"{name} seed=0", f"{name} seed=1"]
+    assert [box.name for box in figures.round_times(changed).data if box.type == "box"] == lines
+    # the runs of a mean may have changed to different schemes
+    means = [line.name for line in figures.convergence_bands(changed).data]
+    assert means == ["GC (1 run)", "adaptive (GC) (2 runs)"]

@@ -20,7 +20,7 @@ from workbench.core.base.user_code import with_fault
 from workbench.core.contract.adaptive import Change
 from workbench.core.experiment import Experiment
 from workbench.core.running.precision import lost_digits
-from workbench.core.trace.trace import Trace, events_as_columns
+from workbench.core.trace.trace import Trace, events_as_columns, name_of_run
 
 State = Literal["waiting", "running", "finished", "stopped", "failed"]
 Rows = dict[str, NDArray[Any]]
@@ -77,8 +77,8 @@ class Run:
 
     @property
     def label(self) -> str:
-        """Name of the run in legends."""
-        return self.experiment.scheme
+        """Name of the run in titles and legends."""
+        return name_of_run(self.experiment)
 
     def rows(self, first: int = 0) -> Rows:
         """Return the columns of the finished rounds from `first` on, with the names of `Trace.rounds`.

@@ -31,6 +31,7 @@ from workbench.core.trace.trust import runnable, sign_code
 if TYPE_CHECKING:
     import pandas as pd
 
+MAX_NAMED_SCHEMES = 4  # max number of schemes in the name of a run
 _RECORDED_PACKAGES = ("numpy", "scipy", "pandas", "pydantic", "scikit-learn", "straggler-workbench")
 
 
@@ -88,12 +89,12 @@ class Trace:
         e, times = self.experiment, self.columns["time"]
         took = f"{len(times)} rounds in {in_seconds(float(times[-1]))}" if len(times) else "no round"
         loss = f", loss {self.columns['loss'][-1]:.6g}" if len(times) and "loss" in self.columns else ""
-        return f"<Trace: {e.scheme}, {e.workers} workers, {self.engine}: {took}{loss}>"
+        return f"<Trace: {self.label}, {e.workers} workers, {self.engine}: {took}{loss}>"
 
     @property
     def label(self) -> str:
-        """Name of the run in legends."""
-        return self.experiment.scheme
+        """Name of the run in titles and legends."""
+        return name_of_run(self.experiment, self.changes)
 
     def time_to(self, target: float, metric: str = "loss") -> float:
         """Return the seconds until the metric first is at the target, or NaN if it never is.
@@ -195,6 +196,19 @@ class Trace:
             raise SettingError(f"other = {other!r:.60}: give a wb.Trace")
         tables = (self.rounds.equals(other.rounds), self.events.equals(other.events))
         return all(tables) and np.array_equal(self.model, other.model)
+
+
+def name_of_run(e: Experiment, changes: Iterable[Change] = ()) -> str:
+    """Return the scheme of a run. For an adaptive run, return its schemes in the order of their first use.
+
+    >>> name_of_run(Experiment(scheme="GC")), name_of_run(Experiment(scheme="GC", adaptive=True))
+    ('GC', 'adaptive (GC)')
+    """
+    if not e.adaptive:
+        return e.scheme
+    first, *later = dict.fromkeys([e.scheme, *(change.scheme for change in changes)])
+    text = ", ".join(later) if len(later) < MAX_NAMED_SCHEMES else f"{len(later)} other schemes"
+    return f"adaptive ({first}, then {text})" if later else f"adaptive ({first})"
 
 
 def incomplete(e: Experiment, run: Mapping[str, Any], rounds: int) -> str:

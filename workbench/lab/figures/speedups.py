@@ -84,8 +84,8 @@ def repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
 
 
 def seedless(trace: Trace) -> Trace:
-    """Return a trace that represents its group, without a seed in its label."""
-    return replace(trace, experiment=trace.experiment.replace(seed=0))
+    """Return a trace that represents its group, without the seed and its own changes of scheme in its label."""
+    return replace(trace, experiment=trace.experiment.replace(seed=0), info={})
 
 
 def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:

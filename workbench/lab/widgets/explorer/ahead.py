@@ -9,6 +9,7 @@ from workbench.core.base.settings import SettingError
 from workbench.core.contract.scheme import marked
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, forecast
+from workbench.core.trace.trace import name_of_run
 from workbench.lab.figures.inputs import labels
 from workbench.lab.figures.passes import data_share
 from workbench.lab.figures.scheme_grid import SchemeGrid
@@ -31,8 +32,8 @@ class Planned:
 
     @property
     def label(self) -> str:
-        """Name of the scheme."""
-        return self.experiment.scheme
+        """Name of the scheme, or of an adaptive run."""
+        return name_of_run(self.experiment)
 
 
 @dataclass(frozen=True)
