@@ -20,6 +20,11 @@ class Curve(NamedTuple):
     band: Band
     n: int
 
+    @property
+    def banded(self) -> bool:
+        """Whether the band has a width, which bands of single runs and of equal runs do not have."""
+        return self.n > 1 and not np.array_equal(self.band.low, self.band.high)
+
 
 def draw(
     figure: go.Figure,
@@ -32,10 +37,10 @@ def draw(
     figure.update_yaxes(**scale)
     if joined:
         log = scale.get("type") == "log"
-        figure.add_traces([_area(curve, log) for curve in curves if curve.n > 1])
+        figure.add_traces([_area(curve, log) for curve in curves if curve.banded])
     for curve in curves:
         look = "lines+markers" if joined and markers else "lines" if joined else "markers"
-        ends = "<br>%{customdata[0]:.5g} to %{customdata[1]:.5g}" if curve.n > 1 else ""
+        ends = "<br>%{customdata[0]:.5g} to %{customdata[1]:.5g}" if curve.banded else ""
         bars = error_bars(curve.band.low, curve.band.mean, curve.band.high, thickness=2.5, width=8)
         hover = f"<b>{curve.label}</b><br>%{{x}}<br>mean %{{y:.5g}}{ends}<extra></extra>"
         figure.add_scatter(
@@ -45,7 +50,7 @@ def draw(
             hovertemplate=hover,
             x=curve.x,
             y=curve.band.mean,
-            error_y=None if joined or curve.n < 2 else bars,
+            error_y=bars if curve.banded and not joined else None,
             mode=look,
             line={"color": curve.style.color, "dash": curve.style.dash, "width": 3},
             marker={"color": curve.style.color, "symbol": curve.style.symbol, "size": 11},
@@ -77,8 +82,8 @@ def _area(curve: Curve, log: bool) -> go.Scatter:
 def about(curves: Sequence[Curve], level: float) -> str:
     """Return a sentence that explains the bands."""
     counts = {curve.n for curve in curves}
-    if counts == {1}:
-        return "single runs: no band"
+    if not any(curve.banded for curve in curves):
+        return "single runs: no band" if counts == {1} else "the runs of a mean are equal: no band"
     return (
         f"band: {100 * level:g} % confidence interval of the mean over {span(min(counts), max(counts))} runs"
     )

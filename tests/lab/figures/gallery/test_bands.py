@@ -202,3 +202,15 @@ def test_bands_draw_schemes_that_lack_the_swept_parameter() -> None:
     assert list(lines["UMW"].x) == [1.0, 4.0]
     assert list(lines["UMW"].y) == pytest.approx([2.0 + 1 / 9] * 2)
     assert list(lines["GC"].x) == [1, 2, 4]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("by", [["scheme"], ["scheme", "workers"]])
+def test_bands_of_equal_runs_have_no_band(by: list[str]) -> None:
+    rows = {"scheme": ["UMW", "GC"], "workers": [4, 4], "n": 3, "never": 0, "mean": [1.0, 2.0]}
+    table = pd.DataFrame(rows | {"low": [1.0, 2.0], "high": [1.0, 2.0]})
+    table.attrs.update(of="time", by=by, level=0.95)
+    figure = bands(table)
+    assert sorted(mark.name for mark in figure.data) == ["GC", "UMW"]
+    assert all(mark.error_y.array is None for mark in figure.data)
+    assert figure.layout.title.subtitle.text == "the runs of a mean are equal: no band"

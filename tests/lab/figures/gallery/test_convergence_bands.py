@@ -16,8 +16,11 @@ def test_convergence_bands_are_means_over_seeds(many: list[wb.Trace]) -> None:
         trace for trace in many if trace.experiment == many[0].experiment.replace(seed=trace.experiment.seed)
     ]
     assert len(group) == 4
-    area, line = convergence_bands(group, x="round").data
-    known = band([trace.columns["loss"] for trace in group])
+    (line,) = convergence_bands(group, x="round").data  # after a round, all runs have the same loss
+    assert np.allclose(line.y, band([trace.columns["loss"] for trace in group]).mean)
+    late = many[-4:]
+    area, line = convergence_bands(late, x="round").data
+    known = band([trace.columns["loss"] for trace in late])
     assert np.allclose(line.y, known.mean)
     assert np.allclose(area.y[: len(known.high)], known.high)
     area, line = convergence_bands(group).data
@@ -47,3 +50,18 @@ def test_convergence_bands_of_one_round_are_visible(x: str) -> None:
     traces = wb.compare([wb.Experiment(scheme="UMW", rounds=1, seed=seed) for seed in range(3)])
     *_, line = convergence_bands(traces, "relative_error", x).data
     assert len(line.x) > 1 or (line.mode == "markers" and line.error_y.array is not None)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("x", ["time", "round"])
+def test_convergence_bands_of_equal_runs_have_no_band(x: str) -> None:
+    common = {"workers": 4, "rounds": 5, "problem_args": {"samples": 60, "features": 3}}
+    runs = [
+        wb.Experiment(**common, scheme=scheme, seed=seed, delays={"kind": "constant", "shift": 1e-3})
+        for scheme in ("UMW", "GC")
+        for seed in range(3)
+    ]
+    figure = convergence_bands(wb.compare(runs), x=x)
+    assert [line.name for line in figure.data] == ["UMW (3 runs)", "GC (3 runs)"]
+    assert all(np.isfinite(line.y).all() for line in figure.data)
+    assert figure.layout.title.subtitle.text.endswith("the runs of a mean are equal: no band")
