@@ -148,8 +148,7 @@ class Painter:
             for mask, whose in masks
         )
         end = self.ends[-1] if len(self) else 0.0
-        # a model that takes no time arrives when the computation before it ends
-        computes = np.flatnonzero((self.plan.loads[1:] > 0) & (asked < end) & (asked >= np.maximum(done, 0)))
+        computes = unfinished(self.plan.loads[1:], asked, done, end)
         ends = np.full(self.workers, end)
         self._fill(first, computes, asked[computes], ends[computes], COMPUTES)
         self._compute(first, computes, asked[computes], ends[computes])
@@ -205,6 +204,15 @@ def last_ends(rows: Mapping[str, Any] | Any, column: str, ranks: int) -> Array:
     found = np.full(ranks, -np.inf)
     np.maximum.at(found, rows[column].astype(int), rows["end"].astype(float))
     return found
+
+
+def unfinished(loads: NDArray[np.int64], asked: Array, done: Array, before: float) -> NDArray[np.int64]:
+    """Return the indices of ranks that got a model `before` a time (s), and have not computed since.
+
+    `asked`, `done`: `last_ends` of their models and of their computations. A model that takes no time arrives when the
+    computation before it ends.
+    """
+    return np.flatnonzero((loads > 0) & (asked < before) & (asked >= np.maximum(done, 0.0)))
 
 
 class Stream(Painter):

@@ -15,7 +15,7 @@ from workbench.core.base.grouping import grouped
 from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import MASTER, Plan
-from workbench.core.trace.stream import last_ends
+from workbench.core.trace.stream import last_ends, unfinished
 from workbench.core.trace.trace import Trace
 
 Ranks = NDArray[np.int64]
@@ -251,7 +251,7 @@ def _with_unfinished(work: Rows, events: Rows, trace: Trace, before: float) -> R
     done = last_ends(events[events["kind"] == "compute"], "rank", plan.ranks)
     dead = [f.worker for f in trace.experiment.faults if f.for_good] + list(trace.info.get("dead", ()))
     asked[dead] = np.inf
-    ranks = np.flatnonzero((plan.loads > 0) & (asked >= 0) & (asked >= done) & (asked < before))
+    ranks = unfinished(plan.loads, asked, done, before)
     row: dict[str, Any] = {"kind": "compute", "rank": ranks, "end": end, "to": -1}
     row |= dict.fromkeys(("start", "begun"), asked[ranks])
     added = {name: np.broadcast_to(row.get(name, 0), len(ranks)) for name in work.columns}
