@@ -91,11 +91,25 @@ def test_picture_is_of_todays_page(name: str) -> None:
     assert known.get(name) == drawn_from(name), f"the picture is old; run `python tools/pictures.py {name}`"
 
 
-def test_drawn_from_changes_with_labels_and_not_with_comments(tmp_path: Path) -> None:
-    for place in DRAWN_FROM["lecture"]:
-        target = tmp_path / place
+def copy_sources(name: str, root: Path) -> None:
+    """Copy the sources of a picture into an empty folder."""
+    for place in DRAWN_FROM[name]:
+        target = root / place
         target.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if (ROOT / place).is_dir() else shutil.copy)(ROOT / place, target)
+
+
+@pytest.mark.parametrize("name", DRAWN_FROM)
+def test_drawn_from_changes_with_the_style_sheet(name: str, tmp_path: Path) -> None:
+    sheet = "workbench/lab/figures/js/design.css"
+    copy_sources(name, tmp_path)
+    before = drawn_from(name, tmp_path)
+    (tmp_path / sheet).write_text((ROOT / sheet).read_text() + ".wb { color: red; }")
+    assert drawn_from(name, tmp_path) != before
+
+
+def test_drawn_from_changes_with_labels_and_not_with_comments(tmp_path: Path) -> None:
+    copy_sources("lecture", tmp_path)
     before = drawn_from("lecture", tmp_path)
     module = tmp_path / "notebooks/lecture/workbench_lectures/bandwidth.py"
     module.write_text(module.read_text() + "# a comment\n")

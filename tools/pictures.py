@@ -47,7 +47,11 @@ Pixels = NDArray[np.uint32]  # one number per pixel
 
 HASHES = IMAGES / "pictures.json"  # name of a picture -> hash of its sources
 WIDGETS = ("workbench/lab/widgets", "workbench/lab/figures", "notebooks/02-explore.ipynb")
-LECTURE = ("notebooks/lecture/workbench_lectures", "notebooks/lecture/3-why-a-tree.ipynb")
+LECTURE = (
+    "notebooks/lecture/workbench_lectures",
+    "workbench/lab/figures/js",
+    "notebooks/lecture/3-why-a-tree.ipynb",
+)
 DRAWN_FROM = {"explorer": WIDGETS, "live": WIDGETS, "lecture": LECTURE}
 QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`')
 
