@@ -156,6 +156,9 @@ def fade(color: str, opacity: float) -> str:
     return f"rgba({red},{green},{blue},{opacity})"
 
 
+TRAVELLING = fade(SENDING, 0.45)  # a message before the receiver's port takes it
+
+
 def log_ticks(low: float, high: float) -> dict[str, object]:
     """Return ticks of a logarithmic axis: 1, 2, 5, 10, ... or powers of ten, and 1, 2, 3, 4, ... on a short axis."""
     if high < 3 * low:

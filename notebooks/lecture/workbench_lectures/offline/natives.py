@@ -15,7 +15,15 @@ from workbench.core.schemes import names
 from workbench.core.theory._quadrature import NODES, WEIGHTS
 from workbench.core.theory._residuals import mean_errors
 from workbench.lab.figures.page import PALETTES
-from workbench.lab.figures.style import CLEAR, COMPUTING, RECEIVING, SENDING, TOO_LATE, fade, scheme_style
+from workbench.lab.figures.style import (
+    CLEAR,
+    COMPUTING,
+    RECEIVING,
+    SENDING,
+    TOO_LATE,
+    TRAVELLING,
+    scheme_style,
+)
 from workbench_lectures import bandwidth, by_hand
 from workbench_lectures.runs import DIGITS, DIGITS_SAMPLES
 
@@ -24,7 +32,8 @@ LIBRARY = ("python", "theory", "rounds")
 # numbers of rounds and workers with stored draws, enough for every chart of a lecture
 ROUNDS, WORKERS = 20, 258
 # colours of a Gantt chart
-GANTT = {"computing": COMPUTING, "sending": SENDING, "receiving": RECEIVING, "late": TOO_LATE, "clear": CLEAR}
+GANTT = {"computing": COMPUTING, "sending": SENDING, "travelling": TRAVELLING, "receiving": RECEIVING}
+GANTT |= {"late": TOO_LATE, "clear": CLEAR}
 
 
 def source(name: str) -> str:
@@ -71,7 +80,7 @@ def data(of: set[str]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "styles": {name: scheme_style(name)._asdict() for name in names()},
         "palettes": {theme: vars(colors) for theme, colors in PALETTES.items()},
-        "gantt": {**GANTT, "travelling": fade(SENDING, 0.45)},
+        "gantt": GANTT,
         "quadrature": {"nodes": NODES.tolist(), "weights": WEIGHTS.tolist()},
     }
     parts: dict[str, Callable[[], dict[str, Any]]] = {

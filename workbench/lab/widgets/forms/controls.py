@@ -210,10 +210,8 @@ class Controls(w.VBox):
 
     def _of_shape(self, entry: Entry, name: str) -> bool:
         """Return whether a scheme's parameter has the value of the common shape. If so, the shape is at fault."""
-        shape, workers = self.shapes.shape(), self.shapes.form.shown()["workers"]
-        if shape is None or not isinstance(workers, int):
-            return True
-        return entry.args.get(name) == shaped(entry, shape, workers).args.get(name)
+        found = self.shapes.numbers()
+        return found is None or entry.args.get(name) == shaped(entry, *found).args.get(name)
 
     # ---------------------------------------------------------------- writing values into forms
 
@@ -296,9 +294,8 @@ class ShapeForm(w.VBox):
     def take(self, values: Mapping[str, str]) -> None:
         """Write texts into the form, including ones that form no tree."""
         self.form.fill(values, fresh=True)
-        shape, workers = self.shape(), self.form.shown()["workers"]
-        if shape is not None and isinstance(workers, int):
-            self._say(shape, workers)
+        if (found := self.numbers()) is not None:
+            self._say(*found)
 
     def _say(self, shape: Shape, workers: int) -> None:
         tree = "" if workers == shape.workers else f" (this tree has {shape.workers})"
@@ -338,15 +335,19 @@ class ShapeForm(w.VBox):
     def set_stragglers(self, stragglers: int) -> None:
         """Set the stragglers per parent, as if they were typed."""
         self.form.fill({"stragglers": str(stragglers)})
-        shape, workers = self.shape(), self.form.shown()["workers"]
-        if shape is not None and isinstance(workers, int):
-            self._move(shape, workers)
+        if (found := self.numbers()) is not None:
+            self._move(*found)
 
     def reach(self) -> None:
         """Set the maximum of the slider of stragglers to all children but one."""
         children = self.form.shown()["children"]
         if isinstance(children, int) and children > 0:
             self.form.reach({"stragglers": children - 1})
+
+    def numbers(self) -> tuple[Shape, int] | None:
+        """Return the shape of the tree and the number of workers, or None if one of them is invalid."""
+        shape, workers = self.shape(), self.form.shown()["workers"]
+        return (shape, workers) if shape is not None and isinstance(workers, int) else None
 
     def shape(self) -> Shape | None:
         """Return the shape of the tree, or None if the numbers form no tree."""

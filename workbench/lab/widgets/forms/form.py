@@ -120,9 +120,7 @@ class Form(anywidget.AnyWidget):
         # of a list in a field, or of nested settings, the field is marked
         parts = {name: (name, name.partition(".")[0], name.rpartition(".")[2]) for name in reasons}
         places = {name: next((part for part in parts[name] if part in names), name) for name in reasons}
-        kept = {places[name]: reason for name, reason in reasons.items() if places[name] in names}
-        if kept != self.reasons:
-            self.reasons = kept
+        self.reasons = {places[name]: reason for name, reason in reasons.items() if places[name] in names}
 
 
 class SettingsForm(Form):

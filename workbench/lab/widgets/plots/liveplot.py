@@ -159,16 +159,11 @@ class LivePlot(Followed):
         """Send new rows."""
         found = {i: update for i, sent in enumerate(self._sent) if (update := sent.news()) is not None}
         names = {name: None for update in found.values() for name in update.columns if name not in AXES}
-        new = {name: metric_words(name) for name in names if name not in self.metrics}
-        if new:
-            self.metrics = {**self.metrics, **new}
+        # traits that do not change are not sent
+        self.metrics = self.metrics | {name: metric_words(name) for name in names}
         self._frame(found)
-        changes = [_change(i, each) for i, run in enumerate(self.runs) for each in run.changes]
-        if changes != self.changes:
-            self.changes = changes
-        status = [sent.status(curve["name"]) for sent, curve in zip(self._sent, self.curves, strict=True)]
-        if status != self.status:
-            self.status = status
+        self.changes = [_change(i, each) for i, run in enumerate(self.runs) for each in run.changes]
+        self.status = [s.status(c["name"]) for s, c in zip(self._sent, self.curves, strict=True)]
 
     def _frame(self, blocks: Mapping[int, RowBlock]) -> None:
         """Send one frame, in single precision, which is enough for a screen."""
@@ -270,10 +265,8 @@ def _change(curve: int, change: Change) -> dict[str, Any]:
 
 def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return name and style of each run's curve. Runs of one scheme have one colour and different dashes."""
-    looks = styles(run.experiment.scheme for run in runs)
-    return [
-        {"name": name, **style._asdict(), "width": 3} for name, style in zip(labels(runs), looks, strict=True)
-    ]
+    pairs = zip(labels(runs), styles(run.experiment.scheme for run in runs), strict=True)
+    return [{"name": name, **style._asdict(), "width": 3} for name, style in pairs]
 
 
 def look(theme: Theme) -> dict[str, Any]:

@@ -137,14 +137,12 @@ class StreamPlot(Followed):
             ahead = float(new["end"].max()) - now
             # Events arrive without delay. If the run restarts with another scheme, event times begin at 0 again.
             self._ahead = ahead if ahead < self._ahead - RESTART_GAP_S else max(self._ahead, ahead)
-        if self.shape[2] != self.stream.first:
-            self.shape = [*self.shape[:2], self.stream.first]
+        self.shape = [*self.shape[:2], self.stream.first]
         timed = np.isfinite(self._ahead) and self.run.state not in FINAL_STATES
         begun = self.stream.under_way(now + self._ahead) if timed else None
         if first is not None or begun is not None:
             self._columns(len(self.stream) if first is None else first, begun)
-        if self.status != self.run.note:
-            self.status = self.run.note
+        self.status = self.run.note
 
     def _conclude(self) -> None:
         """Show the trace of the finished run, which has all rounds unless the run was stopped too early."""

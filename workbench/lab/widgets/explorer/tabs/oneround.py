@@ -15,7 +15,6 @@ from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tabs.running import Running
 from workbench.lab.widgets.forms.fields import Field, menu
 from workbench.lab.widgets.forms.form import Form
-from workbench.lab.widgets.forms.summaries import MAX_DIGITS
 from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Click, Plot
 
@@ -86,10 +85,11 @@ class OneRound(Tab):
 
     def _number(self, field: str, count: int, there: str) -> int | None:
         """Return the number in a field, or None if it is not from 0 to count - 1; mark the field then."""
-        text = self.form.values[field]
-        good = text.isdecimal() and len(text) <= MAX_DIGITS and int(text) < count
-        self.form.blame({} if good else {field: f"{field} = {text[:20]}: {there} 0 to {count - 1}"})
-        return int(text) if good else None
+        number = self.form.shown()[field]
+        good = isinstance(number, int) and 0 <= number < count
+        text = self.form.values[field][:20]
+        self.form.blame({} if good else {field: f"{field} = {text}: {there} 0 to {count - 1}"})
+        return number if good else None
 
     @guarded
     def _clicked(self, click: Click) -> None:

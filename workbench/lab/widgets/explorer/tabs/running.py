@@ -21,12 +21,13 @@ from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.callbacks import button, guarded, offered, row, seen, sentence
 from workbench.lab.widgets.explorer.tab import Drawing, Tab
 from workbench.lab.widgets.explorer.tables import speeds
+from workbench.lab.widgets.forms.summaries import MAX_VALUE
 from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench.mpi import clusters
 
 ANSWERS_PER_S = 25_000  # approximate number of workers' answers that are simulated per second
-# time of a simulation, and time of a round, above which the user is asked before the start; longest written time; s
-DOUBTED_S, DOUBTED_ROUND_S, MAX_S = 1800.0, 86_400.0, 1e300
+# time of a simulation, and time of a round, above which the user is asked before the start, s
+DOUBTED_S, DOUBTED_ROUND_S = 1800.0, 86_400.0
 DOUBT_ROUNDS = 3  # number of rounds of the forecast for this question
 ENGINE_LABELS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
 
@@ -182,6 +183,6 @@ def doubt(experiments: Sequence[Experiment], engine: str) -> str:
         with suppress(ValueError, OSError):  # no question for an experiment without a forecast
             found = forecast(e.replace(faults=()), rounds=DOUBT_ROUNDS).mean
             if found > DOUBTED_ROUND_S or (engine != "sim" and found * e.rounds > DOUBTED_S):
-                text = f"a round of {e.scheme} takes about {quantity_of(min(found, MAX_S))}"
+                text = f"a round of {e.scheme} takes about {quantity_of(min(found, MAX_VALUE))}"
                 return f"delays: {text}, and there are {e.rounds}; run that?"
     return ""
