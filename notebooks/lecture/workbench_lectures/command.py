@@ -18,7 +18,7 @@ from workbench.mpi.launch.processes import die_with_parent_argv
 from workbench_lectures import scripts
 from workbench_lectures.assets import style
 from workbench_lectures.offline.pages import write
-from workbench_lectures.titles import info_of
+from workbench_lectures.titles import BASIS, info_of
 
 TEMPLATES = Path(__file__).parent / "voila"
 
@@ -65,7 +65,7 @@ def templates(folder: Path) -> Iterator[str]:
     """Yield the JUPYTER_PATH for our page templates: lists have titles, and no page uses the internet."""
     every = scripts()
     names = {path.name: info_of(path, every.get(path.stem)).item for path in folder.glob("*.ipynb")}
-    sets = {"titles": names, "style": style()}
+    sets = {"titles": names, "style": style(), "basis": BASIS}
     text = "".join(f"{{% set {name} = {json.dumps(value)} %}}" for name, value in sets.items())
     with pages.templates("lectures", TEMPLATES, **{"titles.html": text}) as path:
         yield path

@@ -15,7 +15,13 @@ with grammar_put_off():
     import nbformat
 
 PACE = 130  # words per minute, read aloud
-EACH = {"lecture.show(": 1.0, "lecture.race": 2.0}  # minutes; exercises are counted, not timed
+EACH = {"lecture.show(": 1.0, "lecture.race": 2.0}  # minutes
+EXERCISE = 2  # minutes of an exercise, which are not in a lecture's own
+BASIS = (  # stated in lists
+    f"Minutes are computed from the text of a lecture, read aloud at {PACE} words a minute, with "
+    f"{EACH['lecture.show(']:g} minute for each figure and {EACH['lecture.race']:g} minutes for its run. "
+    f"Allow about {EXERCISE} minutes more for each exercise."
+)
 
 
 class LectureInfo(NamedTuple):

@@ -21,7 +21,7 @@ from workbench_lectures.lecture import Script
 from workbench_lectures.offline.engine import engine
 from workbench_lectures.offline.natives import source
 from workbench_lectures.offline.tables import packed, places, race, table
-from workbench_lectures.titles import LectureInfo, info_of
+from workbench_lectures.titles import BASIS, LectureInfo, info_of
 
 with grammar_put_off():
     import nbformat
@@ -71,7 +71,7 @@ def index(found: Mapping[str, LectureInfo]) -> str:
     head = HEAD.format(title="Lectures", policy=POLICY, style=style())
     body = (
         '<body data-voila="page" data-jp-theme-light="true">'
-        f'<main class="wb-index"><h1>Lectures</h1><ol>{"".join(lines)}</ol></main>'
+        f'<main class="wb-index"><h1>Lectures</h1><ol>{"".join(lines)}</ol><p>{escape(BASIS)}</p></main>'
     )
     script = f"{_module('MEMORY', ours('present', 'memory'))}\nMEMORY.follow();"
     return f"{head}{body}<script>{script}</script></body></html>"
