@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
 import workbench as wb
+from tests.support.recorder_folders import job, write
 from workbench.analysis.recordings.mitigations import Mitigation
-from workbench.analysis.recordings.verdict import Diagnosis, advice, facts, headline
+from workbench.analysis.recordings.verdict import UNTRIED, USELESS, Diagnosis, advice, facts, headline
 
 
 def recorded(slow: int | None, since: int = 0) -> wb.traces.Recording:
@@ -27,15 +29,31 @@ def test_verdict_names_who_how_much_since_when() -> None:
     assert re.fullmatch(r"Worker 3 costs \d+% of the time, since step 20", headline(found))
     values = {fact.about: fact for fact in facts(found)}
     assert values["Who"].value == "Worker 3"
-    assert values["Who"].note == "1 of 8"
+    assert values["Who"].note == "1 of 8, by computing"
     assert values["When"].value == "Since step 20"
     assert "saves" in advice(found)
+
+
+def test_verdict_counts_workers_only_and_names_what_to_look_at(tmp_path: Path) -> None:
+    """The port and links have costs, too, but are not workers. Without a mitigation, there is advice all the same."""
+    links = [[[step, 0.02 if rank == 2 else 0.001] for step in range(5, 60, 5)] for rank in range(4)]
+    slow = wb.diagnose(write(tmp_path / "slow", job(backward={3: 0.03})))
+    link = wb.diagnose(write(tmp_path / "link", job(), links=links))
+    assert isinstance(slow, Diagnosis)
+    assert isinstance(link, Diagnosis)
+    with_port = replace(slow, costs={**slow.costs, "the port": 0.01})
+    assert facts(with_port)[0].note == "1 of 4, in the backward pass"
+    assert link.mitigations == ()
+    who = "the link from worker 2 to worker 3"
+    assert advice(link) == f"look at {who}, which costs 9% of the time; {USELESS}"
+    assert advice(replace(link, tried=None)) == f"look at {who}, which costs 9% of the time; {UNTRIED}"
 
 
 def test_verdict_of_even_workers_is_that_nobody_stands_out() -> None:
     found = wb.diagnose(recorded(None))
     assert headline(found) == "No worker stands out: lateness is by chance"
     assert facts(found)[0].value == "Nobody"
+    assert advice(found) == f"nothing to repair; {USELESS}"
 
 
 def test_headline_puts_lateness_by_chance_before_a_small_cost_of_the_port() -> None:

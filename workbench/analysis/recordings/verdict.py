@@ -27,6 +27,8 @@ CAUSE_TEXTS = {
     WAITING: "waiting for a processor that another process keeps busy",
     SLOWER: "its processor needs {more:.0%} longer for the same work",
 }  # other causes are described by their name
+UNTRIED = "what would help was not computed: the full times of the work are not known"
+USELESS = "a code, or leaving out a worker, would save no time"
 FIX_TEXTS = {  # mitigations of a cause
     WAITING: "ending what else keeps the processors of {} busy",
     SLOWER: "a processor as quick as the others' for {}",
@@ -94,7 +96,9 @@ class Diagnosis:
 
     def card(self, more: Sequence[tuple[str, str]] = ()) -> str:
         """Return the verdict as HTML: culprit, cost, first step, advice. `more`: titles and folded texts."""
-        return html(self, list(self._lines()), self.culprits[0].why if self.culprits else "", more)
+        doubts = [Fact("Check", "the units of the times", self.notice)] * bool(self.notice)
+        folded = [("All that was found", str(self)), *more]
+        return card(headline(self), [*facts(self), *doubts], advice(self), folded)
 
     def figure(self, theme: str = "light") -> Any:
         """Return bars of all costs, with bands for the culprits: see `culprits`."""
@@ -113,8 +117,7 @@ class Diagnosis:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
         yield from filter(None, [self.notice])
         yield from map(str, self.mitigations or ())
-        if self.mitigations == ():
-            yield "a code, or leaving out a worker, would save nothing"
+        yield from [USELESS] * (self.mitigations == ())
         disk = any(one.what == WAITING for one in self.culprits)
         yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
 
@@ -169,8 +172,8 @@ def headline(found: Diagnosis) -> str:
     return f"{who} costs {worst.cost:.0%} of the time{in_steps(worst, found.last)}{more}"
 
 
-def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
-    """Return the facts: culprit, cost, first step, and certainty. `cause`: cause of the worst culprit, as text."""
+def facts(found: Diagnosis) -> list[Fact]:
+    """Return the facts: culprit, cost, first step, and certainty."""
     even = f"the steps' time, divided by the time with all workers like {found.like}"
     if not found.culprits:
         return [
@@ -178,11 +181,11 @@ def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
             Fact("Steps take", f"{found.slowdown:.3g} times as long", even),
         ]
     worst = found.culprits[0]
-    count = len(found.costs)
+    count = sum(name.startswith("worker") for name in found.costs)  # not the port, or links
     who = f"1 of {count}" if worst.who.startswith("worker") and count > len(found.culprits) else ""
     when = in_steps(worst, found.last).removeprefix(", ") or "from the first step on"
     return [
-        Fact("Who", upper(worst.who), ", ".join(filter(None, (who, cause)))),
+        Fact("Who", upper(worst.who), ", ".join(filter(None, (who, worst.why)))),
         Fact("Cost", f"{worst.cost:.0%} of the time", f"90% band: {worst.low:.0%} to {worst.high:.0%}"),
         Fact("When", upper(when), "in most steps" if worst.chronic else "now and then"),
         Fact("Steps take", f"{found.slowdown:.3g} times as long", even),
@@ -190,23 +193,14 @@ def facts(found: Diagnosis, cause: str = "") -> list[Fact]:
 
 
 def advice(found: Diagnosis) -> str:
-    """Return the advice in one sentence."""
-    if found.mitigations is None:
-        return "what would help was not computed: the full times of the work are not known"
+    """Return the advice in one sentence: the mitigations, or else which culprit to look at."""
     if not found.mitigations:
-        return "nothing: a code, or leaving out a worker, would save no time"
+        look = [f"look at {one.who}, which costs {one.cost:.0%} of the time" for one in found.culprits[:1]]
+        why = UNTRIED if found.mitigations is None else USELESS
+        return "; ".join([*(look or ["nothing to repair"]), why])
     best, *others = found.mitigations
     text = f"{best.what} saves {best.saving:.0%} of the time ({best.low:.0%} to {best.high:.0%})"
     return text + "".join(f"; {other.what} {other.saving:.0%}" for other in others[:2])
-
-
-def html(
-    found: Diagnosis, lines: Sequence[str], cause: str = "", more: Sequence[tuple[str, str]] = ()
-) -> str:
-    """Return the card. `lines`: the whole diagnosis. `more`: titles, and texts of several lines, folded below it."""
-    folded = [("All that was found", "\n".join(lines)), *more]
-    doubts = [Fact("Check", "the units of the times", found.notice)] * bool(found.notice)
-    return card(headline(found), [*facts(found, cause), *doubts], advice(found), folded)
 
 
 def card(head: str, shown: Sequence[Fact], to_do: str, folded: Sequence[tuple[str, str]]) -> str:
