@@ -65,7 +65,7 @@ def remove_user_defined_classes() -> Iterator[None]:
 
 
 # files of user-defined classes, which would stay registered if they were imported for their doctests
-USER_FILES = ("plugin_scheme.py", "stochastic_problem.py")
+USER_FILES = ("plugin_scheme.py", "stochastic_problem.py", "cada_amsgrad.py")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.support.schemes import cada_program
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.delays import CounterRNG
@@ -126,6 +128,22 @@ def test_models_and_uploads_are_those_of_the_authors_program(
     assert uploads(trace) == sending
     if optimiser == "amsgrad":  # some gradients are sent, and some are not
         assert ROUNDS * WORKERS / 9 < sum(map(len, sending)) < ROUNDS * WORKERS
+
+
+@pytest.mark.parametrize("scheme", ["CADA1", "CADA2"])
+@pytest.mark.parametrize("program", cada_program.PROGRAMS)
+@pytest.mark.parametrize("l2", cada_program.L2)
+def test_uploads_and_models_are_those_of_the_executed_programs(
+    scheme: Scheme, program: str, l2: float
+) -> None:
+    """The saved numbers are from the authors' programs themselves, which Octave executed (see `cada_program`).
+
+    The programs regularise with the models at which gradients were sent, so with `l2` models differ a little.
+    """
+    wanted = json.loads(cada_program.NUMBERS.read_text())[cada_program.key_of(program, scheme, l2)]
+    trace = wb.run(cada_program.experiment(program, scheme, l2))
+    assert [[int(rank) for rank in each.strip("-")] for each in wanted["sent"].split()] == uploads(trace)
+    np.testing.assert_allclose(trace.model, wanted["model"], atol=1e-5 if l2 else 1e-12)
 
 
 @pytest.mark.parametrize("scheme", ["CADA1", "CADA2"])
