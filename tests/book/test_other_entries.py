@@ -305,11 +305,14 @@ def test_hierarchical_speedups_are_near_the_published_ones(quick: Setting) -> No
 
 def test_pipelined_orders_are_judged_as_they_come(quick: Setting) -> None:
     found = get("pipelined").find(quick)
-    orders = [claim for claim in found.claims if claim.text.startswith("seconds")]
+    orders = [claim for claim in found.claims if "≤" in claim.text]
+    trends = [claim for claim in found.claims if "from s = 1 to 3" in claim.text]
+    # IS-GC and IS-SGD wait for fewer workers. GC computes more parts, which may take less time than the stragglers.
+    assert [claim.holds for claim in trends] == [True, True, None] * 2
     # the paper does not state how long a part takes: with s = 2 and 3, the order holds for some of the tried times
     assert [claim.holds for claim in orders] == [False, None, None, False, None, None]
     assert orders[1].found.startswith("holds if a part takes 1 s, fails for 0.25, 0.5, 2, 4 s. ")
     assert all("IS-SGD ≤ PGC" in claim.text for claim in orders)  # equal times count as ordered
-    same, fewer = found.claims[len(orders) :]
+    same, fewer = found.claims[len(orders) + len(trends) :]
     assert same.holds
     assert not fewer.holds

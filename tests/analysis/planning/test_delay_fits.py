@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.sampled_cases import rotated
 from workbench.analysis.planning.delay_fits import (
-    FITS,
+    PROFILE_KINDS,
     FittedModel,
     assess,
     distance,
@@ -305,7 +305,7 @@ def test_fitted_models_refuse_values_that_are_not_times(times: Array) -> None:
 def test_refit_refuses_an_unknown_kind() -> None:
     with pytest.raises(SettingError, match=r"kind = 'two_part': .*pareto"):
         refit(np.ones((3, 3)), "two_part")
-    assert set(FITS) <= set(delay_models())
+    assert set(PROFILE_KINDS) <= set(delay_models())
 
 
 @pytest.mark.skipif(not EC2.is_file(), reason=f"no recorded EC2 times at {EC2}")

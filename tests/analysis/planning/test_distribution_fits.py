@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.sampled_cases import rotated
-from workbench.analysis.planning.delay_fits import drawn, fitted_models, redrawn, refit
+from workbench.analysis.planning.delay_fits import drawn, fit_of, fitted_models, judged, redrawn, refit
 from workbench.analysis.planning.distribution_fits import (
     correlated,
     fit_distribution,
@@ -22,6 +22,7 @@ from workbench.core.contract.delays import (
     Fritchman,
     Gamma,
     Groups,
+    Heterogeneous,
     Lognormal,
     Markov,
     Mixture,
@@ -152,6 +153,34 @@ def test_workers_that_are_late_together_are_judged_groups(size: int, sigma: floa
         fitted_models(drawn(Lognormal(mu=0.0, sigma=sigma), 60, 12, seed))[0].delays.kind for seed in range(5)
     ]
     assert "groups" not in alone
+
+
+@FEW_EXAMPLES
+@given(shares=st.lists(st.floats(0.02, 0.9), min_size=12, max_size=12), seed=SEEDS)
+def test_fit_recovers_the_straggler_probability_of_each_worker(shares: list[float], seed: int) -> None:
+    truth = Heterogeneous(shift=1.0, straggles=tuple(shares), factor=4.0)
+    found = fit_of(drawn(truth, 300, 12, seed), "straggles")
+    assert isinstance(found, Heterogeneous)
+    assert found.straggles is not None
+    # four standard errors of a share of 300 rounds
+    np.testing.assert_allclose(found.straggles, shares, atol=4 * (0.25 / 300) ** 0.5)
+    assert (found.shift, found.factor) == pytest.approx((1.0, 4.0))
+
+
+@rotated
+@pytest.mark.parametrize("seed", range(3))
+def test_probabilities_by_worker_are_chosen_only_with_evidence(seed: int) -> None:
+    """Two kinds of workers, and workers that are all alike, need no list. Profiles are for other workers as well."""
+    apart = drawn(
+        Heterogeneous(shift=1.0, straggles=tuple(np.linspace(0.02, 0.8, 12).tolist())), 60, 12, seed
+    )
+    two = drawn(Heterogeneous(shift=1.0), 60, 12, seed)
+    alike = drawn(Heterogeneous(shift=1.0, straggles=(0.3,)), 60, 12, seed)
+    lists = [getattr(fitted_models(times)[0].delays, "straggles", None) for times in (apart, two, alike)]
+    assert lists[0] is not None
+    assert lists[1:] == [None, None]
+    judgements, _ = judged([apart])
+    assert all(getattr(each.delays, "straggles", None) is None for each in judgements[0])
 
 
 def test_fit_distribution_by_name_gives_its_quantiles() -> None:

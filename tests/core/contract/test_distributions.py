@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ import workbench as wb
 from tests.support.sampled_cases import rotated
 from workbench.analysis.planning.profile import scaled, with_fixed
 from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
 from workbench.core.checking.delays import PROPERTIES
 from workbench.core.checking.property import Property
-from workbench.core.contract.delays import CounterRNG, DelayModel, DelayStream, law_of
+from workbench.core.contract.delays import CounterRNG, DelayModel, Delays, DelayStream, Exponential, law_of
+from workbench.core.contract.delays.combined import Combined
 
 FEW_EXAMPLES = settings(max_examples=15)
 POSITIVE = st.floats(0.3, 3.0)
@@ -280,3 +283,69 @@ def test_user_defined_models_are_found_in_mixtures_and_links() -> None:
     )
     assert [type(part) for part in e.parts].count(Mine) == 3
     assert wb.forecast(e, 3).mean == 4.0
+
+
+def both() -> type[Combined]:
+    """Define a user's delay model that is made of others: the sum of two of them."""
+
+    class Both(Combined):
+        """Sum of two delay models, with random numbers of its own for each."""
+
+        kind = "both"
+        one: Delays = Exponential(mean=1.0)
+        other: Delays = Exponential(mean=1.0)
+
+        @property
+        def parts(self) -> Mapping[str, DelayModel]:
+            return {"one": self.one, "other": self.other}
+
+        def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
+            each = enumerate(zip(self.parts.values(), self.before_of(before), strict=True))
+            draws = [part.draw(keyed.nested(k), round, workers, slot, own) for k, (part, own) in each]
+            return self.stacked(np.zeros(workers), draws)
+
+        def compute(self, draw: Array, samples: Any) -> Array:
+            each = zip(self.parts.values(), self.split(draw)[1], strict=True)
+            return np.sum([part.compute(own, samples) for part, own in each], axis=0)
+
+    return Both
+
+
+@pytest.mark.parametrize(
+    ("model", "leaves", "mean", "variance"),
+    [
+        (lambda Both: Both(), 2, 2.0, 2.0),
+        (lambda Both: Both(one=Both(), other=Both()), 4, 4.0, 4.0),
+        (lambda Both: law_of({"kind": "mixture", "components": [Both(), Both()], "shares": [0.5, 0.5]}), 4, 2.0, 2.0),
+        (lambda Both: law_of({"kind": "groups", "base": Both(), "common": Both(), "size": 1}), 4, 4.0, 4.0),
+        (
+            lambda Both: Both(other=law_of(
+                {"kind": "groups", "base": Both(), "common": Exponential(mean=1.0), "size": 1}
+            )),
+            4, 4.0, 4.0,
+        ),
+        (
+            lambda Both: law_of({"kind": "groups", "size": 1, "common": Exponential(mean=1.0), "base": law_of(
+                {"kind": "mixture", "components": [Both(), Both(one=Both())], "shares": [0.5, 0.5]}
+            )}),
+            6, 3.5, 3.75,  # of the mixture: 2.5 + 0.25
+        ),
+    ],
+)  # fmt: skip
+def test_parts_of_a_users_combination_share_no_random_numbers(
+    model: Any, leaves: int, mean: float, variance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All parts have their own random numbers, at any depth, and seconds have the variance of independent parts."""
+    checked, drawn, plain = model(both()), list[Array](), Exponential.draw
+
+    def draw(self: Exponential, *args: Any) -> Array:
+        drawn.append(plain(self, *args))
+        return drawn[-1]
+
+    monkeypatch.setattr(Exponential, "draw", draw)
+    stream = DelayStream(checked, 1, 500)
+    times = np.stack([stream.whole(r, np.ones(500)) for r in range(80)])
+    assert len(drawn) == 80 * leaves
+    assert len({tuple(each.ravel()) for each in drawn}) == len(drawn)
+    assert times.mean() == pytest.approx(mean, abs=0.06)
+    assert times.var() == pytest.approx(variance, rel=0.06)

@@ -9,7 +9,7 @@ the tail. The third is persistence: whether slow workers stay slow, separately o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 
 from workbench.analysis.planning.distribution_fits import (
     evidence_of_groups,
-    evidence_of_states,
     fit_distribution,
     fit_gamma,
     fit_groups,
     fit_lognormal,
     fit_mixture,
     fit_weibull,
+    l_moments,
+    levels,
     slow_states,
-    variance_between,
+    straggling,
 )
 from workbench.core.base.settings import SettingError, Settings, setting
 from workbench.core.base.types import Array
@@ -52,15 +53,15 @@ REDRAWS, MIN_RELATIVE_ERROR = 40, 1e-3
 # the model `groups` is preferred if the correlation is above this many standard errors
 MIN_GROUP_ERRORS = 4.0
 MIN_LIKELIHOOD_RATIO = 20.0  # likelihood ratio above which several slow states are preferred to one
-MIN_SLOW_FACTOR = 1.3  # min ratio of the times in the slow and the fast state
 # min rounds, and workers, that are drawn from a delay model to evaluate it
 COMPARED_ROUNDS, COMPARED_WORKERS = 60, 400
 # number of simulated runs, each with the measured number of workers, for the correlations of `Groups`
 GROUPS_RUNS = 8
-_MISFIT_TEXTS = {
-    "lag": "slow workers stay slow for more or fewer rounds than in the delay model",
-    "far": "slow workers stay slow for more or fewer rounds than in the delay model",
+_MISFITS = {
     "together": "workers are slow together",
+    **dict.fromkeys(
+        ("lag", "far"), "slow workers stay slow for more or fewer rounds than in the delay model"
+    ),
 }
 Fit = Callable[[Array], Delays | None]
 # kind of the delay model of each load (None: recorded times are replayed), or one kind for all loads
@@ -92,11 +93,7 @@ class FittedModel(Settings):
     @property
     def fits(self) -> bool:
         """Whether the fit is good enough for forecasts."""
-        return (
-            self.distance <= MAX_DISTANCE
-            and self.correlation_gap <= MAX_CORRELATION_GAP
-            and 1 / MAX_TAIL_RATIO <= self.tail <= MAX_TAIL_RATIO
-        )
+        return not self.complaint
 
     @property
     def complaint(self) -> str:
@@ -105,7 +102,7 @@ class FittedModel(Settings):
         if self.distance > MAX_DISTANCE:
             reasons.append(f"its Kolmogorov distance is {self.distance:.2f}")
         if self.correlation_gap > MAX_CORRELATION_GAP:
-            reasons.append(_MISFIT_TEXTS[self.worst_correlation])
+            reasons.append(_MISFITS[self.worst_correlation])
         if not 1 / MAX_TAIL_RATIO <= self.tail <= MAX_TAIL_RATIO:
             reasons.append(f"its 99 % quantile is {self.tail:.2g} times the measured one")
         return " and ".join(reasons)
@@ -143,8 +140,15 @@ def fit_heterogeneous(times: Array) -> Heterogeneous | None:
     if late is None:
         return None
     slow, often, seldom = _two_kinds(late.sum(axis=0), len(late))
-    shift, factor = _levels(times, late)
+    shift, factor = levels(times, late)
     return Heterogeneous(shift=shift, slow=slow, slow_straggles=often, active_straggles=seldom, factor=factor)
+
+
+def fit_straggles(times: Array) -> Heterogeneous | None:
+    """Fit `heterogeneous` with a probability for each worker, in the order of workers."""
+    found, late = fit_heterogeneous(times), straggling(times)
+    shares = () if late is None else late.mean(axis=0).tolist()
+    return None if found is None else found.model_copy(update={"straggles": tuple(shares)})
 
 
 def fit_markov(times: Array, ends: Sequence[int] = ()) -> Markov | None:
@@ -154,7 +158,7 @@ def fit_markov(times: Array, ends: Sequence[int] = ()) -> Markov | None:
     if late is None or (late[1:] == late[:-1]).all():
         return None
     enter, leave = ((turned + 0.5) / (turned + stayed + 1) for turned, stayed in _transitions(late, ends))
-    shift, factor = _levels(times, late)
+    shift, factor = levels(times, late)
     return Markov(shift=shift, p_slow=enter, p_recover=leave, factor=factor)
 
 
@@ -173,11 +177,10 @@ def _transitions(late: NDArray[np.bool_], ends: Sequence[int]) -> tuple[tuple[in
 
 def fit_fritchman(times: Array, ends: Sequence[int] = ()) -> Fritchman | None:
     """Fit by the lengths of slow spells; None if none is complete, or if one slow state explains them best."""
-    one = fit_markov(times, ends)
-    late = straggling(times)
+    one, late = fit_markov(times, ends), straggling(times)
     if one is None or late is None or not (spells := _spells(late, ends)):
         return None
-    states, leave = slow_states(spells)
+    states, leave, _ = slow_states(spells)
     fields = {"shift": one.shift, "factor": one.factor, "p_slow": one.p_slow}
     return None if states == 1 else Fritchman(p_next=leave, slow_states=states, **fields)
 
@@ -199,6 +202,7 @@ FITS: dict[str, tuple[Fit, int]] = {  # by kind: fit function, number of paramet
     "shifted_exponential": (fit_shifted_exponential, 2),
     "pareto": (fit_pareto, 2),
     "heterogeneous": (fit_heterogeneous, 5),
+    "straggles": (fit_straggles, 8),
     "markov": (fit_markov, 4),
     "lognormal": (fit_lognormal, 3),
     "gamma": (fit_gamma, 3),
@@ -207,34 +211,9 @@ FITS: dict[str, tuple[Fit, int]] = {  # by kind: fit function, number of paramet
     "mixture": (fit_mixture, 5),
     "groups": (fit_groups, 6),
 }
+# kinds that are fitted to profiles: also for other numbers of workers
+PROFILE_KINDS = [kind for kind in FITS if kind != "straggles"]
 IN_ORDER = {"markov": fit_markov, "fritchman": fit_fritchman}  # fits that need the rounds in their order
-
-
-def l_moments(values: Array) -> tuple[float, float]:
-    """Return the mean, and half the mean difference of two values.
-
-    >>> l_moments(np.array([1.0, 3.0]))
-    (2.0, 1.0)
-    """
-    ordered = np.sort(values, axis=None)
-    n = len(ordered)
-    if n < 2:
-        return float(ordered.mean()), 0.0
-    weights = 2.0 * np.arange(n) - n + 1
-    return float(ordered.mean()), float(weights @ ordered / (n * (n - 1)))
-
-
-def straggling(times: Array) -> NDArray[np.bool_] | None:
-    """Return which times belong to the slower of two levels, (rounds, workers), by 2-means of the logarithms.
-
-    Returns None if there are not two separate levels.
-    """
-    ordered = np.sort(np.log(times), axis=None)
-    if len(ordered) < 2 or ordered[0] == ordered[-1]:
-        return None
-    cut = int(np.argmax(variance_between(ordered)))
-    late = np.asarray(np.log(times) > (ordered[cut] + ordered[cut + 1]) / 2)
-    return late if _levels(times, late)[1] >= MIN_SLOW_FACTOR else None
 
 
 def slow_for_good(times: Array) -> Array | None:
@@ -249,17 +228,17 @@ def slow_for_good(times: Array) -> Array | None:
     late = straggling(times)
     if late is None:
         return None
+    belongs, alike, two, _ = _kinds_of_workers(late)
+    return belongs if two - alike > np.log(late.shape[1]) else None
+
+
+def _kinds_of_workers(late: NDArray[np.bool_]) -> tuple[Array, float, float, float]:
+    """Return the probability that each worker is a slow one, and the log-likelihoods of one, two and many kinds."""
     seen, rounds = late.sum(axis=0), len(late)
     slow, often, seldom = _two_kinds(seen, rounds)
-    alike = _logs(seen, rounds, 1.0, float(late.mean())).sum()
-    apart = np.logaddexp(_logs(seen, rounds, slow, often), _logs(seen, rounds, 1 - slow, seldom)).sum()
-    return _posterior(seen, rounds, slow, often, seldom) if apart - alike > np.log(len(seen)) else None
-
-
-def _levels(times: Array, late: NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the mean time in the fast state, and the ratio of the mean time in the slow state to it."""
-    fast = float(times[~late].mean())
-    return fast, float(times[late].mean()) / fast
+    two = np.logaddexp(_logs(seen, rounds, slow, often), _logs(seen, rounds, 1 - slow, seldom)).sum()
+    one, many = (float(_logs(seen, rounds, 1.0, share).sum()) for share in (late.mean(), seen / rounds))
+    return _posterior(seen, rounds, slow, often, seldom), one, float(two), many
 
 
 def _two_kinds(late: NDArray[np.int64], rounds: int, steps: int = 200) -> tuple[float, float, float]:
@@ -283,7 +262,7 @@ def _posterior(late: NDArray[np.int64], rounds: int, slow: float, often: float, 
     return np.asarray(1 / (1 + np.exp(np.clip(off, -700, 700))))
 
 
-def _logs(late: NDArray[np.int64], rounds: int, weight: float, chance: float) -> Array:
+def _logs(late: NDArray[np.int64], rounds: int, weight: float, chance: Array | float) -> Array:
     """Return log-likelihoods, (workers,), for a kind with the share `weight` that is late with probability `chance`."""
     p = np.clip(chance, 1e-9, 1 - 1e-9)
     return np.asarray(np.log(max(weight, 1e-12)) + late * np.log(p) + (rounds - late) * np.log1p(-p))
@@ -297,8 +276,7 @@ def persistence(times: Array) -> Correlations:
 
     They are exactly 0 for constant times, and for too few rounds.
     """
-    off = np.log(times)
-    off = off - off.mean()
+    off = np.log(times) - np.log(times).mean()
     power = float(np.mean(off**2))
     rounds, workers = off.shape
     far = max(2, rounds // 3)
@@ -312,8 +290,7 @@ def persistence(times: Array) -> Correlations:
 def drawn(delay_model: Delays, rounds: int, workers: int, seed: int = 0) -> Array:
     """Return times of one sample as the engines draw them, (rounds, workers), s."""
     stream = DelayStream(delay_model, seed, workers)
-    ones = np.ones(workers)
-    return np.stack([delay_model.compute(stream.draw(r), ones) for r in range(rounds)])
+    return np.stack([stream.whole(r, np.ones(workers)) for r in range(rounds)])
 
 
 def distance(times: Array, others: Array, slack: float = MAX_FIT_ERROR) -> float:
@@ -374,21 +351,21 @@ def fitted_models(times: Array, kinds: Sequence[str] = ()) -> list[FittedModel]:
             scores[kind] = known.distance + known.correlation_gap / 4 + 0.01 * parameters
     if kinds and not found:
         raise SettingError(f"kinds = {list(kinds)}: none of them can be fitted to these times")
-    together = evidence_of_groups(times) > MIN_GROUP_ERRORS
-    better = {  # kind -> kinds that are placed after it, by evidence that the distance does not show
-        "fritchman": ["markov"] if _several_slow_states(times) else [],
-        "groups": set(scores) - set(IN_ORDER) if together else [],
-    }
-    for kind in better.keys() & scores.keys():
+    # kind -> kinds that are placed after it, by evidence that the distance does not show
+    late, better = straggling(times), dict[str, Iterable[str]]()
+    if late is not None:
+        *_, two, many = _kinds_of_workers(late)
+        # Bayesian information criterion: two kinds of workers have three parameters
+        if many - two > (late.shape[1] - 3) / 2 * np.log(len(late)):
+            better["straggles"] = ["heterogeneous"]
+        if (spells := _spells(late, ())) and slow_states(spells)[2] > np.log(MIN_LIKELIHOOD_RATIO):
+            better["fritchman"] = ["markov"]
+    if evidence_of_groups(times) > MIN_GROUP_ERRORS:
+        better["groups"] = set(scores) - set(IN_ORDER)
+    for kind in [kind for kind in better if kind in scores]:
         others = [scores[other] - 1e-9 for other in better[kind] if other in scores]
         scores[kind] = min([scores[kind], *others])
     return [found[kind] for kind in sorted(found, key=lambda kind: (not found[kind].fits, scores[kind]))]
-
-
-def _several_slow_states(times: Array) -> bool:
-    """Return whether lengths of slow spells are too even for one slow state, at a likelihood ratio of 20."""
-    late = straggling(times)
-    return late is not None and evidence_of_states(_spells(late, ())) > np.log(MIN_LIKELIHOOD_RATIO)
 
 
 def refit(times: Array, kind: str, ends: Sequence[int] = ()) -> Delays:
@@ -431,16 +408,15 @@ def redrawn(
     delay_model, late = refit(times, kind, ends), straggling(times)
     if late is None or not isinstance(delay_model, Heterogeneous | Markov):
         return delay_model
-    seen: dict[str, tuple[float, float]] = dict(
-        zip(("p_slow", "p_recover"), _transitions(late, ends), strict=True)
-    )
+    update, seen = dict[str, float](), dict[str, tuple[float, float]]()
     if isinstance(delay_model, Heterogeneous):
-        seen = {"slow": (workers * delay_model.slow, workers * (1 - delay_model.slow))}
-        update: dict[str, float] = {}
-    else:  # the times of the states do not depend on the order of rounds, so rounds are resampled
+        seen["slow"] = workers * delay_model.slow, workers * (1 - delay_model.slow)
+    else:
+        seen["p_slow"], seen["p_recover"] = _transitions(late, ends)
+        # the times of the states do not depend on the order of rounds, so rounds are resampled
         rows = resampled(len(times), rng)
-        both = 0 < late[rows].sum() < late.size
-        update = dict(zip(("shift", "factor"), _levels(times[rows], late[rows]), strict=True)) if both else {}
+        if 0 < late[rows].sum() < late.size:
+            update["shift"], update["factor"] = levels(times[rows], late[rows])
     which = zip(seen.items(), rng.random(2) if at is None else at, strict=False)
     update |= {name: float(betaincinv(yes + 0.5, no + 0.5, q)) for (name, (yes, no)), q in which}
     return delay_model.model_copy(update=update)
@@ -478,11 +454,11 @@ def check_times(times: Array) -> None:
 def judged(times: Sequence[Array]) -> tuple[tuple[tuple[FittedModel, ...], ...], Kinds]:
     """Return the delay models of every load, the best first, and the kinds to use: one kind if it fits all loads."""
     relative = [t / np.median(t) for t in times]
-    for delay_model in fitted_models(np.concatenate(relative)):
+    for delay_model in fitted_models(np.concatenate(relative), PROFILE_KINDS):
         each = [assess(t, delay_model.delays) for t in relative]
         if delay_model.fits and all(one.fits for one in each):
             return tuple((one,) for one in each), delay_model.delays.kind
-    alone = tuple(tuple(fitted_models(t)) for t in relative)
+    alone = tuple(tuple(fitted_models(t, PROFILE_KINDS)) for t in relative)
     kinds = [best.delays.kind if best.fits else None for best, *_ in alone]
     # if most loads have no fit, the models of the others fit their few rounds by chance
     return alone, kinds if 2 * kinds.count(None) <= len(kinds) else [None] * len(kinds)

@@ -7,7 +7,6 @@ likelihood, except for the factors of groups, which are estimated by moments.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from workbench.core.contract.delays import Distribution, Gamma, Groups, Lognorma
 # minimum times (shifts) to try, as shares of the smallest measured time; at the share 1 the likelihood is infinite
 SHIFT_SHARES = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 MIN_SPREAD = 1e-6  # min relative spread of times that is fitted
+MIN_SLOW_FACTOR = 1.3  # min ratio of the times in the slow and the fast state
 MIN_SHARE = 0.01  # min share of a mixture's component
 EM_STEPS = 100  # number of steps of expectation and maximisation (EM)
 MIN_GROUP_CORRELATION = 0.4  # min correlation of the logarithms of the times of workers in one group
@@ -138,6 +138,39 @@ def fit_mixture(times: Array) -> Mixture | None:
     return Mixture(components=parts, shares=(float(share[0]), 1 - float(share[0])))
 
 
+def l_moments(values: Array) -> tuple[float, float]:
+    """Return the mean, and half the mean difference of two values.
+
+    >>> l_moments(np.array([1.0, 3.0]))
+    (2.0, 1.0)
+    """
+    ordered = np.sort(values, axis=None)
+    n = len(ordered)
+    if n < 2:
+        return float(ordered.mean()), 0.0
+    weights = 2.0 * np.arange(n) - n + 1
+    return float(ordered.mean()), float(weights @ ordered / (n * (n - 1)))
+
+
+def straggling(times: Array) -> NDArray[np.bool_] | None:
+    """Return which times belong to the slower of two levels, (rounds, workers), by 2-means of the logarithms.
+
+    Returns None if there are not two separate levels.
+    """
+    ordered = np.sort(np.log(times), axis=None)
+    if len(ordered) < 2 or ordered[0] == ordered[-1]:
+        return None
+    cut = int(np.argmax(variance_between(ordered)))
+    late = np.asarray(np.log(times) > (ordered[cut] + ordered[cut + 1]) / 2)
+    return late if levels(times, late)[1] >= MIN_SLOW_FACTOR else None
+
+
+def levels(times: Array, late: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return the mean time in the fast state, and the ratio of the mean time in the slow state to it."""
+    fast = float(times[~late].mean())
+    return fast, float(times[late].mean()) / fast
+
+
 def variance_between(ordered: Array) -> Array:
     """Return the variance between two classes for each cut of sorted values, (n - 1,)."""
     n = len(ordered)
@@ -203,13 +236,10 @@ def evidence_of_groups(times: Array) -> float:
     >>> evidence_of_groups(host[:, [0, 0, 1, 1]]) > 7, evidence_of_groups(np.ones((50, 4)))
     (True, 0.0)
     """
-    found = correlated(times)
+    logs, found = np.log(times), correlated(times)
     if found is None:
         return 0.0
-    logs = np.log(times)
-    inside = [
-        np.corrcoef(logs[:, group].T)[np.triu_indices(len(group), 1)] for group in found if len(group) > 1
-    ]
+    inside = [np.corrcoef(logs[:, each].T)[np.triu_indices(len(each), 1)] for each in found if len(each) > 1]
     return float(np.nanmean(np.concatenate(inside)) * len(times) ** 0.5)
 
 
@@ -222,17 +252,19 @@ def _place(found: Sequence[NDArray[np.int64]]) -> dict[str, Any]:
     return {"members": tuple(tuple((group + 1).tolist()) for group in found if len(group) > 1)}
 
 
-def slow_states(spells: Sequence[int]) -> tuple[int, float]:
-    """Return the number of slow states of `Fritchman`, and `p_next`, by maximum likelihood from lengths of spells.
+def slow_states(spells: Sequence[int]) -> tuple[int, float, float]:
+    """Return the number of slow states of `Fritchman` and `p_next`, by maximum likelihood from lengths of spells.
 
-    A spell with k states lasts k rounds or more: its length has a negative binomial distribution.
+    A spell with k states lasts k rounds or more: its length has a negative binomial distribution. The third value is
+    the logarithm of the likelihood ratio to one slow state.
 
-    >>> slow_states([3, 3, 3, 4])
-    (3, 0.923)
+    >>> slow_states([3, 3, 3, 4])[:2], slow_states([3, 3, 3, 4])[2] > 3, slow_states([1, 4, 9])[2]
+    ((3, 0.923), True, 0.0)
     """
     length = np.array(spells, dtype=float)
-    states = max(range(1, min(MAX_SLOW_STATES, int(length.min())) + 1), key=partial(_likelihood, length))
-    return states, round(float(states / length.mean()), 3)
+    found = [_likelihood(length, k + 1) for k in range(min(MAX_SLOW_STATES, int(length.min())))]
+    states = 1 + int(np.argmax(found))
+    return states, round(float(states / length.mean()), 3), max(found) - found[0]
 
 
 def _likelihood(length: Array, states: int) -> float:
@@ -242,15 +274,3 @@ def _likelihood(length: Array, states: int) -> float:
     p = min(states / length.mean(), 1 - 1e-9)
     ways = gammaln(length) - gammaln(states) - gammaln(length - states + 1)
     return float(np.sum(ways + states * np.log(p) + (length - states) * np.log1p(-p)))
-
-
-def evidence_of_states(spells: Sequence[int]) -> float:
-    """Return the logarithm of the likelihood ratio of `slow_states` to one slow state, for lengths of spells.
-
-    >>> evidence_of_states([3, 3, 3, 4]) > 3, evidence_of_states([1, 4, 9]), evidence_of_states([])
-    (True, 0.0, 0.0)
-    """
-    if not spells:
-        return 0.0
-    length = np.array(spells, dtype=float)
-    return _likelihood(length, slow_states(spells)[0]) - _likelihood(length, 1)

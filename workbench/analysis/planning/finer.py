@@ -37,11 +37,9 @@ def finer(grid: Sequence[Args], tried: Sequence[Args], best: Args) -> list[dict[
         rest = {**best, name: None}
         line = {a[name] for a in [*grid, *tried] if name in a and {**a, name: None} == rest}
         whole = [x for x in line if type(x) is int]
-        nearest = (
-            max((x for x in whole if x < value), default=value),
-            min((x for x in whole if x > value), default=value),
-        )
-        for near in nearest:
+        below = max((x for x in whole if x < value), default=value)
+        above = min((x for x in whole if x > value), default=value)
+        for near in (below, above):
             for x in (near, (near + value) // 2):
                 args = {**best, name: x}
                 if args not in tried and args not in found:

@@ -98,6 +98,28 @@ class DelayModel(KindFamily):
         return None
 
 
+class Tabulated(DelayModel):
+    """Base of delay models whose quantiles are computed from a table of seconds and their probabilities."""
+
+    def times(self, samples: int) -> tuple[Array, Array] | None:
+        """Return seconds and their probabilities, which approximate the distribution, or None if it is not declared."""
+        return None
+
+    def quantile(self, q: float, samples: int) -> float | None:
+        """Return the quantile q of the seconds, to 1/1000 in q, or None if the distribution is not declared."""
+        found = self.times(samples)
+        return None if found is None else float(weighted_quantile(q, *found))
+
+
+def weighted_quantile(levels: Array | float, times: Array, weights: Array) -> Array:
+    """Return quantiles of times with these probabilities.
+
+    >>> float(weighted_quantile(0.5, np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.1, 0.8])))
+    3.0
+    """
+    return np.asarray(np.quantile(times, levels, weights=weights, method="inverted_cdf"))
+
+
 class PerSample(DelayModel):
     """Base of delay models whose times are proportional to a worker's samples plus `fixed`.
 

@@ -13,7 +13,13 @@ from pydantic import model_validator
 from workbench.core.base.settings import SettingError, setting, within
 from workbench.core.base.type_checks import there_are
 from workbench.core.base.types import Array
-from workbench.core.contract.delays.base import CounterRNG, DelayModel, Delays
+from workbench.core.contract.delays.base import (
+    CounterRNG,
+    DelayModel,
+    Delays,
+    Tabulated,
+    weighted_quantile,
+)
 from workbench.core.contract.delays.independent import Exponential, ShiftedExponential
 from workbench.core.contract.delays.two_state import check_cycle, cycled
 
@@ -23,8 +29,11 @@ _ENDS = np.unique(np.concatenate([np.linspace(0, 1, 513), _TAIL, 1 - _TAIL]))
 LEVELS, WEIGHTS = (_ENDS[1:] + _ENDS[:-1]) / 2, np.diff(_ENDS)
 
 
-class Combined(DelayModel):
+class Combined(Tabulated):
     """Base of delay models that are made of others (components). Their draws are stacked below a first row.
+
+    If several components count in one round, as in a sum, the k-th one draws from `keyed.nested(k)`. With the same
+    random numbers, their times would not be independent.
 
     >>> from workbench.core.contract.delays import Constant
     >>> model = Mixture(components=(Constant(shift=1.0), Constant(shift=2.0)), shares=(0.5, 0.5))
@@ -70,15 +79,6 @@ class Combined(DelayModel):
         n = len(self.parts)
         ends = 1 + n + np.cumsum(draw[1 : 1 + n, 0]).astype(int) if draw.shape[1] else np.full(n, 1 + n)
         return draw[0], np.split(draw[1 + n :], ends[:-1] - 1 - n)
-
-    def times(self, samples: int) -> tuple[Array, Array] | None:
-        """Return seconds and their probabilities, which approximate the distribution, or None if it is not declared."""
-        return None
-
-    def quantile(self, q: float, samples: int) -> float | None:
-        """Return the quantile q of the seconds, to 1/1000 in q, or None if a component declares no quantiles."""
-        found = self.times(samples)
-        return None if found is None else float(_weighted(q, *found))
 
     def before_of(self, before: Array | None) -> list[Array | None]:
         """Return the draws of each component in the round before."""
@@ -276,8 +276,9 @@ class Groups(Combined):
 
 def _listed(model: DelayModel) -> bool:
     """Return whether a list in a delay model gives workers different distributions."""
-    values = getattr(model, "straggles", None) or getattr(model, "speeds", None) or ()
-    return len(set(values)) > 1 or any(map(_listed, getattr(model, "parts", {}).values()))
+    lists = (getattr(model, name, None) or () for name in ("straggles", "speeds"))
+    own = getattr(model, "same_workers", False) or any(len(set(values)) > 1 for values in lists)
+    return own or any(map(_listed, getattr(model, "parts", {}).values()))
 
 
 def _nests(model: DelayModel) -> bool:
@@ -292,12 +293,8 @@ def _own(keyed: CounterRNG, part: DelayModel, k: int = 0) -> CounterRNG:
 
 def _quantiles(model: DelayModel, samples: int) -> Array | None:
     """Return the quantiles of a delay model at `LEVELS`, or None if it declares none."""
-    if isinstance(model, Combined):
+    if isinstance(model, Tabulated):
         found = model.times(samples)
-        return None if found is None else _weighted(LEVELS, *found)
+        return None if found is None else weighted_quantile(LEVELS, *found)
     each = [model.quantile(float(level), samples) for level in LEVELS]
     return None if None in each else np.array(each, dtype=float)
-
-
-def _weighted(levels: Array | float, times: Array, weights: Array) -> Array:
-    return np.asarray(np.quantile(times, levels, weights=weights, method="inverted_cdf"))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from workbench.core.base.settings import SettingError, setting, user_path
 from workbench.core.base.tables import TableError, in_order
 from workbench.core.base.types import Array
-from workbench.core.contract.delays.base import CounterRNG, PerSample
+from workbench.core.contract.delays.base import CounterRNG, PerSample, Tabulated
 from workbench.core.contract.recorded import ENDINGS, own_times, place, read_times
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_NAMED = 8  # recordings that an error message lists
 
 
-class Replay(PerSample):
+class Replay(PerSample, Tabulated):
     r"""Replay of recorded times from a table, as `wb.traces.load` reads it.
 
     The columns of the table are worker, step, seconds, and optionally recording and samples. Each worker takes the
@@ -115,10 +115,8 @@ class Replay(PerSample):
 
         If the table has the samples of each time, scale all times to the same number of samples.
         """
-        recorded = self.as_recorded
-        return _times(
-            self.path, self.experiment, not recorded, one_load=self.samples is None and not recorded
-        )
+        free = not self.as_recorded
+        return _times(self.path, self.experiment, free, one_load=free and self.samples is None)
 
     def _own(self, times: Array, lengths: NDArray[np.int64], round: int, workers: int) -> Array:
         """Return the seconds of the i-th recorded worker for worker i (`as_recorded`)."""
@@ -127,8 +125,7 @@ class Replay(PerSample):
                 f"delays.as_recorded: {workers} workers, and {self.path!r} has {len(times)}; take {len(times)}"
                 " workers or fewer, or as_recorded = false"
             )
-        rows = np.arange(workers)
-        return times[rows, round % lengths[rows]][None]
+        return times[np.arange(workers), round % lengths[:workers]][None]
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         """Return recorded * scale * samples / recorded samples, s; with `as_recorded`, recorded * scale + slope term.
@@ -139,6 +136,25 @@ class Replay(PerSample):
             more = self.slope * (np.asarray(samples) - self.recorded_samples(samples)) if self.slope else 0.0
             return np.asarray(np.maximum(draw[0] * self.scale + more, 0.0))
         return np.asarray(draw[0] * (self.scale / self.recorded_samples(samples)) * self.work(samples))
+
+    def times(self, samples: int) -> tuple[Array, Array] | None:
+        """Return the seconds of all recorded steps. Each recorded worker has the same probability.
+
+        None with `as_recorded` and `common_start`, whose draws are few different steps in a short run.
+        """
+        if self.as_recorded or self.common_start:
+            return None
+        times, lengths, _ = self._times()
+        steps = np.arange(times.shape[1])
+        if self.resample_seed is not None:
+            steps = resampled_indices(len(steps), self.resample_seed, self.resample_block)
+        drawn = np.concatenate([row[steps[:n] % n] for row, n in zip(times, lengths, strict=True)])
+        shares = np.repeat(1 / (lengths * len(times)), lengths)
+        return self.compute(drawn[None], np.full(len(drawn), samples)), shares
+
+    def expected(self, samples: int) -> float | None:
+        found = self.times(samples)
+        return None if found is None else float(np.dot(*found))
 
     def check_loads(self, loads: NDArray[Any]) -> None:
         """Read the table, and raise `SettingError` if it has no times for these workers or loads."""

@@ -22,19 +22,21 @@ class _Slower(PerSample):
 
     @property
     @abstractmethod
-    def _share(self) -> float:
-        """Share of all (worker, round) pairs that are slower."""
+    def _share(self) -> float | None:
+        """Share of all (worker, round) pairs that are slower, or None if it is not known."""
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
         return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
 
     def expected(self, samples: int) -> float | None:
         """Return samples * shift * (1 + share of slower rounds * (factor - 1)), s."""
-        return (samples + self.fixed) * self.shift * (1 + self._share * (self.factor - 1))
+        share, fast = self._share, (samples + self.fixed) * self.shift
+        return None if share is None else fast * (1 + share * (self.factor - 1))
 
     def quantile(self, q: float, samples: int) -> float | None:
         """Return the time of a fast round up to q = 1 - share of slower rounds, and that of a slower one above it."""
-        return (samples + self.fixed) * self.shift * (1.0 if q <= 1 - self._share else self.factor)
+        share, fast = self._share, (samples + self.fixed) * self.shift
+        return None if share is None else fast * (1.0 if q <= 1 - share else self.factor)
 
 
 class Heterogeneous(_Slower):
@@ -92,10 +94,9 @@ class Heterogeneous(_Slower):
     def check(self, workers: int) -> None:
         if self.straggles is not None:
             check_cycle("straggles", self.straggles, workers)
-        if max(self.slow_workers or (), default=0) > workers:
-            raise SettingError(
-                f"slow_workers = {list(self.slow_workers or ())}: {there_are('worker', 1, workers)}"
-            )
+        who = self.slow_workers or ()
+        if max(who, default=0) > workers:
+            raise SettingError(f"slow_workers = {list(who)}: {there_are('worker', 1, workers)}")
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Return two rows per worker: 1 if it straggles, else 0, and 1 if it is slow, else 0."""
@@ -108,23 +109,13 @@ class Heterogeneous(_Slower):
             chance = cycled(self.straggles, workers)
         return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
 
-    def expected(self, samples: int) -> float | None:
-        """Return the mean seconds, or None if `slow_workers` counts: its share depends on the number of workers."""
-        return None if self._unknown else super().expected(samples)
-
-    def quantile(self, q: float, samples: int) -> float | None:
-        """Return the quantile q of the seconds, or None if `slow_workers` counts (see `expected`)."""
-        return None if self._unknown else super().quantile(q, samples)
-
     @property
-    def _unknown(self) -> bool:
-        return self.slow_workers is not None and self.straggles is None
-
-    @property
-    def _share(self) -> float:
+    def _share(self) -> float | None:
+        """Share of slower pairs; None if `slow_workers` counts, as it then depends on the number of workers."""
         if self.straggles is not None:
             return float(np.mean(self.straggles))
-        return self.slow * self.slow_straggles + (1 - self.slow) * self.active_straggles
+        chances = self.slow * self.slow_straggles + (1 - self.slow) * self.active_straggles
+        return chances if self.slow_workers is None else None
 
 
 class Markov(_Slower):

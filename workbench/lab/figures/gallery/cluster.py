@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.analysis.planning.delay_fits import drawn, straggling
+from workbench.analysis.planning.delay_fits import drawn
+from workbench.analysis.planning.distribution_fits import straggling
 from workbench.analysis.planning.linkfit import link_text
 from workbench.analysis.planning.measurements import QUANTILES, Recorded
 from workbench.analysis.planning.profile import ClusterProfile
