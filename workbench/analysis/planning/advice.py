@@ -36,8 +36,8 @@ class Choice:
     """Scheme with its parameters, and its expected times in s.
 
     `seconds`: expected time to the target, averaged over the clusters that the measurement allows. Nine in ten runs
-    should take between `low` and `high`. `sure`: share of the resampled predictions in which this choice wins. The
-    first in the ranking wins among those within 2 % of the fastest. `experiment`: experiment with the optimiser and
+    should take between `low` and `high`. `sure`: share of the resampled predictions in which this choice is the fastest
+    of all. Of those within 2 % of the fastest, the first in the ranking counts. `experiment`: with the optimiser and
     step size of the comparison, and as many rounds as 95 % of the seeds need. `rounds`: mean number of rounds. `parts`:
     cause -> seconds of a round, empty if not computed.
     """
@@ -232,7 +232,7 @@ class Advice:
         return tuple(first.values())
 
     def sure(self, scheme: str) -> float:
-        """Return the share of the resampled predictions in which the scheme wins with any parameters."""
+        """Return the share of the resampled predictions in which the scheme is the fastest, with any parameters."""
         return sum(choice.sure for choice in self.choices if choice.scheme == scheme)
 
     def beside(self, traces: Sequence[Trace]) -> pd.DataFrame:
@@ -280,12 +280,12 @@ class Advice:
 
     @property
     def favourite(self) -> Choice:
-        """Choice that wins most often. It differs from `best` if `best` is faster only on average."""
+        """Choice that is the fastest most often. It differs from `best` if `best` is faster only on average."""
         return max(self.choices, key=lambda choice: choice.sure)
 
     @property
     def headline(self) -> str:
-        """One line: the first choice, whether it wins only on average, how certain that is, and a trial's verdict."""
+        """One line: the first choice, whether it is fastest only on average, its certainty, and a trial's verdict."""
         if self.trial is not None and not self.trial.holds:
             return f"Not confirmed: {self.best.name}; {self.trial}"
         return f"{self._first}; {self.trial}" if self.trial is not None else self._first

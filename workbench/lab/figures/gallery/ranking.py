@@ -28,7 +28,7 @@ from workbench.lab.figures.style import (
 
 MAX_BARS = 14
 MAX_TICKS = 6  # max number of labels of a linear axis
-MIN_SHOWN_SHARE = 0.005  # min share of wins that is written
+MIN_SHOWN_SHARE = 0.005  # min share of predictions in which a choice is the fastest that is written
 COLORS = {"computing": GREY, "stragglers": VERMILLION, "latency": ORANGE, "transfers": BLUE}
 
 
