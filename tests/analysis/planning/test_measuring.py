@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.support.sampled_cases import rotated
+from workbench.analysis.planning import measuring
 from workbench.analysis.planning.delay_fits import drawn
 from workbench.analysis.planning.linkfit import PortFit
 from workbench.analysis.planning.measurements import Fitted
@@ -149,6 +150,24 @@ def test_scaled_with_fewer_but_longer_samples_takes_as_long() -> None:
         scaled(delay_model, 5.0).compute(draw, np.array([12])),
     )
     assert part == pytest.approx(whole)
+
+
+@pytest.mark.parametrize(("groups", "searches"), [([], 1), ([{"workers": [2, 5], "latency": 0.02}], 4)])
+def test_resampled_rounds_are_searched_for_groups_only_if_there_are_some(
+    groups: list[dict[str, Any]], searches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search takes seconds of processor time if workers have different speeds."""
+    calls, search = list[PortFit](), measuring.fit_groups
+
+    def counted(found: Sequence[Any], port: PortFit) -> PortFit:
+        calls.append(port)
+        return search(found, port)
+
+    monkeypatch.setattr(measuring, "fit_groups", counted)
+    link = {"latency": 1e-3, "bandwidth": 8e6, "downloads": True, "groups": groups}
+    profile = simulated(wb.Experiment(scheme="UMW", workers=6, link=link), 20, 3)
+    assert len(calls) == searches
+    assert bool(profile.fitted.port.groups) == bool(groups)
 
 
 def test_simulated_profile_detects_a_link_without_downloads() -> None:

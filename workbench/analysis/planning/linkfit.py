@@ -340,11 +340,9 @@ def _link_of(found: Sequence[Messages], workers: list[int], latency: float) -> P
     *causes, took = np.concatenate([each.reshape(-1, 4) for each in rows]).T
     scale = max(float(np.median(took)), 1e-9)
 
-    def off(costs: Array) -> Array:
-        return np.asarray((costs @ np.array(causes) * scale - took) / scale)
-
-    start = [0.3, 0.3, 0.4]
-    costs = least_squares(off, start, bounds=(0, np.inf), loss="soft_l1", f_scale=ROBUST_SHARE).x * scale
+    slopes, options = np.array(causes).T, {"loss": "soft_l1", "f_scale": ROBUST_SHARE, "bounds": (0, np.inf)}
+    best = least_squares(lambda x: slopes @ x - took / scale, [0.3, 0.3, 0.4], lambda _: slopes, **options)
+    costs = best.x * scale
     rate = longest / float(costs[2]) if costs[2] > 1e-3 * scale else None
     return PortFit(latency=float(costs[0]), overhead=float(costs[1]), bandwidth=rate)
 

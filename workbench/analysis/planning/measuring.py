@@ -394,8 +394,7 @@ def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
         return seen
     ahead = (np.min(seen.came - seen.left, axis=0) - np.min(seen.end - seen.sent, axis=0)) / 2
     ahead = np.where(elsewhere, ahead, 0.0)
-    theirs = ("came", "begun", "done", "sent")
-    return replace(seen, **{name: getattr(seen, name) - ahead for name in theirs})
+    return replace(seen, **{name: getattr(seen, name) - ahead for name in ("came", "begun", "done", "sent")})
 
 
 # ---------------------------------------------------------------- from times to a profile
@@ -424,13 +423,14 @@ def fit_all(
 def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
     """Fit the master's port. If messages wait only for cores, the link cannot be measured.
 
-    Sending models counts as taking time unless they arrive much faster than an answer would.
+    Sending models counts as taking time unless they arrive much faster than an answer would. Resampled rounds are
+    searched for groups of workers only if the earlier fit `near` has any.
     """
     if all(each.crammed for each in found):
         return PortFit(downloads=False)
     messages = [each.answers for each in found]
     one = fit_port(messages, near)
-    port = fit_groups(messages, one)
+    port = fit_groups(messages, one) if near is None or near.groups else one
     models = [each.came - each.left for each in found]
     up = [port.latency + port.transfer(each.answers.bytes) for each in found]
     port = port.replace(downloads=bool(np.sum([np.median(m) for m in models]) > np.sum(up) / 4))
