@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from multiprocessing import get_context
 from pathlib import Path
 from subprocess import DEVNULL, Popen
@@ -23,7 +23,7 @@ import pytest
 
 import workbench as wb
 from tests.support.sweep_runs import QUICK, SLOW_ROUNDS, computes, wait_for
-from workbench.analysis.tables.status import attempts
+from workbench.analysis.tables.status import Status, attempts
 from workbench.core.base.errors import RunError
 from workbench.core.base.settings import SettingError
 from workbench.core.trace.layout import ATTEMPTS, SEARCH_STATE
@@ -254,6 +254,91 @@ def test_number_of_engines_is_that_of_the_executor() -> None:
     assert size(dask) == 4
     assert size(ThreadPoolExecutor(3)) == size(ProcessPoolExecutor(3)) == 3
     assert size(Executor()) is None
+
+
+def test_number_of_engines_is_asked_for_every_few_seconds(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler may be slow to answer, and tasks are submitted after each answer of an engine."""
+    now, sizes = [0.0], iter([2, 5, 1])
+    monkeypatch.setattr(dispatch, "size", lambda executor: next(sizes))
+    monkeypatch.setattr(dispatch, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    dispatcher = Dispatcher(Order(str(here), "t", str(here)), Connection(Executor), progress=False)
+    dispatcher._executor = Executor()
+    assert [dispatcher._engines() for _ in range(100)] == [2] * 100
+    now[0] += dispatch.SIZE_INTERVAL_S
+    assert [dispatcher._engines() for _ in range(100)] == [5] * 100
+    dispatcher._executor = Executor()
+    assert dispatcher._engines() == 1
+
+
+def finished(here: Path, **fields: Any) -> tuple[NotebookTask, Path]:
+    """Return a task whose run another attempt has completed, and the folder of the run."""
+    item = Sweep(base=QUICK).items()[0]
+    (here / item.name).mkdir()
+    Status("done", seconds=1.0).write(here / item.name)
+    return NotebookTask(item, here, {}, [0.0], **fields), here / item.name
+
+
+def test_run_that_another_attempt_has_completed_stays_done(here: Path) -> None:
+    task, final = finished(here, losses=dispatch.MAX_LOSSES - 1)
+    assert list(task.lost("the engine died", True)) == []
+    assert task.states[task.name].state == Status.read(final).state == "done"  # type: ignore[union-attr]
+    ended = here / ATTEMPTS / "w1" / task.name
+    ended.mkdir(parents=True)
+    task.ended({"status": vars(Status("failed", error="timeout")), "folder": str(ended)})
+    assert task.states[task.name].state == "done"
+    task.interrupted()
+    assert task.states[task.name].state == "done"
+
+
+def test_lost_attempt_does_not_count_as_under_way(here: Path) -> None:
+    """Else the run would be lost again with the next executor that breaks, while it waits in the queue."""
+    tasks = [NotebookTask(item, here, {}, [0.0]) for item in Sweep(base=QUICK, seeds=2).items()]
+    for host, of in zip(("w1.lab-1-a", "w1.lab-2-b"), tasks, strict=True):
+        (here / ATTEMPTS / host / of.name).mkdir(parents=True)
+        Status("running").write(here / ATTEMPTS / host / of.name)
+    assert list(tasks[0].lost("the engine died", True)) == [tasks[0]]
+    assert list(attempts(here)) == [tasks[1].name]
+
+
+def test_run_that_is_renamed_while_attempts_are_removed_stays_whole(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of the executor may have been paused until now."""
+    attempt, real = here / ATTEMPTS / "w1" / "run", os.unlink
+    attempt.mkdir(parents=True)
+    for name in "abc":
+        (attempt / name).touch()
+
+    def unlink(path: Any, **options: Any) -> None:
+        if attempt.exists():
+            task.publish(attempt, here / "run")
+        real(path, **options)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    Dispatcher(Order(str(here), "t", str(here)), Connection(Executor), progress=False)._clear()
+    assert not (here / "run").exists() or len(list((here / "run").iterdir())) == 3
+    assert not (here / ATTEMPTS).exists()
+
+
+def test_file_server_that_does_not_answer_ends_no_run(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stale(path: Path) -> str:
+        raise OSError(116, "Stale file handle")
+
+    monkeypatch.setattr(task, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(task, "read_text", stale)
+    order = Order(str(here), "stale", str(here))
+    assert not order.stopped
+    assert not order.abandoned
+    item = Sweep(base=QUICK).items()[0]
+    fields = {
+        "name": item.name,
+        "engine": "sim",
+        "cluster": "",
+        "spec": item.experiment.model_dump(mode="json"),
+    }
+    assert task.run_notebook(json.dumps(asdict(order)), json.dumps(fields))["host_error"]
 
 
 SEARCH = {

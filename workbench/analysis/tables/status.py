@@ -73,6 +73,12 @@ class Status:
         right = all(isinstance(text, str) for text in texts) and isinstance(found.spec, dict)
         return found if right else None
 
+    @classmethod
+    def done(cls, folder: Path) -> Self | None:
+        """Read the status of a run that is done; None for any other run."""
+        found = cls.read(folder)
+        return found if found is not None and found.state == "done" else None
+
 
 def host() -> dict[str, Any]:
     """Return the properties of this host that affect the time of a run."""
@@ -109,16 +115,9 @@ def run_names(folder: Path) -> list[str]:
 
 
 def attempts(folder: Path) -> dict[str, Status]:
-    """Return the status of the last attempt of each run that was begun and not completed, by the run's name."""
-    found: dict[str, tuple[float, Status]] = {}
-    for path in (folder / ATTEMPTS).glob(f"*/*/{STATUS}"):
-        name = path.parent.name
-        with suppress(OSError):
-            begun = path.stat().st_mtime
-            status = Status.read(path.parent)
-            if status is not None and begun > found.get(name, (0.0,))[0]:
-                found[name] = begun, status
-    return {name: status for name, (_, status) in found.items()}
+    """Return the status of each run that was begun and not completed, by the run's name."""
+    found = {path.parent.name: Status.read(path.parent) for path in (folder / ATTEMPTS).glob(f"*/*/{STATUS}")}
+    return {name: status for name, status in found.items() if status is not None}
 
 
 def alone(folder: Path) -> AbstractContextManager[None]:

@@ -32,7 +32,7 @@ from workbench.lab.batch.execution import INTERRUPTED
 from workbench.lab.batch.executors import Connection, size
 from workbench.lab.batch.page import write_script
 from workbench.lab.batch.sweeps import Item
-from workbench.lab.batch.task import Order, publish, run_notebook, unpack
+from workbench.lab.batch.task import Order, publish, remove_attempts, run_notebook, unpack
 
 Answer = dict[str, Any]
 MIN_SUBMITTED = 256  # min number of runs with notebooks that are submitted at a time
@@ -48,6 +48,7 @@ MAX_BROKEN = 3 * MAX_LOSSES
 STOP_TIMEOUT_S = 20.0  # s in which tasks must end once the sweep is stopped
 POLL_INTERVAL_S = 0.5
 RECORD_INTERVAL_S = 2.0  # s between two records of what the hosts have done
+SIZE_INTERVAL_S = 5.0  # s between two requests for the executor's size, which a scheduler answers
 
 
 class Task(ABC):
@@ -103,6 +104,8 @@ class Dispatcher:
     _ended_by: Counter[str] = field(default_factory=Counter)  # runs that have ended, by host
     # sum of `_ended_by` when it was last written, and the time of writing, s of the monotonic clock
     _recorded: tuple[int, float] = (0, 0.0)
+    # the executor, its size when it was last asked for, and the time from which on it is asked again
+    _sized: tuple[Executor | None, int, float] = (None, 0, 0.0)
 
     @property
     def folder(self) -> Path:
@@ -116,7 +119,7 @@ class Dispatcher:
         """
         self._todo, self._text = iter(tasks), json.dumps(asdict(self.order))
         # processes of a killed client may still write there
-        shutil.rmtree(self.folder / ATTEMPTS, ignore_errors=True)
+        self._clear()
         (self.folder / ATTEMPTS).mkdir(mode=0o700, exist_ok=True)
         write_file(self.folder / ATTEMPTS / ATTEMPTS_OWNER, self.order.token)
         try:
@@ -126,7 +129,11 @@ class Dispatcher:
             self._stop()
             raise
         finally:
-            shutil.rmtree(self.folder / ATTEMPTS, ignore_errors=True)
+            self._clear()
+
+    def _clear(self) -> None:
+        remove_attempts(self.folder)
+        shutil.rmtree(self.folder / ATTEMPTS, ignore_errors=True)
 
     def _loop(self, bar: Bar, before: int) -> None:
         bar.note("failed=0")
@@ -144,8 +151,7 @@ class Dispatcher:
 
     def _fill(self) -> bool:
         """Submit tasks up to the limit. Return False if no further task is left to submit."""
-        most = max(self.min_submitted, self.per_engine * (self._engines() or USUAL_ENGINES))
-        while len(self._running) < most:
+        while len(self._running) < max(self.min_submitted, self.per_engine * self._engines()):
             if (task := self._next()) is None:
                 return bool(self._suspects)
             try:
@@ -162,8 +168,12 @@ class Dispatcher:
         return True
 
     def _engines(self) -> int:
-        """Return the number of processes of the executor, or 0 if it is unknown."""
-        return size(self._executor) or self.connection.engines or 0
+        """Return the number of processes of the executor, which may be some seconds old."""
+        known, number, until = self._sized
+        if known is not self._executor or time.monotonic() >= until:
+            number = size(self._executor) or self.connection.engines or USUAL_ENGINES
+            self._sized = self._executor, number, time.monotonic() + SIZE_INTERVAL_S
+        return number
 
     def _next(self) -> Task | None:
         """Return the next task to submit. Runs that may kill their process are last, and one at a time."""
@@ -186,8 +196,7 @@ class Dispatcher:
             self._replace(error)
             return
         except Exception as error:  # executors raise different exceptions for lost tasks
-            self._again(task.lost(_one_line(error), True))
-            return
+            answer = {"lost": _one_line(error)}
         if why := answer.get("refused"):
             raise RunError(why)
         if why := answer.get("lost"):
@@ -210,7 +219,7 @@ class Dispatcher:
             return False
         self._host_errors[answer.get("engine", "")] += 1
         self._trouble = f", waits after {answer['lost']}"
-        engines = min(self._engines() or USUAL_ENGINES, len(self._running) + 1)
+        engines = min(self._engines(), len(self._running) + 1)
         useless = len(self._host_errors)
         if useless >= engines and self._host_errors.total() >= MAX_HOST_ERRORS * useless:
             raise self._end(f"no engine can do its runs ({answer['lost']})")
@@ -297,9 +306,9 @@ class NotebookTask(Task):
 
     def submit(self, executor: Executor, order: str) -> Future[Answer]:
         """Submit the run to the executor, after removing the folder of an earlier attempt."""
-        item, final = self.item, self.folder / self.item.name
-        if (status := Status.read(final)) is None or status.state != "done":
-            shutil.rmtree(final, ignore_errors=True)
+        item = self.item
+        if Status.done(self.folder / self.name) is None:
+            shutil.rmtree(self.folder / self.name, ignore_errors=True)
         fields: dict[str, Any] = {"name": item.name, "engine": item.engine, "cluster": item.cluster}
         fields |= {"expected": self.longest[0], "spec": item.experiment.model_dump(mode="json")}
         return executor.submit(run_notebook, order, json.dumps(fields))
@@ -312,18 +321,22 @@ class NotebookTask(Task):
     def _status(self, answer: Answer) -> Status:
         if "missing" in answer:
             return Status("missing", error=answer["missing"])
-        status, final = Status(**answer["status"]), self.folder / self.name
+        status = Status(**answer["status"])
         self.longest[0] = max(self.longest[0], status.seconds or 0.0)
         if "folder" in answer:
-            publish(Path(answer["folder"]), final)
+            publish(Path(answer["folder"]), self.folder / self.name)
         elif "files" in answer:
             arrived = self.folder / ATTEMPTS / secrets.token_hex(8) / self.name
             unpack(answer, arrived)
-            publish(arrived, final)
-        return status
+            publish(arrived, self.folder / self.name)
+        return Status.done(self.folder / self.name) or status
 
     def lost(self, why: str, begun: bool) -> Iterable[Task]:
         """Return the task itself, unless it was lost too often."""
+        if status := Status.done(self.folder / self.name):
+            self.states[self.name] = status
+            return []
+        remove_attempts(self.folder, self.name)  # else the run would count as under way
         self.losses += begun
         if self.losses < MAX_LOSSES:
             return [self]
@@ -340,7 +353,8 @@ class NotebookTask(Task):
 
     def interrupted(self) -> None:
         """Record the run as interrupted."""
-        self.states[self.name] = Status("interrupted", error=INTERRUPTED)
+        done = Status.done(self.folder / self.name)
+        self.states[self.name] = done or Status("interrupted", error=INTERRUPTED)
 
 
 def run_notebooks(

@@ -201,7 +201,7 @@ def _swept(batch: Batch) -> Summary:
     items, chosen = batch.items()
     order = batch.order(chosen)
     with Kernels(threads, batch.fresh, order.own, order.allowed) as kernels:
-        if not all(_done(batch.folder, item) for item in chosen):
+        if not all(Status.done(batch.folder / item.name) for item in chosen):
             kernels.warm()
             _check(batch.notebook, {name for item in chosen for name in item.spec})
         where = batch.notebook.resolve(), batch.folder.resolve()
@@ -284,17 +284,12 @@ def _at_work(batch: Batch, items: list[Item], chosen: list[Item], work: Work) ->
         if batch.plan.search is not None and not batch.only:
             summary = _searched(batch, work)
         else:
-            todo = [item for item in chosen if not _done(batch.folder, item)]
+            todo = [item for item in chosen if not Status.done(batch.folder / item.name)]
             before = len(chosen) - len(todo)
             note(batch.plan, batch.folder, items, batch.jobs, before, len(items))
             summary = Summary(batch.folder, before, work(todo, len(chosen)))
-        return _illustrated(summary) if batch.pictures else summary
-
-
-def _illustrated(summary: Summary) -> Summary:
-    """Put pictures into the notebooks of all existing runs."""
-    why = illustrate(path for path in sorted(summary.folder.glob(f"*/{EXECUTED}")))
-    return replace(summary, found="\n".join(filter(None, (summary.found, why))))
+        why = illustrate(sorted(batch.folder.glob(f"*/{EXECUTED}"))) if batch.pictures else ""
+        return replace(summary, found="\n".join(filter(None, (summary.found, why))))
 
 
 def named(items: Iterable[Item], target: Path) -> list[Item]:
@@ -325,7 +320,7 @@ def _searched(batch: Batch, work: Work) -> Summary:
     while True:
         step = plan.next(values)
         items = [plan.item(changes) for changes in step.runs]
-        todo = [item for item in items if not _done(target, item)]
+        todo = [item for item in items if not Status.done(target / item.name)]
         before = len(items) - len(todo) if before is None else before
         note(plan, target, items, batch.jobs, before, plan.search.budget)
         fields = {"text": step.text, "over": step.over, **step.numbers}
@@ -350,7 +345,7 @@ class Values:
     def __call__(self, item: Item) -> float | None:
         """Return a run's result, or None if the run is not done."""
         if item.key not in self._known:
-            if not _done(self.folder, item):
+            if not Status.done(self.folder / item.name):
                 return None
             s = self.search
             home = self.folder / item.name
@@ -430,11 +425,6 @@ def _chosen(items: list[Item], only: Iterable[str]) -> list[Item]:
             guess = f"did you mean {close[0]!r}? " if close else ""
             raise SettingError(f"only = {name!r}: the sweep has no such run; {guess}`--dry-run` lists them")
     return list({by_name[name].key: by_name[name] for name in only}.values()) or items
-
-
-def _done(folder: Path, item: Item) -> bool:
-    status = Status.read(folder / item.name)
-    return status is not None and status.state == "done"
 
 
 def _work(

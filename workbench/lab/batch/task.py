@@ -43,7 +43,7 @@ POLL_INTERVAL_S = 0.3  # s between two checks for a request to stop
 # s that a process waits after the first error of its host; each further error doubles it, up to the max
 FIRST_PAUSE_S, MAX_PAUSE_S, MAX_DOUBLINGS = 2.0, 60.0, 10
 # Errors of a host, not of a run: the run is done again elsewhere.
-HOST_ERRORS = ("[Errno 28]", "[Errno 122]", "[Errno 5]", "No space left", "Disk quota exceeded")
+HOST_ERRORS = ("[Errno 28]", "[Errno 5]", "[Errno 116]", "No space left", "Disk quota exceeded")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ class Order:
     @property
     def stopped(self) -> bool:
         """Whether this process can read a request to stop."""
-        return self.shared and Path(self.folder, STOP).exists()
+        with suppress(OSError):  # a file server may not answer for a while
+            return self.shared and Path(self.folder, STOP).exists()
+        return False
 
     @property
     def abandoned(self) -> bool:
@@ -88,7 +90,7 @@ class Order:
 
         It is also True if this process could never read the folder, so check `shared` at the beginning.
         """
-        with suppress(OSError):  # a file server may not answer for a while
+        with suppress(OSError):
             return not self.shared
         return False
 
@@ -203,7 +205,7 @@ def _in_thread(task: Order, item: dict[str, Any]) -> dict[str, Any]:
 def _run(task: Order, fields: dict[str, Any], kernels: Kernels) -> dict[str, Any]:
     with _attempt(task) as (attempt, shared), code_of(task):
         final = Path(task.folder, fields["name"])
-        if shared and (status := Status.read(final)) is not None and status.state == "done":
+        if shared and (status := Status.done(final)) is not None:
             return {"status": asdict(status)}  # another attempt has finished earlier
         notebook = attempt / NOTEBOOK
         write_file(notebook, task.notebook)
@@ -242,6 +244,17 @@ def _aside(attempt: Path, name: str) -> Path:
     kept.mkdir()
     (attempt / name).rename(kept / name)
     return kept / name
+
+
+def remove_attempts(folder: Path, name: str = "*") -> None:
+    """Remove the attempts of a run, or of all runs.
+
+    Each is renamed first, because a process of the executor may rename its run to the final name meanwhile.
+    """
+    for attempt in {path.parent for path in (folder / ATTEMPTS).glob(f"*/{name}")}:
+        with suppress(OSError):
+            attempt.rename(gone := attempt.with_name(f"{attempt.name}.old"))
+            shutil.rmtree(gone, ignore_errors=True)
 
 
 def publish(attempt: Path, final: Path) -> bool:
