@@ -25,7 +25,7 @@ from workbench.cli.report import report
 from workbench.core.base.errors import RunError
 from workbench.core.base.settings import SettingError
 from workbench.core.trace.layout import ATTEMPTS, PAGE, SHARDS, STOP
-from workbench.lab.batch import ExecutorSettings, Summary, Sweep, chunk, dispatch, restore, sweep
+from workbench.lab.batch import ExecutorSettings, Summary, Sweep, chunk, dispatch, restore, sharded, sweep
 from workbench.lab.batch.background import attach, start
 from workbench.lab.batch.chunk import run_chunk, unpack_shard
 from workbench.lab.batch.executors import connected
@@ -163,6 +163,81 @@ def test_merged_shards_hold_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
         np.array_equal(a.columns["time"], b.columns["time"])
         for a, b in zip(before.traces(), after.traces(), strict=True)
     )
+
+
+def one_run_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each task have one run, and merge any number of shards."""
+    monkeypatch.setattr(Tally, "chunk", lambda tally: 1)
+    monkeypatch.setattr(shards, "MIN_MERGED", 2)
+
+
+def test_folders_of_a_long_sweep_have_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_run_each(monkeypatch)
+    monkeypatch.setattr(sharded, "TASKS_PER_MERGE", 4)
+    found: list[tuple[int, int]] = []
+
+    def look(number: int) -> None:
+        marks = list((tmp_path / ATTEMPTS).glob("?" * 16))
+        found.append((len(marks), len(shards.files(tmp_path))))
+
+    computed(monkeypatch, 0.0, look)
+    with ThreadPoolExecutor(1) as executor:
+        sweep(Sweep(base=QUICK, seeds=30, notebooks=False), tmp_path, executor=executor, progress=False)
+    assert max(marks for marks, _ in found) <= sharded.TASKS_PER_ENGINE
+    assert max(files for _, files in found) <= 4 + 1 + sharded.TASKS_PER_ENGINE
+    assert len(wb.runs(tmp_path).done) == 30
+    assert len(shards.files(tmp_path)) == 1
+
+
+def test_all_runs_are_read_while_shards_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The merge puts all runs into a file that is not in the reader's list."""
+    one_run_each(monkeypatch)
+    plan = Sweep(base=QUICK, seeds=4, notebooks=False)
+    monkeypatch.setattr(shards, "merge", lambda folder: None)
+    swept(plan, tmp_path)
+    monkeypatch.undo()
+    names = [item.name for item in plan.items()]
+    for number, read in enumerate(
+        [shards.states, shards.counts, lambda folder: shards.find(folder, names[0])]
+    ):
+        real, first = shards.open_parquet, shards.files(tmp_path)[0]
+
+        def merged(path: Path, real: Any = real, first: Path = first, number: int = number) -> Any:
+            monkeypatch.setattr(shards, "open_parquet", real)
+            later = first.with_name(f"9{number}{first.name}")
+            later.write_bytes(first.read_bytes())
+            shards._merged([*shards.files(tmp_path)])
+            return real(path)
+
+        monkeypatch.setattr(shards, "open_parquet", merged)
+        found: Any = read(tmp_path)
+        assert found is not None
+        assert number == 2 or len(found if number == 0 else range(found[0]["done"])) == 4
+        (tmp_path / SHARDS / "00.parquet").write_bytes(shards.files(tmp_path)[0].read_bytes())
+
+
+def test_sweep_ends_well_if_its_shards_cannot_be_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> Any:
+        raise OSError(28, "No space left on device")
+
+    one_run_each(monkeypatch)
+    monkeypatch.setattr(shards, "atomic_write", full)
+    assert swept(PLAN, tmp_path).counts["done"] == 6
+    assert len(shards.files(tmp_path)) == 6
+    assert len(wb.runs(tmp_path).done) == 6
+
+
+def test_row_groups_of_a_merged_file_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_run_each(monkeypatch)
+    swept(PLAN, tmp_path / "one")
+    assert pq.read_metadata(shards.files(tmp_path / "one")[0]).num_row_groups == 1
+    monkeypatch.setattr(shards, "MAX_GROUP_BYTES", 1)
+    swept(PLAN, tmp_path / "six")
+    assert pq.read_metadata(shards.files(tmp_path / "six")[0]).num_row_groups == 6
+    name = PLAN.items()[3].name
+    assert shards.find(tmp_path / "six", name)["run"] == name  # type: ignore[index]
 
 
 def test_restore_makes_a_run_folder_with_the_same_bits(tmp_path: Path) -> None:

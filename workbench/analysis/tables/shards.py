@@ -7,13 +7,13 @@ else with its last row. Names of columns have a prefix: `setting.`, `result.`, o
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -31,11 +31,14 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+T = TypeVar("T")
 HEAD = ("run", "key", "state", "error", "seconds", "host", "spec")
 SETTING, RESULT, CURVE = "setting.", "result.", "curve."
 SUFFIX = ".parquet"
-# rows from which on a merged file takes no further shard; it has one row group for each shard
+# rows from which on a merged file takes no further shard
 MAX_MERGED_ROWS = 25_000
+MAX_GROUP_BYTES = 8 << 20  # size in memory up to which row groups of a merged file are joined
+MAX_READS = 5  # max number of times that shards are read again, because some were merged meanwhile
 # max number of shards whose states are cached, because observers of a sweep often ask for them
 CACHED_SHARDS = 2000
 MIN_MERGED = 20  # min number of shards that are merged
@@ -94,11 +97,7 @@ def encoded(table: pa.Table) -> bytes:
 
 def files(folder: Path) -> list[Path]:
     """Return the shards of a sweep, in order of their names."""
-    with suppress(OSError):
-        return sorted(
-            path for path in (folder / SHARDS).iterdir() if path.suffix == SUFFIX and path.name[0] != "."
-        )
-    return []
+    return sorted((folder / SHARDS).glob(f"[!.]*{SUFFIX}"))
 
 
 def read(folder: Path, names: Iterable[str] | None = None, prefixes: tuple[str, ...] = ()) -> pa.Table:
@@ -107,30 +106,38 @@ def read(folder: Path, names: Iterable[str] | None = None, prefixes: tuple[str, 
     `names`: columns; None: those of `HEAD` without the spec. `prefixes`: prefixes of further columns.
     """
     wanted = frozenset(HEAD[:-1] if names is None else names) | {"run", "key", "state"}
-    return _together([_columns(path, wanted, prefixes) for path in files(folder)])
+    return _together(folder, lambda path: _columns(path, wanted, prefixes))
 
 
-def _columns(path: Path, wanted: Collection[str], prefixes: tuple[str, ...] = ()) -> pa.Table | None:
-    """Read columns of one shard, or return None if it was merged meanwhile."""
+def _reread(read: Callable[[], T]) -> T:
+    """Return the result of a function that reads shards. It is called again if some were merged meanwhile."""
+    for _ in range(MAX_READS):
+        with suppress(FileNotFoundError):
+            return read()
+    return read()
+
+
+def _columns(path: Path, wanted: Collection[str], prefixes: tuple[str, ...] = ()) -> pa.Table:
+    """Read columns of one shard."""
     try:
         with open_parquet(path) as file:
             names = file.schema_arrow.names
             chosen = [n for n in names if n in wanted or n.startswith(prefixes or ("\0",))]
             return file.read(chosen, use_threads=False)
-    except FileNotFoundError:
-        return None
+    except FileNotFoundError:  # see `_reread`
+        raise
     except (OSError, ValueError) as error:  # also of Arrow
         why = " ".join(str(error).split())
         raise SettingError(f"{path}: cannot be read ({why}); remove it, then resume") from None
 
 
-def _together(tables: Iterable[pa.Table | None]) -> pa.Table:
-    """Return tables as one, with each run once."""
+def _together(folder: Path, read: Callable[[Path], pa.Table]) -> pa.Table:
+    """Return the tables of all shards as one, with each run once."""
     import pyarrow as pa
 
-    if found := [table for table in tables if table is not None]:
+    if found := _reread(lambda: [read(path) for path in files(folder)]):
         return _once(_joined(found))
-    return pa.table({name: pa.array([], pa.string()) for name in ("run", "key", "state")})
+    return pa.table({name: pa.array([], pa.string()) for name in ("run", "key", "state", "error")})
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:
@@ -140,23 +147,15 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        kinds: dict[str, set[Any]] = {}
-        for table in tables:
-            for column in table.schema:
-                kinds.setdefault(column.name, set()).add(column.type)
-        mixed = [
-            name for name, found in kinds.items() if pa.string() in found and len(found - {pa.null()}) > 1
-        ]
-        return pa.concat_tables([_as_text(table, mixed) for table in tables], promote_options="permissive")
+        text = {column.name for table in tables for column in table.schema if column.type == pa.string()}
+        return pa.concat_tables([_as_text(table, text) for table in tables], promote_options="permissive")
 
 
-def _as_text(table: pa.Table, names: Iterable[str]) -> pa.Table:
+def _as_text(table: pa.Table, names: Collection[str]) -> pa.Table:
     import pyarrow as pa
 
-    for name in set(names) & set(table.column_names):
-        at = table.column_names.index(name)
-        table = table.set_column(at, name, table[name].cast(pa.string()))
-    return table
+    columns = [column.with_type(pa.string()) if column.name in names else column for column in table.schema]
+    return table.cast(pa.schema(columns))
 
 
 def _once(table: pa.Table) -> pa.Table:
@@ -164,11 +163,8 @@ def _once(table: pa.Table) -> pa.Table:
     keys = table["key"].to_numpy()
     if len(set(keys)) == len(keys):
         return table
-    chosen: dict[str, int] = {}
     done = [state == "done" for state in table["state"].to_pylist()]
-    for at, key in enumerate(keys):
-        if done[at] or key not in chosen or not done[chosen[key]]:
-            chosen[key] = at
+    chosen = {keys[at]: at for at in sorted(range(len(keys)), key=lambda at: (done[at], at))}
     return table.take(sorted(chosen.values()))
 
 
@@ -182,20 +178,14 @@ def counts(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
     """Return the number of runs by state, and the errors of failed runs by name."""
     import pyarrow.compute as pc
 
-    stamps: dict[Path, int] = {}
-    for path in files(folder):
-        with suppress(FileNotFoundError):  # merged meanwhile
-            stamps[path] = path.stat().st_mtime_ns
-    table = _together([_states(path, stamp) for path, stamp in stamps.items()])
+    table = _together(folder, lambda path: _states(path, path.stat().st_mtime_ns))
     found = {each["values"]: each["counts"] for each in table["state"].value_counts().to_pylist()}
-    if "failed" not in found:
-        return found, {}
     failed = table.filter(pc.equal(table["state"], "failed"))
     return found, dict(zip(failed["run"].to_pylist(), failed["error"].to_pylist(), strict=True))
 
 
 @lru_cache(maxsize=CACHED_SHARDS)
-def _states(path: Path, stamp: int) -> pa.Table | None:
+def _states(path: Path, stamp: int) -> pa.Table:
     """Read how the runs of a shard ended. `stamp`: the time of its last change."""
     return _columns(path, ("run", "key", "state", "error"))
 
@@ -256,20 +246,23 @@ def _reached(table: pa.Table, target: float, metric: str) -> list[tuple[float, f
 
 def find(folder: Path, name: str) -> dict[str, Any] | None:
     """Return spec (as fields), engine, cluster, state, error and curves of a run by its name, or None."""
+    return _reread(lambda: _find(folder, name))
+
+
+def _find(folder: Path, name: str) -> dict[str, Any] | None:
     import pyarrow.compute as pc
 
-    last: tuple[Path, int] | None = None
-    for path in reversed(files(folder)):
+    places: list[tuple[bool, Path, int]] = []
+    for path in files(folder):
         with open_parquet(path) as file:
             runs = file.read(["run", "state"], use_threads=False)
-            found = [int(at) for at in np.flatnonzero(pc.equal(runs["run"], name).to_numpy())]
-            if done := [at for at in found if runs["state"][at].as_py() == "done"]:
-                return _found(file, done[-1])
-            last = last or ((path, found[-1]) if found else None)
-    if last is None:
+        found = np.flatnonzero(pc.equal(runs["run"], name).to_numpy())
+        places += [(runs["state"][at].as_py() == "done", path, at) for at in found.tolist()]
+    if not places:
         return None
-    with open_parquet(last[0]) as file:
-        return _found(file, last[1])
+    _, path, at = max(places)
+    with open_parquet(path) as file:
+        return _found(file, at)
 
 
 def _found(file: Any, at: int) -> dict[str, Any]:
@@ -302,26 +295,20 @@ def merge(folder: Path) -> None:
     found = files(folder)
     if len(found) < MIN_MERGED:
         return
-    at = 0
-    while at < len(found):
-        group, rows = [found[at]], _rows(found[at])
-        while at + len(group) < len(found) and rows < MAX_MERGED_ROWS:
-            group.append(found[at + len(group)])
-            rows += _rows(group[-1])
-        if len(group) > 1:
-            _merged(group)
-        at += len(group)
-
-
-def _rows(path: Path) -> int:
-    """Return the number of rows of a shard."""
-    with open_parquet(path) as file:
-        return int(file.metadata.num_rows)
+    group, rows = list[Path](), 0
+    for path in found:
+        group.append(path)
+        with open_parquet(path) as file:
+            rows += int(file.metadata.num_rows)
+        if rows >= MAX_MERGED_ROWS or path == found[-1]:
+            if len(group) > 1:
+                with suppress(OSError):  # such as a full disk: the shards stay as they are
+                    _merged(group)
+            group, rows = [], 0
 
 
 def _merged(paths: Sequence[Path]) -> None:
-    """Merge shards into the file of the last one, then remove the others. Each shard becomes a row group."""
-    import pyarrow as pa
+    """Merge shards into the file of the last one, then remove the others. Small row groups are joined."""
     import pyarrow.parquet as pq
 
     empty = []
@@ -330,13 +317,23 @@ def _merged(paths: Sequence[Path]) -> None:
             empty.append(file.schema_arrow.empty_table())
     schema = _joined(empty).schema
     with atomic_write(paths[-1]) as out, pq.ParquetWriter(out, schema, compression="zstd") as writer:
-        for path in paths:
-            with open_parquet(path) as file:
-                table = file.read()
-            columns = [
-                table[name].cast(kind) if name in table.column_names else pa.nulls(len(table), kind)
-                for name, kind in zip(schema.names, schema.types, strict=True)
-            ]
-            writer.write_table(pa.table(columns, schema=schema))
+        for tables in _row_groups(paths):
+            writer.write_table(_joined([schema.empty_table(), *tables]))
     for path in paths[:-1]:
         path.unlink(missing_ok=True)
+
+
+def _row_groups(paths: Sequence[Path]) -> Iterator[list[pa.Table]]:
+    """Yield lists of row groups that make one row group of a merged file."""
+    found: list[pa.Table] = []
+    size = 0
+    for path in paths:
+        with open_parquet(path) as file:
+            for number in range(file.num_row_groups):
+                found.append(file.read_row_group(number, use_threads=False))
+                size += found[-1].nbytes
+                if size > MAX_GROUP_BYTES:
+                    yield found
+                    found, size = [], 0
+    if found:
+        yield found

@@ -66,11 +66,9 @@ def check(count: int) -> list[int]:
 def _locks(paths: list[Path]) -> list[Lock] | None:
     """Take all of these locks, or none."""
     taken: list[Lock] = []
-    for path in paths:
-        lock = Lock(path)
+    for lock in map(Lock, paths):
         if not lock.take():
-            for other in taken:
-                other.release()
+            OwnCores([], taken).release()
             return None
         taken.append(lock)
     return taken

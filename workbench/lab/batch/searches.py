@@ -104,14 +104,10 @@ class Crossing(Search):
         """Names of the two settings, by the values in which they differ."""
         one, other = self.sides
         keys = [key for key in {**one, **other} if one.get(key) != other.get(key)]
-        first = "scheme" if "scheme" in keys else None
-        names = [first] if first else keys
-        return tuple(  # type: ignore[return-value]
-            ", ".join(
-                str(side[k]) if first else f"{k.rsplit('.', 1)[-1]}={side[k]}" for k in names if k in side
-            )
-            for side in self.sides
-        )
+        if "scheme" in keys:
+            return str(one.get("scheme", "")), str(other.get("scheme", ""))
+        texts = ([f"{k.rsplit('.', 1)[-1]}={side[k]}" for k in keys if k in side] for side in self.sides)
+        return tuple(", ".join(each) for each in texts)  # type: ignore[return-value]
 
 
 class _Missing(Exception):
@@ -151,9 +147,7 @@ class _Bisection:
             ends = band(differences, self.level)
             if ends.low > 0 or ends.high < 0:
                 return 1 if ends.low > 0 else -1
-            if not np.any(differences):
-                return 0
-            if seeds == s.most:
+            if seeds == s.most or not np.any(differences):
                 return 0
             done, seeds = seeds, min(2 * seeds, s.most)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import math
 import secrets
-import shutil
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Semaphore
 from typing import Any, NamedTuple
 
@@ -48,6 +48,7 @@ CHUNK_SECONDS = 5.0
 # number of runs of a task: while the time of a run is unknown, and the max number
 FIRST_CHUNK, MAX_CHUNK = 8, 1000
 TASKS_PER_ENGINE = 3  # tasks submitted at a time, per process of the executor
+TASKS_PER_MERGE = 200  # number of tasks after which shards are merged, because many files are slow to read
 
 
 @dataclass
@@ -95,6 +96,7 @@ class ChunkTask(Task):
         if "shard" in answer:
             name, content = unpack_shard(answer)
             write_file(self.folder / SHARDS / name, content)
+        self._under_way()
         self.tally.done += answer.get("done", 0)
         self.tally.failed |= answer.get("failed", {})
         if begun := answer.get("done", 0) + len(answer.get("failed", {})):
@@ -131,9 +133,15 @@ class ChunkTask(Task):
         return []
 
     def _under_way(self) -> int | None:
-        """Return the number of the run that was under way when the process died, or None if it is unknown."""
+        """Return the number of the run that was under way when the process died, or None if it is unknown.
+
+        Its file is removed, because a folder with a file for each task of a sweep is slow to read.
+        """
+        mark = self.folder / ATTEMPTS / self.mark
         with suppress(OSError, ValueError):
-            return int(read_text(self.folder / ATTEMPTS / self.mark))
+            text = read_text(mark)
+            mark.unlink()
+            return int(text)
         return None
 
 
@@ -192,8 +200,10 @@ def run_chunks(dispatcher: Dispatcher, plan: Sweep, runs: Wanted, tally: Tally) 
     left = _changes(plan, runs.todo)
 
     def tasks() -> Iterator[Task]:
-        while part := list(islice(left, tally.chunk())):
+        for number, part in enumerate(iter(lambda: list(islice(left, tally.chunk())), []), 1):
             yield ChunkTask(plan, dispatcher.folder, part, tally)
+            if number % TASKS_PER_MERGE == 0:
+                shards.merge(dispatcher.folder)
 
     try:
         dispatcher.work(tasks(), runs.before, runs.total)
@@ -221,7 +231,10 @@ def restored(path: Path, plan: Sweep, notebook: Path) -> Path:
     item = Item({}, Experiment(**row["spec"]), *used, name)
     if item.key != row["key"]:
         raise SettingError(f"run = {str(path)!r}: its user-defined code has changed since; run it again")
-    with alone(folder), _attempt(folder) as attempt:  # a sweep deletes the attempts in its folder
+    (folder / ATTEMPTS).mkdir(exist_ok=True)
+    # a sweep deletes the attempts in its folder
+    with alone(folder), TemporaryDirectory(dir=folder / ATTEMPTS, ignore_cleanup_errors=True) as made:
+        attempt = Path(made)
         write_script(folder)
         with Kernels(1, code=own_of([item]), allowed=allowed()) as kernels:
             status = NotebookRunner(notebook, attempt, kernels, Semaphore()).run(item)
@@ -229,17 +242,6 @@ def restored(path: Path, plan: Sweep, notebook: Path) -> Path:
         renamed(status, attempt / name, folder / name)
         publish(attempt / name, folder / name)
     return folder / name
-
-
-@contextmanager
-def _attempt(folder: Path) -> Iterator[Path]:
-    """Make a folder for an attempt, and delete it at the end of the block."""
-    attempt = folder / ATTEMPTS / secrets.token_hex(8)
-    attempt.mkdir(parents=True)
-    try:
-        yield attempt
-    finally:
-        shutil.rmtree(attempt, ignore_errors=True)
 
 
 def _check(status: Status, made: Path, row: dict[str, Any]) -> None:
