@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import psutil
@@ -14,7 +16,9 @@ import pytest
 import workbench as wb
 from tests.support.sampled_cases import rotated
 from tests.support.sweep_runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
-from workbench.analysis.tables.status import Status
+from workbench.analysis.tables.status import Status, attempts
+from workbench.core.trace.layout import STOP
+from workbench.lab.batch import Sweep, sweep
 
 FORKSERVER, RANKS = "workbench.lab.batch.forkserver", "workbench.mpi.launch.rank.main"
 
@@ -158,3 +162,26 @@ def test_sweep_killed_twenty_times_gives_the_same_table(tmp_path: Path) -> None:
     a, b = (wb.runs(folder).table.drop(columns="folder") for folder in (undisturbed, killed))
     assert len(a) == 100
     assert a.equals(b)
+
+
+def test_stop_of_a_sweep_ends_no_run_of_another_in_the_same_process(tmp_path: Path) -> None:
+    plans = {
+        name: Sweep(base={**QUICK, "rounds": rounds * SLOW_ROUNDS}) for name, rounds in (("a", 200), ("b", 8))
+    }
+
+    def stop() -> None:
+        wait_for(lambda: all(attempts(tmp_path / name) for name in plans))
+        (tmp_path / "a" / STOP).write_text("")
+
+    def work(name: str) -> None:
+        sweep(plans[name], tmp_path / name, executor=executor, progress=False)
+
+    threads = [Thread(target=stop), Thread(target=work, args=("b",))]
+    with ThreadPoolExecutor(2) as executor:
+        for thread in threads:
+            thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            work("a")
+        for thread in threads:
+            thread.join()
+    assert list(wb.runs(tmp_path / "b").table["state"]) == ["done"]

@@ -237,9 +237,8 @@ def _reached(table: pa.Table, target: float, metric: str) -> list[tuple[float, f
         return [(np.nan, np.nan)] * len(table)
     found = []
     for time, values, size in zip(table[f"{CURVE}time"], table[f"{CURVE}{metric}"], batches, strict=True):
-        first = (
-            None if values.values is None else first_reached(values.values.to_numpy(), target, metric, size)
-        )
+        known = [np.nan] if values.values is None else values.values.to_numpy()
+        first = first_reached(known, target, metric, size)
         found.append((np.nan, np.nan) if first is None else (time[first].as_py(), float(first + 1)))
     return found
 

@@ -342,9 +342,8 @@ class NotebookTask(Task):
             return [self]
         item = self.item
         why = f"was lost {MAX_LOSSES} times, the last time with: {why}"
-        status = Status(
-            "failed", item.experiment.model_dump(mode="json"), item.engine, item.cluster, error=why
-        )
+        spec = item.experiment.model_dump(mode="json")
+        status = Status("failed", spec, item.engine, item.cluster, error=why)
         with suppress(OSError):
             (self.folder / self.name).mkdir(exist_ok=True)
             status.write(self.folder / self.name)

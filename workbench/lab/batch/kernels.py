@@ -153,6 +153,8 @@ class Kernels:
         self.processes: dict[str, Any] = {}  # name of a run -> its Kernel or Popen
         self.numbers = count()
         self.stopping = False
+        # of a pool that sweeps share: its settings, the sweep that uses it, and the number of that sweep's runs
+        self.fields, self.token, self.users = "", "", 0
         self._forkserver: KernelForkServer | None = None
         self._lock = Lock()
 

@@ -194,6 +194,8 @@ def _in_thread(task: Order, item: dict[str, Any]) -> dict[str, Any]:
             answer.set_result(_run(task, item, kernels))
         except BaseException as error:
             answer.set_exception(error)
+        with _lock:
+            kernels.users -= 1
 
     Thread(target=work, name="workbench-task", daemon=True).start()
     while wait([answer], POLL_INTERVAL_S).not_done:
@@ -219,8 +221,11 @@ def _run(task: Order, fields: dict[str, Any], kernels: Kernels) -> dict[str, Any
         if status.state == "done":
             publish(attempt / item.name, final)
             return {"status": asdict(status)}
-        kept = _aside(attempt, item.name)
-        return {"status": asdict(status), "folder": str(kept)}
+        # the folder of a failed run is kept, because the client decides whether the failure counts
+        kept = attempt.with_name(f"{attempt.name}-ended")
+        kept.mkdir()
+        (attempt / item.name).rename(kept / item.name)
+        return {"status": asdict(status), "folder": str(kept / item.name)}
 
 
 @contextmanager
@@ -236,14 +241,6 @@ def _attempt(task: Order) -> Iterator[tuple[Path, bool]]:
         yield path, shared
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _aside(attempt: Path, name: str) -> Path:
-    """Rename the folder of a failed run and keep it, because the client decides whether the failure counts."""
-    kept = attempt.with_name(f"{attempt.name}-ended")
-    kept.mkdir()
-    (attempt / name).rename(kept / name)
-    return kept / name
 
 
 def remove_attempts(folder: Path, name: str = "*") -> None:
@@ -328,7 +325,7 @@ def code_of(task: Order) -> Iterator[None]:
 
 _left: list[int] = []  # descriptors of the working folders of this process before each task under way
 _registered: set[str] = set()
-_pools: dict[str, Kernels] = {}
+_pools: list[Kernels] = []
 _lock = Lock()
 
 
@@ -336,7 +333,7 @@ def _after_fork() -> None:
     """Forget the kernels of the parent process, because a child that shared its fork server would take its answers."""
     global _lock
     _lock = Lock()  # a thread of the parent may hold the lock
-    for pool in _pools.values():
+    for pool in _pools:
         atexit.unregister(pool.__exit__)
     _pools.clear()
 
@@ -346,14 +343,17 @@ if hasattr(os, "register_at_fork"):  # missing on Windows
 
 
 def _kernels(task: Order) -> Kernels:
-    """Return the warm kernels of this process. A stopped pool is replaced."""
+    """Return warm kernels of this process that no other sweep uses now, because a stopped sweep stops all of them."""
     fields = json.dumps([task.threads, task.own, task.allowed, task.home])
     with _lock:
-        if fields not in _pools or _pools[fields].stopping:
+        _pools[:] = [pool for pool in _pools if not pool.stopping]
+        free = (p for p in _pools if p.fields == fields and (p.token == task.token or not p.users))
+        if (pool := next(free, None)) is None:
             pool = Kernels(task.threads, code=task.own, allowed=task.allowed)
             pool.__enter__()
             pool.home = Path(task.home) if Path(task.home).is_dir() else Path(tempfile.gettempdir())
             pool.warm()
             atexit.register(pool.__exit__)
-            _pools[fields] = pool
-        return _pools[fields]
+            _pools.append(pool)
+        pool.fields, pool.token, pool.users = fields, task.token, pool.users + 1
+        return pool
